@@ -1,0 +1,29 @@
+# Everything a checkout needs. `make demo` and `make test` set up their own environment in .venv.
+ROOT := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
+PYTHON ?= python3.11
+VENV := $(ROOT)/.venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench docs clean
+
+$(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
+	@echo "Setting up $(VENV) (a few minutes the first time)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint $(ROOT)/constraints.txt --editable '$(ROOT)[dev]'
+	@touch $@
+
+demo: $(READY)
+	cd $(ROOT) && $(BIN)/whatwhere study --out runs/demo
+
+test: $(READY)
+	cd $(ROOT) && $(BIN)/python -m pytest
+
+lint: $(READY)
+	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+bench: $(READY)
+	cd $(ROOT) && for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,101 @@
+"""The one result record of the project and its file.
+
+Every measured figure is a `Record`; a study keeps them in `records.parquet`, one row a record, and reports read
+nothing else. The columns are tidy: one value a row, `None` where a column does not apply.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FORMAT = "whatwhere-records-1"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One measured value.
+
+    study, model: names; `model` is "" for a fact about the corpus alone.
+    seed: training seed of the model; None where no model is involved.
+    layer: index of hidden[l], 0 = embedding. head: attention head.
+    part: what was looked at: "all", "position", "semantic"; for losses "train", "validation".
+    metric: name of the quantity (`r2.token`, `pca.share`, `loss`, ...); unit: its unit ("" for a pure number).
+    value, low, high: the value and its 95 % interval; low and high are None where nothing was repeated.
+    step: optimizer step of the model measured; None for the final model.
+    index: what a value is the i-th of: component of a spectrum, repetition (split) of a probe; None for a summary.
+    n: number of observations behind the value.
+    """
+
+    study: str
+    model: str
+    metric: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    seed: int | None = None
+    layer: int | None = None
+    head: int | None = None
+    part: str | None = None
+    step: int | None = None
+    index: int | None = None
+    n: int | None = None
+
+
+_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+_SCHEMA = pa.schema(
+    [
+        (f.name, next(t for kind, t in _TYPES.items() if f.type in (kind, kind | None)))
+        for f in fields(Record)
+    ],
+    metadata={"format": FORMAT},
+)
+
+
+def write_records(path: str | Path, records: Iterable[Record]) -> None:
+    """Write `records` to a parquet file, whole or not at all (temporary name, then rename)."""
+    path = Path(path)
+    table = pa.Table.from_pylist([asdict(r) for r in records], schema=_SCHEMA)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        pq.write_table(table, temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_records(path: str | Path) -> list[Record]:
+    """Read a record file.
+
+    Raises:
+        ValueError: the file is missing, is no parquet file, or was written in another format.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"No records at {path}. A study writes them: whatwhere study --help.")
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path} is not a complete parquet file ({error}). Delete it and run the study again.") from error
+    found = (table.schema.metadata or {}).get(b"format", b"none").decode()
+    if found != FORMAT:
+        raise ValueError(f"{path} has record format {found!r}, this version reads {FORMAT!r}. Run the study again.")
+    return [Record(**row) for row in table.to_pylist()]
+
+
+def select(records: Sequence[Record], **columns: Any) -> list[Record]:
+    """The records whose columns have the given values; a tuple or set means any of its members."""
+    unknown = set(columns) - {f.name for f in fields(Record)}
+    if unknown:
+        raise ValueError(f"Record has no column {sorted(unknown)[0]!r}. Columns: {', '.join(f.name for f in fields(Record))}.")
+    return [
+        r
+        for r in records
+        if all(getattr(r, k) in v if isinstance(v, tuple | set) else getattr(r, k) == v for k, v in columns.items())
+    ]
