@@ -1,0 +1,7 @@
+"""The encoder: everything a saved model needs. Imports only within this folder, so that a checkpoint can carry it along."""
+
+from .config import EncoderConfig
+from .model import Encoder, EncoderForMaskedLM, EncoderPreTrainedModel
+from .presets import PRESETS, SIZES, SOURCES, preset
+
+__all__ = ["PRESETS", "SIZES", "SOURCES", "Encoder", "EncoderConfig", "EncoderForMaskedLM", "EncoderPreTrainedModel", "preset"]

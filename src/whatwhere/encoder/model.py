@@ -1,0 +1,282 @@
+"""The encoder and its masked-language-modelling head, as transformers models.
+
+embedding → blocks → norm per stream. A hidden state is [position; semantic] along the last axis; `hidden_states[l]` is the
+output of block l before the final norm, `hidden_states[0]` the embedding.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+
+from .attention import BACKENDS, Layout, term_scores
+from .biases import RelativeBias
+from .blocks import NeoBertBlock, RMSNorm, StreamNorm, Streams
+from .config import EncoderConfig, nearest
+from .rotary import rotation
+from .tables import TABLES
+
+
+class EncoderPreTrainedModel(PreTrainedModel):
+    """What all heads share: configuration class, backends, initial weights."""
+
+    config_class = EncoderConfig
+    base_model_prefix = "encoder"
+    _supports_sdpa = True
+    _no_split_modules = ["NeoBertBlock"]
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Every matrix and table N(0, initializer_range²), norms one, biases and T5 tables zero."""
+        if isinstance(module, (nn.Linear, nn.Embedding, *TABLES.values())):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, RMSNorm):
+            nn.init.ones_(module.weight)
+        if isinstance(module, RelativeBias):
+            for parameter in module.parameters():
+                nn.init.zeros_(parameter)
+
+
+class Encoder(EncoderPreTrainedModel):
+    """Token ids in, hidden states (b, n, hidden_size) out, [position; semantic] along the last axis."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.semantic_size)
+        self.position_embeddings = TABLES[config.absolute](config) if config.absolute != "none" else None
+        self.layers = nn.ModuleList(NeoBertBlock(config) for _ in range(config.num_hidden_layers))
+        self.norm = StreamNorm(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.word_embeddings = value
+
+    def position_table(self) -> Tensor | None:
+        """The position table (max_position_embeddings, width) as the model reads it, or None if the scheme has none."""
+        return self.position_embeddings() if self.position_embeddings is not None else None
+
+    def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
+        b, n = input_ids.shape
+        if position_ids is None:
+            if attention_mask is None:
+                position_ids = torch.arange(n, device=input_ids.device).expand(b, n)
+            else:  # padding on either side leaves the positions of the tokens unchanged
+                position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)
+        rows = self.config.max_position_embeddings
+        if self.position_embeddings is not None:
+            # On an accelerator reading the maximum would stall the queue: only the length is checked there.
+            longest = int(position_ids.max()) + 1 if position_ids.device.type == "cpu" and n else n
+            if longest > rows:
+                raise ValueError(
+                    f"Sequence reaches position {longest - 1}, but the position table has {rows} rows. "
+                    f"Truncate to {rows} tokens, or build the model with max_position_embeddings={longest}."
+                )
+        return position_ids
+
+    def layout(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor, document_ids: Tensor | None
+    ) -> Layout:
+        """What the layers share: special tokens, distances, who sees whom, rotations."""
+        config = self.config
+        special = (input_ids == config.cls_token_id) | (input_ids == config.sep_token_id)
+        allowed = None
+        if attention_mask is not None and not (attention_mask.device.type == "cpu" and bool(attention_mask.all())):
+            allowed = attention_mask[:, None, None, :].bool()
+        if document_ids is not None:
+            same = document_ids[:, None, :, None] == document_ids[:, None, None, :]
+            itself = torch.eye(input_ids.shape[1], dtype=torch.bool, device=input_ids.device)  # no row without a key
+            allowed = (same if allowed is None else same & allowed) | itself
+        distance = None
+        if config.relative != "none":
+            rows = position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
+            distance = rows[:, None, :] - rows[:, :, None]
+        turn = rotation(position_ids, config.d_head, config.rope_theta, self.dtype) if config.rotary else None
+        return Layout(special=special, distance=distance, allowed=allowed, rotation=turn)
+
+    def embed(self, input_ids: Tensor, position_ids: Tensor) -> Streams:
+        """The streams that enter the first block."""
+        words = self.dropout(self.word_embeddings(input_ids))
+        table = self.position_table()
+        if table is None:
+            return (words,)
+        positions = self.dropout(F.embedding(position_ids, table))
+        return (positions, words) if self.config.position_size else (words + positions,)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BaseModelOutput | tuple[Any, ...]:
+        """Encode.
+
+        Args:
+            input_ids: (b, n) token ids.
+            attention_mask: (b, n), 1 at tokens, 0 at padding.
+            position_ids: (b, n), counted from 0, special tokens included; default: the place among the unpadded tokens.
+            document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such limit.
+            output_hidden_states: also return the num_hidden_layers + 1 hidden states.
+            output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path.
+
+        Raises:
+            ValueError: shapes disagree, an id is outside the vocabulary, or a position outside the table.
+        """
+        self._check(input_ids, attention_mask, position_ids, document_ids)
+        position_ids = self._positions(input_ids, attention_mask, position_ids)
+        layout = self.layout(input_ids, attention_mask, position_ids, document_ids)
+        backend = "eager" if output_attentions else (self.config._attn_implementation or "sdpa")
+        if backend not in BACKENDS:
+            raise ValueError(f"No attention backend {backend!r}.{nearest(backend, BACKENDS)} Working: {', '.join(BACKENDS)}.")
+        streams = self.embed(input_ids, position_ids)
+        hidden = [torch.cat(streams, dim=-1)] if output_hidden_states else None
+        attentions = []
+        for layer in self.layers:
+            streams, attn = layer(streams, layout, backend)
+            if hidden is not None:
+                hidden.append(torch.cat(streams, dim=-1))
+            attentions.append(attn)
+        output = BaseModelOutput(
+            last_hidden_state=torch.cat(self.norm(streams), dim=-1),
+            hidden_states=tuple(hidden) if hidden is not None else None,
+            attentions=tuple(attentions) if output_attentions else None,
+        )
+        return output if return_dict is not False else output.to_tuple()
+
+    def _check(self, input_ids: Tensor, *others: Tensor | None) -> None:
+        if input_ids.dim() != 2:
+            raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
+        for other in others:
+            if other is not None and other.shape != input_ids.shape:
+                raise ValueError(f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(other.shape)}.")
+        if input_ids.device.type == "cpu" and input_ids.numel() and int(input_ids.max()) >= self.config.vocab_size:
+            raise ValueError(
+                f"Token id {int(input_ids.max())}, but the model's vocabulary has {self.config.vocab_size} entries. "
+                "Use the tokenizer that was saved with the model."
+            )
+
+    @torch.no_grad()
+    def attention_terms(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """The named terms of the attention scores, each (layers, b, h, n, n) with size 1 where constant over the batch.
+
+        In score units, before the padding mask; they sum to the scores that the fused path uses. Names: `semantic`,
+        `absolute`, `relative` (with the values at special tokens); `mixed` instead of `semantic` where positions are added
+        to the words (`ap`). For `rope`, `semantic` is the whole rotated product.
+        """
+        self._check(input_ids, attention_mask, position_ids, document_ids)
+        position_ids = self._positions(input_ids, attention_mask, position_ids)
+        layout = self.layout(input_ids, attention_mask, position_ids, document_ids)
+        streams = self.embed(input_ids, position_ids)
+        collected: list[dict[str, Tensor]] = []
+        for layer in self.layers:
+            products, biases, _ = layer.attention.terms(layer.attention_norm(streams), layout)
+            collected.append(term_scores(products, biases, layer.attention.scale))
+            streams, _ = layer(streams, layout, "sdpa")
+        return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}
+
+
+class MaskedLMHead(nn.Module):
+    """Vocabulary logits from the semantic stream, or from all of hidden with a projection per stream (DSTG 3.3, B.2).
+
+    `decoder` reads the semantic stream and may share the word embedding; `position_decoder` exists only for `full`. Together
+    they are one linear map of the whole hidden state.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.position_size = config.position_size
+        self.decoder = nn.Linear(config.semantic_size, config.vocab_size)
+        full = config.mlm_head == "full" and config.position_size
+        self.position_decoder = nn.Linear(config.position_size, config.vocab_size, bias=False) if full else None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits (..., vocab_size) of hidden states (..., hidden_size)."""
+        logits = self.decoder(hidden[..., self.position_size :])
+        if self.position_decoder is not None:
+            logits = logits + self.position_decoder(hidden[..., : self.position_size])
+        return logits
+
+
+class EncoderForMaskedLM(EncoderPreTrainedModel):
+    """Encoder with the masked-language-modelling head; the vocabulary is projected at masked tokens only."""
+
+    _tied_weights_keys = {"head.decoder.weight": "encoder.word_embeddings.weight"}
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config)
+        self.head = MaskedLMHead(config)
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.head.decoder
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        self.head.decoder = value
+
+    def position_table(self) -> Tensor | None:
+        """See `Encoder.position_table`."""
+        return self.encoder.position_table()
+
+    def attention_terms(self, **inputs: Tensor | None) -> dict[str, Tensor]:
+        """See `Encoder.attention_terms`."""
+        return self.encoder.attention_terms(**inputs)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_all_logits: bool = False,
+        return_dict: bool | None = None,
+    ) -> MaskedLMOutput | tuple[Any, ...]:
+        """Predict masked tokens; the inputs of `Encoder.forward` and two more.
+
+        Args:
+            labels: (b, n) token ids, -100 where nothing is predicted. With labels: `loss` (mean cross-entropy in nats over the
+                labelled tokens, 0 if there is none) and `logits` (m, V) of the labelled tokens only, in reading order.
+            return_all_logits: with labels, return logits (b, n, V) nevertheless. Without labels they always are.
+        """
+        output = self.encoder(
+            input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            document_ids=document_ids,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+        )
+        hidden, loss = output.last_hidden_state, None
+        if labels is None:
+            logits = self.head(hidden)
+        else:
+            if labels.shape != input_ids.shape:
+                raise ValueError(f"labels must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(labels.shape)}.")
+            chosen = labels != -100
+            logits, targets = self.head(hidden[chosen]), labels[chosen]
+            wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            loss = F.cross_entropy(wide, targets, reduction="sum") / max(targets.numel(), 1)
+            if return_all_logits:
+                logits = self.head(hidden)
+        result = MaskedLMOutput(loss=loss, logits=logits, hidden_states=output.hidden_states, attentions=output.attentions)
+        return result if return_dict is not False else result.to_tuple()
