@@ -1,0 +1,153 @@
+"""Spectra of position tables: identities, scikit-learn's PCA, known values of LOWDIM Table 1, invariances, bad input."""
+
+import numpy as np
+import pytest
+from scipy.linalg import toeplitz
+from scipy.stats import ortho_group
+from sklearn.decomposition import PCA
+
+from whatwhere.geometry import spectrum
+
+
+def sinusoidal(n, d, exponent):
+    """Sine and cosine at frequencies 10000^(-exponent * k / d), k < d/2."""
+    angles = np.arange(n)[:, None] * 10000.0 ** (-exponent * np.arange(d // 2) / d)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def waves(n, *bins):
+    """Columns cos(pi m (i + 1/2) / n): exactly one DCT-II bin each."""
+    return np.cos(np.pi * (np.arange(n)[:, None] + 0.5) * np.array(bins) / n)
+
+
+@pytest.fixture
+def table():
+    return np.random.default_rng(0).normal(size=(40, 12)) * np.linspace(3, 0.1, 12) + 5.0
+
+
+@pytest.mark.parametrize("shape", [(40, 12), (12, 40), (7, 7), (2, 1), (3, 5)])
+def test_scores_reproduce_the_centred_table_up_to_rotation(shape):
+    table = np.random.default_rng(1).normal(size=shape)
+    s = spectrum(table)
+    centred = table - table.mean(0)
+    np.testing.assert_allclose(s.scores @ s.scores.T, centred @ centred.T, atol=1e-12)
+    np.testing.assert_allclose((s.scores**2).sum(0) / (centred**2).sum(), s.shares, atol=1e-14)
+    assert len(s.shares) == min(shape[0] - 1, shape[1])
+
+
+def test_shares_and_power_sum_to_one_and_parseval_holds(table):
+    s = spectrum(table)
+    assert s.shares.sum() == pytest.approx(1, abs=1e-14) and np.all(np.diff(s.shares) <= 0)
+    np.testing.assert_allclose(s.dct_power.sum(1), 1, atol=1e-14)
+    assert s.dct_power.shape == (12, 40) and s.dct_power[:, 0].max() < 1e-25
+    np.testing.assert_allclose(s.low4, s.dct_power[:, :4].sum(1))
+
+
+def test_dct_power_is_the_written_out_sum(table):
+    s = spectrum(table)
+    i, m = np.arange(40), np.arange(40)
+    raw = s.scores.T @ np.cos(np.pi * np.outer(i + 0.5, m) / 40)
+    power = raw**2 * np.where(m == 0, 1 / 40, 2 / 40)
+    np.testing.assert_allclose(power.sum(1), (s.scores**2).sum(0))  # Parseval
+    np.testing.assert_allclose(s.dct_power, power / power.sum(1, keepdims=True), atol=1e-13)
+
+
+def test_components_equal_sklearn_pca(table):
+    s, pca = spectrum(table), PCA().fit(table)
+    np.testing.assert_allclose(s.shares, pca.explained_variance_ratio_, atol=1e-14)
+    np.testing.assert_allclose(np.abs(s.scores), np.abs(pca.transform(table)), atol=1e-11)
+
+
+@pytest.mark.parametrize(("exponent", "expected"), [(4, (0.283, 0.366, 0.521, 10)), (2, (0.287, 0.366, 0.485, 11))])
+def test_sinusoidal_table_of_lowdim_table_1(exponent, expected):
+    """512 positions, width 128: the printed row (0.28, 0.37, 0.52, 10, 7.8 %) has the exponent doubled; 2 is the textbook's."""
+    s = spectrum(sinusoidal(512, 128, exponent))
+    top = np.cumsum(s.shares)
+    assert tuple(np.round(top[[2, 4, 9]], 3)) == pytest.approx(expected[:3], abs=6e-4)
+    assert s.n50 == pytest.approx(100 * expected[3] / 128)
+
+
+def test_sinusoidal_table_is_equivariant_and_noise_is_not():
+    assert spectrum(sinusoidal(512, 128, 2)).equivariance == pytest.approx(1, abs=1e-12)
+    noise = spectrum(np.random.default_rng(0).normal(size=(256, 64))).equivariance
+    assert noise == pytest.approx(64 / (64 + 256), abs=0.02)
+
+
+def test_equivariance_is_r2_of_the_diagonal_means(table):
+    p = table @ table.T
+    fit = toeplitz([p.diagonal(lag).mean() for lag in range(len(p))])
+    expected = 1 - ((p - fit) ** 2).sum() / ((p - p.mean()) ** 2).sum()
+    assert spectrum(table).equivariance == pytest.approx(expected, abs=1e-10)
+
+
+def test_waves_land_in_their_bins():
+    s = spectrum(waves(64, 1, 2, 9) * [3, 2, 1])
+    np.testing.assert_allclose(s.dct_power[[0, 1, 2], [1, 2, 9]], 1, atol=1e-12)
+    np.testing.assert_allclose(s.low4, [1, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(s.shares, np.array([9, 4, 1]) / 14)
+    assert s.revolutions[1] == 1  # two half waves
+    assert s.n50 == pytest.approx(100 / 3)
+
+
+def test_first_four_bins_are_zero_to_three():
+    low4 = spectrum(waves(64, 3, 4) * [2, 1]).low4
+    np.testing.assert_allclose(low4, [1, 0], atol=1e-12)
+
+
+def test_revolutions_count_whole_turns():
+    turn = 2 * np.pi * np.arange(60) / 60
+    assert list(spectrum(np.stack([3 * np.cos(5 * turn), np.sin(15 * turn)], 1)).revolutions) == [5, 15]
+
+
+def test_sign_is_fixed(table):
+    s, flipped = spectrum(table), spectrum(-table)
+    np.testing.assert_allclose(s.scores, flipped.scores, atol=1e-11)
+    assert spectrum(-waves(32, 1)).scores[0, 0] > 0
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e-8, 3.0, 1e200])
+def test_scale_changes_scores_only(table, factor):
+    a, b = spectrum(table), spectrum(table * factor)
+    for name in ("shares", "dct_power", "low4", "n50", "equivariance", "revolutions"):
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(a.scores, b.scores / factor, atol=1e-10)
+
+
+def test_rotation_and_offset_change_nothing(table):
+    q = ortho_group.rvs(12, random_state=0)
+    a, rotated, moved = spectrum(table), spectrum(table @ q), spectrum(table + np.arange(12))
+    for name in ("shares", "scores", "dct_power", "n50"):
+        np.testing.assert_allclose(getattr(a, name), getattr(rotated, name), atol=1e-11)
+        np.testing.assert_allclose(getattr(a, name), getattr(moved, name), atol=1e-11)
+    assert rotated.equivariance == pytest.approx(a.equivariance, abs=1e-10)
+    assert moved.equivariance != pytest.approx(a.equivariance, abs=1e-3)
+
+
+def test_large_offset_leaves_the_spectrum():
+    table = np.random.default_rng(3).normal(size=(30, 4))
+    np.testing.assert_allclose(spectrum(table + 1e6).shares, spectrum(table).shares, atol=1e-8)
+
+
+def test_float32_and_integers_are_accepted(table):
+    np.testing.assert_allclose(spectrum(table.astype(np.float32)).shares, spectrum(table).shares, atol=1e-6)
+    assert spectrum(np.array([[1], [2], [3]])).shares == pytest.approx([1])
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (np.full((4, 3), 0.1), "equal"),
+        (np.zeros((4, 3)), "equal"),
+        (np.ones((1, 3)), "at least 2"),
+        (np.ones(3), "two dimensions"),
+        (np.ones((4, 0)), "two dimensions"),
+        (np.array([[1.0, 2.0], [np.nan, 1.0]]), "first row 1"),
+        (np.array([[1.0, np.inf], [2.0, 1.0]]), "first row 0"),
+        (np.ones((2, 2)) * 1j, "real"),
+        (np.array([["a", "b"]] * 2), "real"),
+    ],
+)
+def test_bad_tables_are_one_line_errors(bad, message):
+    with pytest.raises(ValueError, match=message) as error:
+        spectrum(bad)
+    assert "\n" not in str(error.value)
