@@ -1,0 +1,20 @@
+"""Text in, batches out: sources of documents, tokenizers, windows of token ids, masked batches."""
+
+from whatwhere.corpus.batches import MaskedBatches
+from whatwhere.corpus.sources import Source, open_source
+from whatwhere.corpus.tokenizer import add_newline_token, load_tokenizer, special_token_ids, train_tokenizer
+from whatwhere.corpus.windows import Window, Windows, WindowSet, build_windows
+
+__all__ = [
+    "MaskedBatches",
+    "Source",
+    "Window",
+    "WindowSet",
+    "Windows",
+    "add_newline_token",
+    "build_windows",
+    "load_tokenizer",
+    "open_source",
+    "special_token_ids",
+    "train_tokenizer",
+]

@@ -1,0 +1,135 @@
+"""Batches for masked-language modelling: masks, position shift, padding, as a pure function of (seed, epoch, index of the window)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from whatwhere.corpus.segments import SPECIAL
+from whatwhere.corpus.windows import WindowSet, places
+
+MASKINGS = ("all", "80-10-10")
+IGNORED = -100
+
+
+class MaskedBatches:
+    """Batches of a `WindowSet`, each window masked and shifted by its own random numbers.
+
+    mask_rate: every token but the special ones is masked with this probability; a window in which none was drawn gets the one with the
+    smallest draw. masking: "all" puts [MASK] at each, "80-10-10" leaves a tenth as it is and puts a random token at another tenth.
+    max_positions: m, the rows of the position table. shift: add a random k in [0, m - n] to the positions of a window of n tokens
+    (DSTG 3.3), of each document where documents are isolated.
+
+    Raises:
+        ValueError: an empty set, a rate outside (0, 1), an unknown masking, windows longer than the position table.
+    """
+
+    def __init__(
+        self,
+        window_set: WindowSet,
+        seed: int = 0,
+        mask_rate: float = 0.2,
+        masking: str = "all",
+        max_positions: int = 128,
+        shift: bool = True,
+    ):
+        if not len(window_set):
+            raise ValueError(f"The split {window_set.split!r} has no windows. Use more text, or another held_out share.")
+        if not 0 < mask_rate < 1:
+            raise ValueError(f"mask_rate={mask_rate} must lie between 0 and 1, for example 0.2.")
+        if masking not in MASKINGS:
+            raise ValueError(f"masking must be one of {', '.join(MASKINGS)}, not {masking!r}.")
+        if window_set.length > max_positions:
+            raise ValueError(
+                f"Windows of {window_set.length} tokens, but the position table has {max_positions} rows. Use shorter windows or a longer table."
+            )
+        if seed < 0:
+            raise ValueError(f"seed={seed} must not be negative.")
+        self.windows, self.seed, self.mask_rate, self.masking = window_set, seed, mask_rate, masking
+        self.max_positions, self.shift = max_positions, shift
+        ids = window_set.special_ids
+        self.pad_id, self.mask_id = ids["pad_token_id"], ids["mask_token_id"]
+        self.special = np.zeros(window_set.vocab_size, bool)
+        self.special[list(ids.values())] = True
+        self.ordinary = np.flatnonzero(~self.special)
+        self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        """Windows of one epoch."""
+        return len(self.windows)
+
+    def permutation(self, epoch: int) -> np.ndarray:
+        """The order of the windows in an epoch: (len,) int64."""
+        if self._order[0] != epoch:
+            generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, epoch))))
+            self._order = epoch, generator.permutation(len(self.windows))
+        return self._order[1]
+
+    def batch(self, step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
+        """The rows of process `rank` in optimizer step `step`; `batch_size` counts the rows of all `world` processes together.
+
+        Global sample s = step * batch_size + row; process r takes the rows r, r + world, ...
+
+        Returns:
+            input_ids, labels (-100 where not masked), attention_mask, position_ids, document_ids if isolated: (b, n) int64,
+            padded on the right to the longest.
+        """
+        if batch_size < 1 or batch_size % world:
+            raise ValueError(f"batch_size={batch_size} must be a positive multiple of the number of processes, {world}.")
+        chosen = []
+        for sample in range(step * batch_size + rank, (step + 1) * batch_size, world):
+            epoch, at = divmod(sample, len(self.windows))
+            chosen.append((epoch, int(self.permutation(epoch)[at])))
+        return self._collate(chosen)
+
+    def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
+        """The first `limit` windows (default all) in their own order with the masks of epoch 0, for validation; the last batch may be smaller."""
+        count = len(self.windows) if limit is None else min(limit, len(self.windows))
+        for begin in range(0, count, batch_size):
+            yield self._collate([(0, i) for i in range(begin, min(begin + batch_size, count))])
+
+    def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
+        rows = [self._masked(epoch, index) for epoch, index in chosen]
+        longest = max(len(row[0]) for row in rows)
+        shape = len(rows), longest
+        isolate = self.windows.join == "isolate"
+        batch = {
+            "input_ids": np.full(shape, self.pad_id, np.int64),
+            "labels": np.full(shape, IGNORED, np.int64),
+            "attention_mask": np.zeros(shape, np.int64),
+            "position_ids": np.zeros(shape, np.int64),
+        }
+        if isolate:
+            batch["document_ids"] = np.full(shape, -1, np.int64)
+        for i, (ids, labels, positions, documents) in enumerate(rows):
+            n = len(ids)
+            batch["input_ids"][i, :n], batch["labels"][i, :n], batch["position_ids"][i, :n] = ids, labels, positions
+            batch["attention_mask"][i, :n] = 1
+            if isolate:
+                batch["document_ids"][i, :n] = documents
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+    def _masked(self, epoch: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """input ids, labels, positions and document ids (n,) of one window."""
+        ids, marks = self.windows.row(index)
+        ids = ids.astype(np.int64)
+        generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, epoch, index))))
+        documents, positions = places(marks, self.windows.join)
+        if self.shift:
+            room = self.max_positions - (np.bincount(documents))
+            positions = positions + (generator.random(len(room)) * (room + 1)).astype(np.int64)[documents]
+        draw = generator.random(len(ids))
+        maskable = ((marks & SPECIAL) == 0) & ~self.special[ids]
+        draw[~maskable] = 2.0
+        masked = draw < self.mask_rate
+        if not masked.any() and maskable.any():
+            masked[np.argmin(draw)] = True
+        labels = np.where(masked, ids, IGNORED)
+        if self.masking == "all":
+            ids[masked] = self.mask_id
+        else:
+            kind, other = generator.random(len(ids)), generator.integers(len(self.ordinary), size=len(ids))
+            ids[masked & (kind < 0.8)] = self.mask_id
+            swapped = masked & (kind >= 0.9)
+            ids[swapped] = self.ordinary[other[swapped]]
+        return ids, labels, positions, documents

@@ -1,0 +1,64 @@
+"""Segments of a text: where sentences and lines begin, as character offsets, and each token's index and progress (DSTG section 5).
+
+Boundaries come from the characters, because a tokenizer drops line breaks and white space.
+"""
+
+import re
+
+import numpy as np
+
+SPECIAL = 1  # marks of a token: [CLS] or [SEP] that frames text
+SEGMENT = 2  # it is the first token of a segment
+DOCUMENT = 4  # it is the first token of a document (or of an isolated piece)
+
+# End of a sentence: terminal punctuation, closing quotes and brackets, white space. End of a line: any line break.
+# Possessive, and started only at the beginning of a run: linear also on a megabyte of dots.
+_END = re.compile("(?<![.!?\u2026])([.!?\u2026]++)[\"'\u2019\u201d\u00bb)\\]}*_`]*+\\s++|[\\n\\r\u2028\u2029]\\s*+")
+_BREAK = re.compile("[\\n\\r\u2028\u2029]")
+_ABBREVIATIONS = frozenset("cf vs al eq eqs fig figs no nos vol pp ed eds mr mrs ms dr prof st jr sr inc ltd co approx resp ca".split())
+
+
+def segment_starts(text: str) -> np.ndarray:
+    """Character offsets at which the second, third, ... segment of `text` begins: int64, ascending (the first begins at 0).
+
+    A segment ends at a line break, or at a run of . ! ? … with closing quotes and brackets and white space after it. A single full stop
+    ends none before a lower-case letter, after a single letter (initials, "e.g.", "U.S.") and after a few abbreviations ("Dr.", "cf.",
+    "Fig."). A full stop inside a number or name ("3.14", "numpy.ndarray") has no white space after it, so it ends none either.
+    """
+    starts = []
+    for match in _END.finditer(text):
+        end = match.end()
+        if end >= len(text):
+            break
+        if match.group(1) == "." and _BREAK.search(text, match.end(1), end) is None:
+            at = word = match.start()
+            while word > max(0, at - 8) and text[word - 1].isalnum():
+                word -= 1
+            if text[end].islower() or (at - word == 1 and text[word].isalpha()) or text[word:at].lower() in _ABBREVIATIONS:
+                continue
+        starts.append(end)
+    return np.array(starts, dtype=np.int64)
+
+
+def token_segments(marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Segment index and progress of the tokens of one window from their marks (n,).
+
+    Returns:
+        segments (n,) int32: counted from 0 in the window, -1 at special tokens.
+        progress (n,) float32: (position - start) / (length - 1) inside the segment's part that the window shows (DSTG 5.3), in [0, 1];
+        nan at special tokens and in one-token segments.
+    """
+    regular = np.flatnonzero((marks & SPECIAL) == 0)
+    segments = np.full(len(marks), -1, np.int32)
+    progress = np.full(len(marks), np.nan, np.float32)
+    if len(regular):
+        first = (marks[regular] & SEGMENT) != 0
+        first[0] = True  # a window may begin inside a segment
+        begin = np.flatnonzero(first)
+        length = np.diff(begin, append=len(regular))
+        index = np.cumsum(first) - 1
+        segments[regular] = index
+        span = (length - 1)[index]
+        with np.errstate(invalid="ignore"):
+            progress[regular] = np.where(span > 0, (np.arange(len(regular)) - begin[index]) / span, np.nan)
+    return segments, progress

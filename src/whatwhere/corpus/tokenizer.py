@@ -1,0 +1,172 @@
+"""Tokenizers: load bert-base-uncased (or any fast tokenizer), or train a WordPiece as BERT's on the corpus itself.
+
+Both can carry an [NL] token for line breaks, which BERT's normaliser drops and DSTG 3.2 needs to see a segment end.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+NEWLINE_TOKEN = "[NL]"
+# A run of line breaks with the white space round it becomes one token.
+_LINE_BREAKS = Regex("\\s*[\\n\\r\u2028\u2029]\\s*")
+_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+
+
+def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
+    """A tokenizer from a vocabulary file (one token a line, BERT's form), a tokenizer folder, or a Hub name.
+
+    A vocabulary file gives BERT's tokenizer: lower-cased unless the vocabulary itself has upper-case letters. A Hub name needs the network.
+
+    Raises:
+        ValueError: nothing is there, the vocabulary lacks a special token, or the tokenizer is no fast one.
+    """
+    path = Path(spec)
+    if path.is_file():
+        tokenizer = _from_vocabulary(path)
+    else:
+        if not path.is_dir() and (path.is_absolute() or str(spec).startswith(".") or str(spec).count("/") > 1):
+            raise ValueError(f"No tokenizer at {spec}. Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased.")
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(str(spec), trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ValueError(
+                f"No tokenizer {str(spec)!r}: {reason} Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased."
+            ) from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ValueError(
+            f"Tokenizer {str(spec)!r} is a {type(tokenizer).__name__}, which gives no character offsets. Use a fast tokenizer."
+        )
+    special_token_ids(tokenizer)
+    return tokenizer
+
+
+def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
+    try:
+        tokens = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 (byte {error.start}), so it is no vocabulary file of one token a line.") from error
+    while tokens and not tokens[-1]:
+        tokens.pop()
+    vocabulary = {token.rstrip("\r"): i for i, token in enumerate(tokens)}
+    missing = [t for t in SPECIAL_TOKENS if t not in vocabulary]
+    if missing:
+        raise ValueError(
+            f"{path} has no token {missing[0]}: a vocabulary file holds one token a line, among them {' '.join(SPECIAL_TOKENS)}."
+        )
+    if len(vocabulary) != len(tokens):
+        raise ValueError(f"{path} names a token twice: {len(tokens)} lines, {len(vocabulary)} different tokens.")
+    lowercase = not any(t != t.lower() for t in vocabulary if not (t.startswith("[") and t.endswith("]")))
+    return _wordpiece(vocabulary, lowercase=lowercase, newline_token=False)
+
+
+def _wordpiece(vocabulary: dict[str, int], lowercase: bool, newline_token: bool) -> PreTrainedTokenizerFast:
+    """BERT's tokenizer round a vocabulary: its normaliser, pre-tokeniser and [CLS] ... [SEP] template."""
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    backend.add_special_tokens(list(SPECIAL_TOKENS))
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
+    )
+    if newline_token:
+        _see_line_breaks(backend)
+    names = dict(zip(_NAMES, ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+
+
+def _see_line_breaks(backend: Tokenizer) -> None:
+    """Makes `backend` turn each run of line breaks into [NL]: an ordinary token, masked and predicted like any other."""
+    before = [backend.normalizer] if backend.normalizer is not None else []
+    backend.normalizer = normalizers.Sequence([normalizers.Replace(_LINE_BREAKS, NEWLINE_TOKEN), *before])
+    # normalized=True: the token is looked for after lower-casing, where "[NL]" reads "[nl]".
+    backend.add_tokens([AddedToken(NEWLINE_TOKEN, normalized=True, special=False)])
+
+
+def add_newline_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """A copy of `tokenizer` that turns each run of line breaks into the token [NL]; a new id at the end unless the vocabulary has [NL]."""
+    if has_newline_token(tokenizer):
+        return tokenizer
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    _see_line_breaks(backend)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **{name: getattr(tokenizer, name) for name in _NAMES})
+
+
+def has_newline_token(tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Whether line breaks reach the model as [NL]."""
+    encoding = tokenizer.backend_tokenizer.encode("a\nb", add_special_tokens=False)
+    return NEWLINE_TOKEN in tokenizer.get_vocab() and tokenizer.get_vocab()[NEWLINE_TOKEN] in encoding.ids
+
+
+def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
+    """The five ids that EncoderConfig wants: pad, unk, cls, sep and mask `_token_id`.
+
+    Raises:
+        ValueError: the tokenizer lacks one of them.
+    """
+    ids = {f"{name}_id": getattr(tokenizer, f"{name}_id") for name in _NAMES}
+    missing = [name for name, i in ids.items() if i is None]
+    if missing:
+        raise ValueError(
+            f"The tokenizer has no {missing[0].removesuffix('_id')}, which masked-language modelling needs. Use one in BERT's style."
+        )
+    return ids
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocab_size: int = 4096, newline_token: bool = True, max_characters: int | None = None
+) -> PreTrainedTokenizerFast:
+    """A lower-casing WordPiece tokenizer trained on `texts`: ids [PAD] 0 [UNK] 1 [CLS] 2 [SEP] 3 [MASK] 4, then [NL] 5 if asked.
+
+    The same texts give the same ids: after the special tokens come single characters, then continuations, then longer pieces, each sorted.
+    `max_characters` stops reading early (a vocabulary of a few thousand pieces does not change after some ten million characters).
+
+    Raises:
+        ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
+    """
+    special = [*SPECIAL_TOKENS, *([NEWLINE_TOKEN] if newline_token else [])]
+    if vocab_size <= len(special):
+        raise ValueError(f"vocab_size={vocab_size} leaves no room beside {len(special)} special tokens. Use 1000 or more.")
+    backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
+    seen = 0
+
+    def limited() -> Iterator[str]:
+        nonlocal seen
+        for text in texts:
+            if max_characters is not None and seen >= max_characters:
+                return
+            seen += len(text)
+            yield text
+
+    backend.train_from_iterator(limited(), trainer)
+    if not seen:
+        raise ValueError("No text to train a tokenizer on: the corpus is empty.")
+    # The trainer numbers pieces in the order of a hash map; sorting makes the ids depend on the texts alone.
+    pieces = sorted(set(backend.get_vocab()) - set(special), key=lambda t: (len(t.removeprefix("##")), t.startswith("##"), t))
+    return _wordpiece({t: i for i, t in enumerate([*special, *pieces])}, lowercase=True, newline_token=newline_token)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keeps `tokenizers` to the calling thread, so that worker processes do not fight over the cores."""
+    before = os.environ.get("TOKENIZERS_PARALLELISM")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TOKENIZERS_PARALLELISM"]
+        else:
+            os.environ["TOKENIZERS_PARALLELISM"] = before
