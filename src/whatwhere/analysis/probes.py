@@ -1,0 +1,263 @@
+"""Linear probes for position: how well a ridge regression reads position, segment and progress off every hidden state.
+
+DSTG section 5 (tables 2-4): 500 documents of the maximum length, 400 to fit and 100 to test, five random splits, Ridge, R².
+Equal to scikit-learn's Ridge(alpha=penalty) and r2_score, but each token is looked at once: all fits share sums of outer products.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
+
+from whatwhere.analysis.features import TARGETS, Documents, choose_documents, hidden_states
+from whatwhere.analysis.intervals import split_interval
+from whatwhere.records import Record
+
+MEMORY = 2 << 30  # bytes of sums held at a time; with more, the model runs once for every chunk of layers
+
+_log = logging.getLogger(__name__)
+
+
+def probe_records(
+    model: torch.nn.Module,
+    window_set: Any,
+    *,
+    study: str,
+    name: str,
+    seed: int | None,
+    documents: int = 500,
+    splits: int = 5,
+    penalty: float = 1.0,
+    batch_size: int = 32,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Record]:
+    """R² of linear probes for the three targets at every hidden[l], as records.
+
+    Split s (index) puts a random fifth of the documents, drawn from seed s, in the test; the same documents for every model, so
+    models can be compared split by split. Special tokens are left out, and one-token segments from the intra-segment target. For a
+    model with a position stream (`position_size` > 0) the probes also read each stream alone, parts "position" and "semantic".
+
+    Records: `r2.token`, `r2.segment`, `r2.intra` for each layer and part: one a split (n = tokens tested), and the mean
+    over splits (index None, n = tokens in all) with the corrected interval of `intervals.split_interval`. The same with `.chance`:
+    targets shuffled across tokens. `probe.documents` and `probe.length` say how many documents of how many tokens there were.
+    A target that does not vary, such as the segment in text without boundaries, has no R² and no records; this is logged.
+
+    Args:
+        model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
+        window_set: held-out windows, see `features.choose_documents`.
+        seed: training seed of the model; goes into the records only.
+        splits: number of splits; the 95 % interval needs two.
+        penalty: ridge penalty, on the coefficients and not on the intercept.
+        progress: called with (documents done, documents in all).
+
+    Raises:
+        ValueError: too few documents, a penalty or number of splits that is not positive, or hidden states that are not finite.
+    """
+    if not penalty > 0:
+        raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The paper's is 1.")
+    if splits < 1:
+        raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
+    chosen = choose_documents(window_set, documents)
+    test = split_documents(len(chosen), splits)
+    targets = probe_targets(chosen, test)
+    config: Any = model.config
+    parts = stream_columns(config.hidden_size, getattr(config, "position_size", 0))
+    found: dict[tuple[str, str, int], list[float]] = {}
+    for layers in _chunks(config, splits):
+        for layer, sums in zip(layers, gram_sums(model, chosen, targets, test, layers, batch_size, progress), strict=True):
+            for part, columns in parts.items():
+                found |= {(target, part, layer): values for target, values in sums.r2(columns, penalty).items()}
+
+    records = [
+        Record(study, name, "probe.documents", float(len(chosen)), unit="documents", seed=seed),
+        Record(study, name, "probe.length", float(chosen.length), unit="tokens", seed=seed),
+    ]
+    test_to_train = float(test[0].sum() / (~test[0]).sum())
+    for (target, part, layer), values in found.items():
+        record = partial(Record, study, name, f"r2.{target}", seed=seed, part=part, layer=layer)
+        tokens = targets.tokens(target)  # (documents,)
+        low, high = split_interval(values, test_to_train) or (None, None)
+        records.append(record(value=float(np.mean(values)), low=low, high=high, n=int(tokens.sum())))
+        records += [record(value=v, index=s, n=int(tokens[test[s]].sum())) for s, v in enumerate(values)]
+    return records
+
+
+def split_documents(documents: int, splits: int) -> np.ndarray:
+    """(splits, documents) bool: True where a document is tested. Split s is drawn from seed s; a fifth is tested, 100 of 500."""
+    test = np.zeros((splits, documents), dtype=bool)
+    for s in range(splits):
+        test[s, np.random.default_rng(s).permutation(documents)[: round(documents / 5)]] = True
+    return test
+
+
+def stream_columns(hidden_size: int, position_size: int) -> dict[str, slice]:
+    """Columns of each part of a hidden state: [position; semantic] (DESIGN: order in the last axis)."""
+    parts = {"all": slice(0, hidden_size)}
+    if position_size:
+        parts |= {"position": slice(0, position_size), "semantic": slice(position_size, hidden_size)}
+    return parts
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What the probes predict, m documents of n tokens.
+
+    columns: names, "token", ... and "token.chance", ... for the same values shuffled across the tokens that have one.
+    values: (m, n, columns), 0 where a token has no value. kinds: (m, n) int, 0 for tokens with an intra-segment target, 1 for
+        the others, -1 for special tokens.
+    """
+
+    columns: list[str]
+    values: np.ndarray
+    kinds: np.ndarray
+
+    def tokens(self, column: str) -> np.ndarray:
+        """(m,) tokens of each document that have a value."""
+        return np.sum(self.kinds == 0 if column.startswith("intra") else self.kinds >= 0, axis=1)
+
+
+def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
+    """The targets that vary in the test and training tokens of every split; `test` as from `split_documents`.
+
+    The shuffle has a fixed seed. R² of a constant is undefined, so such a target is left out and the log says so.
+    """
+    intra = documents.targets["intra"]
+    kinds = np.where(documents.regular, np.isnan(intra).astype(int), -1)
+    columns, values = [], []
+    for i, target in enumerate(TARGETS):
+        rows = kinds == 0 if target == "intra" else kinds >= 0
+        value = np.where(rows, documents.targets[target], 0.0)
+        shuffled = value.copy()
+        shuffled[rows] = np.random.default_rng(i).permutation(value[rows])
+        used = [(v[part], rows[part]) for v in (value, shuffled) for tested in test for part in (tested, ~tested)]
+        if all(r.any() and np.ptp(v[r]) > 0 for v, r in used):
+            columns += [target, f"{target}.chance"]
+            values += [value, shuffled]
+        else:
+            _log.warning("No probe of target %r: it does not vary over the tokens of these documents.", target)
+    if not columns:
+        raise ValueError(f"Nothing to probe: windows of {documents.length} tokens hold no two regular tokens. Build longer windows.")
+    return Targets(columns, np.stack(values, axis=-1), kinds)
+
+
+class GramSums:
+    """Sums of z zᵀ over the tokens of one layer, z = [hidden - shift, 1, targets]: all that a ridge regression and its R² need.
+
+    They are kept for all documents and for the test documents of every split, apart for tokens that have an intra-segment
+    target and tokens that have none, so any split, target, part and penalty is solved without another look at a token. `shift`
+    is any vector near the mean; without it, features far from zero would lose their digits in the sums.
+
+    total: (2, m, m), test: (splits, 2, m, m); m = width + 1 + number of target columns.
+    """
+
+    def __init__(self, shift: np.ndarray, columns: Sequence[str], splits: int) -> None:
+        self.shift, self.columns, self.width = shift, list(columns), len(shift)
+        size = self.width + 1 + len(columns)
+        self.total = np.zeros((2, size, size))
+        self.test = np.zeros((splits, 2, size, size))
+        self._group = np.zeros((2, size, size))
+
+    def add(self, kind: int, hidden: np.ndarray, targets: np.ndarray) -> None:
+        """Add tokens of the running group: hidden (t, width), targets (t, columns); kind 0 has an intra-segment target."""
+        z = np.empty((len(hidden), self.total.shape[1]))
+        np.subtract(hidden, self.shift, out=z[:, : self.width])
+        z[:, self.width] = 1.0
+        z[:, self.width + 1 :] = targets
+        self._group[kind] += z.T @ z
+
+    def close(self, splits: np.ndarray) -> None:
+        """End a group of documents, tested in the given splits and trained on in all others."""
+        self.total += self._group
+        self.test[splits] += self._group
+        self._group[:] = 0.0
+
+    def r2(self, columns: slice, penalty: float) -> dict[str, list[float]]:
+        """R² in every split of ridge regressions on some columns of the hidden state, for each target column."""
+        found: dict[str, list[float]] = {}
+        for kinds in (slice(0, 2), slice(0, 1)):
+            targets = [c for c in self.columns if c.startswith("intra") == (kinds.stop == 1)]
+            if targets:
+                y = self.width + 1 + np.array([self.columns.index(c) for c in targets])
+                x = np.arange(self.width)[columns]
+                total = self.total[kinds].sum(0)
+                values = [_ridge_r2(total - test, test, x, self.width, y, penalty) for test in self.test[:, kinds].sum(1)]
+                found |= {c: [float(v[i]) for v in values] for i, c in enumerate(targets)}
+        return found
+
+
+def _ridge_r2(train: np.ndarray, test: np.ndarray, x: np.ndarray, one: int, y: np.ndarray, penalty: float) -> np.ndarray:
+    """R² on the test sums of the ridge regression of columns `y` on columns `x` of the training sums; `one` is the constant column."""
+    n = train[one, one]
+    x_mean, y_mean = train[x, one] / n, train[y, one] / n
+    gram = train[np.ix_(x, x)] - n * np.outer(x_mean, x_mean)
+    gram[np.diag_indices_from(gram)] += penalty
+    moments = train[np.ix_(x, y)] - n * np.outer(x_mean, y_mean)
+    try:
+        weights = cho_solve(cho_factor(gram, lower=True), moments)
+    except LinAlgError:  # equal features so large that the penalty is lost in rounding
+        weights = lstsq(gram, moments)[0]
+    weights = np.vstack([weights, y_mean - x_mean @ weights])
+    x = np.append(x, one)
+    squares = np.diag(test)[y]
+    residual = squares - np.sum(weights * (2 * test[np.ix_(x, y)] - test[np.ix_(x, x)] @ weights), axis=0)
+    return 1.0 - residual / (squares - test[y, one] ** 2 / test[one, one])
+
+
+def gram_sums(
+    model: torch.nn.Module,
+    documents: Documents,
+    targets: Targets,
+    test: np.ndarray,
+    layers: Sequence[int],
+    batch_size: int = 32,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[GramSums]:
+    """Sums of the given layers, from one pass of the documents through the model; `test` as from `split_documents`."""
+    patterns = [tuple(np.flatnonzero(column)) for column in test.T]
+    order = np.array(sorted(range(len(documents)), key=lambda i: patterns[i]))
+    sums: list[GramSums] = []
+    open_pattern = patterns[order[0]]
+    for indices, hidden in hidden_states(model, documents, order, batch_size, progress):
+        arrays = [_as_numpy(hidden[layer]) for layer in layers]
+        if not sums:
+            shifts = [a[documents.regular[indices]].mean(axis=0, dtype=np.float64) for a in arrays]
+            sums = [GramSums(shift, targets.columns, len(test)) for shift in shifts]
+        for pattern, group in groupby(range(len(indices)), key=lambda i: patterns[indices[i]]):
+            if pattern != open_pattern:
+                _close(sums, open_pattern)
+                open_pattern = pattern
+            rows = list(group)
+            run = slice(rows[0], rows[-1] + 1)
+            kinds, values = targets.kinds[indices[run]], targets.values[indices[run]]
+            for kind in (0, 1):
+                mask = kinds == kind
+                for s, array in zip(sums, arrays, strict=True):
+                    s.add(kind, array[run][mask], values[mask])
+    _close(sums, open_pattern)
+    for layer, s in zip(layers, sums, strict=True):
+        if not np.isfinite(s.total).all():
+            raise ValueError(f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint.")
+    return sums
+
+
+def _close(sums: Sequence[GramSums], splits: Sequence[int]) -> None:
+    for s in sums:
+        s.close(np.array(splits, dtype=np.int64))
+
+
+def _as_numpy(hidden: torch.Tensor) -> np.ndarray:
+    return (hidden if hidden.dtype == torch.float64 else hidden.float()).cpu().numpy()
+
+
+def _chunks(config: Any, splits: int) -> list[list[int]]:
+    """Layers 0 .. L in runs whose sums fit in MEMORY."""
+    size = config.hidden_size + 1 + 2 * len(TARGETS)
+    step = max(1, MEMORY // (8 * 2 * (splits + 2) * size**2))
+    layers = list(range(config.num_hidden_layers + 1))
+    return [layers[i : i + step] for i in range(0, len(layers), step)]

@@ -1,0 +1,251 @@
+"""Ridge probes against scikit-learn on the same features, what is left out, the splits, and the records."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+
+from whatwhere.analysis import probes
+from whatwhere.analysis.features import choose_documents
+from whatwhere.analysis.intervals import split_interval
+from whatwhere.analysis.probes import probe_records, split_documents
+from whatwhere.records import select
+
+N, WIDTH, LAYERS = 24, 10, 2
+METRICS = ("r2.token", "r2.segment", "r2.intra")
+
+
+def windows(count, seed=0, n=N):
+    """Windows with [CLS] and [SEP], random segments (some of one token); input_ids[:, 0] is the number of the window."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for i in range(count):
+        segments = np.concatenate([[-1], np.cumsum(rng.random(n - 2) < 0.25), [-1]]).astype(np.int32)
+        progress = np.full(n, np.nan, dtype=np.float32)
+        for k in np.unique(segments[1:-1]):
+            inside = np.flatnonzero(segments == k)
+            if len(inside) > 1:
+                progress[inside] = np.arange(len(inside)) / (len(inside) - 1)
+        made.append(
+            SimpleNamespace(
+                input_ids=np.full(n, i),
+                position_ids=np.arange(n),
+                document_ids=np.zeros(n, dtype=int),
+                segments=segments,
+                progress=progress,
+            )
+        )
+    return made
+
+
+class Fixed(torch.nn.Module):
+    """A model whose hidden states are given: features[l] is (windows, n, width), looked up by window number."""
+
+    def __init__(self, features, position_size=0):
+        super().__init__()
+        self.features = [torch.as_tensor(f) for f in features]
+        self.config = SimpleNamespace(hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1)
+
+    def forward(self, input_ids, position_ids, output_hidden_states):
+        return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
+
+
+def features_of(window_set, seed=1, width=WIDTH, layers=LAYERS):
+    """Mixtures of the three targets and noise, different in every layer."""
+    rng = np.random.default_rng(seed)
+    basis = np.stack([[w.position_ids, w.segments, np.nan_to_num(w.progress) * 9] for w in window_set]).transpose(0, 2, 1)
+    return [basis @ rng.normal(size=(3, width)) + rng.normal(size=(*basis.shape[:2], width)) * 4 * (l + 1) for l in range(layers + 1)]
+
+
+def run(features, window_set, **options):
+    position_size = options.pop("position_size", 0)
+    return probe_records(Fixed(features, position_size), window_set, study="s", name="m", seed=3, **options)
+
+
+def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, penalty=1.0):
+    """The probe written out with scikit-learn, for one layer: one fit a split."""
+    regular = np.stack([w.segments >= 0 for w in window_set])
+    target = {
+        "r2.token": np.stack([w.position_ids / len(w.position_ids) for w in window_set]),
+        "r2.segment": np.stack([w.segments for w in window_set]),
+        "r2.intra": np.stack([w.progress for w in window_set]).astype(np.float64),
+    }[metric]
+    rows = regular & ~np.isnan(target)
+    found = []
+    for test in split_documents(len(window_set), splits):
+        fit, tested = rows & ~test[:, None], rows & test[:, None]
+        ridge = Ridge(alpha=penalty).fit(features[fit][:, columns], target[fit])
+        found.append(r2_score(target[tested], ridge.predict(features[tested][:, columns])))
+    return found
+
+
+SCALES = {
+    "plain": lambda f: f,
+    "offset": lambda f: f + 1e4 * np.arange(1, WIDTH + 1),
+    "badly scaled": lambda f: f * 10.0 ** np.linspace(-6, 6, WIDTH),
+    "offset and badly scaled": lambda f: (f + 300) * 10.0 ** np.linspace(-4, 4, WIDTH),
+    "one dead feature": lambda f: f * (np.arange(WIDTH) != 2),
+    "twice the same": lambda f: np.concatenate([f, f], axis=-1),
+    "float32": lambda f: f.astype(np.float32),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An ill-conditioned matrix")  # scikit-learn's, of the badly scaled case
+@pytest.mark.parametrize("case", SCALES)
+def test_r2_equals_sklearn_ridge_to_1e_6(case):
+    window_set = windows(40)
+    features = [SCALES[case](f) for f in features_of(window_set)]
+    records = run(features, window_set, batch_size=7)
+    for metric in METRICS:
+        for layer, f in enumerate(features):
+            ours = [r.value for r in select(records, metric=metric, layer=layer, index=(0, 1, 2, 3, 4))]
+            # scikit-learn works in the dtype it is given; the definition is float64
+            np.testing.assert_allclose(ours, sklearn_r2(f.astype(np.float64), window_set, metric), atol=1e-6)
+            assert 0.01 < np.mean(ours) < 0.999
+
+
+@pytest.mark.parametrize("penalty", [1e-3, 1.0, 1e4])
+def test_other_penalties_equal_sklearn(penalty):
+    window_set = windows(20)
+    features = features_of(window_set)
+    ours = [r.value for r in select(run(features, window_set, penalty=penalty), metric="r2.segment", layer=1, index=(0, 1, 2, 3, 4))]
+    np.testing.assert_allclose(ours, sklearn_r2(features[1], window_set, "r2.segment", penalty=penalty), atol=1e-9)
+
+
+def test_streams_are_probed_alone():
+    window_set = windows(20)
+    features = features_of(window_set)
+    records = run(features, window_set, position_size=4)
+    for part, columns in (("all", slice(0, 10)), ("position", slice(0, 4)), ("semantic", slice(4, 10))):
+        ours = [r.value for r in select(records, metric="r2.token", layer=2, part=part, index=(0, 1, 2, 3, 4))]
+        np.testing.assert_allclose(ours, sklearn_r2(features[2], window_set, "r2.token", columns), atol=1e-9)
+    assert {r.part for r in run(features, window_set) if r.metric == "r2.token"} == {"all"}
+
+
+def test_huge_equal_features_lose_no_fit():
+    """The penalty vanishes in rounding beside 1e9² and the Gram matrix is singular: the shortest solution, as scikit-learn."""
+    window_set = windows(20)
+    features = [np.concatenate([f, f, f], axis=-1) * 1e9 for f in features_of(window_set)]
+    ours = [r.value for r in select(run(features, window_set), metric="r2.token", layer=0, index=(0, 1, 2, 3, 4))]
+    np.testing.assert_allclose(ours, sklearn_r2(features[0] / 1e9, window_set, "r2.token", penalty=1e-9), atol=1e-6)
+
+
+def test_special_tokens_are_not_seen():
+    window_set = windows(15)
+    features = features_of(window_set)
+    spoiled = [f.copy() for f in features]
+    for f in spoiled:
+        f[:, 0], f[:, -1] = np.nan, 1e9
+    assert run(features, window_set) == run(spoiled, window_set)
+
+
+def test_one_token_segments_are_left_out_of_intra_only():
+    window_set = windows(15)
+    records = run(features_of(window_set), window_set)
+    alone = sum(int(np.isnan(w.progress[1:-1]).sum()) for w in window_set)
+    assert alone > 0
+    n = {metric: select(records, metric=metric, layer=0, index=None)[0].n for metric in METRICS}
+    assert n == {"r2.token": 15 * 22, "r2.segment": 15 * 22, "r2.intra": 15 * 22 - alone}
+
+
+@pytest.mark.parametrize("documents", [10, 23, 500])
+def test_splits_hold_out_a_fifth_and_differ(documents):
+    test = split_documents(documents, 5)
+    assert set(test.sum(1)) == {round(documents / 5)}
+    assert len({tuple(t) for t in test}) == 5
+    np.testing.assert_array_equal(test[:3], split_documents(documents, 3))
+
+
+def test_summary_is_the_mean_with_the_corrected_interval():
+    window_set = windows(30)
+    records = run(features_of(window_set), window_set)
+    for summary in [r for r in records if r.metric.startswith("r2.") and r.index is None]:
+        own = select(records, metric=summary.metric, layer=summary.layer, part=summary.part, index=(0, 1, 2, 3, 4))
+        values = [r.value for r in own]
+        assert summary.value == pytest.approx(np.mean(values))
+        assert (summary.low, summary.high) == pytest.approx(split_interval(values, 6 / 24))
+        assert all(r.low is None and r.high is None for r in own) and len(own) == 5
+
+
+def test_chance_floor_is_near_zero_where_the_probe_is_not():
+    window_set = windows(60)
+    records = run(features_of(window_set), window_set)
+    for layer in range(LAYERS + 1):
+        chance = select(records, metric="r2.token.chance", layer=layer, index=None)[0]
+        assert abs(chance.value) < 0.05 < select(records, metric="r2.token", layer=layer, index=None)[0].value
+        assert chance.part == "all" and chance.low is not None
+
+
+def test_records_carry_labels_and_say_how_many_documents():
+    window_set = windows(12)
+    records = run(features_of(window_set), window_set)
+    assert {(r.study, r.model, r.seed, r.unit) for r in records if r.metric.startswith("r2.")} == {("s", "m", 3, "")}
+    assert {r.metric for r in records} == {*METRICS, *(f"{m}.chance" for m in METRICS), "probe.documents", "probe.length"}
+    assert [(r.value, r.unit) for r in records[:2]] == [(12.0, "documents"), (24.0, "tokens")]
+    assert {r.layer for r in records if r.metric == "r2.token"} == {0, 1, 2}
+
+
+def test_batches_and_chunks_of_layers_change_nothing(monkeypatch):
+    window_set = windows(25)
+    features = features_of(window_set)
+    whole = run(features, window_set)
+    monkeypatch.setattr(probes, "MEMORY", 1)
+    seen = []
+    small = run(features, window_set, batch_size=3, progress=lambda *p: seen.append(p))
+    assert seen.count((25, 25)) == LAYERS + 1
+    for a, b in zip(whole, small, strict=True):
+        assert (a.metric, a.layer, a.index) == (b.metric, b.layer, b.index) and a.value == pytest.approx(b.value, abs=1e-12)
+
+
+def test_bfloat16_models_are_probed():
+    window_set = windows(12)
+    features = [torch.as_tensor(f).bfloat16() for f in features_of(window_set)]
+    ours = [r.value for r in select(run(features, window_set), metric="r2.token", layer=0, index=(0, 1, 2, 3, 4))]
+    np.testing.assert_allclose(ours, sklearn_r2(features[0].double().numpy(), window_set, "r2.token"), atol=1e-9)
+
+
+def test_a_target_that_does_not_vary_is_left_out_and_said(caplog):
+    window_set = windows(12)
+    for w in window_set:
+        w.segments = np.where(w.segments >= 0, 0, -1)
+        w.progress = np.full(N, np.nan, dtype=np.float32)
+    records = run(features_of(window_set), window_set)
+    assert {r.metric for r in records if r.metric.startswith("r2.")} == {"r2.token", "r2.token.chance"}
+    assert "'segment'" in caplog.text and "'intra'" in caplog.text
+
+
+def test_one_split_has_no_interval():
+    window_set = windows(12)
+    summary = select(run(features_of(window_set), window_set, splits=1), metric="r2.token", layer=0, index=None)[0]
+    assert (summary.low, summary.high) == (None, None)
+
+
+def test_diverged_model_is_an_error():
+    window_set = windows(12)
+    features = features_of(window_set)
+    features[1][4, 5, 6] = np.nan
+    with pytest.raises(ValueError, match=r"hidden\[1\] has NaN"):
+        run(features, window_set)
+
+
+@pytest.mark.parametrize(("options", "message"), [({"penalty": 0.0}, "penalty"), ({"penalty": -1}, "penalty"), ({"splits": 0}, "splits=0")])
+def test_bad_options_are_errors(options, message):
+    window_set = windows(12)
+    with pytest.raises(ValueError, match=message):
+        run(features_of(window_set), window_set, **options)
+
+
+def test_windows_of_one_regular_token_are_an_error():
+    window_set = windows(12, n=3)
+    with pytest.raises(ValueError, match="longer windows"):
+        run(features_of(window_set), window_set)
+
+
+def test_choice_of_documents_is_the_same_for_every_model():
+    window_set = windows(40)
+    np.testing.assert_array_equal(choose_documents(window_set, 15).input_ids, choose_documents(window_set, 15).input_ids)
+    records = run(features_of(window_set), window_set, documents=15)
+    assert records[0].value == 15
