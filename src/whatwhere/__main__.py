@@ -1,0 +1,5 @@
+"""`python -m whatwhere`, and what `accelerate launch -m whatwhere` starts."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,258 @@
+"""The command line: `whatwhere VERB --help`. Wrong input ends with status 2 and one line on stderr, never a traceback."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+# Newer typer carries its own copy of click: the base of its usage errors is found through a public name.
+_CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="whatwhere",
+    help="Train text encoders that keep meaning apart from position, and measure what position encodings do inside a model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Corpus = Annotated[
+    str | None,
+    typer.Option(
+        help="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
+        "(.txt .jsonl .parquet, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat. [default: python-docs]",
+        show_default=False,
+    ),
+]
+Setting = Annotated[list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file with configuration keys.")]
+Tokenizer = Annotated[
+    str | None, typer.Option(help="Vocabulary file, tokenizer folder or Hub name. [default: train a WordPiece on the corpus]", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
+Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]", show_default=False)]
+
+
+def _emit(value: Any, as_json: bool, text: str) -> None:
+    print(json.dumps(value) if as_json else text)
+
+
+@app.command()
+def study(
+    out: Annotated[Path, typer.Option(help="Folder of the study; an unfinished one there is continued.")] = Path("runs/study"),
+    corpus: Corpus = None,
+    models: Annotated[str | None, typer.Option(help="Presets, with commas. [default: dstg,ap,rp,rope]", show_default=False)] = None,
+    size: Size = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Minutes for everything, from text to report, on this machine. [default: 10]", show_default=False)
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Training seeds per model. [default: 1]", show_default=False)] = None,
+    tokenizer: Tokenizer = None,
+    config: ConfigFile = None,
+    settings: Setting = None,
+    as_json: Json = False,
+) -> None:
+    """Train several encoders on the same batches, probe them, write one report (OUT/report.html)."""
+    from .study.config import StudyConfig
+    from .study.run import run_study
+
+    names = [name.strip() for name in models.split(",")] if models is not None else None
+    saved = out / "study.yaml"
+    given = any(v is not None for v in (corpus, models, size, minutes, seeds, tokenizer, config)) or bool(settings)
+    resolved = StudyConfig.load(
+        saved if saved.is_file() and not given else config,
+        settings or (),
+        corpus=corpus,
+        models=names,
+        size=size,
+        minutes=minutes,
+        seeds=seeds,
+        tokenizer=tokenizer,
+    )
+    report = run_study(resolved, out)
+    _emit({"out": str(out), "report": str(report)}, as_json, f"The report is {report}: open it in a browser.")
+
+
+@app.command()
+def pretrain(
+    out: Annotated[Path, typer.Option(help="Folder of the run; the finished model is a transformers folder there.")],
+    preset: Annotated[str | None, typer.Option(help="Which encoder (whatwhere presets lists them). [default: dstg]", show_default=False)] = None,
+    size: Size = None,
+    corpus: Corpus = None,
+    tokenizer: Tokenizer = None,
+    minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget in optimizer steps.")] = None,
+    config: ConfigFile = None,
+    settings: Setting = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest complete checkpoint, or from the beginning where there is none.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Pretrain one encoder by masked-language modelling; several processes: accelerate launch -m whatwhere pretrain ..."""
+    from .training.pretrain import CONFIG, PretrainConfig
+    from .training.pretrain import pretrain as run_pretraining
+
+    saved = out / CONFIG
+    given = config or (saved if resume and saved.is_file() else None)
+    values = {"preset": preset, "size": size, "corpus": corpus, "tokenizer": tokenizer, "minutes": minutes, "steps": steps}
+    summary = run_pretraining(PretrainConfig.load(given, settings or (), **values), out, resume=resume)
+    loss = summary["validation_loss"]
+    measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
+    _emit({"out": str(out), **summary}, as_json, f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}.")
+
+
+@app.command()
+def probe(
+    model: Annotated[Path, typer.Argument(help="A trained model: a folder that pretrain or a study wrote.")],
+    corpus: Annotated[Path, typer.Option(help="Folder of windows (the corpus/ of a run or study) whose held-out part is probed.")],
+    documents: Annotated[int, typer.Option(help="Held-out windows of full length to probe.")] = 500,
+    splits: Annotated[int, typer.Option(help="Random splits of the documents.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
+    from .analysis.probes import probe_records
+    from .corpus import Windows
+
+    encoder = _open_model(model)
+    records = probe_records(encoder, Windows(corpus)["held_out"], study="", name=model.name, seed=None, documents=documents, splits=splits)
+    rows = [r for r in records if r.index is None]
+    table = "\n".join(f"{r.metric:18} {r.part or '':9} layer {r.layer}  {r.value:7.3f}  [{r.low:.3f}, {r.high:.3f}]" for r in rows)
+    _emit({"model": str(model), "records": [vars(r) for r in rows]}, as_json, table)
+
+
+@app.command()
+def spectra(
+    model: Annotated[Path, typer.Argument(help="A trained model with a learned position table.")],
+    as_json: Json = False,
+) -> None:
+    """Shape of a model's position table: share of variance per component, N50, low-frequency power (DSTG section 4)."""
+    from .analysis.tables import table_records
+
+    table = _open_model(model).position_table()
+    if table is None:
+        raise ValueError(f"{model} has no position table: its scheme keeps no position in the input. Try a dstg or ap model.")
+    records, _ = table_records(table.detach().double().numpy(), study="", name=model.name, seed=None)
+    text = "\n".join(f"{r.metric:12} {'' if r.index is None else r.index:>3} {r.value:8.4f} {r.unit}" for r in records)
+    _emit({"model": str(model), "records": [vars(r) for r in records]}, as_json, text)
+
+
+def _open_model(folder: Path) -> Any:
+    from safetensors import SafetensorError
+
+    from .encoder import EncoderForMaskedLM
+
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"No model at {folder}: config.json is missing. Give the folder that pretrain wrote.")
+    if not (folder / "model.safetensors").is_file():
+        raise ValueError(f"{folder} holds no finished model: model.safetensors is missing. Finish it: whatwhere pretrain --resume.")
+    try:
+        return EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{folder}/model.safetensors does not load ({' '.join(str(error).split())[:160]}). Use a complete copy.") from None
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_json: Json = False) -> None:
+    """Write a study's report again from its records."""
+    from .report import write_report
+
+    path = write_report(run)
+    _emit({"report": str(path)}, as_json, f"The report is {path}: open it in a browser.")
+
+
+@app.command()
+def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_json: Json = False) -> None:
+    """Which published claims hold in a study, by rules on its records."""
+    from .records import read_records
+    from .study.claims import evaluate
+
+    verdicts = evaluate(read_records(run / "records.parquet"))
+    text = "\n".join(f"{c['verdict']:22} {c['id']:30} {_interval(c)}  {c['claim']}" for c in verdicts)
+    _emit(verdicts, as_json, text)
+
+
+def _interval(claim: dict[str, Any]) -> str:
+    if claim["value"] is None:
+        return "-"
+    bounds = "" if claim["low"] is None else f" [{claim['low']:.3f}, {claim['high']:.3f}]"
+    return f"{claim['value']:.3f}{bounds}"
+
+
+@app.command()
+def presets(size: Annotated[str, typer.Option(help="tiny, small or paper.")] = "paper", as_json: Json = False) -> None:
+    """The encoders this version builds: streams, scheme, parameters."""
+    from accelerate import init_empty_weights
+
+    from .encoder import PRESETS, SOURCES, EncoderForMaskedLM, preset
+
+    rows = []
+    for name in PRESETS:
+        config = preset(name, size)
+        with init_empty_weights():
+            parameters = sum(p.numel() for p in EncoderForMaskedLM(config).parameters())
+        scheme = [config.absolute + " table"] * (config.absolute != "none") + [config.relative + " bias"] * (config.relative != "none")
+        scheme += ["rotation"] * config.rotary
+        rows.append(
+            {
+                "name": name,
+                "streams": list(config.stream_sizes),
+                "scheme": " + ".join(scheme) or "none",
+                "parameters": parameters,
+                "source": SOURCES[name],
+            }
+        )
+    lines = [f"{'preset':15}{'streams':12}{'scheme':26}{'parameters':>13}  source  (vocabulary {preset('ap').vocab_size:,})"]
+    lines += [
+        f"{r['name']:15}{' + '.join(map(str, r['streams'])):12}{r['scheme']:26}{r['parameters']:>13,}  {r['source']}" for r in rows
+    ]
+    _emit(rows, as_json, "\n".join(lines))
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Versions, cores, memory, accelerator, attention backends and free disk of this machine."""
+    from .study.machine import diagnose
+
+    facts = diagnose(Path("."))
+    gib = 2**30
+    here = facts["machine"]
+    lines = [
+        *(f"{name:14} {number}" for name, number in facts["versions"].items()),
+        f"{'processor':14} {here['cpu']}, {here['cores']} cores",
+        f"{'memory':14} {facts['memory_free_bytes'] / gib:.1f} of {here['memory_bytes'] / gib:.1f} GiB free",
+        f"{'disk':14} {facts['disk_free_bytes'] / gib:.1f} GiB free here",
+        f"{'accelerator':14} {here['accelerator'] or 'none'}",
+        f"{'bf16':14} {'used by precision: auto' if facts['bf16'] else 'not faster here; precision: auto uses fp32'}",
+        *(f"{'backend ' + name:14} {state}" for name, state in facts["backends"].items()),
+    ]
+    _emit(facts, as_json, "\n".join(lines))
+
+
+def main() -> None:
+    """Entry point: turns wrong input into one line and exit status 2."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    try:
+        status = app(standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except _CommandLineError as error:
+        line = error.format_message()  # type: ignore[attr-defined]
+        line = f"{line} See whatwhere --help." if line else ""
+    except (typer.Abort, KeyboardInterrupt):
+        print("whatwhere: stopped. The same command goes on from the last checkpoint (pretrain: add --resume).", file=sys.stderr)
+        sys.exit(130)
+    except (ValueError, OSError) as error:
+        if os.environ.get("WHATWHERE_DEBUG"):
+            raise
+        line = str(error)
+    if line:  # without a verb the help has been printed already
+        print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

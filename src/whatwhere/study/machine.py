@@ -1,0 +1,77 @@
+"""What this machine is and what works on it: the facts behind `whatwhere doctor` and a study's provenance."""
+
+import os
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from ..encoder import EncoderForMaskedLM, preset
+from ..encoder.attention import BACKENDS
+from ..training.loop import bf16_pays
+
+PACKAGES = ("whatwhere", "torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "scikit-learn", "plotly", "pyarrow")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores this process may use, memory in bytes, accelerator name or None."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "cpu": _cpu_name(),
+        "cores": cores,
+        "memory_bytes": psutil.virtual_memory().total,
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def backend_works(name: str) -> str:
+    """'' if a training step of the smallest `dstg` runs with this attention backend here, or what went wrong."""
+    try:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        config = preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1)
+        model = EncoderForMaskedLM(config).to(device)
+        model.set_attn_implementation(name)
+        ids = torch.tensor([[2, 7, 8, 9, 3]], device=device)
+        model(input_ids=ids, labels=ids).loss.backward()
+    except Exception as error:  # any failure is the answer
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return ""
+
+
+def diagnose(folder: Path) -> dict[str, Any]:
+    """Everything `whatwhere doctor` prints: versions, machine, backends, bf16, free memory and disk in bytes."""
+    existing = next(p for p in [folder.resolve(), *folder.resolve().parents] if p.exists())
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return {
+        "versions": versions(),
+        "machine": machine(),
+        "memory_free_bytes": psutil.virtual_memory().available,
+        "disk_free_bytes": shutil.disk_usage(existing).free,
+        "bf16": bf16_pays(device),
+        "backends": {name: backend_works(name) or "works" for name in BACKENDS},
+    }

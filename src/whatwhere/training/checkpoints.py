@@ -1,0 +1,167 @@
+"""Checkpoints that are whole or absent: written to a temporary folder, then renamed; hashes tell a broken one."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from .config import write_text
+
+STATE = "state.json"
+WEIGHTS = "model.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+
+transformers_logging.disable_progress_bar()  # a bar per saved file would drown the training's own
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint: its folder, the step it was written after, and what the loop needs to go on."""
+
+    folder: Path
+    step: int
+    state: dict[str, Any]
+
+
+def log_spaced(steps: int) -> set[int]:
+    """0, 1, 3, 10, 30, 100, ... up to `steps`: where early training is worth a checkpoint."""
+    marks, power = {0}, 1
+    while power <= steps:
+        marks |= {power, 3 * power}
+        power *= 10
+    return {step for step in marks if step <= steps}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
+    """Optimizer states as flat named tensors `optimizer.parameter.entry` (no pickle)."""
+    packed = {}
+    for o, optimizer in enumerate(optimizers):
+        for parameter, entries in optimizer.state_dict()["state"].items():
+            for name, value in entries.items():
+                packed[f"{o}.{parameter}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
+    return packed
+
+
+def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: dict[str, torch.Tensor]) -> None:
+    for o, optimizer in enumerate(optimizers):
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for key, value in packed.items():
+            owner, parameter, name = key.split(".", 2)
+            if owner == str(o):
+                state.setdefault(int(parameter), {})[name] = value
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def write_checkpoint(
+    root: Path,
+    step: int,
+    model: PreTrainedModel,
+    optimizers: list[torch.optim.Optimizer],
+    random_states: dict[str, torch.Tensor],
+    state: dict[str, Any],
+) -> Path:
+    """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json` with the hash of every file."""
+    final = root / f"step-{step}"
+    temporary = root / f".step-{step}.{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        model.save_pretrained(temporary)
+        save_file(_pack(optimizers) | {f"random.{k}": v for k, v in random_states.items()}, temporary / OPTIMIZER)
+        hashes = {path.name: _sha256(path) for path in sorted(temporary.iterdir())}
+        write_text(temporary / STATE, json.dumps({**state, "step": step, "files": hashes}, indent=1))
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(temporary, final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return final
+
+
+def drop_old_optimizers(root: Path, keep: int = 2) -> None:
+    """Free the optimizer states of all but the newest `keep` checkpoints; their weights stay for the analyses."""
+    for folder in sorted(root.glob("step-*"), key=_step, reverse=True)[keep:]:
+        if (folder / OPTIMIZER).exists():
+            state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            state["files"].pop(OPTIMIZER, None)
+            write_text(folder / STATE, json.dumps(state, indent=1))
+            (folder / OPTIMIZER).unlink()
+
+
+def _step(folder: Path) -> int:
+    number = folder.name.removeprefix("step-")
+    return int(number) if number.isdigit() else -1
+
+
+def check(folder: Path) -> Checkpoint:
+    """Verify a checkpoint folder against its hashes.
+
+    Raises:
+        ValueError: no state file, or a file that is missing, truncated or changed.
+    """
+    try:
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        files, step = state["files"], int(state["step"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} is not a complete checkpoint: {STATE} is missing or broken ({error}).") from None
+    for name, expected in files.items():
+        path = folder / name
+        if not path.is_file() or _sha256(path) != expected:
+            raise ValueError(f"{folder}: {name} is {'missing' if not path.is_file() else 'truncated or changed'}. Use an earlier checkpoint.")
+    return Checkpoint(folder, step, state)
+
+
+def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest complete checkpoint one can resume from, or None, and a line for every newer one that is broken."""
+    broken = []
+    for folder in sorted(root.glob("step-*"), key=_step, reverse=True):
+        try:
+            checkpoint = check(folder)
+        except ValueError as error:
+            broken.append(str(error))
+            continue
+        if OPTIMIZER in checkpoint.state["files"]:
+            return checkpoint, broken
+    return None, broken
+
+
+def restore(checkpoint: Checkpoint, model: PreTrainedModel, optimizers: list[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
+    """Load weights and optimizer states in place; returns the random states.
+
+    Raises:
+        ValueError: the checkpoint is of another model.
+    """
+    try:
+        weights = load_file(checkpoint.folder / WEIGHTS)
+        packed = load_file(checkpoint.folder / OPTIMIZER)
+    except SafetensorError as error:
+        raise ValueError(f"{checkpoint.folder} does not load: {error}.") from None
+    try:
+        missing, unexpected = model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
+    tied = set(model.all_tied_weights_keys)
+    if unexpected or set(missing) - tied:
+        raise ValueError(f"{checkpoint.folder} is of another model: {sorted([*unexpected, *(set(missing) - tied)])[0]} does not match.")
+    random_states = {k.removeprefix("random."): packed.pop(k) for k in list(packed) if k.startswith("random.")}
+    _unpack(optimizers, packed)
+    return random_states
+
+
+def all_checkpoints(root: Path) -> Iterator[Path]:
+    """Folders of all checkpoints of a run, in the order of their steps."""
+    yield from sorted((p for p in root.glob("step-*") if _step(p) >= 0), key=_step)

@@ -1,0 +1,97 @@
+"""Strict run configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
+
+import difflib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all (temporary name, then rename)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class StrictConfig(BaseModel):
+    """A configuration whose unknown keys and wrong values are one-line ValueErrors."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=())
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> Self:
+        """Build from plain values.
+
+        Raises:
+            ValueError: the first wrong key or value, with the nearest key or what would be right.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ValueError(cls._one_line(error)) from None
+
+    @classmethod
+    def _one_line(cls, error: ValidationError) -> str:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            keys = list(cls.model_fields)
+            close = difflib.get_close_matches(key, keys, n=2)
+            hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
+            return f"Unknown configuration key {key!r}. {hint}"
+        message = first["msg"].removeprefix("Value error, ")
+        return message if not key else f"{key}: {message}; got {first['input']!r}."
+
+    @classmethod
+    def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
+        """A YAML file, overridden by `values` that are not None, overridden by `key=value` settings (values are YAML)."""
+        merged: dict[str, Any] = {}
+        if path is not None:
+            if not Path(path).is_file():
+                raise ValueError(f"No configuration file {str(path)!r}.")
+            try:
+                read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            except (yaml.YAMLError, UnicodeDecodeError) as error:
+                raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+            if not isinstance(read, dict):
+                raise ValueError(f"{path} must hold `key: value` lines; got {type(read).__name__}.")
+            merged.update(read)
+        merged.update({key: value for key, value in values.items() if value is not None})
+        for setting in settings:
+            key, equals, text = setting.partition("=")
+            if not equals or not key:
+                raise ValueError(f"--set takes key=value; got {setting!r}.")
+            try:
+                value = yaml.safe_load(text)
+            except yaml.YAMLError:
+                raise ValueError(f"--set {key}: {text!r} is not a YAML value.") from None
+            if isinstance(value, str):
+                value = _number(value)
+            target = merged
+            *outer, last = key.split(".")
+            for part in outer:
+                target = target.setdefault(part, {})
+                if not isinstance(target, dict):
+                    raise ValueError(f"--set {key}: {part} is a single value and has no keys below it.")
+            target[last] = value
+        return cls.parse(merged)
+
+    def save(self, path: str | Path) -> None:
+        """Write every key with its value as YAML; `load` reads it back to an equal configuration."""
+        write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
+
+
+def _number(text: str) -> str | float:
+    """YAML 1.1 reads 4e-3 as text; everyone who types it means a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

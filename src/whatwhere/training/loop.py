@@ -1,0 +1,346 @@
+"""One plain training loop under pretraining and fine-tuning, on accelerate; batches are a pure function of the step."""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from accelerate import Accelerator, PartialState
+from accelerate.utils import DistributedDataParallelKwargs
+from pydantic import Field
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from .checkpoints import drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
+from .config import StrictConfig, write_text
+
+Batch = dict[str, Tensor]
+BatchAt = Callable[[int, int, int, int], Batch]  # (global micro step, rows per process, rank, world) -> batch
+
+
+class LoopConfig(StrictConfig):
+    """What the loop itself needs; recipes extend it."""
+
+    seed: int = Field(0, ge=0, description="seed of weights, masks and order")
+    steps: int | None = Field(None, ge=1, description="budget: optimizer steps")
+    batch_size: int = Field(32, ge=1, description="windows per optimizer step, all processes and accumulated parts together")
+    accumulate: int = Field(1, ge=1, description="parts a step's batch is computed in")
+    learning_rate: float = Field(4e-3, gt=0, description="peak learning rate of AdamW")
+    warmup_steps: int = Field(100, ge=0, description="steps of linear warm-up")
+    schedule: Literal["cosine", "linear"] = "cosine"
+    minimum_learning_rate_ratio: float = Field(0.1, ge=0, le=1, description="learning rate at the end, as a share of the peak")
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    muon_learning_rate: float = Field(0.02, gt=0, description="peak learning rate of the hidden matrices under muon")
+    bias_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of relative-bias tables, times the peak")
+    betas: tuple[float, float] = (0.9, 0.95)
+    epsilon: float = Field(1e-8, gt=0)
+    weight_decay: float = Field(0.01, ge=0, description="on matrices only; not on norms, biases, position and bias tables")
+    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    backend: Literal["sdpa", "eager"] = "sdpa"
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints, besides 0, 1, 3, 10, 30, ...")
+    validate_every: int = Field(100, ge=1, description="steps between validations")
+    log_every: int = Field(10, ge=1, description="steps between log lines")
+    trackers: list[str] = Field(default_factory=list, description="accelerate trackers, for example tensorboard")
+
+
+def bf16_pays(device: torch.device) -> bool:
+    """Whether bfloat16 is faster than float32: on CUDA, and on CPUs with AVX512-BF16 or AMX."""
+    if device.type != "cpu":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
+    """Share of the peak learning rate at `step` in [0, steps): linear warm-up, then cosine or linear decay."""
+    warmup = min(config.warmup_steps, steps // 2)
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = (step - warmup) / max(steps - warmup, 1)
+    shape = 0.5 * (1 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress
+    return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
+
+
+def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.optim.Optimizer]:
+    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest."""
+    decay, plain, tables, hidden = [], [], [], []
+    for name, parameter in model.named_parameters():
+        if "relative" in name:
+            tables.append(parameter)
+        elif parameter.ndim < 2 or "position_embeddings" in name:
+            plain.append(parameter)
+        elif config.optimizer == "muon" and ".layers." in f".{name}":
+            hidden.append(parameter)
+        else:
+            decay.append(parameter)
+    groups = [
+        {"params": decay, "weight_decay": config.weight_decay, "scale": 1.0},
+        {"params": plain, "weight_decay": 0.0, "scale": 1.0},
+        {"params": tables, "weight_decay": 0.0, "scale": config.bias_learning_rate_scale},
+    ]
+    groups = [{**g, "lr": config.learning_rate * g["scale"]} for g in groups if g["params"]]
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=config.betas, eps=config.epsilon, fused=True)]
+    if hidden:
+        optimizers.append(torch.optim.Muon(hidden, lr=config.muon_learning_rate, weight_decay=config.weight_decay))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak"] = group["lr"]
+    return optimizers
+
+
+def make_accelerator(config: LoopConfig, out: Path | None = None) -> Accelerator:
+    """Device and precision as configured; `auto` picks bf16 where it pays."""
+    bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(PartialState().device))
+    # dstg's last position output gets no gradient by design (DSTG 3.3), so processes must not wait for it.
+    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
+    return Accelerator(
+        mixed_precision="bf16" if bf16 else "no", log_with=config.trackers or None, project_dir=out, kwargs_handlers=[unused]
+    )
+
+
+class Trainer:
+    """Model, optimizers and accelerator of one run, and the single step that all of them share."""
+
+    def __init__(self, model: PreTrainedModel, config: LoopConfig, steps: int, out: Path | None = None) -> None:
+        self.config, self.steps = config, steps
+        self.accelerator = make_accelerator(config, out)
+        model.set_attn_implementation(config.backend)
+        model.to(self.accelerator.device)
+        self.plain = model
+        self.model = self.accelerator.prepare_model(model)
+        self.optimizers = make_optimizers(model, config)
+        world = self.accelerator.num_processes
+        if config.batch_size % (world * config.accumulate):
+            raise ValueError(
+                f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
+                f"processes={world}, accumulate={config.accumulate}."
+            )
+        self.rows = config.batch_size // (world * config.accumulate)
+
+    def micro_batches(self, batch_at: BatchAt, step: int) -> list[Batch]:
+        """This process's parts of the batch of `step`: together, in all processes, always the same windows."""
+        a = self.accelerator
+        return [
+            batch_at(step * self.config.accumulate + part, self.rows * a.num_processes, a.process_index, a.num_processes)
+            for part in range(self.config.accumulate)
+        ]
+
+    def step(self, step: int, batches: list[Batch]) -> tuple[float, float]:
+        """One optimizer step; returns the mean loss over all labelled tokens of the batch and the gradient's norm.
+
+        Each part's mean loss is weighted by its number of labels, so that neither accumulation nor the number of processes
+        changes the gradient.
+        """
+        accelerator = self.accelerator
+        self.model.train()
+        batches = [{key: value.to(accelerator.device) for key, value in batch.items()} for batch in batches]
+        counts = [(batch["labels"] != -100).sum() for batch in batches]
+        total = accelerator.reduce(torch.stack(counts).sum(), reduction="sum").clamp(min=1)
+        loss_sum = torch.zeros((), device=accelerator.device)
+        for part, (batch, count) in enumerate(zip(batches, counts, strict=True)):
+            last = part == len(batches) - 1
+            with nullcontext() if last else accelerator.no_sync(self.model):
+                with accelerator.autocast():
+                    loss = self.model(**batch).loss
+                accelerator.backward(loss * (count * accelerator.num_processes / total))
+            loss_sum += loss.detach() * count
+        loss_value = float(accelerator.reduce(loss_sum, reduction="sum") / total)
+        norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        factor = learning_rate_factor(step, self.config, self.steps)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * factor
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return loss_value, float(norm)
+
+    def random_states(self) -> dict[str, Tensor]:
+        """States of this process's random generators (dropout draws from them)."""
+        states = {"cpu": torch.get_rng_state()}
+        if self.accelerator.device.type == "cuda":
+            states["cuda"] = torch.cuda.get_rng_state()
+        return states
+
+    def set_random_states(self, states: dict[str, Tensor]) -> None:
+        """Undo what happened to the generators since `random_states`."""
+        torch.set_rng_state(states["cpu"])
+        if "cuda" in states and self.accelerator.device.type == "cuda":
+            torch.cuda.set_rng_state(states["cuda"])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished loop reports: `history` holds its log lines (dicts with `step` and `loss` or `validation_loss`)."""
+
+    steps: int
+    seconds: float
+    history: list[dict[str, Any]]
+
+
+def run(
+    trainer: Trainer,
+    batch_at: BatchAt,
+    out: Path,
+    *,
+    tokens_per_step: int,
+    validate: Callable[[Trainer], dict[str, float]] | None = None,
+    resume: bool = False,
+    label: str = "training",
+    progress: bool = True,
+) -> Outcome:
+    """Train for `trainer.steps` steps, logging to `out/log.jsonl` and writing checkpoints to `out/checkpoints`.
+
+    With `resume`, go on from the newest complete checkpoint (from the beginning where there is none); on CPU every number
+    then equals that of an uninterrupted run. Batches, masks and order depend on the step alone, so no loader state exists.
+
+    Raises:
+        ValueError: the loss is not a finite number. Checkpoints written before stay.
+    """
+    config, accelerator, steps = trainer.config, trainer.accelerator, trainer.steps
+    main = accelerator.is_main_process
+    root, log_path = out / "checkpoints", out / "log.jsonl"
+    history: list[dict[str, Any]] = []
+    start, before = 0, 0.0
+    losses: list[float] = []  # of the steps since the last log line
+    if resume:
+        checkpoint, broken = newest(root)
+        for line in broken:
+            accelerator.print(f"Passing over a broken checkpoint: {line}")
+        if checkpoint is not None:
+            states = restore(checkpoint, trainer.plain, trainer.optimizers)
+            rank = accelerator.process_index
+            trainer.set_random_states({k.split(".")[1]: v for k, v in states.items() if k.startswith(f"{rank}.")})
+            start, before = checkpoint.step, float(checkpoint.state["seconds"])
+            losses = list(checkpoint.state["losses"])
+            history = [line for line in _read_log(log_path) if line["step"] <= start]
+    if main:
+        write_text(log_path, "".join(json.dumps(line) + "\n" for line in history))
+    accelerator.wait_for_everyone()
+    if config.trackers:
+        accelerator.init_trackers("whatwhere")
+    marks = log_spaced(steps)
+    began = time.perf_counter()
+
+    def log(line: dict[str, Any]) -> None:
+        history.append(line)
+        if main:
+            with log_path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            if config.trackers:
+                accelerator.log({k: v for k, v in line.items() if k != "step"}, step=line["step"])
+
+    def save(step: int) -> None:
+        states = [trainer.random_states()]
+        if accelerator.num_processes > 1:
+            states = _gather_states(states[0])
+        if main:
+            flat = {f"{rank}.{name}": value for rank, each in enumerate(states) for name, value in each.items()}
+            state = {"seconds": before + time.perf_counter() - began, "losses": losses}
+            write_checkpoint(root, step, trainer.plain, trainer.optimizers, flat, state)
+            drop_old_optimizers(root)
+        accelerator.wait_for_everyone()
+
+    def evaluate(step: int) -> None:
+        if validate is not None:
+            log({"step": step, "tokens": step * tokens_per_step, **validate(trainer)})
+
+    if start == 0:
+        save(0)
+        evaluate(0)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not (progress and main),
+    )
+    with bar, ThreadPoolExecutor(1) as ahead:
+        task = bar.add_task(label, total=steps, completed=start, state="")
+        upcoming = ahead.submit(trainer.micro_batches, batch_at, start) if start < steps else None
+        marked, window = time.perf_counter(), 0
+        for step in range(start, steps):
+            assert upcoming is not None
+            batches = upcoming.result()
+            if step + 1 < steps:
+                upcoming = ahead.submit(trainer.micro_batches, batch_at, step + 1)
+            loss, norm = trainer.step(step, batches)
+            if not math.isfinite(loss) or not math.isfinite(norm):
+                raise ValueError(
+                    f"Loss is {loss}, gradient norm {norm} at step {step + 1} of {label}. Lower learning_rate (now "
+                    f"{config.learning_rate:g}) or set precision=fp32; checkpoints up to here are in {root}."
+                )
+            losses.append(loss)
+            window += 1
+            done = step + 1
+            if done % config.log_every == 0 or done == steps:
+                now = time.perf_counter()
+                rate = window * tokens_per_step / (now - marked)
+                marked, window = now, 0
+                line = {"step": done, "tokens": done * tokens_per_step, "loss": sum(losses) / len(losses)}
+                log({**line, "gradient_norm": norm, "learning_rate": _rate(trainer), "tokens_per_second": rate})
+                losses.clear()
+                bar.update(task, completed=done, state=f"loss {line['loss']:.3f}  {rate:,.0f} tokens/s")
+            # Pauses for validation and checkpoints do not count as training speed.
+            if done % config.validate_every == 0 or done == steps:
+                pause = time.perf_counter()
+                evaluate(done)
+                marked += time.perf_counter() - pause
+            if done in marks or done % config.checkpoint_every == 0 or done == steps:
+                pause = time.perf_counter()
+                save(done)
+                marked += time.perf_counter() - pause
+    if config.trackers:
+        accelerator.end_training()
+    return Outcome(steps, before + time.perf_counter() - began, history)
+
+
+def _rate(trainer: Trainer) -> float:
+    return float(trainer.optimizers[0].param_groups[0]["lr"])
+
+
+def _read_log(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a log; a line cut off by a crash is dropped."""
+    lines = []
+    if path.is_file():
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                lines.append(json.loads(text))
+            except ValueError:
+                break
+    return lines
+
+
+def _gather_states(states: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    # Bytes, not objects: object collectives would pickle.
+    for name in sorted(states):
+        mine = states[name].to(torch.uint8).contiguous()
+        parts = [torch.empty_like(mine) for _ in gathered]
+        torch.distributed.all_gather(parts, mine)
+        for rank, part in enumerate(parts):
+            gathered[rank] = {**(gathered[rank] or {}), name: part}
+    return gathered
+
+
+def seconds_per_step(model: PreTrainedModel, config: LoopConfig, batch_at: BatchAt, repeats: int = 5) -> float:
+    """Median time of a training step of `model` (whose weights are changed), after one warm-up step."""
+    trainer = Trainer(model, config, steps=repeats + 1)
+    times = []
+    for step in range(repeats + 1):
+        batches = trainer.micro_batches(batch_at, step)
+        began = time.perf_counter()
+        trainer.step(step, batches)
+        times.append(time.perf_counter() - began)
+    return sorted(times[1:])[repeats // 2]

@@ -1,0 +1,303 @@
+"""Masked-language-model pretraining: a corpus, a preset and a budget in; a transformers folder out."""
+
+import json
+import math
+import os
+import platform
+import resource
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+
+from ..corpus import MaskedBatches, Windows, add_newline_token, build_windows, load_tokenizer, open_source, train_tokenizer
+from ..encoder import SIZES, EncoderConfig, EncoderForMaskedLM, preset
+from .checkpoints import WEIGHTS
+from .config import StrictConfig, write_text
+from .loop import LoopConfig, Outcome, Trainer, run, seconds_per_step
+
+CONFIG, SUMMARY = "pretrain.yaml", "training.json"
+BUDGET = ("steps", "tokens", "minutes")
+
+# What a size changes in the defaults. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps), NeoBERT's learning rate.
+RECIPES: dict[str, dict[str, Any]] = {
+    "tiny": {"length": 128, "batch_size": 32, "learning_rate": 4e-3, "warmup_steps": 100, "vocab_size": 4096},
+    "small": {"length": 256, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 300, "vocab_size": 8192},
+    "paper": {"length": 512, "batch_size": 256, "learning_rate": 6e-4, "warmup_steps": 10_000, "tokenizer": "bert-base-uncased"},
+}
+
+
+class CorpusConfig(StrictConfig):
+    """Which text, and how it becomes windows of token ids."""
+
+    corpus: str = Field("python-docs", description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat")
+    field: str = Field("text", description="field of a JSONL, parquet or Hub corpus that holds the text")
+    document: str = Field("auto", description="what a document of a text file is: auto, file, blank-line, line")
+    tokenizer: str | None = Field(None, description="vocabulary file, tokenizer folder or Hub name; none: train a WordPiece")
+    vocab_size: int = Field(4096, ge=16, description="entries of a trained WordPiece")
+    newline_token: bool = Field(True, description="line breaks become [NL] tokens")
+    length: int = Field(128, ge=4, description="tokens of a window, [CLS] and [SEP] included")
+    join: Literal["none", "isolate", "run-on"] = "run-on"
+    held_out: float = Field(0.05, gt=0, lt=1, description="share of the documents kept from training")
+    workers: int | None = Field(None, ge=1, description="processes that tokenise; default: one per core")
+
+
+class PretrainConfig(LoopConfig, CorpusConfig):
+    """A pretraining run. Keys that a size sets (see RECIPES) may be given all the same."""
+
+    preset: str = "dstg"
+    size: str = "tiny"
+    model: dict[str, Any] = Field(default_factory=dict, description="EncoderConfig fields that override the preset's")
+    tokens: int | None = Field(None, ge=1, description="budget: training tokens, padding included")
+    minutes: float | None = Field(None, gt=0, description="budget: minutes of training, turned into steps once, by timing")
+    mask_rate: float = Field(0.2, gt=0, lt=1, description="share of the tokens that is predicted")
+    masking: Literal["all", "80-10-10"] = "all"
+    shift: bool = Field(True, description="shift positions at random where a window is shorter than the table (DSTG 3.3)")
+    validation_windows: int = Field(256, ge=1, description="held-out windows of a validation")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
+        size = values.get("size", "tiny")
+        return {**RECIPES.get(size, {}), **{k: v for k, v in values.items() if v is not None or k in BUDGET}}
+
+    @model_validator(mode="after")
+    def _check(self) -> "PretrainConfig":
+        given = [key for key in BUDGET if getattr(self, key) is not None]
+        if len(given) > 1:
+            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(given)}.")
+        return self
+
+    def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
+        """The model's configuration; vocabulary and special tokens are those of `windows`, if given."""
+        fields = dict(self.model)
+        if windows is not None:
+            fields = {"vocab_size": windows.manifest["vocab_size"], **windows.manifest["special_token_ids"], **fields}
+            if fields["vocab_size"] < windows.manifest["vocab_size"]:
+                raise ValueError(
+                    f"model.vocab_size={fields['vocab_size']}, but the tokenizer has {windows.manifest['vocab_size']} entries. "
+                    "Leave model.vocab_size out, or use the tokenizer of that model."
+                )
+        config = preset(self.preset, self.size, **fields)
+        if config.absolute != "none" and self.length > config.max_position_embeddings:
+            raise ValueError(
+                f"length={self.length} tokens, but the position table of {self.preset} has {config.max_position_embeddings} rows. "
+                f"Use --set length={config.max_position_embeddings}, or --set model.max_position_embeddings={self.length}."
+            )
+        return config
+
+
+def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> Windows:
+    """Tokenizer and windows of a corpus in `out`; finished parts are kept."""
+    source = open_source(config.corpus, field=config.field, document=config.document)
+    saved = out / "tokenizer"
+    if saved.is_dir():  # of an earlier call that was stopped
+        tokenizer = load_tokenizer(str(saved))
+    elif config.tokenizer is not None:
+        tokenizer = load_tokenizer(config.tokenizer)
+        if config.newline_token:
+            tokenizer = add_newline_token(tokenizer)
+    else:
+        tokenizer = train_tokenizer(source, config.vocab_size, newline_token=config.newline_token)
+    return build_windows(
+        source,
+        tokenizer,
+        out,
+        length=config.length,
+        join=config.join,
+        held_out=config.held_out,
+        workers=config.workers,
+        progress=progress,
+    )
+
+
+def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
+    """The masked batches of a split as `config` wants them."""
+    return MaskedBatches(
+        windows[split],
+        seed=config.seed,
+        mask_rate=config.mask_rate,
+        masking=config.masking,
+        max_positions=model.max_position_embeddings,
+        shift=config.shift and split == "train" and model.absolute != "none",
+    )
+
+
+def timed_step(config: PretrainConfig, windows: Windows) -> float:
+    """Seconds of one training step of this configuration on this machine, by a short trial on a throw-away model."""
+    model_config = config.encoder_config(windows)
+    torch.manual_seed(config.seed)
+    return seconds_per_step(EncoderForMaskedLM(model_config), config, make_batches(config, windows, "train", model_config).batch)
+
+
+def budget_steps(config: PretrainConfig, windows: Windows) -> int:
+    """Optimizer steps that the configured budget buys.
+
+    Raises:
+        ValueError: no budget is given.
+    """
+    if config.steps is not None:
+        return config.steps
+    if config.tokens is not None:
+        return math.ceil(config.tokens / (config.batch_size * config.length))
+    if config.minutes is not None:
+        return max(1, int(config.minutes * 60 / timed_step(config, windows)))
+    raise ValueError("No budget: give one of steps, tokens or minutes, for example --set minutes=5.")
+
+
+def claim_folder(config: StrictConfig, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> bool:
+    """Make sure that `out` is empty, or holds the same run if `resume`; True if it holds one already.
+
+    `free` keys may differ between the two configurations.
+
+    Raises:
+        ValueError: the folder holds something else, a run that was not to be resumed, or one with other settings.
+    """
+    saved = out / name
+    if saved.is_file():
+        if not resume:
+            raise ValueError(f"{out} already holds a run ({name}). Go on with it (--resume), or choose another --out.")
+        old = type(config).load(saved).model_dump()
+        for key, value in config.model_dump().items():
+            if key not in free and old.get(key) != value:
+                raise ValueError(
+                    f"{out} holds a run with {key}={old.get(key)!r}, now {key}={value!r}. Use the same settings, or another --out."
+                )
+        return True
+    if out.is_dir() and any(p for p in out.iterdir() if not p.name.startswith(".")):
+        raise ValueError(f"{out} is not empty and holds no run of this kind ({name} is missing). Choose another --out.")
+    return False
+
+
+def pretrain(
+    config: PretrainConfig,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    windows: Windows | None = None,
+    progress: bool = True,
+    label: str | None = None,
+) -> dict[str, Any]:
+    """Train one encoder and leave a transformers folder at `out`; returns its training summary.
+
+    Checkpoints are in `out/checkpoints/step-N`, the log in `out/log.jsonl`, the resolved configuration in `out/pretrain.yaml`
+    (it runs again), the summary in `out/training.json`; `model.safetensors` is written last. Without `windows` they are
+    made from `config.corpus` in `out/corpus`.
+
+    Raises:
+        ValueError: bad configuration, a corpus smaller than one batch, or a loss that is no finite number.
+    """
+    out = Path(out)
+    config.encoder_config()  # refuse what cannot work before the corpus is read
+    exists = claim_folder(config, out, CONFIG, resume, free=(*BUDGET, "workers"))
+    if exists:
+        saved = PretrainConfig.load(out / CONFIG)
+        if config.steps is not None and config.steps != saved.steps:
+            raise ValueError(f"{out} holds a run of steps={saved.steps}, now steps={config.steps}. Use another --out.")
+        config = saved
+        if (out / WEIGHTS).is_file() and (out / SUMMARY).is_file():
+            return json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+    out.mkdir(parents=True, exist_ok=True)
+    main = int(os.environ.get("RANK", "0")) == 0
+    if windows is None:
+        windows = _windows_for_all(config, out / "corpus", progress)
+    model_config = config.encoder_config(windows)
+    batches = make_batches(config, windows, "train", model_config)
+    if len(windows["train"]) < config.batch_size:
+        raise ValueError(
+            f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one batch of "
+            f"{config.batch_size}. Give more text, or a smaller --set batch_size= or length=."
+        )
+    steps = budget_steps(config, windows)
+    config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
+    if main:
+        config.save(out / CONFIG)
+    torch.manual_seed(config.seed)
+    model = EncoderForMaskedLM(model_config)
+    trainer = Trainer(model, config, steps, out)
+    outcome = run(
+        trainer,
+        batches.batch,
+        out,
+        tokens_per_step=config.batch_size * config.length,
+        validate=_validator(config, windows, model_config) if len(windows["held_out"]) else None,
+        resume=resume,
+        label=label or f"{config.preset} seed {config.seed}",
+        progress=progress,
+    )
+    summary = _summary(config, model, outcome, trainer)
+    if main:
+        _save_final(model, windows, summary, out)
+    trainer.accelerator.wait_for_everyone()
+    return summary
+
+
+def _windows_for_all(config: PretrainConfig, out: Path, progress: bool) -> Windows:
+    """Let the first process make the windows and the others wait for them."""
+    from accelerate import PartialState
+
+    with PartialState().main_process_first():
+        return prepare_windows(config, out, progress)
+
+
+def _validator(config: PretrainConfig, windows: Windows, model_config: EncoderConfig) -> Any:
+    held_out = make_batches(config, windows, "held_out", model_config)
+
+    @torch.no_grad()
+    def validate(trainer: Trainer) -> dict[str, float]:
+        trainer.plain.eval()
+        total, correct, labels = 0.0, 0, 0
+        for batch in held_out.in_order(config.batch_size, limit=config.validation_windows):
+            batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items()}
+            with trainer.accelerator.autocast():
+                output = trainer.plain(**batch)
+            targets = batch["labels"][batch["labels"] != -100]
+            total += float(output.loss) * len(targets)
+            correct += int((output.logits.argmax(-1) == targets).sum())
+            labels += len(targets)
+        return {"validation_loss": total / max(labels, 1), "validation_accuracy": correct / max(labels, 1), "validation_labels": labels}
+
+    return validate
+
+
+def _summary(config: PretrainConfig, model: EncoderForMaskedLM, outcome: Outcome, trainer: Trainer) -> dict[str, Any]:
+    device = trainer.accelerator.device
+    on_gpu = device.type == "cuda"
+    validated = [line for line in outcome.history if "validation_loss" in line]
+    rates = sorted(line["tokens_per_second"] for line in outcome.history if "tokens_per_second" in line)
+    return {
+        "preset": config.preset,
+        "size": config.size,
+        "seed": config.seed,
+        "steps": outcome.steps,
+        "tokens": outcome.steps * config.batch_size * config.length,
+        "seconds": outcome.seconds,
+        "tokens_per_second": rates[len(rates) // 2],
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "embedding_parameters": model.encoder.word_embeddings.weight.numel(),
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "validation_loss": validated[-1]["validation_loss"] if validated else None,
+        "validation_accuracy": validated[-1]["validation_accuracy"] if validated else None,
+        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
+        "precision": trainer.accelerator.mixed_precision.replace("no", "fp32"),
+        "processes": trainer.accelerator.num_processes,
+    }
+
+
+def _save_final(model: EncoderForMaskedLM, windows: Windows, summary: dict[str, Any], out: Path) -> None:
+    """A transformers folder at `out`, its weights last: their presence means that all the rest is there."""
+    temporary = out / f".final.{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        model.save_pretrained(temporary)
+        shutil.copytree(windows.folder / "tokenizer", temporary, dirs_exist_ok=True)
+        write_text(out / SUMMARY, json.dumps(summary, indent=1))
+        for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
+            os.replace(path, out / path.name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+__all__ = ["RECIPES", "SIZES", "CorpusConfig", "PretrainConfig", "budget_steps", "pretrain", "prepare_windows", "timed_step"]
