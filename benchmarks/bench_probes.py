@@ -1,0 +1,110 @@
+"""Structural probes against one scikit-learn Ridge fit each: seconds, ratio, largest difference of R² (budget: 10x, 1e-6).
+
+Random features of a model's size; the time of the model itself is in neither side. The budget is against float64, as R² must agree to 1e-6;
+a loop in float32 is shown beside it. Run: python benchmarks/bench_probes.py
+"""
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+
+from whatwhere.analysis.features import choose_documents
+from whatwhere.analysis.probes import probe_records, split_documents
+from whatwhere.records import select
+
+SPLITS = 5
+BUDGET = 10.0
+# name, documents, tokens a document, hidden states, width, width of the position stream
+CASES = [
+    ("tiny, one stream: 500 documents x 128 tokens, 5 hidden states of 120", 500, 128, 5, 120, 0),
+    ("tiny, two streams, three parts: 500 x 128, 5 hidden states of 128 = 8 + 120", 500, 128, 5, 128, 8),
+    ("paper width, one hidden state: 150 documents x 512 tokens x 768", 150, 512, 1, 768, 0),
+]
+
+
+class Given(torch.nn.Module):
+    """A model whose hidden states are given; the first token id of a window is its number."""
+
+    def __init__(self, features: list[torch.Tensor], position_size: int) -> None:
+        super().__init__()
+        self.features = features
+        self.config = SimpleNamespace(hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1)
+
+    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, output_hidden_states: bool) -> SimpleNamespace:
+        return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
+
+
+def windows(documents: int, n: int) -> list[SimpleNamespace]:
+    rng = np.random.default_rng(0)
+    made = []
+    for i in range(documents):
+        segments = np.concatenate([[-1], np.cumsum(rng.random(n - 2) < 1 / 20), [-1]])
+        starts = np.searchsorted(segments[1:-1], segments[1:-1]) + 1
+        lengths = np.bincount(segments[1:-1])[segments[1:-1]]
+        progress = np.full(n, np.nan)
+        np.divide(np.arange(1, n - 1) - starts, lengths - 1, out=progress[1:-1], where=lengths > 1)
+        made.append(
+            SimpleNamespace(
+                input_ids=np.full(n, i), position_ids=np.arange(n), document_ids=np.zeros(n, int), segments=segments, progress=progress
+            )
+        )
+    return made
+
+
+def peer(features: list[torch.Tensor], position_size: int, documents, dtype: type) -> dict[tuple[str, str, int, int], float]:
+    """One scikit-learn fit and score for each hidden state, part, target and split."""
+    parts = {"all": slice(None)}
+    if position_size:
+        parts |= {"position": slice(0, position_size), "semantic": slice(position_size, None)}
+    found = {}
+    for layer, tensor in enumerate(features):
+        x = tensor.numpy().astype(dtype)
+        for target, y in documents.targets.items():
+            rows = documents.regular & ~np.isnan(y)
+            for split, test in enumerate(split_documents(len(documents), SPLITS)):
+                fit, tested = rows & ~test[:, None], rows & test[:, None]
+                for part, columns in parts.items():
+                    ridge = Ridge(alpha=1.0).fit(x[fit][:, columns], y[fit])
+                    found[f"r2.{target}", part, layer, split] = r2_score(y[tested], ridge.predict(x[tested][:, columns]))
+    return found
+
+
+def main() -> None:
+    for title, count, n, layers, width, position_size in CASES:
+        window_set = windows(count, n)
+        documents = choose_documents(window_set, count)
+        rng = np.random.default_rng(1)
+        signal = np.nan_to_num(np.stack([documents.targets[t] for t in ("token", "segment", "intra")], axis=-1))
+        features = [
+            torch.from_numpy((signal @ rng.normal(size=(3, width)) + 3 * rng.normal(size=(count, n, width)) + 1).astype(np.float32))
+            for _ in range(layers)
+        ]
+        model = Given(features, position_size)
+        start = time.perf_counter()
+        records = probe_records(model, window_set, study="bench", name="m", seed=0, documents=count, splits=SPLITS)
+        ours = time.perf_counter() - start
+        print(title)
+        print(f"  whatwhere     {ours:7.2f} s   (with the chance floor, which the loop below leaves out)")
+        for dtype in (np.float64, np.float32):
+            start = time.perf_counter()
+            reference = peer(features, position_size, documents, dtype)
+            seconds = time.perf_counter() - start
+            gap = max(
+                abs(select(records, metric=metric, part=part, layer=layer, index=split)[0].value - value)
+                for (metric, part, layer, split), value in reference.items()
+            )
+            budget = (
+                "" if dtype is np.float32 else f" ({'meets' if seconds / ours >= BUDGET and gap <= 1e-6 else 'MISSES'} {BUDGET:.0f}x, 1e-6)"
+            )
+            print(
+                f"  scikit-learn  {seconds:7.2f} s   {np.dtype(dtype).name}, {len(reference)} fits: {seconds / ours:5.1f}x, "
+                f"largest R² difference {gap:.1e}{budget}"
+            )
+
+
+if __name__ == "__main__":
+    main()
