@@ -14,22 +14,22 @@ def test_seed_interval_is_students_t():
 
 
 def test_split_interval_is_the_corrected_resampled_t():
-    low, high = split_interval([1.0, 2, 3, 4, 5])
+    low, high = split_interval([1.0, 2, 3, 4, 5], 500)
     half = 2.7764451 * np.sqrt(2.5) * np.sqrt(1 / 5 + 1 / 4)
     assert (low, high) == pytest.approx((3 - half, 3 + half))
 
 
 def test_one_value_has_no_interval():
-    assert split_interval([0.5]) is None and seed_interval([0.5]) is None and seed_interval([]) is None
+    assert split_interval([0.5], 500) is None and seed_interval([0.5]) is None and seed_interval([]) is None
 
 
 def test_corrected_interval_covers_where_the_plain_one_does_not():
-    """The mean of 500 documents, estimated by five overlapping fifths: the true mean is 0."""
+    """The mean of 100 documents, estimated by five overlapping fifths: the true mean is 0."""
     rng = np.random.default_rng(0)
     plain = corrected = 0
     for _ in range(400):
         documents = rng.normal(size=100)
         values = [rng.permutation(documents)[:20].mean() for _ in range(5)]
         plain += seed_interval(values)[0] <= 0 <= seed_interval(values)[1]
-        corrected += split_interval(values)[0] <= 0 <= split_interval(values)[1]
+        corrected += split_interval(values, 100)[0] <= 0 <= split_interval(values, 100)[1]
     assert plain / 400 < 0.93 < corrected / 400

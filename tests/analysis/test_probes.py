@@ -166,7 +166,7 @@ def test_summary_is_the_mean_with_the_corrected_interval():
         own = select(records, metric=summary.metric, layer=summary.layer, part=summary.part, index=(0, 1, 2, 3, 4))
         values = [r.value for r in own]
         assert summary.value == pytest.approx(np.mean(values))
-        assert (summary.low, summary.high) == pytest.approx(split_interval(values, 6 / 24))
+        assert (summary.low, summary.high) == pytest.approx(split_interval(values, 30))
         assert all(r.low is None and r.high is None for r in own) and len(own) == 5
 
 

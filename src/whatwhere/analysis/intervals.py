@@ -5,18 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import t
 
-TEST_TO_TRAIN = 0.25  # 100 documents tested, 400 trained on (DSTG section 5)
+
+def tested(documents: int) -> int:
+    """Documents that a split holds out: a fifth, 100 of 500 (DSTG section 5)."""
+    return round(documents / 5)
 
 
-def split_interval(values: Sequence[float] | np.ndarray, test_to_train: float = TEST_TO_TRAIN) -> tuple[float, float] | None:
+def split_interval(values: Sequence[float] | np.ndarray, documents: int) -> tuple[float, float] | None:
     """Interval of the mean of `values`, one from each random split of the same documents; None for a single value.
 
-    mean ± t(0.975, k - 1) · s · sqrt(1/k + test/train) for k splits with standard deviation s. The splits share documents, so their
-    values are not independent and the usual s·sqrt(1/k) is too narrow; test/train is the corrected resampled t interval of
-    Nadeau & Bengio, Inference for the generalization error, Machine Learning 52 (2003). It speaks of this model and
-    other documents, not of another training seed.
+    mean ± t(0.975, k - 1) · s · sqrt(1/k + tested/trained) for k splits of `documents` documents, s the standard deviation of the
+    values. The splits share documents, so their values are not independent and the usual s·sqrt(1/k) is too narrow;
+    tested/trained is the corrected resampled t interval of Nadeau & Bengio, Inference for the generalization error,
+    Machine Learning 52 (2003). It speaks of this model on other documents, not of another training seed.
     """
-    return _interval(values, 1 / max(len(values), 1) + test_to_train)
+    return _interval(values, 1 / max(len(values), 1) + tested(documents) / (documents - tested(documents)))
 
 
 def seed_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] | None:

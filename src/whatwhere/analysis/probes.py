@@ -16,7 +16,7 @@ import torch
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
 from whatwhere.analysis.features import TARGETS, Documents, choose_documents, hidden_states
-from whatwhere.analysis.intervals import split_interval
+from whatwhere.analysis.intervals import split_interval, tested
 from whatwhere.records import Record
 
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the model runs once for every chunk of layers
@@ -78,11 +78,10 @@ def probe_records(
         Record(study, name, "probe.documents", float(len(chosen)), unit="documents", seed=seed),
         Record(study, name, "probe.length", float(chosen.length), unit="tokens", seed=seed),
     ]
-    test_to_train = float(test[0].sum() / (~test[0]).sum())
     for (target, part, layer), values in found.items():
         record = partial(Record, study, name, f"r2.{target}", seed=seed, part=part, layer=layer)
         tokens = targets.tokens(target)  # (documents,)
-        low, high = split_interval(values, test_to_train) or (None, None)
+        low, high = split_interval(values, len(chosen)) or (None, None)
         records.append(record(value=float(np.mean(values)), low=low, high=high, n=int(tokens.sum())))
         records += [record(value=v, index=s, n=int(tokens[test[s]].sum())) for s, v in enumerate(values)]
     return records
@@ -92,7 +91,7 @@ def split_documents(documents: int, splits: int) -> np.ndarray:
     """(splits, documents) bool: True where a document is tested. Split s is drawn from seed s; a fifth is tested, 100 of 500."""
     test = np.zeros((splits, documents), dtype=bool)
     for s in range(splits):
-        test[s, np.random.default_rng(s).permutation(documents)[: round(documents / 5)]] = True
+        test[s, np.random.default_rng(s).permutation(documents)[: tested(documents)]] = True
     return test
 
 
@@ -135,7 +134,7 @@ def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
         value = np.where(rows, documents.targets[target], 0.0)
         shuffled = value.copy()
         shuffled[rows] = np.random.default_rng(i).permutation(value[rows])
-        used = [(v[part], rows[part]) for v in (value, shuffled) for tested in test for part in (tested, ~tested)]
+        used = [(v[part], rows[part]) for v in (value, shuffled) for held_out in test for part in (held_out, ~held_out)]
         if all(r.any() and np.ptp(v[r]) > 0 for v, r in used):
             columns += [target, f"{target}.chance"]
             values += [value, shuffled]

@@ -1,0 +1,218 @@
+"""Claims: made-up records flip every verdict, the paper's own values make every claim hold, missing records are named."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whatwhere.records import Record
+from whatwhere.report.paper import TABLE_VALUES, paper_values
+from whatwhere.study.claims import CLAIMS, evaluate
+
+KEYS = {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale", "source", "rule", "unit"}
+VERDICTS = {"holds", "does not hold", "not separable", "not testable here"}
+SPREAD = np.array([-1.0, -0.5, 0, 0.5, 1])  # of the five splits about their mean
+
+
+def probe(metric, model, part, layer, value, seed=0, spread=0.001):
+    common = {"metric": metric, "part": part, "layer": layer, "seed": seed}
+    values = value + spread * SPREAD
+    return [Record("s", model, value=value, **common)] + [
+        Record("s", model, value=float(v), index=i, **common) for i, v in enumerate(values)
+    ]
+
+
+def paper_records(seed=0, spread=0.0):
+    """The paper's printed values as the records of a study; the cells it leaves out filled with nothing."""
+    records = [r for (metric, model, part, layer), v in paper_values().items() for r in probe(metric, model, part, layer, v, seed, spread)]
+    # dstg's last position stream is probed by us, though it gets no gradient
+    records += [r for m in ("r2.token", "r2.segment", "r2.intra") for r in probe(m, "dstg", "position", 6, 0.0, seed, spread)]
+    records += [Record("s", model, metric, v, index=i, seed=seed, n=512) for (metric, model, i), v in TABLE_VALUES.items()]
+    return records
+
+
+def by_id(records):
+    return {c["id"]: c for c in evaluate(records)}
+
+
+def changed(records, value, **where):
+    """The records with other values in some places; split values keep their distance from the summary."""
+    found, hit = [], False
+    for r in records:
+        if all(getattr(r, k) == v for k, v in where.items()):
+            summary = next(
+                (s.value for s in records if s.index is None and replace(s, value=0.0, index=r.index) == replace(r, value=0.0)), r.value
+            )
+            r, hit = replace(r, value=value + r.value - summary), True
+        found.append(r)
+    assert hit
+    return found
+
+
+def test_the_papers_own_values_make_every_claim_hold():
+    claims = by_id(paper_records())
+    assert {c["verdict"] for c in claims.values()} == {"holds"}
+    for claim in claims.values():
+        assert claim["value"] == pytest.approx(claim["paper_value"], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("claim", "value", "where"),
+    [
+        ("dstg-position-kept", 0.70, {"metric": "r2.token", "part": "position", "layer": 5}),
+        ("ap-loses-position", 0.60, {"metric": "r2.token", "model": "ap", "layer": 6}),
+        ("rope-no-position", 0.60, {"metric": "r2.token", "model": "rope", "layer": 2}),
+        ("rp-no-position", 0.55, {"metric": "r2.token", "model": "rp", "layer": 6}),
+        ("semantic-stream-little-position", 0.55, {"metric": "r2.token", "part": "semantic", "layer": 6}),
+        ("dstg-2d-collapse", 0.85, {"metric": "pca.top2", "model": "dstg"}),
+        ("dstg-2d-collapse", 0.95, {"metric": "pca.top2", "model": "ap"}),
+        ("dstg-low-frequency", 0.80, {"metric": "dct.low4", "model": "dstg", "index": 1}),
+        ("ap-table-high-dimensional", 0.54, {"metric": "pca.top2", "model": "ap"}),
+        ("ap-high-frequency", 0.60, {"metric": "dct.low4", "model": "ap", "index": 1}),
+        ("segment-follows-position", 0.60, {"metric": "r2.segment", "part": "position", "layer": 5}),
+        ("intra-in-semantics", 0.20, {"metric": "r2.intra", "part": "semantic", "layer": 5}),
+        ("intra-in-semantics", 0.30, {"metric": "r2.intra", "part": "position", "layer": 5}),
+    ],
+)
+def test_a_changed_number_flips_its_claim_and_no_other(claim, value, where):
+    claims = by_id(changed(paper_records(), value, **where))
+    changed_claims = {i for i, c in claims.items() if c["verdict"] != "holds"}
+    assert claims[claim]["verdict"] == "does not hold"
+    # ap's top-2 share is in two claims
+    assert changed_claims == {claim} | ({"ap-table-high-dimensional"} if where.get("model") == "ap" and "pca" in where["metric"] else set())
+
+
+@pytest.mark.parametrize(
+    ("claim", "value", "where"),
+    [
+        ("dstg-position-kept", 0.75 * 0.99, {"metric": "r2.token", "part": "position", "layer": 5}),
+        ("ap-loses-position", 0.5 * 0.99, {"metric": "r2.token", "model": "ap", "layer": 6}),
+        ("rope-no-position", 0.5, {"metric": "r2.token", "model": "rope", "layer": 3}),
+        ("rp-no-position", 0.5, {"metric": "r2.token", "model": "rp", "layer": 2}),
+        ("semantic-stream-little-position", 0.5, {"metric": "r2.token", "part": "semantic", "layer": 1}),
+        ("segment-follows-position", 0.75 * 0.94, {"metric": "r2.segment", "part": "position", "layer": 5}),
+        ("intra-in-semantics", 0.31, {"metric": "r2.intra", "part": "semantic", "layer": 5}),
+    ],
+)
+def test_an_interval_across_the_threshold_is_not_separable(claim, value, where):
+    records = changed(paper_records(), value, **where)
+    # only the changed place scatters, as everything is paired by split
+    noisy = [
+        r if r.index is None or any(getattr(r, k) != v for k, v in where.items()) else replace(r, value=r.value + 0.03 * SPREAD[r.index])
+        for r in records
+    ]
+    found = by_id(noisy)[claim]
+    assert found["verdict"] == "not separable" and found["low"] < found["value"] < found["high"]
+
+
+def test_comparisons_are_paired_by_split():
+    """Splits that are easy for both layers widen each value's interval and not the comparison's."""
+    records = []
+    for r in paper_records():
+        together = r.metric == "r2.token" and r.part == "position" and r.index is not None and r.layer in (1, 5)
+        records.append(replace(r, value=r.value * (0.76 / 0.899 if r.layer == 5 else 1) * (1 + 0.05 * SPREAD[r.index])) if together else r)
+    found = by_id(records)["dstg-position-kept"]
+    assert found["high"] - found["low"] > 0.1 and found["verdict"] == "holds"
+
+
+def test_something_must_be_there_to_be_kept_or_lost():
+    flat = [replace(r, value=0.02) if r.model == "dstg" and r.metric == "r2.token" else r for r in paper_records()]
+    assert by_id(flat)["dstg-position-kept"]["verdict"] == "does not hold"
+    low = [replace(r, value=0.1 if r.layer == 6 else 0.4) if r.model == "ap" and r.metric == "r2.token" else r for r in paper_records()]
+    assert by_id(low)["ap-loses-position"]["verdict"] == "does not hold"
+
+
+def test_embedding_and_unused_last_position_stream_decide_nothing():
+    records = [r for part in ("position", "semantic", "all") for r in probe("r2.token", "dstg", part, 0, 1.0)]
+    records += [r for model in ("ap", "rp", "rope") for r in probe("r2.token", model, "all", 0, 1.0)]
+    assert {c["verdict"] for c in evaluate(paper_records() + records)} == {"holds"}
+
+
+def test_several_seeds_give_an_interval_between_seeds():
+    records = [r for seed in (0, 1, 2) for r in paper_records(seed)]
+    same = by_id(records)["dstg-2d-collapse"]
+    assert (same["verdict"], same["low"], same["high"]) == ("holds", pytest.approx(0.941), pytest.approx(0.941)) and "3 seeds" in same[
+        "scale"
+    ]
+    for seed, value in enumerate((0.85, 0.95, 0.99)):
+        records = changed(records, value, metric="pca.top2", model="dstg", seed=seed)
+    apart = by_id(records)["dstg-2d-collapse"]
+    half = 4.302653 * np.std([0.85, 0.95, 0.99], ddof=1) / np.sqrt(3)
+    assert apart["verdict"] == "not separable"
+    assert (apart["value"], apart["low"], apart["high"]) == pytest.approx((0.93, 0.93 - half, 0.93 + half))
+
+
+def test_only_seeds_that_all_models_have_are_compared():
+    records = paper_records(0) + [r for r in paper_records(1) if r.model != "ap"]
+    claims = by_id(records)
+    assert "1 seed" in claims["dstg-2d-collapse"]["scale"] and "2 seeds" in claims["dstg-low-frequency"]["scale"]
+    apart = [r for r in paper_records(0) if r.model == "ap"] + [r for r in paper_records(1) if r.model == "dstg"]
+    assert by_id(apart)["dstg-2d-collapse"]["scale"] == "not measured: dstg and ap have no training seed in common"
+
+
+def test_one_seed_says_so_and_tables_have_no_interval():
+    costs = [Record("s", "dstg", "tokens", 4.83e6, seed=0), Record("s", "dstg", "parameters", 1.5e6, seed=0)]
+    costs.append(Record("s", "dstg", "probe.length", 128.0, seed=0))
+    claims = by_id(paper_records() + costs)
+    table, kept = claims["dstg-2d-collapse"], claims["dstg-position-kept"]
+    assert table["scale"] == "4.83M training tokens, 1.5M parameters, 128 positions, 1 seed, no interval"
+    assert kept["scale"].endswith("1 seed, interval over 5 document splits")
+    assert table["low"] is None and table["high"] is None and kept["low"] is not None
+
+
+@pytest.mark.parametrize("model", ["dstg", "ap", "rp", "rope"])
+def test_a_missing_model_is_not_testable_and_named(model):
+    claims = {c["id"]: c for c in evaluate([r for r in paper_records() if r.model != model])}
+    for claim in CLAIMS:
+        found = claims[claim.id]
+        if model in claim.models:
+            assert (found["verdict"], found["value"]) == ("not testable here", None) and f"no model {model}" in found["scale"]
+        else:
+            assert found["verdict"] == "holds"
+
+
+def test_missing_records_are_named():
+    no_tables = by_id([r for r in paper_records() if not r.metric.startswith(("pca", "dct"))])
+    assert no_tables["dstg-low-frequency"]["scale"] == "not measured: no dct.low4 of dstg, seed 0, index 0"
+    no_probes = by_id([r for r in paper_records() if not r.metric.startswith("r2")])
+    assert no_probes["ap-loses-position"]["scale"] == "not measured: no probes of ap"
+    no_splits = by_id([r for r in paper_records() if r.index is None or not r.metric.startswith("r2")])
+    assert no_splits["rope-no-position"]["verdict"] == "not testable here"
+    nan = by_id(changed(paper_records(), float("nan"), metric="pca.top2", model="ap"))
+    assert nan["ap-table-high-dimensional"]["verdict"] == "not testable here"
+
+
+def test_two_blocks_are_too_few_to_lose_position():
+    records = [r for r in paper_records() if r.layer is None or r.layer <= 2]
+    assert "needs three" in by_id(records)["dstg-position-kept"]["scale"]
+
+
+def test_a_model_on_the_unigram_plateau_is_not_judged():
+    losses = [Record("s", "", "loss.unigram", 6.0, unit="nats")]
+    losses += [Record("s", "rope", "loss", v, seed=0, part="validation", step=i) for i, v in ((0, 8.0), (100, 5.95))]
+    losses += [Record("s", "ap", "loss", v, seed=0, part="validation", step=i) for i, v in ((100, 4.9), (0, 8.0))]
+    claims = by_id(paper_records() + losses)
+    assert claims["rope-no-position"]["verdict"] == "not testable here"
+    assert claims["rope-no-position"]["scale"].startswith(
+        "rope has learned token frequencies only: loss 5.95 nats, the unigram plateau is 6.00"
+    )
+    assert {c["verdict"] for i, c in claims.items() if i != "rope-no-position"} == {"holds"}
+
+
+def test_checkpoints_on_the_way_are_not_the_final_model():
+    early = [replace(r, value=0.0, step=10) for r in paper_records()]
+    assert {c["verdict"] for c in evaluate(paper_records() + early)} == {"holds"}
+
+
+def test_ledger_is_plain_json_with_the_agreed_keys():
+    for claims in (evaluate(paper_records()), evaluate([])):
+        assert json.loads(json.dumps(claims, allow_nan=False)) == claims
+        assert all(set(c) == KEYS and c["verdict"] in VERDICTS for c in claims)
+        assert all(c["rule"] and c["source"] and c["scale"] for c in claims)
+    assert {c["verdict"] for c in evaluate([])} == {"not testable here"}
+
+
+def test_claims_are_short_and_ids_unique():
+    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
+    assert all(len(c.claim.split()) <= 8 for c in CLAIMS)
