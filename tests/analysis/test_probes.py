@@ -84,7 +84,7 @@ def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, pena
 
 SCALES = {
     "plain": lambda f: f,
-    "offset": lambda f: f + 1e4 * np.arange(1, WIDTH + 1),
+    "offset": lambda f: f + 1e7 * np.arange(1, WIDTH + 1),
     "badly scaled": lambda f: f * 10.0 ** np.linspace(-6, 6, WIDTH),
     "offset and badly scaled": lambda f: (f + 300) * 10.0 ** np.linspace(-4, 4, WIDTH),
     "one dead feature": lambda f: f * (np.arange(WIDTH) != 2),

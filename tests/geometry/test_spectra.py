@@ -89,6 +89,12 @@ def test_waves_land_in_their_bins():
     assert s.n50 == pytest.approx(100 / 3)
 
 
+def test_n50_is_per_cent_of_the_smaller_side():
+    wide = np.concatenate([waves(8, 1, 2, 3), np.zeros((8, 29))], axis=1)
+    assert spectrum(wide).n50 == pytest.approx(100 * 2 / 8)
+    assert spectrum(wide.T).n50 == pytest.approx(100 * 2 / 8)
+
+
 def test_first_four_bins_are_zero_to_three():
     low4 = spectrum(waves(64, 3, 4) * [2, 1]).low4
     np.testing.assert_allclose(low4, [1, 0], atol=1e-12)

@@ -116,6 +116,14 @@ def test_comparisons_are_paired_by_split():
     assert found["high"] - found["low"] > 0.1 and found["verdict"] == "holds"
 
 
+def test_one_failed_part_of_a_rule_is_enough():
+    """Late R² straddles 0.25 and is certainly below 0.75 of the early one."""
+    where = {"metric": "r2.token", "model": "dstg", "part": "position", "layer": 5}
+    noisy = [r for r in paper_records() if any(getattr(r, k) != v for k, v in where.items())]
+    noisy += probe("r2.token", "dstg", "position", 5, 0.25, spread=0.03)
+    assert by_id(noisy)["dstg-position-kept"]["verdict"] == "does not hold"
+
+
 def test_something_must_be_there_to_be_kept_or_lost():
     flat = [replace(r, value=0.02) if r.model == "dstg" and r.metric == "r2.token" else r for r in paper_records()]
     assert by_id(flat)["dstg-position-kept"]["verdict"] == "does not hold"
