@@ -41,7 +41,8 @@ class MaskedBatches:
             raise ValueError(f"masking must be one of {', '.join(MASKINGS)}, not {masking!r}.")
         if window_set.length > max_positions:
             raise ValueError(
-                f"Windows of {window_set.length} tokens, but the position table has {max_positions} rows. Use shorter windows or a longer table."
+                f"Windows of {window_set.length} tokens, but the position table has {max_positions} rows. "
+                "Use shorter windows or a longer table."
             )
         if seed < 0:
             raise ValueError(f"seed={seed} must not be negative.")
@@ -83,7 +84,7 @@ class MaskedBatches:
         return self._collate(chosen)
 
     def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
-        """The first `limit` windows (default all) in their own order with the masks of epoch 0, for validation; the last batch may be smaller."""
+        """The first `limit` windows (default all) in their own order with the masks of epoch 0; the last batch may be smaller."""
         count = len(self.windows) if limit is None else min(limit, len(self.windows))
         for begin in range(0, count, batch_size):
             yield self._collate([(0, i) for i in range(begin, min(begin + batch_size, count))])
@@ -114,16 +115,15 @@ class MaskedBatches:
         ids, marks = self.windows.row(index)
         ids = ids.astype(np.int64)
         generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, epoch, index))))
-        documents, positions = places(marks, self.windows.join)
-        if self.shift:
-            room = self.max_positions - (np.bincount(documents))
-            positions = positions + (generator.random(len(room)) * (room + 1)).astype(np.int64)[documents]
-        draw = generator.random(len(ids))
         maskable = ((marks & SPECIAL) == 0) & ~self.special[ids]
-        draw[~maskable] = 2.0
+        draw = np.where(maskable, generator.random(len(ids)), 2.0)
         masked = draw < self.mask_rate
         if not masked.any() and maskable.any():
             masked[np.argmin(draw)] = True
+        documents, positions = places(marks, self.windows.join)
+        if self.shift:
+            room = self.max_positions - np.bincount(documents)
+            positions = positions + (generator.random(len(room)) * (room + 1)).astype(np.int64)[documents]
         labels = np.where(masked, ids, IGNORED)
         if self.masking == "all":
             ids[masked] = self.mask_id

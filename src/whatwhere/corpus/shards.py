@@ -1,8 +1,15 @@
-"""One shard of text to rows of token ids: tokenise, mark segments, split by document, lay the rows out (run in worker processes)."""
+"""One shard of text to rows of token ids on disk: tokenise, mark segments, split by document, lay the rows out, write.
+
+Everything here may run in a worker process.
+"""
 
 import hashlib
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -45,6 +52,8 @@ def document_share(text: str) -> float:
 def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
     """ids and marks of each part; special tokens written in the text are read as plain text."""
     tokenizer.encode_special_tokens = True
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     out = []
     at = 0
     while at < len(parts):
@@ -95,7 +104,7 @@ Encoded = Sequence[tuple[np.ndarray, np.ndarray]]
 def _run_on(encoded: Encoded, first: Sequence[bool], length: int, cls_id: int, sep_id: int) -> Layout:
     """[CLS] text [SEP] text ... [SEP]: full rows; a separator that would open a row is left out."""
     separator = np.array([sep_id], np.uint32), np.array([SPECIAL], np.uint8)
-    stream = []
+    stream: list[tuple[np.ndarray, np.ndarray]] = []
     for (ids, marks), opens in zip(encoded, first, strict=True):
         if not len(ids):
             continue
@@ -168,3 +177,88 @@ def _frame(pieces: list[tuple[np.ndarray, np.ndarray]], cls_id: int, sep_id: int
 
 def _nothing() -> Layout:
     return np.empty(0, np.uint32), np.empty(0, np.uint8), np.zeros(1, np.int64), 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """How the rows of a shard are made, and where they go."""
+
+    folder: str
+    number: int
+    length: int
+    join: str
+    threshold: float
+    cls_id: int
+    sep_id: int
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:05d}"
+
+    def digest(self, parts: Sequence[Part]) -> str:
+        """Hash of all that decides the rows (the tokenizer apart, which a folder of windows has only one of)."""
+        digest = hashlib.sha256(repr((self.length, self.join, self.threshold, self.cls_id, self.sep_id, self.dtype)).encode())
+        for part in parts:
+            text = part.text.encode("utf-8")
+            digest.update(f"\0{len(text)} {part.first}\0".encode())
+            digest.update(text)
+        return digest.hexdigest()
+
+
+def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: str) -> dict[str, Any]:
+    """Builds one shard and writes it; its description is written last, so a shard that has one is whole."""
+    rows = build_rows(tokenizer, parts, job.length, job.join, job.threshold, job.cls_id, job.sep_id)
+    folder = Path(job.folder)
+    sizes = {}
+    for split, row in rows.items():
+        if len(row.starts) > 1:
+            arrays = {"ids": row.ids.astype(job.dtype), "marks": row.marks, "starts": row.starts}
+            for part, array in arrays.items():
+                path = folder / f"{job.name}.{split}.{part}.npy"
+                save_array(path, array)
+                sizes[path.name] = path.stat().st_size
+    description = {
+        "name": job.name,
+        "digest": digest,
+        "files": sizes,
+        "least_share": min(part.share for part in parts),
+        "windows": {split: len(row.starts) - 1 for split, row in rows.items()},
+        **{
+            key: {split: int(getattr(row, key)) for split, row in rows.items()} for key in ("documents", "characters", "tokens", "left_out")
+        },
+    }
+    write_json(folder / f"{job.name}.json", description)
+    return description
+
+
+def finished_shard(job: Job, digest: str) -> dict[str, Any] | None:
+    """The description of a shard that is on disk whole, made from the same text with the same settings; else None."""
+    path = Path(job.folder) / f"{job.name}.json"
+    try:
+        description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        whole = all((path.parent / name).stat().st_size == size for name, size in description["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return description if whole and description.get("digest") == digest else None
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Writes a JSON file, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(value, indent=1), encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Writes an .npy file, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

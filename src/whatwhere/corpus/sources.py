@@ -1,13 +1,19 @@
-"""Sources of text: the docstrings of the installed Python packages, files and folders, Hub data sets, synthetic documents."""
+"""Sources of text: what a corpus argument may name, as documents in a fixed order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 PART_CHARACTERS = 1_000_000  # a longer document is handed on in pieces cut at white space
+KINDS = "python-docs, a file or folder (.txt, .jsonl, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], synthetic:repeat"
 
 
 class Source:
-    """A text of documents in a fixed order that can be read more than once."""
+    """A text of documents in a fixed order that can be read more than once.
+
+    A source gives `documents()`, or `parts()` where a document may be too long to hold in memory. White space round a document is no part
+    of it, empty documents are passed over, and lone surrogates (JSON can carry them) become U+FFFD.
+    """
 
     name: str = ""
 
@@ -18,21 +24,13 @@ class Source:
         """What identifies the text, as plain JSON values."""
         raise NotImplementedError
 
-    def characters(self) -> int | None:
-        """How many characters there are in all, about; None if that is not known before reading."""
+    def share_read(self) -> float | None:
+        """How much of the text the latest pass has read, in [0, 1], about; None if that cannot be told."""
         return None
 
     def parts(self) -> Iterator[tuple[bool, str]]:
         """(opens a document, text): the documents, the long ones in pieces of at most PART_CHARACTERS."""
-        for document in self.documents():
-            text = document.strip()
-            first = True
-            while len(text) > PART_CHARACTERS:
-                at = cut_point(text)
-                yield first, text[:at]
-                first, text = False, text[at:]
-            if text:
-                yield first, text
+        return split_long(self.documents())
 
     def __iter__(self) -> Iterator[str]:
         pieces: list[str] = []
@@ -45,18 +43,56 @@ class Source:
             yield "".join(pieces)
 
 
+def split_long(documents: Iterable[str]) -> Iterator[tuple[bool, str]]:
+    """Documents as `Source.parts` wants them."""
+    for document in documents:
+        text = valid_unicode(document).strip()
+        first = True
+        while len(text) > PART_CHARACTERS:
+            at = cut_point(text)
+            yield first, text[:at]
+            first, text = False, text[at:]
+        if text:
+            yield first, text
+
+
 def cut_point(text: str) -> int:
-    """Where to cut a text of more than PART_CHARACTERS: after the last white space of the first piece, or hard if there is none near."""
-    piece = text[PART_CHARACTERS - 1000 : PART_CHARACTERS]
-    for back, character in enumerate(reversed(piece)):
-        if character.isspace():
-            return PART_CHARACTERS - back
+    """Where to cut a text of more than PART_CHARACTERS: after the last white space among the thousand characters before, else there."""
+    for at in range(PART_CHARACTERS, PART_CHARACTERS - 1000, -1):
+        if text[at - 1].isspace():
+            return at
     return PART_CHARACTERS
 
 
-def open_source(spec: str, field: str = "text", document: str = "auto") -> Source:
-    from whatwhere.corpus.python_docs import PythonDocs
+def valid_unicode(text: str) -> str:
+    """`text` with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it can be encoded."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
-    if spec == "python-docs":
+
+def open_source(spec: str | Path, field: str = "text", document: str = "auto") -> Source:
+    """The source that a corpus argument names.
+
+    field: the field of a JSONL, parquet or Hub corpus that holds the text. document: what a document of a text file is, see `files.Files`.
+
+    Raises:
+        ValueError: nothing of that name, an unknown kind or file ending, an unknown `document` rule.
+    """
+    from whatwhere.corpus.files import Files
+    from whatwhere.corpus.hub import Hub
+    from whatwhere.corpus.python_docs import PythonDocs
+    from whatwhere.corpus.synthetic import RepeatedDocuments
+
+    name = str(spec)
+    if name == "python-docs":
         return PythonDocs()
-    raise ValueError(f"No corpus {spec!r}.")
+    if name.startswith("hub:"):
+        return Hub(name, field)
+    if name == "synthetic:repeat":
+        return RepeatedDocuments()
+    if name.startswith("synthetic:"):
+        raise ValueError(f"Unknown synthetic corpus {name!r}. There is synthetic:repeat.")
+    return Files(Path(spec), field, document)

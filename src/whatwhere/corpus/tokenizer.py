@@ -3,10 +3,9 @@
 Both can carry an [NL] token for line breaks, which BERT's normaliser drops and DSTG 3.2 needs to see a segment end.
 """
 
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -27,10 +26,14 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
         ValueError: nothing is there, the vocabulary lacks a special token, or the tokenizer is no fast one.
     """
     path = Path(spec)
+    tokenizer: Any
     if path.is_file():
         tokenizer = _from_vocabulary(path)
     else:
-        if not path.is_dir() and (path.is_absolute() or str(spec).startswith(".") or str(spec).count("/") > 1):
+        looks_like_path = (
+            path.is_absolute() or str(spec).startswith((".", "~")) or str(spec).count("/") > 1 or path.suffix in (".txt", ".json")
+        )
+        if not path.is_dir() and looks_like_path:
             raise ValueError(f"No tokenizer at {spec}. Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased.")
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(spec), trust_remote_code=False)
@@ -156,17 +159,3 @@ def train_tokenizer(
     # The trainer numbers pieces in the order of a hash map; sorting makes the ids depend on the texts alone.
     pieces = sorted(set(backend.get_vocab()) - set(special), key=lambda t: (len(t.removeprefix("##")), t.startswith("##"), t))
     return _wordpiece({t: i for i, t in enumerate([*special, *pieces])}, lowercase=True, newline_token=newline_token)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keeps `tokenizers` to the calling thread, so that worker processes do not fight over the cores."""
-    before = os.environ.get("TOKENIZERS_PARALLELISM")
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["TOKENIZERS_PARALLELISM"]
-        else:
-            os.environ["TOKENIZERS_PARALLELISM"] = before

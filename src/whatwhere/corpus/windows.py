@@ -1,28 +1,30 @@
 """Documents to memory-mapped windows of token ids, in a folder with a manifest (hashes, counts).
 
-Text is read once, in order, into shards; worker processes turn each shard into rows. A finished shard is on disk with the hash of its text,
-so a killed run goes on where it stopped. Memory holds a few shards, whatever the size of the corpus.
+Text is read once, in order, into shards; worker processes turn each shard into rows (shards.py). A finished shard is on disk with the hash
+of its text, so a killed run goes on where it stopped. Memory holds a few shards, whatever the size of the corpus.
 """
 
 import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from whatwhere.corpus.segments import DOCUMENT, SPECIAL, token_segments
-from whatwhere.corpus.shards import JOINS, SPLITS, Part, build_rows, document_share
+from whatwhere.corpus.shards import JOINS, SPLITS, Job, Part, document_share, finished_shard, save_array, write_json, write_shard
 from whatwhere.corpus.sources import Source
-from whatwhere.corpus.tokenizer import has_newline_token, one_thread, special_token_ids
+from whatwhere.corpus.tokenizer import has_newline_token, load_tokenizer, special_token_ids
+from whatwhere.corpus.workers import Workers, progress_bar
 
 FORMAT = "whatwhere-windows-1"
 SHARD_CHARACTERS = 2_000_000
@@ -34,7 +36,6 @@ class Window:
 
     input_ids: int64. position_ids: int64 from 0, special tokens included, restarted per document where documents are isolated.
     document_ids: int64, which document of the row (all 0 unless isolated). segments, progress: see `segments.token_segments`.
-    special: bool, [CLS] and [SEP].
     """
 
     input_ids: np.ndarray
@@ -42,19 +43,18 @@ class Window:
     document_ids: np.ndarray
     segments: np.ndarray
     progress: np.ndarray
-    special: np.ndarray
 
 
 class WindowSet:
     """The windows of one split, read from disk as they are asked for."""
 
     def __init__(self, folder: Path, split: str, manifest: dict[str, Any]):
-        self.folder, self.split, self.manifest = folder, split, manifest
+        self.folder, self.split = folder, split
         self.length: int = manifest["length"]
         self.join: str = manifest["join"]
         self.special_ids: dict[str, int] = manifest["special_token_ids"]
         self.vocab_size: int = manifest["vocab_size"]
-        self._shards = [s["name"] for s in manifest["shards"] if s["windows"][split]]
+        self._names = [s["name"] for s in manifest["shards"] if s["windows"][split]]
         self._ends = np.cumsum([s["windows"][split] for s in manifest["shards"] if s["windows"][split]])
         self._open: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
@@ -62,16 +62,20 @@ class WindowSet:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def shards(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(ids, marks, starts) of each shard, memory-mapped: row i of a shard is ids[starts[i]:starts[i + 1]]."""
-        for number in range(len(self._shards)):
+        """(ids, marks, starts) of each shard, memory-mapped: row i of a shard is ids[starts[i]:starts[i + 1]]; marks as in segments.py."""
+        for number in range(len(self._names)):
             yield self._shard(number)
 
     def _shard(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if number not in self._open:
-            stem = self.folder / "shards" / f"{self._shards[number]}.{self.split}"
+            stem = self.folder / "shards" / f"{self._names[number]}.{self.split}"
             ids, marks, starts = (np.load(f"{stem}.{part}.npy", mmap_mode="r", allow_pickle=False) for part in ("ids", "marks", "starts"))
             self._open[number] = ids, marks, starts
         return self._open[number]
+
+    def lengths(self) -> np.ndarray:
+        """The number of tokens of each window: (len,) int64."""
+        return np.concatenate([np.diff(starts) for _, _, starts in self.shards()] or [np.empty(0, np.int64)])
 
     def row(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """ids and marks (n,) of window `index`, as views of the file."""
@@ -85,8 +89,7 @@ class WindowSet:
     def __getitem__(self, index: int) -> Window:
         ids, marks = self.row(index)
         documents, positions = places(marks, self.join)
-        segments, progress = token_segments(marks)
-        return Window(ids.astype(np.int64), positions, documents, segments, progress, (marks & SPECIAL) != 0)
+        return Window(ids.astype(np.int64), positions, documents, *token_segments(marks))
 
     def __iter__(self) -> Iterator[Window]:
         return (self[i] for i in range(len(self)))
@@ -97,9 +100,9 @@ def places(marks: np.ndarray, join: str) -> tuple[np.ndarray, np.ndarray]:
     n = len(marks)
     if join != "isolate":
         return np.zeros(n, np.int64), np.arange(n, dtype=np.int64)
-    begin = np.flatnonzero(marks & DOCUMENT)
-    documents = np.cumsum((marks & DOCUMENT) != 0).astype(np.int64) - 1
-    return documents, np.arange(n, dtype=np.int64) - begin[documents]
+    opens = (marks & DOCUMENT) != 0
+    documents = np.cumsum(opens).astype(np.int64) - 1
+    return documents, np.arange(n, dtype=np.int64) - np.flatnonzero(opens)[documents]
 
 
 class Windows:
@@ -114,18 +117,18 @@ class Windows:
         path = self.folder / "manifest.json"
         if not path.is_file():
             raise ValueError(
-                f"{folder} holds no finished windows (no manifest.json). Build them with build_windows, which also goes on where it stopped."
+                f"{folder} holds no finished windows: it has no manifest.json. Run again what builds them; it goes on from there."
             )
         self.manifest: dict[str, Any] = _read_json(path)
         if self.manifest.get("format") != FORMAT:
             raise ValueError(
-                f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build the windows again."
+                f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build them again."
             )
         for name, size in self.manifest["files"].items():
             file = self.folder / name
-            if not file.is_file() or file.stat().st_size != size:
-                seen = f"{file.stat().st_size} bytes" if file.is_file() else "missing"
-                raise ValueError(f"{file} should have {size} bytes, it is {seen}. Delete {folder} and build the windows again.")
+            seen = f"{file.stat().st_size} bytes long" if file.is_file() else "missing"
+            if seen != f"{size} bytes long":
+                raise ValueError(f"{file} should be {size} bytes long, it is {seen}. Delete {folder} and build the windows again.")
 
     def __getitem__(self, split: str) -> WindowSet:
         if split not in SPLITS:
@@ -133,8 +136,9 @@ class Windows:
         return WindowSet(self.folder, split, self.manifest)
 
     def unigrams(self) -> np.ndarray:
-        """How often each id occurs as text in the train split: (vocab_size,) int64."""
-        return np.load(self.folder / "unigrams.npy", allow_pickle=False)
+        """How often each id occurs as text in the windows of the train split: (vocab_size,) int64."""
+        counts: np.ndarray = np.load(self.folder / self.manifest["unigrams"], allow_pickle=False)
+        return counts
 
     def unigram_entropy(self) -> float:
         """Loss in nats of a model that knows only how often each token occurs, over the tokens that can be masked."""
@@ -145,7 +149,7 @@ class Windows:
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The tokenizer that made the windows, saved beside them."""
-        return AutoTokenizer.from_pretrained(self.folder / "tokenizer", trust_remote_code=False)
+        return load_tokenizer(self.folder / "tokenizer")
 
 
 def build_windows(
@@ -161,21 +165,32 @@ def build_windows(
 ) -> Windows:
     """Cuts the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in the folder `out`.
 
-    join: "run-on" (documents follow each other in full rows), "none" (a window is a piece of one document), "isolate" (several documents or
-    pieces in a row, told apart by document_ids, positions restarted). held_out: share of the documents kept from training, by a hash of their
-    text. workers: processes, this one included; default one a core. A finished folder of the same settings and text is opened as it is.
+    A finished folder of the same settings and text is opened as it is; an unfinished one is completed.
+
+    Args:
+        join: "run-on" (documents follow each other in full rows), "none" (a window is a piece of one document) or "isolate" (several
+            documents or pieces in a row, told apart by document_ids, positions restarted).
+        held_out: share of the documents kept from training, by a hash of their text. Where that gives none, the document with the smallest
+            hash is kept; where all the text is one document, none is, and the manifest says so.
+        workers: processes, this one included; default one a core. They start only for a large corpus (workers.WORTH_WORKERS).
+        progress: a bar on stderr.
 
     Raises:
-        ValueError: a setting is out of range, `out` holds windows of other settings or another text, or nothing is left to train on.
+        ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is nothing to train on.
     """
     out = Path(out)
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # a script without the guard, run again by its own worker
+        raise RuntimeError("build_windows starts processes: call it below `if __name__ == '__main__':`.")
     if join not in JOINS:
         raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}.")
     if length < 3:
         raise ValueError(f"length={length} leaves no room for text between [CLS] and [SEP]. Use 8 or more.")
     if not 0 <= held_out < 1:
         raise ValueError(f"held_out={held_out} must be a share of the documents in [0, 1), for example 0.05.")
-    json_text = tokenizer.backend_tokenizer.to_str()
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
+    tokenizer_json = tokenizer.backend_tokenizer.to_str()
+    special = special_token_ids(tokenizer)
     settings = {
         "format": FORMAT,
         "length": length,
@@ -183,61 +198,81 @@ def build_windows(
         "held_out": held_out,
         "vocab_size": len(tokenizer),
         "newline_token": has_newline_token(tokenizer),
-        "special_token_ids": special_token_ids(tokenizer),
-        "tokenizer_sha256": hashlib.sha256(json_text.encode()).hexdigest(),
+        "special_token_ids": special,
+        "tokenizer_sha256": hashlib.sha256(tokenizer_json.encode()).hexdigest(),
         "shard_characters": shard_characters,
         "source": {"name": source.name, **source.fingerprint()},
     }
     _check_settings(out, settings)
     if (out / "manifest.json").is_file():
         return Windows(out)
-    (out / "shards").mkdir(parents=True, exist_ok=True)
-    _write_json(out / "settings.json", settings)
-    tokenizer.save_pretrained(out / "tokenizer")
+    _begin(out, settings, tokenizer)
 
-    task = {
-        "length": length,
-        "join": join,
-        "cls_id": settings["special_token_ids"]["cls_token_id"],
-        "sep_id": settings["special_token_ids"]["sep_token_id"],
-        "dtype": "uint16" if len(tokenizer) <= 2**16 else "uint32",
-        "folder": str(out / "shards"),
-    }
-    threshold = held_out
-    with _Workers(json_text, workers) as pool:
-        shards = _build(source, pool, task, threshold, progress, shard_characters)
-        if not shards:
-            raise ValueError(f"Corpus {source.name} is empty: no document has any text.")
-        least = min(s["least_share"] for s in shards)
-        total = {split: sum(s["windows"][split] for s in shards) for split in SPLITS}
-        if held_out and not total["held_out"] and sum(s["documents"]["train"] for s in shards) > 1:
-            threshold = float(np.nextafter(least, 1))  # too few documents for the share: keep back the one with the smallest hash
-        elif not total["train"]:
-            threshold = 0.0  # the only documents all fell to the held-out side: train on them
-        if threshold != held_out:
-            shards = _build(source, pool, task, threshold, progress, shard_characters)
-            total = {split: sum(s["windows"][split] for s in shards) for split in SPLITS}
-    if not total["train"]:
-        raise ValueError(
-            f"Corpus {source.name} gives no window to train on: {sum(s['documents']['train'] for s in shards)} documents without a token."
-        )
-    return _finish(out, settings, shards, task["dtype"])
+    def job(number: int, threshold: float) -> Job:
+        dtype = "uint16" if len(tokenizer) <= 2**16 else "uint32"
+        return Job(str(out / "shards"), number, length, join, threshold, special["cls_token_id"], special["sep_token_id"], dtype)
+
+    with Workers(tokenizer_json, workers) as pool:
+        shards = _build(source, pool, lambda number: job(number, held_out), progress, shard_characters)
+        threshold = _other_threshold(shards, held_out)
+        if threshold is not None:
+            shards = _build(source, pool, lambda number: job(number, threshold), progress, shard_characters)
+    if not _total(shards, "windows")["train"]:
+        for path in (out / "shards", out / "tokenizer"):
+            shutil.rmtree(path)
+        (out / "settings.json").unlink()
+        count = sum(_total(shards, "documents").values())
+        raise ValueError(f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that has some.")
+    return _finish(out, settings, shards)
 
 
 def _check_settings(out: Path, settings: dict[str, Any]) -> None:
     """An unfinished or finished folder must have been started with the same settings."""
     path = out / "settings.json"
     if not path.is_file():
-        if out.is_dir() and any(out.iterdir()):
-            raise ValueError(f"{out} is not empty and holds no windows. Give an empty or new folder.")
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ValueError(f"{out} is there already and holds no windows. Give a new or empty folder.")
         return
     before = _read_json(path)
-    differing = [k for k in settings if before.get(k) != json.loads(json.dumps(settings[k]))]
+    differing = [key for key, value in settings.items() if before.get(key) != json.loads(json.dumps(value))]
     if differing:
         key = differing[0]
-        seen = f"{str(before.get(key))[:80]}, now {str(settings[key])[:80]}"
-        others = f" (also: {', '.join(differing[1:])})" if differing[1:] else ""
-        raise ValueError(f"{out} holds windows with another {key}: {seen}{others}. Give another folder, or delete this one.")
+        others = f" (also another {', '.join(differing[1:])})" if differing[1:] else ""
+        raise ValueError(
+            f"{out} holds windows of another {key}: there {_difference(before.get(key), settings[key])}, "
+            f"now {_difference(settings[key], before.get(key))}{others}. Give another folder, or delete this one."
+        )
+
+
+def _difference(value: Any, other: Any) -> str:
+    """`value` in brief; of a dictionary what differs from `other`."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        value = {k: v for k, v in value.items() if other.get(k) != v}
+    text = str(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _begin(out: Path, settings: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> None:
+    (out / "shards").mkdir(parents=True, exist_ok=True)
+    write_json(out / "settings.json", settings)
+    if not (out / "tokenizer").is_dir():
+        temporary = out / f".tokenizer.{os.getpid()}"
+        tokenizer.save_pretrained(temporary)
+        os.replace(temporary, out / "tokenizer")
+
+
+def _total(shards: list[dict[str, Any]], key: str) -> dict[str, int]:
+    return {split: sum(s[key][split] for s in shards) for split in SPLITS}
+
+
+def _other_threshold(shards: list[dict[str, Any]], held_out: float) -> float | None:
+    """Where the share of held-out documents left one of the splits empty: the threshold that mends it; else None."""
+    windows, documents = _total(shards, "windows"), _total(shards, "documents")
+    if held_out and windows["train"] and not windows["held_out"] and documents["train"] > 1:
+        return float(np.nextafter(min(s["least_share"] for s in shards), 1))  # too few documents: keep the one with the smallest hash
+    if windows["held_out"] and not windows["train"]:
+        return 0.0  # all of the few documents fell to the held-out side: train on them
+    return None
 
 
 def _parts(source: Source) -> Iterator[Part]:
@@ -261,189 +296,67 @@ def _shards_of_text(source: Source, size: int) -> Iterator[list[Part]]:
         yield shard
 
 
-def _digest(parts: list[Part], task: dict[str, Any]) -> str:
-    """Hash of all that decides the rows of a shard."""
-    digest = hashlib.sha256(json.dumps({k: v for k, v in task.items() if k != "folder"}, sort_keys=True).encode())
-    for part in parts:
-        text = part.text.encode("utf-8", "surrogatepass")
-        digest.update(f"\0{len(text)} {part.first}\0".encode())
-        digest.update(text)
-    return digest.hexdigest()
-
-
-def _build(source: Source, pool: "_Workers", task: dict[str, Any], threshold: float, progress: bool, size: int) -> list[dict[str, Any]]:
+def _build(source: Source, pool: Workers, job_of: Callable[[int], Job], progress: bool, size: int) -> list[dict[str, Any]]:
     """Builds the shards that are not on disk yet; the descriptions of all, in order."""
-    task = {**task, "threshold": threshold}
     done: dict[int, dict[str, Any]] = {}
-    waiting: deque[tuple[int, Future[dict[str, Any]]]] = deque()
-    with _bar(source, progress) as advance:
+    waiting: deque[tuple[Job, list[Part], str, Future[dict[str, Any]]]] = deque()
+    read = built = 0
+    with progress_bar(progress) as show:
 
-        def take(number: int, meta: dict[str, Any]) -> None:
-            done[number] = meta
-            advance(meta)
+        def take(description: dict[str, Any]) -> None:
+            nonlocal built
+            done[int(description["name"])] = description
+            built += sum(description["characters"].values())
+            show(built, read, source.share_read())
+
+        def collect() -> None:
+            job, parts, digest, future = waiting.popleft()
+            try:
+                take(future.result())
+            except BrokenProcessPool:  # a worker was killed, or could not start: go on without
+                pool.children = 0
+                take(write_shard(pool.tokenizer, job, parts, digest))
 
         for number, parts in enumerate(_shards_of_text(source, size)):
-            job = {**task, "name": f"{number:05d}", "digest": _digest(parts, task)}
-            meta = _finished(job)
-            if meta is not None:
-                take(number, meta)
-                continue
-            while waiting and waiting[0][1].done():
-                first, future = waiting.popleft()
-                take(first, future.result())
-            submitted = pool.submit(job, parts) if len(waiting) < 2 * pool.children else None
-            if submitted is None:
-                take(number, _work(job, parts, pool.tokenizer))
+            read += sum(len(part.text) for part in parts)
+            job = job_of(number)
+            digest = job.digest(parts)
+            while waiting and waiting[0][3].done():
+                collect()
+            finished = finished_shard(job, digest)
+            if finished is not None:
+                take(finished)
+            elif len(waiting) < 2 * pool.children and pool.worth_it(read, source.share_read()):
+                waiting.append((job, parts, digest, pool.submit(job, parts, digest)))
             else:
-                waiting.append((number, submitted))
-        for number, future in waiting:
-            take(number, future.result())
+                take(write_shard(pool.tokenizer, job, parts, digest))
+        while waiting:
+            collect()
     return [done[number] for number in sorted(done)]
 
 
-class _Workers:
-    """Worker processes, started when the second shard comes; this process works too when they are busy."""
-
-    def __init__(self, tokenizer_json: str, workers: int | None):
-        self.json = tokenizer_json
-        self.tokenizer = Tokenizer.from_str(tokenizer_json)
-        self.children = max(0, (workers if workers is not None else len(os.sched_getaffinity(0))) - 1)
-        self.executor: ProcessPoolExecutor | None = None
-
-    def submit(self, job: dict[str, Any], parts: list[Part]) -> Future[dict[str, Any]] | None:
-        if job["name"] == "00000":
-            return None
-        if self.executor is None:
-            context = multiprocessing.get_context("spawn")
-            self.executor = ProcessPoolExecutor(self.children, context, initializer=_start_worker, initargs=(self.json,))
-        return self.executor.submit(_work, job, parts)
-
-    def __enter__(self) -> "_Workers":
-        self._threads = one_thread()
-        self._threads.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self.executor is not None:
-            self.executor.shutdown(cancel_futures=True)
-        self._threads.__exit__(None, None, None)
-
-
-_worker_tokenizer: Tokenizer | None = None
-
-
-def _start_worker(tokenizer_json: str) -> None:
-    global _worker_tokenizer
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _worker_tokenizer = Tokenizer.from_str(tokenizer_json)
-
-
-def _work(job: dict[str, Any], parts: list[Part], tokenizer: Tokenizer | None = None) -> dict[str, Any]:
-    """Builds one shard and writes it; its description is written last, so a shard with one is whole."""
-    tokenizer = tokenizer or _worker_tokenizer
-    assert tokenizer is not None
-    rows = build_rows(tokenizer, parts, job["length"], job["join"], job["threshold"], job["cls_id"], job["sep_id"])
-    folder = Path(job["folder"])
-    sizes = {}
-    for split, row in rows.items():
-        if len(row.starts) > 1:
-            arrays = {"ids": row.ids.astype(job["dtype"]), "marks": row.marks, "starts": row.starts}
-            for part, array in arrays.items():
-                name = f"{job['name']}.{split}.{part}.npy"
-                _save(folder / name, array)
-                sizes[name] = (folder / name).stat().st_size
-    meta = {
-        "name": job["name"],
-        "digest": job["digest"],
-        "files": sizes,
-        "least_share": min(part.share for part in parts),
-        "windows": {split: len(row.starts) - 1 for split, row in rows.items()},
-        **{
-            key: {split: int(getattr(row, key)) for split, row in rows.items()} for key in ("documents", "characters", "tokens", "left_out")
-        },
-    }
-    _write_json(folder / f"{job['name']}.json", meta)
-    return meta
-
-
-def _finished(job: dict[str, Any]) -> dict[str, Any] | None:
-    """The description of a shard that is on disk, made from the same text with the same settings."""
-    path = Path(job["folder"]) / f"{job['name']}.json"
-    try:
-        meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        whole = all((path.parent / name).stat().st_size == size for name, size in meta["files"].items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return meta if whole and meta.get("digest") == job["digest"] else None
-
-
-class _bar:
-    """A progress bar over the characters of the source on stderr; `advance` takes the description of a finished shard."""
-
-    def __init__(self, source: Source, progress: bool):
-        self.source, self.progress = source, progress
-
-    def __enter__(self) -> Any:
-        if not self.progress:
-            return lambda meta: None
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
-        columns = TextColumn("windows"), BarColumn(), TextColumn("{task.fields[done]}"), TimeRemainingColumn()
-        self.bar = Progress(*columns, console=console, transient=not console.is_terminal)
-        task = self.bar.add_task("windows", total=None, done="")
-        self.bar.start()
-        seen = 0
-
-        def advance(meta: dict[str, Any]) -> None:
-            nonlocal seen
-            seen += sum(meta["characters"].values())
-            self.bar.update(task, completed=seen, total=self.source.characters(), done=f"{seen / 1e6:.0f} million characters")
-
-        return advance
-
-    def __exit__(self, *error: Any) -> None:
-        if self.progress:
-            self.bar.stop()
-
-
-def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]], dtype: str) -> Windows:
-    """Counts the tokens of the train split and writes the manifest, last."""
+def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -> Windows:
+    """Counts the tokens of the train split, removes what an earlier attempt left, and writes the manifest, last."""
     files = {f"shards/{name}": size for s in shards for name, size in s["files"].items()}
-    for stale in (out / "shards").iterdir():
-        if f"shards/{stale.name}" not in files and stale.suffix != ".json":
-            stale.unlink()
-    totals = {
-        key: {split: sum(s[key][split] for s in shards) for split in SPLITS}
-        for key in ("documents", "characters", "tokens", "left_out", "windows")
-    }
-    manifest = {**settings, **totals, "dtype": dtype, "unigrams": "unigrams.npy", "files": files}
+    wanted = {Path(name).name for name in files} | {f"{s['name']}.json" for s in shards}
+    for path in (out / "shards").iterdir():
+        if path.name not in wanted:
+            path.unlink()
+    totals = {key: _total(shards, key) for key in ("documents", "characters", "tokens", "left_out", "windows")}
+    manifest = {**settings, **totals, "unigrams": "unigrams.npy", "files": files}
     manifest["shards"] = [{"name": s["name"], "windows": s["windows"], "digest": s["digest"]} for s in shards]
     counts = np.zeros(settings["vocab_size"], np.int64)
     for ids, marks, _ in WindowSet(out, "train", manifest).shards():
         counts += np.bincount(ids[(marks & SPECIAL) == 0], minlength=len(counts))
-    _save(out / "unigrams.npy", counts)
+    save_array(out / "unigrams.npy", counts)
     files["unigrams.npy"] = (out / "unigrams.npy").stat().st_size
-    _write_json(out / "manifest.json", manifest)
+    write_json(out / "manifest.json", manifest)
     return Windows(out)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is not readable JSON ({error}). Delete the folder {path.parent} and build the windows again.") from error
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=1), encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def _save(path: Path, array: np.ndarray) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
-        np.save(file, array, allow_pickle=False)
-    os.replace(temporary, path)
+        raise ValueError(f"{path} is no readable JSON ({error}). Delete the folder {path.parent} and build the windows again.") from error
+    return value

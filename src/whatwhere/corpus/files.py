@@ -1,0 +1,269 @@
+"""Documents from files and folders: text, JSON lines and parquet, plain or compressed, read as a stream.
+
+Text must be UTF-8: other bytes are an error that names the file and the place, never a silent replacement.
+"""
+
+import codecs
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from whatwhere.corpus.sources import KINDS, PART_CHARACTERS, Source, cut_point, split_long
+
+DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")
+_KINDS = {".txt": "text", ".tokens": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
+_PACKED = (".gz", ".xz", ".zst")
+_ENDINGS = ", ".join(_KINDS) + f", each also with {', '.join(_PACKED)}"
+_HEADING = re.compile(r"\s*= (?!=)[^\n]*(?<! =) =\s*\Z")  # "= Title =" of WikiText, not "= = Section = ="
+_CHUNK = 1 << 20
+
+
+class Files(Source):
+    """A file, or all files of known endings below a folder (others are passed over) in the order of their sorted paths.
+
+    `document` says what a document of a text file is: "file", the whole file; "blank-line", a block between empty lines; "heading", from
+    one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first megabyte of the first text file: "heading" if its
+    first line that is not empty is a heading; else "file" in a folder; else "blank-line" if there is an empty line between others; else
+    "line". A JSON line or a parquet row is a document, its text in `field`.
+
+    Raises:
+        ValueError: nothing there, an unknown ending, no file of a known ending in a folder, an unknown rule. While reading: bytes that are
+        not UTF-8, a damaged file, a field that is not there.
+    """
+
+    def __init__(self, path: Path, field: str = "text", document: str = "auto"):
+        if document not in DOCUMENT_RULES:
+            raise ValueError(f"document must be one of {', '.join(DOCUMENT_RULES)}, not {document!r}.")
+        if not path.exists():
+            raise ValueError(f"No corpus {str(path)!r}: no such file or folder. A corpus is {KINDS}.")
+        if path.is_dir():
+            self.paths = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".") and _kind(p) is not None)
+            if not self.paths:
+                raise ValueError(f"No file with a known ending in {path}. Endings: {_ENDINGS}.")
+        elif _kind(path) is None:
+            raise ValueError(f"{path} has an unknown ending. Endings: {_ENDINGS}.")
+        else:
+            self.paths = [path]
+        self.path, self.field = path, field
+        self.name = path.resolve().name
+        self._sizes = [p.stat().st_size for p in self.paths]
+        self._done = 0
+        self._now: IO[bytes] | None = None
+        self._fingerprint: dict[str, Any] | None = None
+        texts = [p for p in self.paths if _kind(p) == "text"]
+        self.document = document if document != "auto" or not texts else _guess_rule(texts[0], path.is_dir())
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Names, sizes and SHA-256 of the files as stored, and how they are read."""
+        if self._fingerprint is None:
+            base = self.path if self.path.is_dir() else self.path.parent
+            files = []
+            for path, size in zip(self.paths, self._sizes, strict=True):
+                with open(path, "rb") as file:
+                    files.append(
+                        {"file": str(path.relative_to(base)), "bytes": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+                    )
+            self._fingerprint = {"files": files, "field": self.field, "document": self.document}
+        return self._fingerprint
+
+    def share_read(self) -> float | None:
+        now = self._now.tell() if self._now is not None and not self._now.closed else 0
+        return min(1.0, (self._done + now) / max(sum(self._sizes), 1))
+
+    def parts(self) -> Iterator[tuple[bool, str]]:
+        self._done = 0
+        for path, size in zip(self.paths, self._sizes, strict=True):
+            with open(path, "rb") as raw:
+                self._now = raw
+                kind = _kind(path)
+                if kind == "text":
+                    yield from _text_parts(_lines(_characters(path, raw)), self.document)
+                else:
+                    yield from split_long((_json_lines if kind == "jsonl" else _parquet_rows)(path, raw, self.field))
+            self._done += size
+            self._now = None
+
+
+def _kind(path: Path) -> str | None:
+    """ "text", "jsonl" or "parquet" by the ending below a compression's; None if unknown."""
+    name = path.name.lower()
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    return _KINDS.get(Path(name).suffix)
+
+
+def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
+    """The unpacked bytes of a file, a megabyte at a time."""
+    ending = path.suffix.lower()
+    stream: Any = raw
+    if ending == ".gz":
+        stream = gzip.GzipFile(fileobj=raw)
+    elif ending == ".xz":
+        stream = lzma.LZMAFile(raw)
+    elif ending == ".zst":
+        stream = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    try:
+        while block := stream.read(_CHUNK):
+            yield block
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zstandard.ZstdError, OSError) as error:
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+            raise
+        raise ValueError(f"{path} is damaged or not a {ending} file ({error}). Get the file again.") from error
+
+
+def _not_utf8(path: Path, at: int, byte: int) -> ValueError:
+    return ValueError(
+        f"{path} is not UTF-8: byte 0x{byte:02x} at offset {at} of the text. Convert it first, e.g. iconv -f latin1 -t utf-8."
+    )
+
+
+def _characters(path: Path, raw: IO[bytes]) -> Iterator[str]:
+    """The text of a file in pieces, line ends as \\n, without a byte-order mark."""
+    newlines = io.IncrementalNewlineDecoder(None, translate=True)
+    rest, offset, start = b"", 0, True
+    for block in _blocks(path, raw):
+        data = rest + block
+        try:
+            text, used = codecs.utf_8_decode(data, "strict", False)
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, offset + error.start, data[error.start]) from error
+        rest = data[used:]
+        offset += used
+        if start and text:
+            text, start = text.removeprefix("\ufeff"), False
+        yield newlines.decode(text)
+    if rest:
+        raise _not_utf8(path, offset, rest[0])
+    yield newlines.decode("", final=True)
+
+
+def _lines(chunks: Iterator[str]) -> Iterator[tuple[bool, str]]:
+    """(opens a line, text): lines with their \\n, the endless ones in pieces."""
+    rest, first = "", True
+    for chunk in chunks:
+        rest += chunk
+        *whole, rest = rest.split("\n")
+        for line in whole:
+            yield first, line + "\n"
+            first = True
+        while len(rest) > PART_CHARACTERS:
+            at = cut_point(rest)
+            yield first, rest[:at]
+            first, rest = False, rest[at:]
+    if rest:
+        yield first, rest
+
+
+def _text_parts(lines: Iterator[tuple[bool, str]], rule: str) -> Iterator[tuple[bool, str]]:
+    """(opens a document, text) from the lines of a file."""
+    held: list[str] = []
+    size, opens = 0, True
+    for line_opens, line in lines:
+        blank = line_opens and not line.strip()
+        begins = line_opens and (rule == "line" or (rule == "heading" and _HEADING.match(line) is not None))
+        if begins or (rule == "blank-line" and blank):
+            text = "".join(held).rstrip()
+            if text:
+                yield opens, text.lstrip() if opens else text
+            held, size, opens = [], 0, True
+        if not (blank and not held):
+            held.append(line)
+            size += len(line)
+        if size >= PART_CHARACTERS:
+            text = "".join(held)
+            yield opens, text.lstrip() if opens else text
+            held, size, opens = [], 0, False
+    text = "".join(held).rstrip()
+    if text:
+        yield opens, text.lstrip() if opens else text
+
+
+def _guess_rule(path: Path, folder: bool) -> str:
+    """What "auto" means for a text file; see `Files`."""
+    with open(path, "rb") as raw:
+        text = next((t for t in _characters(path, raw) if t.strip()), "").strip()
+    if _HEADING.match(text.partition("\n")[0]):
+        return "heading"
+    if folder:
+        return "file"
+    return "blank-line" if re.search(r"\n[ \t]*\n", text) else "line"
+
+
+def _json_lines(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
+    """The text of each object of a JSON-lines file; null is an empty text."""
+    number, offset, rest = 0, 0, b""
+
+    def text_of(line: bytes) -> str:
+        try:
+            value = json.loads(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, offset + error.start, line[error.start]) from error
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error}).") from error
+        except RecursionError as error:
+            raise ValueError(f"{path}, line {number}: JSON nested too deeply.") from error
+        if not isinstance(value, dict):
+            raise ValueError(f"{path}, line {number}: an object with a field {field!r} is wanted, this is a {type(value).__name__}.")
+        return text_field(value, field, f"{path}, line {number}")
+
+    for block in _blocks(path, raw):
+        *whole, rest = (rest + block).split(b"\n") if b"\n" in block else (rest + block,)
+        for line in whole:
+            number += 1
+            if line.strip():
+                yield text_of(line)
+            offset += len(line) + 1
+    number += 1
+    if rest.strip():
+        yield text_of(rest)
+
+
+def text_field(row: dict[str, Any], field: str, place: str) -> str:
+    if field not in row:
+        raise ValueError(
+            f"{place}: no field {field!r}. Fields there: {', '.join(map(str, row)) or 'none'}. Name the one that holds the text."
+        )
+    value = row[field]
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{place}: field {field!r} is of type {type(value).__name__}, not text.")
+    return value or ""
+
+
+def _parquet_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
+    """The text of each row of a parquet file; null is an empty text."""
+    if path.suffix.lower() in _PACKED:  # parquet is read from its end, so a packed one is unpacked beside
+        with tempfile.TemporaryFile() as plain:
+            for block in _blocks(path, raw):
+                plain.write(block)
+            plain.seek(0)
+            yield from _rows(path, plain, field)
+    else:
+        yield from _rows(path, raw, field)
+
+
+def _rows(path: Path, plain: IO[bytes], field: str) -> Iterator[str]:
+    try:
+        file = pq.ParquetFile(plain)
+        names = file.schema_arrow.names
+        if field not in names:
+            raise ValueError(f"{path}: no field {field!r}. Fields there: {', '.join(names)}. Name the one that holds the text.")
+        row = 0
+        for batch in file.iter_batches(batch_size=256, columns=[field]):
+            for value in batch.column(0).to_pylist():
+                row += 1
+                yield text_field({field: value}, field, f"{path}, row {row}")
+    except pa.ArrowException as error:
+        raise ValueError(f"{path} is no readable parquet file ({str(error).splitlines()[0]}).") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: field {field!r} holds bytes that are not UTF-8 after row {row}.") from error

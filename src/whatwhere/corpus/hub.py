@@ -1,0 +1,60 @@
+"""Documents from a data set of the Hugging Face Hub, streamed through `datasets`; needs the network."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from whatwhere.corpus.files import text_field
+from whatwhere.corpus.sources import Source
+
+
+class Hub(Source):
+    """`hub:NAME[:CONFIG]`: the rows of the split "train" (or of the first split) in their order, each a document, its text in `field`.
+
+    Streamed, so nothing of it is kept on disk; the revision is fixed at the first look, so later passes read the same text.
+
+    Raises:
+        ValueError: no name. While reading: the Hub cannot be reached, has no such data set, configuration or field.
+    """
+
+    def __init__(self, spec: str, field: str = "text"):
+        parts = spec.removeprefix("hub:").split(":")
+        if len(parts) > 2 or not all(parts):
+            raise ValueError(
+                f"Corpus {spec!r} names no data set. Write hub:NAME or hub:NAME:CONFIG, for example hub:HuggingFaceFW/fineweb:sample-10BT."
+            )
+        self.name, self.field = spec, field
+        self.dataset, self.config = parts[0], parts[1] if len(parts) == 2 else None
+        self._rows: Any = None
+        self._about: dict[str, Any] = {}
+        self._seen, self._total = 0, None
+
+    def _open(self) -> Any:
+        if self._rows is None:
+            import datasets
+            from huggingface_hub import HfApi
+
+            try:
+                revision = HfApi().dataset_info(self.dataset).sha
+                splits = datasets.load_dataset(self.dataset, self.config, revision=revision, streaming=True)
+            except Exception as error:  # network, Hub and data set scripts raise classes of half a dozen libraries
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise ValueError(f"Cannot open {self.name!r} on the Hub: {reason} Check the name and the network.") from error
+            split = "train" if "train" in splits else next(iter(splits))
+            self._rows = splits[split]
+            sizes = self._rows.info.splits or {}
+            self._total = sizes[split].num_examples if split in sizes else None
+            self._about = {"dataset": self.dataset, "config": self.config, "split": split, "revision": revision, "field": self.field}
+        return self._rows
+
+    def documents(self) -> Iterator[str]:
+        self._seen = 0
+        for row in self._open():
+            self._seen += 1
+            yield text_field(row, self.field, f"{self.name}, row {self._seen}")
+
+    def fingerprint(self) -> dict[str, Any]:
+        self._open()
+        return dict(self._about)
+
+    def share_read(self) -> float | None:
+        return min(1.0, self._seen / self._total) if self._total else None

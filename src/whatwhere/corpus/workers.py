@@ -1,0 +1,90 @@
+"""Worker processes that turn shards of text into rows, and the progress bar over them."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from tokenizers import Tokenizer
+
+from whatwhere.corpus.shards import Job, Part, write_shard
+
+# A worker process takes some seconds to start (it imports torch): it is worth it if that many characters are still to be done.
+WORTH_WORKERS = 20_000_000
+
+
+class Workers:
+    """Worker processes, started late and only for a large corpus; the process that owns them works too while they are busy.
+
+    They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
+    """
+
+    def __init__(self, tokenizer_json: str, workers: int | None):
+        self.json = tokenizer_json
+        self.tokenizer = Tokenizer.from_str(tokenizer_json)
+        self.children = (len(os.sched_getaffinity(0)) if workers is None else workers) - 1
+        self.executor: ProcessPoolExecutor | None = None
+
+    def worth_it(self, read: int, share: float | None) -> bool:
+        left = read * (1 / share - 1) if share else read
+        return self.executor is not None or left >= WORTH_WORKERS
+
+    def submit(self, job: Job, parts: Sequence[Part], digest: str) -> Future[dict[str, Any]]:
+        if self.executor is None:
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
+            context = multiprocessing.get_context("spawn")
+            self.executor = ProcessPoolExecutor(self.children, context, initializer=_start_worker, initargs=(self.json,))
+        try:
+            return self.executor.submit(_work, job, parts, digest)
+        except BrokenProcessPool as error:
+            failed: Future[dict[str, Any]] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def __enter__(self) -> "Workers":
+        self.parallelism = os.environ.get("TOKENIZERS_PARALLELISM")
+        if self.children < 1:
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.executor is not None:
+            self.executor.shutdown(cancel_futures=True)
+        if self.parallelism is None:
+            os.environ.pop("TOKENIZERS_PARALLELISM", None)
+        else:
+            os.environ["TOKENIZERS_PARALLELISM"] = self.parallelism
+
+
+_worker_tokenizer: Tokenizer | None = None
+
+
+def _start_worker(tokenizer_json: str) -> None:
+    global _worker_tokenizer
+    _worker_tokenizer = Tokenizer.from_str(tokenizer_json)
+
+
+def _work(job: Job, parts: Sequence[Part], digest: str) -> dict[str, Any]:
+    assert _worker_tokenizer is not None
+    return write_shard(_worker_tokenizer, job, parts, digest)
+
+
+@contextmanager
+def progress_bar(progress: bool) -> Iterator[Callable[[int, int, float | None], None]]:
+    """A progress bar on stderr; it is told the characters done and read, and the share of the text that was read."""
+    if not progress:
+        yield lambda done, read, share: None
+        return
+    columns = TextColumn("windows"), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("windows", total=None, said="")
+
+        def show(done: int, read: int, share: float | None) -> None:
+            bar.update(task, completed=done, total=max(done, read / share) if share else None, said=f"{done / 1e6:.1f} million characters")
+
+        yield show
