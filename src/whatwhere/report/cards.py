@@ -1,0 +1,114 @@
+"""The ledger of claims: one card a claim with its value, interval, the paper's value and the verdict, as plain data for the page."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .numbers import THIN, interval, number, printed
+
+VERDICTS = ("holds", "does not hold", "not separable", "not testable here")
+MOST_CARDS = 6
+MOST_DIGITS = 3  # after the point; tables have the digits that the uncertainty asks for
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Where value, interval and paper's value lie between the ends of a scale, as per cent of its width."""
+
+    left: str
+    right: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """A claim as it is shown; every text is ready to print, `strip` is None where nothing was measured."""
+
+    id: str
+    claim: str
+    verdict: str
+    mark: str
+    value: str
+    bounds: str
+    paper: str
+    strip: Strip | None
+    scale: str = ""
+    source: str = ""
+    rule: str = ""
+
+
+def _finite(found: Any) -> float | None:
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found) else None
+
+
+def scale_ends(values: Sequence[float], unit: str) -> tuple[float, float]:
+    """Ends of a card's scale: 0 to 1, 0 to 100 for per cent, else 0 to a round number beyond the largest; below 0 if values are."""
+    low, high = min(values), max(values)
+    if unit in ("%", "per cent"):
+        top = 100.0
+    else:
+        top = 1.0
+    if high > top:
+        unit_size = 10 ** math.floor(math.log10(high))
+        top = math.ceil(high / unit_size) * unit_size
+    bottom = 0.0
+    if low < 0:
+        unit_size = 10 ** math.floor(math.log10(-low))
+        bottom = -math.ceil(-low / unit_size) * unit_size
+    return bottom, top
+
+
+def strip(value: float | None, low: float | None, high: float | None, paper: float | None, unit: str = "") -> Strip | None:
+    """The little scale of a card; None where nothing was measured."""
+    if value is None:
+        return None
+    bottom, top = scale_ends([v for v in (value, low, high, paper) if v is not None], unit)
+
+    def place(v: float | None) -> float | None:
+        return None if v is None else round(100 * (v - bottom) / (top - bottom), 2)
+
+    at = place(value)
+    assert at is not None
+    return Strip(printed(bottom), printed(top), at, place(low), place(high), place(paper))
+
+
+def card(claim: Mapping[str, Any]) -> Card:
+    """One entry of claims.json as a card."""
+    value, low, high, paper = (_finite(claim.get(k)) for k in ("value", "low", "high", "paper_value"))
+    unit = str(claim.get("unit") or "")
+    suffix = f"{THIN}{unit}" if unit else ""
+    verdict = str(claim.get("verdict") or "not testable here")
+    return Card(
+        id=str(claim.get("id") or ""),
+        claim=str(claim.get("claim") or claim.get("id") or "unnamed claim"),
+        verdict=verdict,
+        mark=verdict.replace(" ", "-") if verdict in VERDICTS else "not-testable-here",
+        value=number(value, low, high, MOST_DIGITS) + suffix if value is not None else "–",
+        bounds=interval(low, high, MOST_DIGITS),
+        paper=printed(paper) + suffix if paper is not None else "",
+        strip=strip(value, low, high, paper, unit),
+        scale=_words(claim.get("scale")),
+        source=_words(claim.get("source")),
+        rule=_words(claim.get("rule")),
+    )
+
+
+def _words(found: Any) -> str:
+    if found is None:
+        return ""
+    if isinstance(found, Mapping):
+        return ", ".join(f"{k} {_words(v)}" for k, v in found.items())
+    if isinstance(found, list | tuple):
+        return ", ".join(_words(v) for v in found)
+    return number(found) if isinstance(found, int | float) and not isinstance(found, bool) else str(found)
+
+
+def ledger(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
+    """Claims by verdict, in the order of `VERDICTS`, then any other verdict."""
+    names = [*VERDICTS, *dict.fromkeys(c.verdict for c in cards if c.verdict not in VERDICTS)]
+    groups = [(name, [c for c in cards if c.verdict == name]) for name in names]
+    return [(name, found) for name, found in groups if found]

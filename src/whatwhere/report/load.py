@@ -1,0 +1,217 @@
+"""Reads the plain files of a study folder into one `Study`, and sums up what was repeated over seeds.
+
+Every string that comes from outside (names, titles, configurations) passes `visible`, so that nothing unseen reaches the page.
+"""
+
+import json
+import math
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from whatwhere.records import Record, read_records
+
+# Formatting characters that do harm in a page: they turn the reading direction or hide text.
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_KEPT = {"\n", "\t"}
+
+
+def visible(value: Any) -> Any:
+    """The value with every control, bidirectional or otherwise invisible character replaced by U+FFFD; containers as a whole."""
+    if isinstance(value, str):
+        return "".join(c if c in _KEPT or unicodedata.category(c) not in _UNSEEN else "\ufffd" for c in value)
+    if isinstance(value, dict):
+        return {visible(str(k)): visible(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [visible(v) for v in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured value: mean over seeds if there are several.
+
+    low, high: 95 % interval, None where nothing was repeated. over: what the interval is over, "seeds", "splits" or "".
+    n: observations behind the value; seeds: training seeds behind it (0: no model involved).
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    over: str = ""
+    seeds: int = 0
+    n: int | None = None
+
+
+def _t_interval(values: list[float]) -> tuple[float, float]:
+    """95 % Student interval of the mean of at least two values."""
+    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    half = float(student.ppf(0.975, len(values) - 1)) * error
+    return mean - half, mean + half
+
+
+def summarise(records: Iterable[Record]) -> Point | None:
+    """One point from all records of one quantity.
+
+    Several seeds: mean of the seeds' values and the Student interval between seeds. One seed: its own record, with the
+    interval that the record carries (over document splits). Where only the splits were recorded: their mean, no interval.
+    """
+    by_seed: dict[int | None, list[Record]] = {}
+    for r in records:
+        if math.isfinite(r.value):
+            by_seed.setdefault(r.seed, []).append(r)
+    points = []
+    for group in by_seed.values():
+        if whole := [r for r in group if r.index is None]:
+            r = whole[-1]
+            bounded = r.low is not None and r.high is not None and math.isfinite(r.low) and math.isfinite(r.high)
+            points.append(Point(r.value, r.low if bounded else None, r.high if bounded else None, "splits" if bounded else "", n=r.n))
+        else:
+            points.append(Point(float(np.mean([r.value for r in group])), n=group[0].n))
+    if not points:
+        return None
+    seeds = len([s for s in by_seed if s is not None])
+    if len(points) == 1:
+        return replace(points[0], seeds=seeds)
+    low, high = _t_interval([p.value for p in points])
+    return Point(float(np.mean([p.value for p in points])), low, high, "seeds", seeds, points[0].n)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study folder holds, as the report needs it.
+
+    facts: study.json; claims: claims.json; tables: (model, seed) -> arrays of its learned position table.
+    """
+
+    name: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    claims: list[dict[str, Any]] = field(default_factory=list)
+    tables: dict[tuple[str, int], dict[str, np.ndarray]] = field(default_factory=dict)
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, str, str | None], list[Record]]:
+        index: dict[tuple[str, str, str | None], list[Record]] = {}
+        for r in self.records:
+            index.setdefault((r.metric, r.model, r.part), []).append(r)
+        return index
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Names of the models: in the order of study.json, then those that only records know."""
+        named = [str(m["name"]) for m in self.entries if m.get("name")]
+        return list(dict.fromkeys(named + [r.model for r in self.records if r.model]))
+
+    @cached_property
+    def entries(self) -> list[dict[str, Any]]:
+        """The `models` of study.json, one a model and seed."""
+        found = self.facts.get("models")
+        return [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Training seeds of the run."""
+        return sorted({r.seed for r in self.records if r.model and r.seed is not None})
+
+    def config(self, model: str) -> dict[str, Any]:
+        """The encoder configuration of a model; empty if study.json has none."""
+        found = next((m.get("config") for m in self.entries if m.get("name") == model), None)
+        return found if isinstance(found, dict) else {}
+
+    def named(self, kind: str) -> str | None:
+        """The first model that is called `kind` or was built from the preset `kind`."""
+        return next((m for m in self.models if m == kind), next((m for m in self.models if self.config(m).get("preset") == kind), None))
+
+    def of(self, metric: str, model: str, part: str | None = None) -> list[Record]:
+        """All records of a metric, model and part."""
+        return self._index.get((metric, model, part), [])
+
+    def point(self, metric: str, model: str, part: str | None = None, layer: int | None = None, index: int | None = None) -> Point | None:
+        """The value of the finished model; `index` None means the summary."""
+        found = [r for r in self.of(metric, model, part) if r.step is None and r.layer == layer]
+        return summarise(found if index is None else [replace(r, index=None) for r in found if r.index == index])
+
+    def curve(self, metric: str, model: str, part: str | None) -> dict[int, Point]:
+        """Layer -> value of a probe, layers ascending."""
+        by_layer: dict[int, list[Record]] = {}
+        for r in self.of(metric, model, part):
+            if r.layer is not None and r.step is None:
+                by_layer.setdefault(r.layer, []).append(r)
+        points = {layer: summarise(by_layer[layer]) for layer in sorted(by_layer)}
+        return {layer: p for layer, p in points.items() if p is not None}
+
+    def parts(self, metric: str, model: str) -> list[str]:
+        """Parts of the hidden state that were measured, in the order all, position, semantic, others."""
+        found = {part for (m, name, part) in self._index if m == metric and name == model and part}
+        order = [p for p in ("all", "position", "semantic") if p in found]
+        return order + sorted(found - set(order))
+
+    def depth(self, model: str) -> int:
+        """Number of layers of a model: its configuration's, or the deepest layer that records name (at least 1)."""
+        layers = self.config(model).get("num_hidden_layers")
+        if isinstance(layers, int) and layers > 0:
+            return layers
+        return max((r.layer for r in self.records if r.model == model and r.layer is not None), default=1) or 1
+
+    def trained_until(self, model: str, part: str) -> int:
+        """Last layer of a part that a gradient reaches: the last but one for a position stream that the MLM head does not read."""
+        last = self.depth(model)
+        if part != "position":
+            return last
+        head = self.config(model).get("mlm_head") or ("full" if "full-mlm" in model else "semantic")
+        return last if head == "full" else last - 1
+
+
+def _read_json(path: Path, kind: type) -> Any:
+    if not path.is_file():
+        return kind()
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not complete JSON ({error}). Delete it and run the study again.") from error
+    if not isinstance(found, kind):
+        raise ValueError(f"{path} holds a {type(found).__name__}, expected a {kind.__name__}. Delete it and run the study again.")
+    return visible(found)
+
+
+def _read_tables(folder: Path) -> dict[tuple[str, int], dict[str, np.ndarray]]:
+    tables = {}
+    for path in sorted(folder.glob("table-*-seed-*.npz")):
+        name, _, seed = path.stem.removeprefix("table-").rpartition("-seed-")
+        if not seed.isdigit():
+            continue
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                tables[visible(name), int(seed)] = {k: np.asarray(arrays[k], dtype=float) for k in arrays.files}
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{path} is not a complete array file ({error}). Delete it and run the study again.") from error
+    return tables
+
+
+def load_study(folder: str | Path) -> Study:
+    """Read a study folder.
+
+    Raises:
+        ValueError: there is no record file, or a file is damaged.
+    """
+    folder = Path(folder)
+    records = [
+        replace(r, model=visible(r.model), metric=visible(r.metric), part=visible(r.part), unit=visible(r.unit))
+        for r in read_records(folder / "records.parquet")
+    ]
+    return Study(
+        name=visible(folder.resolve().name),
+        facts=_read_json(folder / "study.json", dict),
+        records=records,
+        claims=[c for c in _read_json(folder / "claims.json", list) if isinstance(c, dict)],
+        tables=_read_tables(folder / "arrays"),
+    )

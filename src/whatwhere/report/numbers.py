@@ -1,0 +1,101 @@
+"""How the report writes numbers: digits follow the uncertainty, large counts are rounded, times and bytes get a unit."""
+
+import math
+
+MINUS = "\u2212"
+THIN = "\u202f"  # narrow no-break space between a number and its unit
+
+
+def decimals(uncertainty: float) -> int:
+    """Digits after the point that show `uncertainty` with two significant digits: 0.036 -> 3, 1.4 -> 1, 52 -> 0."""
+    if not math.isfinite(uncertainty) or uncertainty <= 0:
+        return 3
+    return min(6, max(0, 1 - math.floor(math.log10(uncertainty))))
+
+
+def fixed(value: float | None, digits: int) -> str:
+    """`value` with `digits` after the point, a true minus sign, no negative zero; a dash for nothing."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    text = f"{value:,.{digits}f}"
+    if float(text.replace(",", "")) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", MINUS)
+
+
+def number(value: float | None, low: float | None = None, high: float | None = None, most: int = 6) -> str:
+    """`value` to two significant digits of its uncertainty (half the interval), or to three of its own without one.
+
+    most: digits after the point at most.
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if low is not None and high is not None and high > low:
+        return fixed(value, min(most, decimals((high - low) / 2)))
+    if float(value).is_integer() and abs(value) < 1e15:
+        return fixed(value, 0)
+    size = math.floor(math.log10(abs(value))) if value else 0
+    return fixed(value, min(most, max(0, 2 - size)))
+
+
+def printed(value: float | None) -> str:
+    """`value` with the digits that it has and no more, as printed somewhere else: 0.89, 0.941, 22."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.6g}".replace("-", MINUS)
+
+
+def interval(low: float | None, high: float | None, most: int = 6) -> str:
+    """`[0.551, 0.623]` with the digits of its own half width; nothing where there is no interval."""
+    if low is None or high is None:
+        return ""
+    digits = min(most, decimals((high - low) / 2))
+    return f"[{fixed(low, digits)}, {fixed(high, digits)}]"
+
+
+def compact(value: float | None) -> str:
+    """A count in three significant digits: 24,300, 1.50M, 41.3M, 9.18B; exact below 10,000."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    for limit, mark in ((1e9, "B"), (1e6, "M")):
+        if abs(value) >= limit * 0.9995:
+            scaled = value / limit
+            return f"{scaled:,.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{mark}"
+    if abs(value) >= 10_000:
+        return f"{round(value, -2):,.0f}"
+    return f"{value:,.0f}"
+
+
+def span(values: list[float]) -> str:
+    """Smallest to largest count: `1.52M`, or `1.41M to 1.52M` where they differ in what is shown."""
+    low, high = compact(min(values)), compact(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share in [0, 1] as per cent."""
+    return "–" if share is None else f"{fixed(100 * share, digits)}{THIN}%"
+
+
+def duration(seconds: float | None) -> str:
+    """`48 s`, `3 min 20 s`, `2 h 05 min`."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}{THIN}s"
+    if whole < 3600:
+        return f"{whole // 60}{THIN}min {whole % 60:02d}{THIN}s"
+    return f"{whole // 3600}{THIN}h {whole % 3600 // 60:02d}{THIN}min"
+
+
+def memory(size: float | None) -> str:
+    """Bytes in GiB or MiB."""
+    if size is None or not math.isfinite(size):
+        return "–"
+    return f"{size / 2**30:.2f}{THIN}GiB" if size >= 2**30 else f"{size / 2**20:.0f}{THIN}MiB"
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"

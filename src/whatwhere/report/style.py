@@ -1,0 +1,193 @@
+"""Colours, dashes and markers of every figure, and the placing of labels at line ends.
+
+Figures name colours as "@absolute"; the page looks the name up in `PALETTES` when it draws, so one figure serves light and dark.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+# One colour a stream everywhere. `ink-*` is the same hue, dark (or light) enough to be read as text (AA, 4.5:1);
+# the tests hold both to their contrast.
+PALETTES: dict[str, dict[str, str]] = {
+    "light": {
+        "surface": "#fdfdfb",
+        "raised": "#f4f4f0",
+        "text": "#1b1e22",
+        "muted": "#575c63",
+        "rule": "#dcdcd6",
+        "grid": "#e9e9e4",
+        "link": "#0b5a8c",
+        "semantic": "#0072B2",
+        "absolute": "#D55E00",
+        "relative": "#009E73",
+        "combined": "#555555",
+        "ghost": "#d3d3cd",
+        "halo": "rgba(253,253,251,0.72)",
+        "ink-semantic": "#0068a3",
+        "ink-absolute": "#ad4a00",
+        "ink-relative": "#007556",
+        "ink-combined": "#4a4a4a",
+        "band-semantic": "rgba(0,114,178,0.16)",
+        "band-absolute": "rgba(213,94,0,0.16)",
+        "band-relative": "rgba(0,158,115,0.16)",
+        "band-combined": "rgba(85,85,85,0.16)",
+    },
+    "dark": {
+        "surface": "#15171a",
+        "raised": "#1e2125",
+        "text": "#e9e9e6",
+        "muted": "#a9adb3",
+        "rule": "#373b41",
+        "grid": "#282b30",
+        "link": "#7cc0ec",
+        "semantic": "#2b8ecb",
+        "absolute": "#e2701a",
+        "relative": "#12ab80",
+        "combined": "#a5a5a5",
+        "ghost": "#3f4349",
+        "halo": "rgba(21,23,26,0.72)",
+        "ink-semantic": "#62b0e2",
+        "ink-absolute": "#f0914b",
+        "ink-relative": "#37c79d",
+        "ink-combined": "#b9b9b9",
+        "band-semantic": "rgba(43,142,203,0.24)",
+        "band-absolute": "rgba(226,112,26,0.24)",
+        "band-relative": "rgba(18,171,128,0.24)",
+        "band-combined": "rgba(165,165,165,0.22)",
+    },
+}
+
+STREAM = {"position": "absolute", "semantic": "semantic", "all": "combined"}  # part of a record -> colour name
+
+_KNOWN = {"dstg": ("solid", "circle"), "ap": ("dash", "square"), "rp": ("dot", "diamond"), "rope": ("dashdot", "triangle-up")}
+_SPARE = [
+    ("longdash", "triangle-down"),
+    ("longdashdot", "pentagon"),
+    ("8px,3px,2px,3px,2px,3px", "hexagon"),
+    ("12px,4px", "star"),
+    ("3px,6px", "cross"),
+    ("6px,2px", "x"),
+]
+
+FONT = (
+    "-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto Sans', 'Liberation Sans', Arial, system-ui, sans-serif"
+)
+TEXT_SIZE = 14  # pixels; the smallest text of the page
+LABEL_LIMIT = 18  # characters of a name at a line's end; tables and hovers carry it whole
+LABEL_GAP = 17  # pixels between the middles of two labels at line ends
+CHARACTER = 7.7  # pixels, a generous mean width of a character at 14 px
+
+
+def model_styles(models: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Model -> (dash, marker): the four of the paper keep theirs, others take the spare ones in turn."""
+    spare = 0
+    styles = {}
+    for model in models:
+        if model in _KNOWN:
+            styles[model] = _KNOWN[model]
+        else:
+            styles[model] = _SPARE[spare % len(_SPARE)]
+            spare += 1
+    return styles
+
+
+def plain(text: str, limit: int = 0) -> str:
+    """Text as plotly shows it literally: no tags, no entities; cut to `limit` characters with an ellipsis."""
+    text = " ".join(text.split())
+    if limit and len(text) > limit:
+        text = text[: limit - 1] + "…"
+    # `$...$` would be read as TeX where the reader's browser has MathJax, `%{...}` as a hover field.
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;").replace("%{", "%&#123;")
+
+
+def spread(places: Sequence[float], gap: float, low: float = float("-inf"), high: float = float("inf")) -> list[float]:
+    """The nearest places (least squares) that keep their order and stand at least `gap` apart, inside [low, high] if they fit.
+
+    Isotonic regression by pooling: after taking `gap` times the rank off, the wanted places need only be non-decreasing.
+    """
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    blocks: list[list[float]] = []  # [sum, count] of pooled neighbours
+    for rank, i in enumerate(order):
+        blocks.append([places[i] - rank * gap, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
+            total, size = blocks.pop()
+            blocks[-1][0] += total
+            blocks[-1][1] += size
+    pooled = [total / size for total, size in blocks for _ in range(int(size))]
+    top = high - (len(places) - 1) * gap
+    pooled = [max(low, min(p, top)) if top >= low else p for p in pooled]
+    placed = [0.0] * len(places)
+    for rank, i in enumerate(order):
+        placed[i] = pooled[rank] + rank * gap
+    return placed
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis of the house style: no zoom (a page must scroll), faint grid, room made for its labels."""
+    return {
+        "title": {"text": title, "font": {"size": TEXT_SIZE, "color": "@muted"}, "standoff": 10},
+        "tickfont": {"size": TEXT_SIZE, "color": "@muted"},
+        "gridcolor": "@grid",
+        "linecolor": "@rule",
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": False,
+        **more,
+    }
+
+
+def layout(height: int, x: dict[str, Any], y: dict[str, Any], margin: dict[str, int], **more: Any) -> dict[str, Any]:
+    """A panel's layout: transparent ground, no legend, the given axes and margins in pixels."""
+    return {
+        "height": height,
+        "margin": {"pad": 0, **margin},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": TEXT_SIZE, "color": "@text"},
+        "showlegend": False,
+        "dragmode": False,
+        "hovermode": "closest",
+        "hoverlabel": {"font": {"family": FONT, "size": TEXT_SIZE, "color": "@text"}, "bgcolor": "@raised", "bordercolor": "@rule"},
+        "xaxis": x,
+        "yaxis": y,
+        **more,
+    }
+
+
+def line_end_labels(
+    ends: Sequence[tuple[float, float, str, str]], y_range: tuple[float, float], plot_height: float
+) -> list[dict[str, Any]]:
+    """Annotations that name lines at their right ends without touching each other.
+
+    ends: (x, y, text, colour name) of each line's last point; text is literal. y_range: the axis; plot_height: its pixels.
+    A label that had to move keeps a thin leader to its point.
+    """
+    bottom, top = y_range
+    scale = plot_height / (top - bottom)
+    wanted = [(top - min(max(y, bottom), top)) * scale for _, y, _, _ in ends]  # pixels below the top of the plot
+    placed = spread(wanted, LABEL_GAP, -6, plot_height + 6)
+    return [
+        {
+            "x": x,
+            "y": min(max(y, bottom), top),
+            "ax": 24,
+            "ay": at - want,
+            "text": plain(text, LABEL_LIMIT),
+            "showarrow": True,
+            "arrowhead": 0,
+            "arrowwidth": 1,
+            "arrowcolor": f"@{colour}",
+            "standoff": 7,
+            "xanchor": "left",
+            "yanchor": "middle",
+            "align": "left",
+            "font": {"size": TEXT_SIZE, "color": f"@ink-{colour}"},
+            "borderpad": 3,
+        }
+        for (x, y, text, colour), want, at in zip(ends, wanted, placed, strict=True)
+    ]
+
+
+def label_margin(texts: Sequence[str], extra: int = 34) -> int:
+    """Pixels that the longest label at a line's end needs to the right of the plot."""
+    return round(min(LABEL_LIMIT, max((len(t) for t in texts), default=0)) * CHARACTER) + extra

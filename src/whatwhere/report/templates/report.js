@@ -1,0 +1,173 @@
+"use strict";
+// Draws the figures in the colours of the current theme, sorts tables, hands out CSV and SVG.
+(() => {
+  const root = document.documentElement;
+  const { palettes, figures } = JSON.parse(document.getElementById("data").textContent);
+  const plots = [...document.querySelectorAll(".plot")];
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const config = { displayModeBar: false, responsive: true, doubleClick: false, scrollZoom: false, showTips: false };
+  let printing = false;
+
+  const theme = () => (printing ? "light" : root.dataset.theme || (dark.matches ? "dark" : "light"));
+
+  // A figure names its colours: "@absolute" stands for the colour of that name in the palette.
+  const coloured = (part, palette) => {
+    if (typeof part === "string") return part.startsWith("@") && part.slice(1) in palette ? palette[part.slice(1)] : part;
+    if (Array.isArray(part)) return part.map((p) => coloured(p, palette));
+    if (part && typeof part === "object") return Object.fromEntries(Object.entries(part).map(([k, v]) => [k, coloured(v, palette)]));
+    return part;
+  };
+  const spec = (id, panel, name) => coloured(figures[id][panel], palettes[name]);
+
+  const draw = (plot) => {
+    const { data, layout } = spec(plot.dataset.figure, Number(plot.dataset.panel), theme());
+    return Plotly.react(plot, data, layout, config);
+  };
+
+  // One after the other, the first screen first, so that the page answers while the rest is drawn.
+  let round = 0;
+  const drawAll = async () => {
+    const mine = ++round;
+    delete root.dataset.ready;
+    for (const plot of plots) {
+      await draw(plot);
+      await new Promise((done) => setTimeout(done, 0));
+      if (mine !== round) return;
+    }
+    root.dataset.ready = "true";
+  };
+
+  // Theme: the system's until the reader chooses; a choice outlives the page where the browser lets it.
+  const button = document.getElementById("theme");
+  const stored = (value) => {
+    try {
+      if (value) localStorage.setItem("whatwhere-theme", value);
+      return localStorage.getItem("whatwhere-theme");
+    } catch {
+      return null;
+    }
+  };
+  const label = () => {
+    const isDark = theme() === "dark";
+    button.setAttribute("aria-pressed", String(isDark));
+    button.setAttribute("aria-label", isDark ? "Dark colours, switch to light" : "Light colours, switch to dark");
+    button.querySelector("span").textContent = isDark ? "Light" : "Dark";
+  };
+  const before = stored();
+  if (before === "dark" || before === "light") root.dataset.theme = before;
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    root.dataset.theme = theme() === "dark" ? "light" : "dark";
+    stored(root.dataset.theme);
+    label();
+    drawAll();
+  });
+  dark.addEventListener("change", () => {
+    label();
+    drawAll();
+  });
+  const print = (on) => () => {
+    printing = on;
+    plots.forEach(draw);
+  };
+  addEventListener("beforeprint", print(true));
+  addEventListener("afterprint", print(false));
+
+  // Tables: a click on a heading sorts by it, a second click turns the order round; empty cells stay last.
+  const raw = (cell) => cell.dataset.v ?? (cell.textContent === "–" ? "" : cell.textContent);
+  const order = (a, b) => {
+    const [x, y] = [Number(a), Number(b)];
+    return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en", { numeric: true }) : x - y;
+  };
+  for (const head of document.querySelectorAll("th")) {
+    head.querySelector(".sort").addEventListener("click", () => {
+      const table = head.closest("table");
+      const column = [...head.parentNode.children].indexOf(head);
+      const up = head.getAttribute("aria-sort") !== "ascending";
+      for (const other of head.parentNode.children) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      const keyed = [...table.tBodies[0].rows].map((row) => [raw(row.cells[column]), row]);
+      keyed.sort(([a], [b]) => (a === "" ? (b === "" ? 0 : 1) : b === "" ? -1 : up ? order(a, b) : order(b, a)));
+      table.tBodies[0].append(...keyed.map(([, row]) => row));
+    });
+  }
+
+  const save = (name, type, text) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+
+  // A text that a spreadsheet would run as a formula is written with an apostrophe before it.
+  const quoted = (value) => {
+    const safe = /^[=+@\t\r-]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  for (const csv of document.querySelectorAll("button.csv")) {
+    csv.addEventListener("click", () => {
+      const table = document.getElementById(csv.dataset.table);
+      const heads = [...table.tHead.rows[0].cells].map((c) => quoted(c.textContent.trim()));
+      const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].map((c) => quoted(raw(c))));
+      save(`${table.dataset.name}.csv`, "text/csv", [heads, ...rows].map((r) => r.join(",")).join("\r\n") + "\r\n");
+    });
+  }
+
+  // SVG: the panels of a figure as they stand on the page, under its title, always in the light colours.
+  const NS = "http://www.w3.org/2000/svg";
+  const words = (text, x, y, size, weight, fill) => {
+    const node = document.createElementNS(NS, "text");
+    for (const [k, v] of Object.entries({ x, y, fill, "font-size": size, "font-weight": weight, "font-family": "sans-serif" })) node.setAttribute(k, v);
+    node.textContent = text;
+    return node;
+  };
+  const wrapped = (text, width, size) => {
+    const lines = [""];
+    for (const word of text.split(/\s+/)) {
+      const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+      if (longer.length * size * 0.54 > width && lines.at(-1)) lines.push(word);
+      else lines[lines.length - 1] = longer;
+    }
+    return lines;
+  };
+  const svgOf = async (id) => {
+    const figure = document.getElementById(`figure-${id}`);
+    const panels = [...figure.querySelectorAll(".plot")];
+    const box = figure.querySelector(".panels").getBoundingClientRect();
+    const out = document.createElementNS(NS, "svg");
+    const { surface, text, muted } = palettes.light;
+    let y = 26;
+    for (const line of wrapped(figure.querySelector("figcaption > :first-child").textContent, box.width, 18)) {
+      out.append(words(line, 8, y, 18, 600, text));
+      y += 24;
+    }
+    for (const line of wrapped(figure.querySelector(".sub").textContent, box.width, 14)) {
+      out.append(words(line, 8, y, 14, 400, muted));
+      y += 20;
+    }
+    for (const plot of panels) {
+      const place = plot.getBoundingClientRect();
+      const { data, layout } = spec(id, Number(plot.dataset.panel), "light");
+      const url = await Plotly.toImage({ data, layout: { ...layout, width: place.width, height: place.height } }, { format: "svg", width: place.width, height: place.height });
+      const inner = new DOMParser().parseFromString(decodeURIComponent(url.slice(url.indexOf(",") + 1)), "image/svg+xml").documentElement;
+      inner.setAttribute("x", place.left - box.left);
+      inner.setAttribute("y", place.top - box.top + y);
+      out.append(inner);
+      const title = plot.parentNode.querySelector(".paneltitle");
+      if (title) out.append(words(title.textContent, place.left - box.left + 8, place.top - box.top + y - 6, 15, 600, text));
+    }
+    const [width, height] = [Math.ceil(box.width), Math.ceil(box.height + y)];
+    for (const [k, v] of Object.entries({ xmlns: NS, width, height, viewBox: `0 0 ${width} ${height}` })) out.setAttribute(k, v);
+    const ground = document.createElementNS(NS, "rect");
+    for (const [k, v] of Object.entries({ width: "100%", height: "100%", fill: surface })) ground.setAttribute(k, v);
+    out.prepend(ground);
+    return new XMLSerializer().serializeToString(out);
+  };
+  for (const svg of document.querySelectorAll("button.svg")) {
+    svg.addEventListener("click", async () => save(`${svg.dataset.figure}.svg`, "image/svg+xml", await svgOf(svg.dataset.figure)));
+  }
+
+  label();
+  drawAll();
+})();

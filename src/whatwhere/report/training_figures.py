@@ -1,0 +1,231 @@
+"""Figures and tables of the training: loss against steps and tokens, final losses, what each model cost."""
+
+import math
+from collections.abc import Sequence
+
+from . import findings
+from .figures import Cell, Figure, Panel, Table, Trace, measured, reference, text, value
+from .load import Point, Study, summarise
+from .numbers import compact, duration, fixed, memory, number, percent
+from .style import axis, label_margin, layout, line_end_labels, model_styles, plain
+
+MOST_POINTS = 400  # of one curve; longer ones are averaged over equal runs of steps
+
+Curve = list[tuple[float, Point]]  # (step, loss)
+
+
+def final_losses(study: Study) -> dict[str, Point]:
+    """Model -> validation loss of the finished model; the last recorded step where no record says "finished"."""
+    found = {}
+    for model in study.models:
+        point = study.point("loss", model, "validation")
+        if point is None and (curve := loss_curve(study, model, "validation")):
+            point = curve[-1][1]
+        if point is not None:
+            found[model] = point
+    return found
+
+
+def plateau(study: Study) -> float | None:
+    """Loss of a model that knows token frequencies only, in nats."""
+    point = study.point("loss.unigram", "")
+    return point.value if point else None
+
+
+def stuck_models(study: Study) -> list[str]:
+    """Models whose final validation loss is not clearly below the plateau."""
+    level = plateau(study)
+    return [] if level is None else [m for m, p in final_losses(study).items() if not findings.left_plateau(p, level)]
+
+
+def loss_curve(study: Study, model: str, part: str) -> Curve:
+    """Loss by step: mean over seeds at the steps that all seeds have, averaged over runs of steps where there are many."""
+    by_step: dict[int, list] = {}
+    for r in study.of("loss", model, part):
+        if r.step is not None and math.isfinite(r.value):
+            by_step.setdefault(r.step, []).append(r)
+    seeds = max((len({r.seed for r in rs}) for rs in by_step.values()), default=0)
+    points = [(float(s), p) for s in sorted(by_step) if len({r.seed for r in by_step[s]}) == seeds and (p := summarise(by_step[s]))]
+    run = math.ceil(len(points) / MOST_POINTS)
+    return points if run <= 1 else [_mean(points[i : i + run]) for i in range(0, len(points), run)]
+
+
+def _mean(points: Curve) -> tuple[float, Point]:
+    n = len(points)
+    middle = sum(s for s, _ in points) / n
+    bounded = all(p.low is not None and p.high is not None for _, p in points)
+    low = sum(p.low or 0.0 for _, p in points) / n if bounded else None
+    high = sum(p.high or 0.0 for _, p in points) / n if bounded else None
+    return middle, Point(sum(p.value for _, p in points) / n, low, high, points[0][1].over, points[0][1].seeds)
+
+
+def tokens_per_step(study: Study) -> float | None:
+    """Training tokens that one step sees: tokens over steps, if it is the same for all models (to 1 %)."""
+    rates = []
+    for model in study.models:
+        tokens = study.point("tokens", model)
+        steps = [r.step for part in ("train", "validation") for r in study.of("loss", model, part) if r.step is not None]
+        if tokens and steps and max(steps) > 0:
+            rates.append(tokens.value / max(steps))
+    return sum(rates) / len(rates) if rates and max(rates) <= 1.01 * min(rates) else None
+
+
+def ticks(top: float, most: int = 5) -> list[float]:
+    """At most `most` + 1 round numbers from 0 to `top`."""
+    if top <= 0:
+        return [0.0]
+    unit = 10.0 ** math.floor(math.log10(top / most))
+    step = next(unit * k for k in (1, 2, 2.5, 5, 10, 20) if top / (unit * k) <= most)
+    return [step * i for i in range(int(top / step + 1e-9) + 1)]
+
+
+def losses(study: Study) -> Figure | None:
+    """Validation and training loss by step, with the tokens seen under the steps and the unigram plateau as a line."""
+    curves = {part: {m: c for m in study.models if (c := loss_curve(study, m, part))} for part in ("validation", "train")}
+    curves = {part: found for part, found in curves.items() if found}
+    if not curves:
+        return None
+    level = plateau(study)
+    styles = model_styles(study.models)
+    last = max(c[-1][0] for found in curves.values() for c in found.values())
+    every = [p.value for found in curves.values() for c in found.values() for _, p in c] + ([level] if level is not None else [])
+    room = 0.04 * (max(every) - min(every) or 1.0)
+    bounds = (min(every) - room, max(every) + room)
+    names = [m for found in curves.values() for m in found] + (["unigram"] if level is not None else [])
+    panels = [
+        _loss_panel(part, found, level, styles, last, bounds, label_margin(names), tokens_per_step(study)) for part, found in curves.items()
+    ]
+    finals = final_losses(study)
+    title = findings.losses(finals, level) if finals else "Loss while training"
+    repeated = any(p.over == "seeds" for found in curves.values() for c in found.values() for _, p in c)
+    seeds = (
+        f"mean over {len(study.seeds)} training seeds, band: {percent(0.95, 0)} interval between seeds" if repeated else "one training seed"
+    )
+    long = any(len(study.of("loss", m, p)) > MOST_POINTS * max(1, len(study.seeds)) for p in curves for m in curves[p])
+    subtitle = f"Cross-entropy of masked tokens in nats; {seeds}." + (
+        f" Dashed line: {fixed(level, 2)} nats, the entropy of token frequencies, where a model that learns nothing else stays."
+        if level is not None
+        else ""
+    )
+    subtitle += f" Curves of more than {MOST_POINTS} points are averaged over equal runs of steps." if long else ""
+    return Figure("loss", title, subtitle, panels, _loss_table(curves, tokens_per_step(study)), width=460)
+
+
+def _loss_panel(
+    part: str,
+    curves: dict[str, Curve],
+    level: float | None,
+    styles: dict[str, tuple[str, str]],
+    last: float,
+    bounds: tuple[float, float],
+    right: int,
+    rate: float | None,
+) -> Panel:
+    traces: list[Trace] = []
+    if level is not None:
+        traces.append(reference([0, last], [level, level], "the unigram plateau"))
+    ends = []
+    for model, curve in curves.items():
+        dash, symbol = styles[model]
+        xs, ys = [s for s, _ in curve], [p.value for _, p in curve]
+        if all(p.low is not None and p.high is not None for _, p in curve):
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "x": xs + xs[::-1],
+                    "y": [p.high for _, p in curve] + [p.low for _, p in curve][::-1],
+                    "fill": "toself",
+                    "fillcolor": "@band-combined",
+                    "line": {"width": 0},
+                    "hoverinfo": "skip",
+                }
+            )
+        marks = part == "validation" and len(curve) <= 60
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if marks else "lines",
+                "x": xs,
+                "y": ys,
+                "line": {"color": "@combined", "dash": dash, "width": 1.8},
+                "marker": {"symbol": symbol, "size": 6, "color": "@combined"},
+                "hovertext": [f"<b>{plain(model)}</b><br>step {number(round(s))}: {fixed(y, 3)} nats" for s, y in zip(xs, ys, strict=True)],
+                "hoverinfo": "text",
+            }
+        )
+        ends.append((xs[-1], ys[-1], model, "combined"))
+    if level is not None:
+        ends.append((last, level, "unigram", "combined"))
+    places = ticks(last)
+    shown = [compact(t) + (f"<br>{compact(t * rate)}" if rate else "") for t in places]
+    height, margin = 360, {"l": 52, "r": right, "t": 8, "b": 78 if rate else 52}
+    plot = layout(
+        height,
+        axis(
+            "steps, below them training tokens" if rate else "steps",
+            range=[-0.01 * last, last * 1.01],
+            tickvals=places,
+            ticktext=shown,
+            showgrid=False,
+        ),
+        axis("nats", range=list(bounds), nticks=7),
+        margin,
+        annotations=line_end_labels(ends, bounds, height - margin["t"] - margin["b"]),
+    )
+    title = "Validation loss" if part == "validation" else "Training loss"
+    spoken = "; ".join(f"{m}: {fixed(c[0][1].value, 2)} to {fixed(c[-1][1].value, 2)}" for m, c in curves.items())
+    return Panel(traces, plot, title, f"{title} from first to last step. {spoken}.")
+
+
+def _loss_table(curves: dict[str, dict[str, Curve]], rate: float | None) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            text({"train": "training"}.get(part, part)),
+            text(model),
+            value(step, compact(step)),
+            value(step * rate, compact(step * rate)) if rate else Cell("–"),
+        ]
+        + measured(p)
+        for part, found in curves.items()
+        for model, curve in found.items()
+        for step, p in curve
+    ]
+    return Table(
+        "loss", "Loss by step, as drawn", ["Part", "Model", "Step", "Tokens", "Loss, nats", "Low", "High"], rows, frozenset(range(2, 7))
+    )
+
+
+def costs(study: Study) -> Table | None:
+    """Final validation loss, size and cost of every model."""
+    finals = final_losses(study)
+    kinds = [
+        ("Parameters", "parameters", compact),
+        ("Training tokens", "tokens", compact),
+        ("Training time", "seconds", duration),
+        ("Tokens/s", "tokens_per_second", compact),
+        ("Peak memory", "memory.peak", memory),
+    ]
+    found = {metric: {m: p for m in study.models if (p := study.point(metric, m))} for _, metric, _ in kinds}
+    kinds = [k for k in kinds if found[k[1]]]
+    if not finals and not kinds:
+        return None
+    rows = []
+    for model in study.models:
+        row = [text(model), *measured(finals.get(model))]
+        row += [value(p.value, write(p.value)) if (p := found[metric].get(model)) else Cell("–") for _, metric, write in kinds]
+        rows.append(row)
+    columns = ["Model", "Validation loss, nats", "Low", "High", *(name for name, _, _ in kinds)]
+    keep = [i for i in range(len(columns)) if i == 0 or any(row[i].raw is not None for row in rows)]
+    many = len(study.seeds) > 1
+    caption = "Final loss, size and cost" + (
+        f", means over {len(study.seeds)} training seeds with the {percent(0.95, 0)} interval between seeds"
+        if many
+        else ", one training seed"
+    )
+    return Table("costs", caption, [columns[i] for i in keep], [[row[i] for i in keep] for row in rows], frozenset(range(1, len(keep))))
+
+
+def totals(study: Study, metric: str) -> Sequence[float]:
+    """The values of a metric over all models, for the line under the title."""
+    return [p.value for m in study.models if (p := study.point(metric, m))]

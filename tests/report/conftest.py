@@ -1,0 +1,207 @@
+"""Made-up study folders for the tests of the report: smooth invented numbers, never results."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from whatwhere.records import Record, write_records
+
+# Invented R² at relative depths 0 ... 1: model, part -> (start, end, bend).
+TOKEN = {
+    ("dstg", "position"): (0.74, 0.58, 0.7),
+    ("dstg", "semantic"): (0.03, 0.015, 1.0),
+    ("dstg", "all"): (0.76, 0.60, 0.8),
+    ("ap", "all"): (0.92, 0.26, 0.8),
+    ("rp", "all"): (0.00, 0.05, 1.0),
+    ("rope", "all"): (0.00, 0.03, 1.0),
+}
+FACTOR = {"r2.token": 1.0, "r2.segment": 0.9, "r2.intra": 0.1}
+FINAL = {"dstg": 4.21, "ap": 4.62, "rp": 4.35, "rope": 3.71}
+PRESET_WIDTH = {"dstg": 128}
+PARAMETERS = {"dstg": 1_548_320, "ap": 1_402_560, "rp": 1_387_776, "rope": 1_387_200}
+
+
+def _shape(model: str, part: str) -> tuple[float, float, float]:
+    if (model, part) in TOKEN:
+        return TOKEN[model, part]
+    return {"position": (0.70, 0.50, 1.0), "semantic": (0.05, 0.03, 1.0)}.get(part, (0.4, 0.2, 1.0))
+
+
+def _probes(name: str, model: str, seed: int, layers: int, rng: np.random.Generator) -> list[Record]:
+    records = []
+    parts = ["all", "position", "semantic"] if model.startswith("dstg") else ["all"]
+    for metric, factor in FACTOR.items():
+        for part in parts:
+            start, end, bend = _shape(model, part)
+            for layer in range(layers + 1):
+                share = layer / layers
+                value = start + (end - start) * share**bend
+                if metric == "r2.intra":
+                    value = 0.03 if part == "position" else 0.12 + 0.38 * math.sin(math.pi * (0.15 + 0.7 * share)) + 0.02 * len(model)
+                else:
+                    value *= factor
+                splits = value + 0.008 * rng.standard_normal(5)
+                mean, half = float(splits.mean()), 2.776 * float(splits.std(ddof=1)) / math.sqrt(5)
+                place = {"study": name, "model": model, "seed": seed, "layer": layer, "part": part, "n": 12_700}
+                records.append(Record(metric=metric, value=mean, low=mean - half, high=mean + half, **place))
+                records += [Record(metric=metric, value=float(v), index=i, **place) for i, v in enumerate(splits)]
+                chance = float(-0.01 + 0.004 * rng.standard_normal())
+                records.append(Record(metric=f"{metric}.chance", value=chance, low=chance - 0.004, high=chance + 0.004, **place))
+    return records
+
+
+def _training(name: str, model: str, seed: int, steps: int, rng: np.random.Generator) -> list[Record]:
+    records = []
+    final = FINAL.get(model, 4.4) + 0.03 * float(rng.standard_normal())
+    place = {"study": name, "model": model, "seed": seed}
+
+    def loss(step: int) -> float:
+        return final + (8.3 - final) * (0.55 * math.exp(-step / 60) + 0.45 / (1 + math.exp((step - 420) / 90)))
+
+    for step in range(10, steps + 1, 10):
+        records.append(
+            Record(metric="loss", value=loss(step) + 0.06 * float(rng.standard_normal()), part="train", step=step, unit="nats", **place)
+        )
+    for step in range(0, steps + 1, 100):
+        records.append(Record(metric="loss", value=loss(step), part="validation", step=step, unit="nats", **place))
+    records.append(Record(metric="loss", value=loss(steps), part="validation", unit="nats", **place))
+    facts = {
+        "parameters": (PARAMETERS.get(model, 1_450_000), "parameters"),
+        "tokens": (steps * 32 * 128, "tokens"),
+        "seconds": (101.0 + len(model), "s"),
+        "tokens_per_second": (24_300 - 900 * len(model), "tokens/s"),
+        "memory.peak": (1.31e9, "bytes"),
+    }
+    return records + [Record(metric=k, value=float(v), unit=unit, **place) for k, (v, unit) in facts.items()]
+
+
+def _table(name: str, model: str, seed: int, positions: int, rng: np.random.Generator) -> tuple[list[Record], dict[str, np.ndarray]]:
+    """An invented table: slow waves for dstg, mostly noise for ap."""
+    width = 8 if model.startswith("dstg") else 120
+    noise = 0.03 if model.startswith("dstg") else 0.16
+    t = (np.arange(positions) + 0.5) / positions
+    waves = np.stack([np.cos(np.pi * t), 0.7 * np.cos(2 * np.pi * t)], axis=1)
+    table = waves @ rng.standard_normal((2, width)) + noise * math.sqrt(width) * rng.standard_normal((positions, width))
+    u, s, _ = np.linalg.svd(table - table.mean(axis=0), full_matrices=False)
+    shares = s**2 / (s**2).sum()
+    scores = (u * s)[:, :3]
+    k = np.arange(positions)
+    basis = np.cos(np.pi * np.outer(k, k + 0.5) / positions)
+    power = (basis @ scores).T ** 2
+    power /= power.sum(axis=1, keepdims=True)
+    place = {"study": name, "model": model, "seed": seed}
+    records = [Record(metric="pca.share", value=float(v), index=i, **place) for i, v in enumerate(shares)]
+    records.append(Record(metric="pca.top2", value=float(shares[:2].sum()), **place))
+    records += [Record(metric="dct.low4", value=float(power[i, :4].sum()), index=i, **place) for i in range(3)]
+    return records, {"scores": scores, "shares": shares, "dct_power": power}
+
+
+# id, claim, verdict, value, low, high, the paper's value, rule
+CLAIMS = [
+    ("kept", "The position stream keeps position through the layers", "holds", 0.612, 0.598, 0.626, 0.89, "R² is at least 0.75 of layer 1"),
+    ("lost", "Entangled absolute position is lost at the end", "holds", 0.262, 0.25, 0.274, 0.24, "R² is at most 0.5 of the best layer"),
+    ("rope", "RoPE hardly encodes absolute position", "holds", 0.05, 0.041, 0.059, 0.32, "R² is at most 0.5"),
+    ("plane", "The separate position table collapses to two dimensions", "does not hold", 0.871, None, None, 0.941, "at least 0.9"),
+    ("sem", "Progress inside a segment lives in the semantics", "not separable", 0.02, -0.03, 0.07, None, "at least 0.25"),
+    ("slow", "Its two components are slow `waves`", "holds", 0.98, None, None, 0.984, "at least 0.9"),
+    ("holmes", "Linguistic probes gain from the position stream", "not testable here", None, None, None, 0.52, "Needs Flash-Holmes."),
+]
+
+
+def make_study(
+    folder: Path,
+    models: tuple[str, ...] = ("dstg", "ap", "rp", "rope"),
+    seeds: tuple[int, ...] = (0,),
+    layers: int = 4,
+    steps: int = 1100,
+    positions: int = 128,
+    title: str = "Does separating position from meaning keep position?",
+    corpus: str = "python-docs",
+) -> Path:
+    """A complete made-up study folder."""
+    rng = np.random.default_rng(7)
+    name = folder.name
+    (folder / "arrays").mkdir(parents=True)
+    records = [
+        Record(study=name, model="", metric=f"corpus.{k}", value=float(v), unit=k)
+        for k, v in {"documents": 24_318, "characters": 41_300_512, "tokens": 10_240_771, "windows": 81_004}.items()
+    ]
+    records.append(Record(study=name, model="", metric="loss.unigram", value=6.43, unit="nats"))
+    for model in models:
+        for seed in seeds:
+            records += _probes(name, model, seed, layers, rng) + _training(name, model, seed, steps, rng)
+            if model.startswith(("dstg", "ap")):
+                found, arrays = _table(name, model, seed, positions, rng)
+                records += found
+                np.savez(folder / "arrays" / f"table-{model.replace('/', '_')}-seed-{seed}.npz", **arrays)
+    write_records(folder / "records.parquet", records)
+    entries = [
+        {
+            "name": model,
+            "seed": seed,
+            "config": {
+                "preset": model,
+                "num_hidden_layers": layers,
+                "num_attention_heads": 4,
+                "hidden_size": 128 if model.startswith("dstg") else 120,
+                "position_size": 8 if model.startswith("dstg") else 0,
+                "intermediate_size": 512 if model.startswith("dstg") else 480,
+                "max_position_embeddings": positions,
+                "vocab_size": 4096,
+                "mlm_head": "semantic",
+            },
+            "training": {"optimizer": "adamw", "learning_rate": 0.004, "batch_size": 32, "steps": steps, "warmup_steps": 100},
+        }
+        for model in models
+        for seed in seeds
+    ]
+    facts = {
+        "title": title,
+        "corpus": {"name": corpus},
+        "models": entries,
+        "seeds": list(seeds),
+        "size": "tiny",
+        "machine": {"cpu": "Invented CPU at 2.1 GHz", "cores": 2, "memory_bytes": 16 * 2**30, "accelerator": None},
+        "versions": {"whatwhere": "0.1.0", "torch": "2.13.0", "transformers": "5.23.0", "numpy": "2.4.6"},
+        "started": "2026-01-02T03:04:05+00:00",
+        "seconds": 541.0,
+        "command": "whatwhere study --out runs/demo",
+    }
+    (folder / "study.json").write_text(json.dumps(facts))
+    keys = ("id", "claim", "verdict", "value", "low", "high", "paper_value", "rule")
+    claims = [
+        dict(zip(keys, c, strict=True)) | {"source": "DSTG section 5", "scale": "tiny, 4.5M tokens, 1 seed", "unit": ""} for c in CLAIMS
+    ]
+    (folder / "claims.json").write_text(json.dumps(claims))
+    return folder
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., Path]:
+    """Builds a made-up study folder: build(models=..., seeds=..., layers=...)."""
+
+    def make(name: str = "study", **options: object) -> Path:
+        return make_study(tmp_path / name, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One made-up study of four models and one seed, shared by all tests; do not write into it."""
+    return make_study(tmp_path_factory.mktemp("report") / "demo")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the system's Chromium; the test is skipped where there is none."""
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not found:
+        pytest.skip("no Chromium on this machine")
+    return found
