@@ -60,6 +60,21 @@ def test_exactly_as_many_say_nothing(caplog):
     assert len(choose_documents([window(6)] * 10, documents=10)) == 10 and not caplog.records
 
 
+def test_a_set_that_knows_its_lengths_is_not_read_through():
+    class OnDisk(list):
+        read = 0
+
+        def lengths(self):
+            return np.array([len(w.input_ids) for w in self])
+
+        def __getitem__(self, i):
+            self.read += 1
+            return super().__getitem__(i)
+
+    windows = OnDisk([window(6, first=i) for i in range(100)] + [window(4)] * 100)
+    assert list(choose_documents(windows, documents=10).input_ids[:, 0]) == list(range(0, 100, 10)) and windows.read == 10
+
+
 @pytest.mark.parametrize(
     ("windows", "documents", "message"),
     [

@@ -54,7 +54,7 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
     """
     if documents < FEWEST_DOCUMENTS:
         raise ValueError(f"Probes need at least {FEWEST_DOCUMENTS} documents. Got documents={documents}. The paper uses 500.")
-    lengths = np.array([len(window_set[i].input_ids) for i in range(len(window_set))], dtype=np.int64)
+    lengths = _lengths(window_set)
     full = np.flatnonzero(lengths == lengths.max()) if len(lengths) else lengths
     if len(full) < FEWEST_DOCUMENTS:
         length = int(lengths.max()) if len(lengths) else 0
@@ -85,6 +85,12 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             "intra": stack("progress", np.float64),
         },
     )
+
+
+def _lengths(window_set: Any) -> np.ndarray:
+    if hasattr(window_set, "lengths"):  # windows on disk know them without being read
+        return np.asarray(window_set.lengths())
+    return np.array([len(window_set[i].input_ids) for i in range(len(window_set))], dtype=np.int64)
 
 
 def hidden_states(
