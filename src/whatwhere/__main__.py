@@ -1,4 +1,4 @@
-"""`python -m whatwhere`, and what `accelerate launch -m whatwhere` starts."""
+"""`python -m whatwhere`, and what `torchrun -m whatwhere` starts."""
 
 from .cli import main
 

@@ -93,7 +93,7 @@ def pretrain(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Pretrain one encoder by masked-language modelling; several processes: accelerate launch -m whatwhere pretrain ..."""
+    """Pretrain one encoder by masked-language modelling; several processes: torchrun --nproc-per-node N -m whatwhere pretrain ..."""
     from .training.pretrain import CONFIG, PretrainConfig
     from .training.pretrain import pretrain as run_pretraining
 

@@ -1,0 +1,212 @@
+"""The loop's parts: learning rates, accumulation, optimizers, checkpoints that are whole or refused."""
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+from cli_runner import sentences
+
+import whatwhere as ww
+from whatwhere.corpus import Windows
+from whatwhere.training import checkpoints
+from whatwhere.training.loop import LoopConfig, Trainer, learning_rate_factor, make_optimizers, run
+from whatwhere.training.pretrain import PretrainConfig, make_batches, prepare_windows, pretrain
+
+SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 5}
+
+
+@pytest.fixture(scope="module")
+def windows(corpus_file, tmp_path_factory) -> Windows:
+    config = PretrainConfig.parse({**SETTINGS, "corpus": str(corpus_file), "steps": 1})
+    return prepare_windows(config, tmp_path_factory.mktemp("windows") / "corpus", progress=False)
+
+
+def config_of(corpus_file, **values) -> PretrainConfig:
+    return PretrainConfig.parse({**SETTINGS, "corpus": str(corpus_file), "model": {"num_hidden_layers": 2}, **values})
+
+
+def test_cosine_warms_up_to_the_peak_and_ends_at_the_minimum():
+    config = LoopConfig(warmup_steps=10, minimum_learning_rate_ratio=0.1)
+    factors = [learning_rate_factor(step, config, 100) for step in range(100)]
+    assert factors[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
+    assert factors[10] == 1.0 and factors == [*factors[:10], *sorted(factors[10:], reverse=True)]
+    assert factors[55] == pytest.approx(0.55) and factors[99] == pytest.approx(0.1, abs=1e-3)
+
+
+def test_linear_falls_by_equal_amounts():
+    config = LoopConfig(warmup_steps=0, schedule="linear", minimum_learning_rate_ratio=0.0)
+    assert [learning_rate_factor(step, config, 4) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
+
+
+def test_warm_up_never_takes_more_than_half_of_the_steps():
+    assert learning_rate_factor(10, LoopConfig(warmup_steps=100), 20) == 1.0
+
+
+def test_muon_gets_the_hidden_matrices_and_tables_no_decay():
+    model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
+    names = {id(p): n for n, p in model.named_parameters()}
+    adamw, muon = make_optimizers(model, LoopConfig(optimizer="muon", bias_learning_rate_scale=3.0, learning_rate=0.01))
+    hidden = {names[id(p)] for p in muon.param_groups[0]["params"]}
+    assert hidden and all(".layers." in n and n.endswith("weight") and "norm" not in n and "relative" not in n for n in hidden)
+    for group in adamw.param_groups:
+        found = {names[id(p)] for p in group["params"]}
+        tables = any("relative" in n for n in found)
+        assert group["lr"] == pytest.approx(0.03 if tables else 0.01)
+        if tables or "encoder.position_embeddings.weight" in found:
+            assert group["weight_decay"] == 0.0
+    counted = sum(len(g["params"]) for o in (adamw, muon) for g in o.param_groups)
+    assert counted == len(list(model.parameters()))
+
+
+def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file):
+    found = []
+    for accumulate in (1, 4):
+        config = config_of(corpus_file, steps=1, accumulate=accumulate, clip=1e9)
+        model_config = config.encoder_config(windows)
+        torch.manual_seed(0)
+        model = ww.EncoderForMaskedLM(model_config)
+        trainer = Trainer(model, config, 1)
+        batches = trainer.micro_batches(make_batches(config, windows, "train", model_config).batch, 0)
+        assert len(batches) == accumulate
+        loss, norm = trainer.step(0, batches)
+        found.append((loss, norm, model.encoder.layers[0].attention.out[1].weight.detach().clone()))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
+    torch.testing.assert_close(found[0][2], found[1][2], rtol=1e-3, atol=1e-5)
+
+
+def test_loss_falls_below_the_unigram_entropy_of_repetitive_text(tmp_path):
+    path = tmp_path / "pattern.txt"
+    path.write_text("\n\n".join("one two three four five six seven eight nine ten." for _ in range(2000)), encoding="utf-8")
+    config = config_of(path, steps=150, join="none", document="blank-line", vocab_size=64, learning_rate=1e-2)
+    summary = pretrain(config, tmp_path / "run", progress=False)
+    windows = Windows(tmp_path / "run/corpus")
+    assert summary["validation_loss"] is None or summary["validation_loss"] < windows.unigram_entropy()
+    logged = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in logged if "loss" in line][-1] < 0.5 * windows.unigram_entropy()
+
+
+def test_checkpoints_are_log_spaced_and_only_the_newest_keep_their_optimizer(windows, corpus_file, tmp_path):
+    config = config_of(corpus_file, steps=35, checkpoint_every=20)
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    found = list(checkpoints.all_checkpoints(tmp_path / "run/checkpoints"))
+    assert [p.name for p in found] == [f"step-{s}" for s in (0, 1, 3, 10, 20, 30, 35)]
+    assert [(p / checkpoints.OPTIMIZER).exists() for p in found] == [False] * 5 + [True] * 2
+    for folder in found:
+        assert checkpoints.check(folder).step == int(folder.name.split("-")[1])
+        assert ww.EncoderForMaskedLM.from_pretrained(folder).config.preset == "dstg"
+    assert not [p for p in (tmp_path / "run").rglob(".*")]
+
+
+def test_truncated_checkpoint_is_passed_over_and_the_run_ends_the_same(windows, corpus_file, tmp_path, capsys):
+    config = config_of(corpus_file, steps=30, checkpoint_every=12)
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    expected = (tmp_path / "run/model.safetensors").read_bytes()
+    (tmp_path / "run/model.safetensors").unlink()
+    newest = tmp_path / "run/checkpoints/step-30/model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="model.safetensors is truncated or changed"):
+        checkpoints.check(newest.parent)
+    pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    assert "Passing over a broken checkpoint" in capsys.readouterr().out
+    assert (tmp_path / "run/model.safetensors").read_bytes() == expected
+
+
+def test_checkpoint_of_another_model_is_refused(windows, corpus_file, tmp_path):
+    pretrain(config_of(corpus_file, steps=3), tmp_path / "dstg", windows=windows, progress=False)
+    config = config_of(corpus_file, steps=3, preset="ap")
+    model = ww.EncoderForMaskedLM(config.encoder_config(windows))
+    trainer = Trainer(model, config, 3)
+    checkpoint, _ = checkpoints.newest(tmp_path / "dstg/checkpoints")
+    with pytest.raises(ValueError, match="is of another model"):
+        checkpoints.restore(checkpoint, model, trainer.optimizers)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoints(windows, corpus_file, tmp_path):
+    config = config_of(corpus_file, steps=20)
+    model_config = config.encoder_config(windows)
+    batches = make_batches(config, windows, "train", model_config)
+    model = ww.EncoderForMaskedLM(model_config)
+
+    def batch_at(step, rows, rank, world):
+        if step == 12:
+            with torch.no_grad():
+                model.head.decoder.bias[7] = math.nan
+        return batches.batch(step, rows, rank, world)
+
+    with pytest.raises(ValueError, match="Loss is nan.*Lower learning_rate"):
+        run(Trainer(model, config, 20), batch_at, tmp_path, tokens_per_step=256, progress=False)
+    newest, broken = checkpoints.newest(tmp_path / "checkpoints")
+    assert newest.step == 10 and not broken
+    assert all(torch.isfinite(p).all() for p in ww.EncoderForMaskedLM.from_pretrained(newest.folder).parameters())
+
+
+def test_full_disk_leaves_the_earlier_checkpoints_whole(windows, corpus_file, tmp_path, monkeypatch):
+    config = config_of(corpus_file, steps=10)
+    save, calls = checkpoints.save_file, []
+
+    def full(*arguments, **keywords):
+        calls.append(1)
+        if len(calls) == 3:
+            raise OSError(28, "No space left on device")
+        return save(*arguments, **keywords)
+
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    assert sorted(p.name for p in (tmp_path / "run/checkpoints").iterdir()) == ["step-0", "step-1"]
+    monkeypatch.setattr(checkpoints, "save_file", save)
+    summary = pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    assert summary["steps"] == 10
+
+
+def test_resume_with_other_settings_is_refused_and_without_a_checkpoint_starts(windows, corpus_file, tmp_path):
+    config = config_of(corpus_file, steps=4)
+    pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    with pytest.raises(ValueError, match="already holds a run"):
+        pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    with pytest.raises(ValueError, match="learning_rate=0.004, now learning_rate=0.1"):
+        pretrain(config_of(corpus_file, steps=4, learning_rate=0.1), tmp_path / "run", windows=windows, resume=True, progress=False)
+    with pytest.raises(ValueError, match="steps=4, now steps=5"):
+        pretrain(config_of(corpus_file, steps=5), tmp_path / "run", windows=windows, resume=True, progress=False)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        pretrain(config, tmp_path / "other", windows=windows, progress=False)
+    assert (tmp_path / "other/notes.txt").read_text() == "mine"
+
+
+def test_saved_configuration_runs_again_to_the_same_weights(windows, corpus_file, tmp_path):
+    pretrain(config_of(corpus_file, tokens=1500), tmp_path / "one", windows=windows, progress=False)
+    again = PretrainConfig.load(tmp_path / "one/pretrain.yaml")
+    assert again.steps == 6 and again.tokens is None  # 1500 tokens in batches of 8 × 32
+    shutil.rmtree(tmp_path / "one/checkpoints")
+    pretrain(again, tmp_path / "two", windows=windows, progress=False)
+    assert (tmp_path / "one/model.safetensors").read_bytes() == (tmp_path / "two/model.safetensors").read_bytes()
+
+
+def test_minutes_become_steps(windows, corpus_file, tmp_path):
+    summary = pretrain(config_of(corpus_file, minutes=0.01), tmp_path / "run", windows=windows, progress=False)
+    assert 1 <= summary["steps"] <= 600
+    assert PretrainConfig.load(tmp_path / "run/pretrain.yaml").steps == summary["steps"]
+
+
+def test_vocabulary_smaller_than_the_tokenizer_is_refused(windows, corpus_file, tmp_path):
+    config = config_of(corpus_file, steps=1, model={"vocab_size": 100})
+    with pytest.raises(ValueError, match="model.vocab_size=100, but the tokenizer has"):
+        pretrain(config, tmp_path / "run", windows=windows, progress=False)
+
+
+def test_corpus_smaller_than_a_batch_is_refused(tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text(sentences(5), encoding="utf-8")
+    with pytest.raises(ValueError, match="less than one batch of 512"):
+        pretrain(config_of(path, steps=1, batch_size=512), tmp_path / "run", progress=False)
+
+
+def test_same_batches_for_every_preset(windows, corpus_file):
+    configs = [config_of(corpus_file, steps=1, preset=name) for name in ("dstg", "rope")]
+    one, two = (make_batches(c, windows, "train", c.encoder_config(windows)).batch(3, 8) for c in configs)
+    assert torch.equal(one["input_ids"], two["input_ids"]) and torch.equal(one["labels"], two["labels"])
