@@ -5,6 +5,7 @@ Nothing is imported: the source files are parsed. Real English with sentences an
 
 import ast
 import gc
+import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -32,9 +33,12 @@ MOST_SYMBOLS = 0.15  # share of brackets, digits, operators ... above which a pa
 LEAST_NEW = 0.25  # share of the characters of a document in paragraphs that no earlier docstring had
 _SYMBOLS = str.maketrans("", "", '_=(){}[]<>|*#/\\0123456789+^~@$%&"')
 # Doctests, fenced blocks and the directives that hold no prose, each up to the next empty line.
+_DIRECTIVES = (
+    "math|code|code-block|plot|ipython|doctest|testcode|testsetup|image|figure|autosummary|autofunction|autoclass|automodule|"
+    "currentmodule|module|toctree|only|index|csv-table|table|list-table"
+)
 _CODE = re.compile(
-    r"^[ \t]*(```|~~~).*?^[ \t]*\1[^\n]*$|^[ \t]*(?:>>>|\.\. (?:math|code|code-block|plot|ipython|doctest|testcode|testsetup|image|figure|"
-    r"autosummary|autofunction|autoclass|automodule|currentmodule|module|toctree|only|index|csv-table|table|list-table)::).*?(?=\n[ \t]*\n|\Z)",
+    rf"^[ \t]*(```|~~~).*?^[ \t]*\1[^\n]*$|^[ \t]*(?:>>>|\.\. (?:{_DIRECTIVES})::).*?(?=\n[ \t]*\n|\Z)",
     re.M | re.S,
 )
 _DIRECTIVE = re.compile(r"^([ \t]*)\.\. (\[\w+\]|[\w -]+::)", re.M)
@@ -72,7 +76,8 @@ class PythonDocs(Source):
             yield document
 
     def fingerprint(self) -> dict[str, Any]:
-        return {"packages": {name: _version(name) for name, _ in _folders()}}
+        rules = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+        return {"packages": {name: _version(name) for name, _ in _folders()}, "rules_sha256": rules}
 
     def share_read(self) -> float | None:
         return self._read / max(len(self._documents), 1) if self._documents else None

@@ -21,23 +21,32 @@ _ABBREVIATIONS = frozenset("cf vs al eq eqs fig figs no nos vol pp ed eds mr mrs
 def segment_starts(text: str) -> np.ndarray:
     """Character offsets at which the second, third, ... segment of `text` begins: int64, ascending (the first begins at 0).
 
-    A segment ends at a line break, or at a run of . ! ? … with closing quotes and brackets and white space after it. A single full stop
-    ends none before a lower-case letter, after a single letter (initials, "e.g.", "U.S.") and after a few abbreviations ("Dr.", "cf.",
-    "Fig."). A full stop inside a number or name ("3.14", "numpy.ndarray") has no white space after it, so it ends none either.
+    A segment ends at a line break, or at a run of . ! ? … with closing quotes and brackets and white space after it. So a full stop inside
+    a number or name ("3.14", "numpy.ndarray") ends none; nor does one after a capital on its own or a letter after another full stop
+    ("J. Smith", "U.S.", "e.g."), after a number that opens a line ("1. First") and after a few abbreviations ("Dr.", "cf.", "Fig.").
     """
     starts = []
     for match in _END.finditer(text):
         end = match.end()
-        if end >= len(text):
-            break
-        if match.group(1) == "." and _BREAK.search(text, match.end(1), end) is None:
-            at = word = match.start()
-            while word > max(0, at - 8) and text[word - 1].isalnum():
-                word -= 1
-            if text[end].islower() or (at - word == 1 and text[word].isalpha()) or text[word:at].lower() in _ABBREVIATIONS:
-                continue
-        starts.append(end)
+        if end < len(text) and not (match.group(1) == "." and _inside(text, match.start(), match.end(1), end)):
+            starts.append(end)
     return np.array(starts, dtype=np.int64)
+
+
+def _inside(text: str, stop: int, after: int, end: int) -> bool:
+    """Whether the full stop at `stop` belongs to a word; the next segment would begin at `end`."""
+    if _BREAK.search(text, after, end) is not None:
+        return False
+    begin = stop
+    while begin > max(0, stop - 8) and text[begin - 1].isalnum():
+        begin -= 1
+    word = text[begin:stop]
+    if len(word) == 1 and word.isalpha():
+        return word.isupper() or text[max(0, begin - 1) : begin] == "."
+    if word.isdigit():
+        before = text[max(0, begin - 8) : begin].rstrip(" \t")
+        return (begin <= 8 and not before) or _BREAK.match(before[-1:]) is not None
+    return word.lower() in _ABBREVIATIONS
 
 
 def token_segments(marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

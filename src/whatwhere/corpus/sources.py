@@ -95,4 +95,4 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
         return RepeatedDocuments()
     if name.startswith("synthetic:"):
         raise ValueError(f"Unknown synthetic corpus {name!r}. There is synthetic:repeat.")
-    return Files(Path(spec), field, document)
+    return Files(Path(spec).expanduser(), field, document)

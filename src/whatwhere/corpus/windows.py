@@ -212,11 +212,15 @@ def build_windows(
         dtype = "uint16" if len(tokenizer) <= 2**16 else "uint32"
         return Job(str(out / "shards"), number, length, join, threshold, special["cls_token_id"], special["sep_token_id"], dtype)
 
+    def build(threshold: float) -> list[dict[str, Any]]:
+        return _build(source, pool, lambda number: job(number, threshold), progress, shard_characters)
+
     with Workers(tokenizer_json, workers) as pool:
-        shards = _build(source, pool, lambda number: job(number, held_out), progress, shard_characters)
-        threshold = _other_threshold(shards, held_out)
-        if threshold is not None:
-            shards = _build(source, pool, lambda number: job(number, threshold), progress, shard_characters)
+        shards = build(held_out)
+        if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
+            shards = build(float(np.nextafter(min(s["least_share"] for s in shards), 1)))  # too few documents: keep the smallest hash
+        if _total(shards, "windows")["held_out"] and not _total(shards, "windows")["train"]:
+            shards = build(0.0)  # the few documents, or one document again and again, all fell to the held-out side
     if not _total(shards, "windows")["train"]:
         for path in (out / "shards", out / "tokenizer"):
             shutil.rmtree(path)
@@ -263,16 +267,6 @@ def _begin(out: Path, settings: dict[str, Any], tokenizer: PreTrainedTokenizerFa
 
 def _total(shards: list[dict[str, Any]], key: str) -> dict[str, int]:
     return {split: sum(s[key][split] for s in shards) for split in SPLITS}
-
-
-def _other_threshold(shards: list[dict[str, Any]], held_out: float) -> float | None:
-    """Where the share of held-out documents left one of the splits empty: the threshold that mends it; else None."""
-    windows, documents = _total(shards, "windows"), _total(shards, "documents")
-    if held_out and windows["train"] and not windows["held_out"] and documents["train"] > 1:
-        return float(np.nextafter(min(s["least_share"] for s in shards), 1))  # too few documents: keep the one with the smallest hash
-    if windows["held_out"] and not windows["train"]:
-        return 0.0  # all of the few documents fell to the held-out side: train on them
-    return None
 
 
 def _parts(source: Source) -> Iterator[Part]:
