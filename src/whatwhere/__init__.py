@@ -2,10 +2,11 @@
 
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
+from . import geometry
 from .encoder import Encoder, EncoderConfig, EncoderForMaskedLM, preset
 
 __version__ = "0.1.0"
-__all__ = ["Encoder", "EncoderConfig", "EncoderForMaskedLM", "preset"]
+__all__ = ["Encoder", "EncoderConfig", "EncoderForMaskedLM", "geometry", "preset"]
 
 AutoConfig.register(EncoderConfig.model_type, EncoderConfig)
 AutoModel.register(EncoderConfig, Encoder)

@@ -1,0 +1,1 @@
+"""Training: one loop, exact checkpoints, and the recipes on top of them."""
