@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from whatwhere.records import Record, write_records
+from whatwhere.report.load import Study
 
 # Invented R² at relative depths 0 ... 1: model, part -> (start, end, bend).
 TOKEN = {
@@ -205,3 +206,54 @@ def chromium() -> str:
     if not found:
         pytest.skip("no Chromium on this machine")
     return found
+
+
+# Strings that try to become markup, script, a template, a hover field; the last tries all at once.
+HOSTILE = [
+    "</script><script>window.pwned=1</script>",
+    '<img src=x onerror="window.pwned=1">',
+    "\" onmouseover='window.pwned=1' x=\"",
+    "a\u202eb\u2066c",
+    "{{ 7*7 }}{% raw %}",
+    "<!--<script>",
+    "`<b>x</b>`",
+    "</style><svg onload=window.pwned=1>",
+    "%{customdata}<br>$x$&lt;",
+]
+HOSTILE.append(" ".join(HOSTILE))
+
+
+@pytest.fixture(scope="session")
+def hostile_texts() -> list[str]:
+    """Strings that try to break out of the page."""
+    return HOSTILE
+
+
+@pytest.fixture(scope="session")
+def hostile_study() -> Callable[[str], Study]:
+    """Builds a study whose every string is the given one."""
+    return _hostile_study
+
+
+def _hostile_study(text: str) -> Study:
+    """A study whose every string is `text`."""
+    records = [
+        Record(text, text, "r2.token", 0.5, 0.4, 0.6, text, 0, layer, None, part, None, None, 5)
+        for layer in range(3)
+        for part in ("all", "position", "semantic", text)
+    ]
+    records += [Record(text, text, "loss", 5.0 - s / 10, unit=text, seed=0, part="validation", step=s) for s in range(5)]
+    records += [Record(text, text, "pca.share", 0.5, index=i, seed=0) for i in range(2)] + [Record(text, text, "pca.top2", 1.0, seed=0)]
+    keys = ("id", "claim", "verdict", "source", "rule", "scale", "unit")
+    facts = {
+        "title": text,
+        "corpus": {"name": text, text: text, "source": {text: [text]}},
+        "models": [{"name": text, "seed": 0, "config": {"preset": text, text: text, "mlm_head": text}, "training": {text: text}}],
+        "size": text,
+        "machine": {text: text, "cpu": text},
+        "versions": {text: text},
+        "started": text,
+        "command": [text, text],
+        "seconds": text,
+    }
+    return Study(text, facts, records, [dict.fromkeys(keys, text) | {"value": 0.5, "paper_value": 0.4}] * 2)

@@ -190,9 +190,9 @@ def _read_tables(folder: Path) -> dict[tuple[str, int], dict[str, np.ndarray]]:
         if not seed.isdigit():
             continue
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 tables[visible(name), int(seed)] = {k: np.asarray(arrays[k], dtype=float) for k in arrays.files}
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} is not a complete array file ({error}). Delete it and run the study again.") from error
     return tables
 

@@ -7,7 +7,7 @@ from .figures import Cell, Figure, Panel, Table, Trace, line, measured, paper_ma
 from .load import Point, Study
 from .numbers import count, fixed, number, percent
 from .paper import PAPER_LAYERS
-from .style import STREAM, axis, label_margin, layout, line_end_labels, model_styles, plain
+from .style import LABEL_LIMIT, STREAM, axis, label_margin, layout, line_end_labels, model_styles, plain
 
 PaperValues = Mapping[tuple[str, str, str, int], float]  # (metric, model, part, our layer index) -> value
 
@@ -181,7 +181,7 @@ def hero(study: Study, paper: PaperValues) -> Figure | None:
         traces += _stream(study, metric, model, part, paper, styles)
         curve = study.curve(metric, model, part)
         end = max(curve)
-        ends.append((float(end), curve[end].value, model if part == "all" else f"{model} {part}", STREAM.get(part, "combined")))
+        ends.append((float(end), curve[end].value, model if part == "all" else stream_label(model, part), STREAM.get(part, "combined")))
     if chance:
         ends.append((float(max(chance)), chance[max(chance)], "chance", "combined"))
     depth = max(study.depth(m) for m, _ in lines)
@@ -200,6 +200,12 @@ def hero(study: Study, paper: PaperValues) -> Figure | None:
     return Figure(
         "position", title, _subtitle(study, metric, lines, paper), [panel], table, _key(study, metric, lines, paper, bool(chance))
     )
+
+
+def stream_label(model: str, part: str) -> str:
+    """Name of a stream at its line's end: a long model name is cut, the stream's never."""
+    room = LABEL_LIMIT - len(part) - 1
+    return f"{model if len(model) <= room else model[: max(1, room - 1)] + '…'} {part}"
 
 
 def _spoken(study: Study, metric: str, lines: list[tuple[str, str]]) -> str:

@@ -245,7 +245,11 @@ def spectrum(study: Study) -> Figure | None:
 
 def frequencies(study: Study) -> Figure | None:
     """Cumulative DCT-II power of the first three components of every table, by frequency bin."""
-    tables = {m: (s, a["dct_power"]) for m, (s, a) in _first_seed(study).items() if "dct_power" in a and a["dct_power"].ndim == 2}
+    tables = {
+        m: (s, a["dct_power"])
+        for m, (s, a) in _first_seed(study).items()
+        if "dct_power" in a and a["dct_power"].ndim == 2 and a["dct_power"].shape[1] > 1
+    }
     if not tables:
         return None
     panels: list[Panel] = []

@@ -1,0 +1,162 @@
+"""The page in headless Chromium with the network off: it draws, adapts to 400 pixels, changes theme, hands out its data."""
+
+import csv
+import io
+import itertools
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from whatwhere.records import read_records
+from whatwhere.report import page, write_report
+from whatwhere.report.load import visible
+
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+LONG = "x" * 300
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+class View:
+    """An opened page and all that went wrong in it."""
+
+    def __init__(self, browser, path, width=1400, scheme="light"):
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True)
+        self.context.set_offline(True)
+        self.page = self.context.new_page()
+        self.troubles: list[str] = []
+        self.page.on("console", lambda m: self.troubles.append(f"{m.type}: {m.text}"))
+        self.page.on("pageerror", lambda e: self.troubles.append(f"error: {e}"))
+        self.page.on("dialog", lambda d: (self.troubles.append(f"dialog: {d.message}"), d.dismiss()))
+        self.page.on(
+            "request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else self.troubles.append(f"request: {r.url}")
+        )
+        self.page.goto(path.as_uri())
+        self.ready()
+
+    def ready(self):
+        self.page.wait_for_selector("html[data-ready=true]", timeout=60_000)
+
+    def download(self, selector):
+        """The text that a click on a button hands out, and its file name."""
+        with self.page.expect_download() as info:
+            self.page.click(selector)
+        return info.value.path().read_text(encoding="utf-8"), info.value.suggested_filename
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.context.close()
+
+
+@pytest.fixture(scope="module")
+def report(demo, tmp_path_factory):
+    return write_report(demo, tmp_path_factory.mktemp("page") / "report.html")
+
+
+def test_opens_offline_draws_everything_and_fits_the_first_screen(browser, report):
+    with View(browser, report) as view:
+        plots = view.page.locator(".plot")
+        assert plots.count() == 1 + 12 + 4 + 1 + 2 + 2 == view.page.locator(".plot > .js-plotly-plot, .plot.js-plotly-plot").count()
+        assert all(n > 0 for n in plots.evaluate_all("ps => ps.map(p => p.querySelectorAll('.scatterlayer path').length)"))
+        bottoms = view.page.evaluate(
+            "['.card:last-child', '.first .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+        )
+        assert max(bottoms) <= 900
+        assert view.page.evaluate("document.documentElement.scrollWidth") <= 1400
+        assert view.troubles == []
+
+
+def test_works_at_400_pixels_with_text_that_can_be_read(browser, report):
+    with View(browser, report, width=400, scheme="dark") as view:
+        assert view.page.evaluate("document.documentElement.scrollWidth") == 400
+        beyond = "ps => ps.filter(p => { const b = p.getBoundingClientRect(); return b.right > 401 || b.width < 200 }).length"
+        assert view.page.locator(".plot").evaluate_all(beyond) == 0
+        smallest = """() => Math.min(...[...document.querySelectorAll('body *')]
+            .filter(e => !['SCRIPT', 'STYLE', 'NOSCRIPT'].includes(e.tagName))
+            .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+            .map(e => parseFloat(getComputedStyle(e).fontSize)))"""
+        assert view.page.evaluate(smallest) >= 14
+        assert view.troubles == []
+
+
+def test_labels_at_line_ends_neither_touch_nor_leave_their_figure(browser, report):
+    boxes = """ps => ps.map(p => { const f = p.getBoundingClientRect();
+        return [...p.querySelectorAll('.annotation-text')].map(a => { const b = a.getBoundingClientRect();
+            return [b.left - f.left, b.right - f.left, b.top - f.top, b.bottom - f.top, f.width, f.height] }) })"""
+    for width in (1400, 400):
+        with View(browser, report, width=width) as view:
+            for labels in view.page.locator("#figure-position .plot, #figure-loss .plot, #figure-probe-token .plot").evaluate_all(boxes):
+                for left, right, top, bottom, full, height in labels:
+                    assert left >= 0 and right <= full + 1 and top >= -1 and bottom <= height + 1
+                tops = sorted((top, bottom) for _, _, top, bottom, _, _ in labels)
+                assert all(one[1] <= two[0] + 1 for one, two in itertools.pairwise(tops))
+
+
+def test_theme_follows_the_system_and_the_button(browser, report):
+    colours = "() => [getComputedStyle(document.body).backgroundColor, document.querySelector('#figure-position .xtick text').style.fill]"
+    with View(browser, report, scheme="dark") as view:
+        dark = view.page.evaluate(colours)
+        view.page.focus("#theme")
+        view.page.keyboard.press("Enter")
+        view.ready()
+        light = view.page.evaluate(colours)
+        assert dark[0] == "rgb(21, 23, 26)" and light[0] == "rgb(253, 253, 251)" and dark[1] != light[1]
+        view.page.emulate_media(media="print")
+        assert view.page.evaluate("getComputedStyle(document.querySelector('.bar')).display") == "none"
+        assert view.troubles == []
+
+
+def test_csv_has_full_digits_and_svg_stands_alone(browser, report, demo):
+    with View(browser, report) as view:
+        text, name = view.download("#figure-position button.csv")
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert name == "position-by-layer.csv"
+        recorded = {r.value for r in read_records(demo / "records.parquet") if r.metric == "r2.token" and r.index is None}
+        assert {float(r["R²"]) for r in rows if r["Source"] == "this run"} <= recorded and len(rows) > 40
+        text, name = view.download("#figure-probe-token button.svg")
+        root = ElementTree.fromstring(text)
+        words = "".join(root.itertext())
+        assert (
+            name == "probe-token.svg"
+            and root.tag.endswith("svg")
+            and "The semantic stream holds little position" in words.replace("\n", " ")
+        )
+        assert len(root.findall("{http://www.w3.org/2000/svg}svg")) == 4 and "@" not in re.sub(r"@font-face", "", text)
+        assert view.troubles == []
+
+
+def test_tables_sort_by_mouse_and_keyboard(browser, report):
+    column = "() => [...document.querySelectorAll('#table-costs tbody td:nth-child(2)')].map(c => Number(c.dataset.v ?? c.textContent))"
+    with View(browser, report) as view:
+        heading = view.page.locator("#table-costs th:nth-child(2) .sort")
+        heading.click()
+        up = view.page.evaluate(column)
+        heading.press("Enter")
+        down = view.page.evaluate(column)
+        assert up == sorted(up) and down == sorted(up, reverse=True) and up != down
+        assert view.page.locator("#table-costs th:nth-child(2)").get_attribute("aria-sort") == "descending"
+
+
+def test_hostile_strings_run_nowhere(browser, hostile_study, hostile_texts, tmp_path):
+    path = tmp_path / "hostile.html"
+    path.write_text(page.render(hostile_study(visible(hostile_texts[-1] + LONG))), encoding="utf-8")
+    for width in (1400, 400):
+        with View(browser, path, width=width) as view:
+            assert view.page.evaluate("typeof window.pwned") == "undefined"
+            assert view.page.evaluate("document.querySelectorAll('img, iframe, .plot a, [onerror], [onload], [onmouseover]').length") == 0
+            assert view.page.evaluate("document.documentElement.scrollWidth") <= width
+            shown = view.page.locator(".annotation-text").all_text_contents()
+            assert any(t.startswith("</script>") for t in shown)
+            view.page.hover("#figure-position .plot")
+            assert view.troubles == []

@@ -1,0 +1,91 @@
+"""Reading a study folder: seeds and splits summed up, invisible characters shown, damaged files refused in one line."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from whatwhere.records import Record, write_records
+from whatwhere.report.load import Study, load_study, summarise, visible
+
+
+def r2(value, seed=0, index=None, low=None, high=None, layer=1, model="ap", part="all"):
+    return Record("s", model, "r2.token", value, low, high, seed=seed, index=index, layer=layer, part=part, n=10)
+
+
+def test_one_seed_keeps_the_records_interval():
+    point = summarise([r2(0.5, low=0.4, high=0.6), r2(0.45, index=0), r2(0.55, index=1)])
+    assert (point.value, point.low, point.high, point.over, point.seeds) == (0.5, 0.4, 0.6, "splits", 1)
+
+
+def test_splits_alone_give_a_mean_and_no_interval():
+    point = summarise([r2(0.45, index=0), r2(0.55, index=1)])
+    assert point.value == pytest.approx(0.5) and point.low is None and point.over == ""
+
+
+def test_several_seeds_give_the_student_interval_between_seeds():
+    values = [0.5, 0.6, 0.55]
+    point = summarise([r2(v, seed=i, low=v - 0.2, high=v + 0.2) for i, v in enumerate(values)])
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
+    assert (point.low, point.high) == pytest.approx((low, high)) and point.over == "seeds" and point.seeds == 3
+
+
+def test_values_that_are_not_finite_are_left_out():
+    assert summarise([r2(float("nan"))]) is None
+    assert summarise([r2(0.5, low=float("nan"), high=0.6)]).low is None
+
+
+def test_visible_shows_what_cannot_be_seen():
+    assert visible("a\u202eb\u2066c\u200bd\x00e\ufefff") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf"
+    assert visible({"k\u202e": ["x\u061c", 1, None]}) == {"k\ufffd": ["x\ufffd", 1, None]}
+    assert visible("naïve 文字\n") == "naïve 文字\n"
+
+
+def test_the_last_position_layer_is_trained_only_if_the_head_reads_it():
+    entries = [{"name": n, "config": {"num_hidden_layers": 4, "mlm_head": head}} for n, head in (("a", "semantic"), ("b", "full"))]
+    study = Study("s", {"models": entries})
+    assert [study.trained_until("a", p) for p in ("position", "semantic", "all")] == [3, 4, 4]
+    assert study.trained_until("b", "position") == 4
+
+
+def test_a_study_is_read_whole(demo):
+    study = load_study(demo)
+    assert study.models == ["dstg", "ap", "rp", "rope"] and study.seeds == [0] and study.depth("ap") == 4
+    assert set(study.curve("r2.token", "dstg", "position")) == {0, 1, 2, 3, 4}
+    assert set(study.tables) == {("dstg", 0), ("ap", 0)} and len(study.claims) == 7
+
+
+def test_records_alone_are_enough(tmp_path):
+    write_records(tmp_path / "records.parquet", [r2(0.5), r2(0.4, layer=6)])
+    study = load_study(tmp_path)
+    assert study.models == ["ap"] and study.depth("ap") == 6 and study.claims == [] and study.tables == {}
+
+
+def test_no_records_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="No records at"):
+        load_study(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("study.json", b"{"), ("study.json", b"[]"), ("claims.json", b"{}"), ("claims.json", b"\xff\xfe")]
+)
+def test_a_damaged_json_file_is_an_error(tmp_path, name, content):
+    write_records(tmp_path / "records.parquet", [r2(0.5)])
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name}.*Delete it and run the study again"):
+        load_study(tmp_path)
+
+
+@pytest.mark.parametrize("cut", [0, 40, -60])
+def test_a_truncated_array_file_is_an_error(build, cut):
+    folder = build()
+    path = folder / "arrays" / "table-ap-seed-0.npz"
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ValueError, match="table-ap-seed-0.npz.*Delete it"):
+        load_study(folder)
+
+
+def test_an_array_file_with_a_pickle_is_refused(build):
+    folder = build()
+    np.savez(folder / "arrays" / "table-ap-seed-0.npz", scores=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="table-ap-seed-0.npz"):
+        load_study(folder)

@@ -1,0 +1,103 @@
+"""Probe figures: where the paper's layers stand, what is hollow, chance, and studies that lack models or parts."""
+
+from dataclasses import replace
+
+import pytest
+
+from whatwhere.report.load import load_study
+from whatwhere.report.paper import paper_values
+from whatwhere.report.probe_figures import chance_floor, hero, paper_curve, targets
+
+
+def names(figure):
+    """Texts of the labels at line ends."""
+    return [note["text"] for panel in figure.panels for note in panel.layout["annotations"]]
+
+
+def test_the_papers_last_layer_stands_over_ours(build):
+    study = load_study(build(layers=4))
+    curve = paper_curve(paper_values(), study, "r2.token", "ap", "all")
+    assert list(curve) == pytest.approx([4 / 6 * k for k in range(1, 7)]) and curve[4.0] == (6, 0.24)
+
+
+def test_six_layers_stand_layer_on_layer(build):
+    curve = paper_curve(paper_values(), load_study(build(layers=6)), "r2.token", "dstg", "position")
+    assert {x: v for x, (_, v) in curve.items()} == {1: 0.99, 2: 0.98, 3: 0.95, 4: 0.94, 5: 0.89}
+
+
+def test_hero_names_every_line_once(demo):
+    figure = hero(load_study(demo), paper_values())
+    assert sorted(names(figure)) == sorted(["dstg position", "dstg semantic", "ap", "rp", "rope", "chance"])
+    assert "12,700 tokens" in figure.subtitle and "one training seed" in figure.subtitle and "same relative depth" in figure.subtitle
+    assert [kind for kind, _ in figure.key] == ["measured", "paper", "untrained", "chance"]
+
+
+def test_hero_draws_the_layer_without_gradient_hollow(demo):
+    traces = hero(load_study(demo), {}).panels[0].data
+    hollow = [
+        (x, outline)
+        for t in traces
+        if isinstance(t.get("marker", {}).get("color"), list)
+        for x, fill, outline in zip(t["x"], t["marker"]["color"], t["marker"]["line"]["color"], strict=True)
+        if fill == "@surface"
+    ]
+    assert hollow == [(4.0, "@absolute")]
+
+
+def test_chance_is_the_best_of_all_probes(demo):
+    study = load_study(demo)
+    floor = chance_floor(study, "r2.token")
+    at_two = [r.value for r in study.records if r.metric == "r2.token.chance" and r.layer == 2]
+    assert floor[2] == max(at_two) and list(floor) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("models", "lines"),
+    [
+        (("dstg",), ["dstg position", "dstg semantic"]),
+        (("rope", "rp"), ["rope", "rp"]),
+        (("dstg", "dstg-full-mlm", "ap"), ["dstg position", "dstg semantic", "ap"]),
+        (("a-model-of-an-endless-name",), ["a-model-of-an-end…"]),
+        (("dstg-of-an-endless-name",), ["dstg-of-… position", "dstg-of-… semantic"]),
+    ],
+)
+def test_hero_of_other_sets_of_models(build, models, lines):
+    figure = hero(load_study(build(models=models)), paper_values())
+    assert sorted(names(figure)) == sorted([*lines, "chance"])
+
+
+def test_a_metric_that_was_not_measured_has_no_figure(demo):
+    study = load_study(demo)
+    only = replace(study, records=[r for r in study.records if not r.metric.startswith(("r2.segment", "r2.intra"))])
+    assert [f.id for f in targets(only, {})] == ["probe-token"]
+    none = replace(study, records=[r for r in study.records if not r.metric.startswith("r2.")])
+    assert hero(none, {}) is None and targets(none, {}) == []
+
+
+def test_panels_share_their_axes(demo):
+    for figure in targets(load_study(demo), paper_values()):
+        assert len({(tuple(p.layout["yaxis"]["range"]), tuple(p.layout["xaxis"]["range"]), p.layout["height"]) for p in figure.panels}) == 1
+        assert [p.title for p in figure.panels] == ["dstg", "ap", "rp", "rope"]
+
+
+def test_titles_of_the_three_targets_are_findings(demo):
+    titles = [f.title for f in targets(load_study(demo), paper_values())]
+    assert titles[0].startswith("The semantic stream holds little position: R² up to 0.0")
+    assert titles[1].startswith("The segment index stays in the position stream: R² 0.5")
+    assert titles[2].startswith("Progress inside a segment is read from the semantic stream: R² 0.5")
+
+
+def test_a_far_too_low_r2_stays_off_the_axis_and_is_said(demo):
+    study = load_study(demo)
+    low = [
+        replace(r, value=-4.0, low=-4.1, high=-3.9) if (r.metric, r.model, r.layer) == ("r2.token", "rope", 2) else r for r in study.records
+    ]
+    figure = hero(replace(study, records=low), {})
+    assert figure.panels[0].layout["yaxis"]["range"][0] == -0.3 and "are in the table only" in figure.subtitle
+
+
+def test_the_table_holds_ours_and_the_papers_points(demo):
+    table = hero(load_study(demo), paper_values()).table
+    sources = [row[0].text for row in table.rows]
+    assert sources.count("this run") == 5 * 5 and sources.count("paper") == 5 + 6 + 3 * 6
+    assert sum("no gradient" in row[2].text for row in table.rows) == 1

@@ -1,0 +1,73 @@
+"""Contrast of both palettes, distinct marks, labels that do not touch, names that plotly shows literally."""
+
+import itertools
+
+import pytest
+
+from whatwhere.report.style import LABEL_GAP, PALETTES, line_end_labels, model_styles, plain, spread
+
+
+def contrast(one: str, two: str) -> float:
+    """WCAG 2 contrast ratio of two hex colours."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", PALETTES)
+@pytest.mark.parametrize("ground", ["surface", "raised"])
+def test_text_colours_reach_aa(theme, ground):
+    palette = PALETTES[theme]
+    for name in ("text", "muted", "link", *(n for n in palette if n.startswith("ink-"))):
+        assert contrast(palette[name], palette[ground]) >= 4.5, name
+
+
+@pytest.mark.parametrize("theme", PALETTES)
+def test_line_colours_reach_three_to_one(theme):
+    palette = PALETTES[theme]
+    for name in ("semantic", "absolute", "relative", "combined"):
+        assert contrast(palette[name], palette["surface"]) >= 3, name
+
+
+def test_light_streams_have_the_colours_agreed():
+    light = PALETTES["light"]
+    assert [light[n] for n in ("semantic", "absolute", "relative", "combined")] == ["#0072B2", "#D55E00", "#009E73", "#555555"]
+    assert PALETTES["dark"].keys() == light.keys()
+
+
+def test_models_differ_in_dash_and_marker():
+    styles = model_styles(["dstg", "ap", "rp", "rope", "nope", "alibi", "bert-a", "split"])
+    assert len({dash for dash, _ in styles.values()}) == len({marker for _, marker in styles.values()}) == 8
+    assert styles["dstg"] == ("solid", "circle")
+
+
+@pytest.mark.parametrize("places", [[0.0, 0.0, 0.0], [5.0, 4.0, 4.5, 100.0], [], [3.0], [10, 20, 30]])
+def test_spread_keeps_order_and_gap(places):
+    placed = spread(places, 17)
+    assert [placed[i] for i in sorted(range(len(places)), key=lambda i: places[i])] == sorted(placed)
+    assert all(b - a >= 17 - 1e-9 for a, b in itertools.pairwise(sorted(placed)))
+
+
+def test_spread_moves_nothing_that_has_room_and_is_least_squares():
+    assert spread([0, 50, 100], 17) == [0, 50, 100]
+    assert spread([10, 10], 20) == [0, 20]
+    assert spread([0, 0, 0], 10, low=0) == [0, 10, 20]
+    assert spread([99, 100], 10, high=100) == [90, 100]
+
+
+def test_labels_at_line_ends_do_not_touch():
+    ends = [(4.0, y, name, "combined") for y, name in ((0.02, "a"), (0.03, "b"), (0.025, "c"), (0.9, "d"))]
+    labels = line_end_labels(ends, (-0.05, 1.05), 400)
+    shown = sorted((1.05 - note["y"]) * 400 / 1.1 + note["ay"] for note in labels)
+    assert all(b - a >= LABEL_GAP - 1e-6 for a, b in itertools.pairwise(shown))
+
+
+def test_plain_takes_tags_entities_and_templates_away():
+    assert plain("<a href='javascript:x'>y</a>") == "&lt;a href='javascript:x'&gt;y&lt;/a&gt;"
+    assert "%{" not in plain("%{x}") and "$" not in plain("$x$") and "&amp;lt;" in plain("&lt;")
+    assert plain("a-very-long-model-name", 8) == "a-very-…"
