@@ -11,6 +11,7 @@ import json
 import lzma
 import re
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -104,22 +105,32 @@ def _kind(path: Path) -> str | None:
 
 
 def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
-    """The unpacked bytes of a file, a megabyte at a time."""
+    """The unpacked bytes of a file, about a megabyte at a time."""
     ending = path.suffix.lower()
-    stream: Any = raw
-    if ending == ".gz":
-        stream = gzip.GzipFile(fileobj=raw)
-    elif ending == ".xz":
-        stream = lzma.LZMAFile(raw)
-    elif ending == ".zst":
-        stream = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
     try:
-        while block := stream.read(_CHUNK):
-            yield block
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zstandard.ZstdError, OSError) as error:
-        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
-            raise
+        if ending == ".zst":
+            yield from _unpack_zstd(raw)
+        else:
+            stream: Any = {".gz": lambda: gzip.GzipFile(fileobj=raw), ".xz": lambda: lzma.LZMAFile(raw)}.get(ending, lambda: raw)()
+            while block := stream.read(_CHUNK):
+                yield block
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
         raise ValueError(f"{path} is damaged or not a {ending} file ({error}). Get the file again.") from error
+
+
+def _unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
+    """By hand, because the library's reader takes a file that was cut off for a whole one."""
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    begun = False
+    while block := raw.read(_CHUNK // 64):
+        while block:
+            begun = True
+            yield frame.decompress(block)
+            block = frame.unused_data
+            if frame.eof:
+                frame, begun = zstandard.ZstdDecompressor().decompressobj(), False
+    if begun:
+        raise EOFError("it ends inside a frame")
 
 
 def _not_utf8(path: Path, at: int, byte: int) -> ValueError:
@@ -173,20 +184,21 @@ def _text_parts(lines: Iterator[tuple[bool, str]], rule: str) -> Iterator[tuple[
         blank = line_opens and not line.strip()
         begins = line_opens and (rule == "line" or (rule == "heading" and _HEADING.match(line) is not None))
         if begins or (rule == "blank-line" and blank):
-            text = "".join(held).rstrip()
-            if text:
-                yield opens, text.lstrip() if opens else text
+            yield from _part(opens, "".join(held).rstrip())
             held, size, opens = [], 0, True
-        if not (blank and not held):
+        elif size + len(line) > PART_CHARACTERS and held:
+            yield from _part(opens, "".join(held))
+            held, size, opens = [], 0, False
+        if held or not blank or not opens:
             held.append(line)
             size += len(line)
-        if size >= PART_CHARACTERS:
-            text = "".join(held)
-            yield opens, text.lstrip() if opens else text
-            held, size, opens = [], 0, False
-    text = "".join(held).rstrip()
+    yield from _part(opens, "".join(held).rstrip())
+
+
+def _part(opens: bool, text: str) -> Iterator[tuple[bool, str]]:
+    text = text.lstrip() if opens else text
     if text:
-        yield opens, text.lstrip() if opens else text
+        yield opens, text
 
 
 def _guess_rule(path: Path, folder: bool) -> str:

@@ -15,7 +15,7 @@ DOCUMENT = 4  # it is the first token of a document (or of an isolated piece)
 # Possessive, and started only at the beginning of a run: linear also on a megabyte of dots.
 _END = re.compile("(?<![.!?\u2026])([.!?\u2026]++)[\"'\u2019\u201d\u00bb)\\]}*_`]*+\\s++|[\\n\\r\u2028\u2029]\\s*+")
 _BREAK = re.compile("[\\n\\r\u2028\u2029]")
-_ABBREVIATIONS = frozenset("cf vs al eq eqs fig figs no nos vol pp ed eds mr mrs ms dr prof st jr sr inc ltd co approx resp ca".split())
+_ABBREVIATIONS = frozenset("cf vs al eq eqs fig figs vol pp mr mrs ms dr prof st jr sr inc ltd co approx resp ca".split())
 
 
 def segment_starts(text: str) -> np.ndarray:

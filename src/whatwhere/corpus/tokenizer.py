@@ -3,17 +3,23 @@
 Both can carry an [NL] token for line breaks, which BERT's normaliser drops and DSTG 3.2 needs to see a segment end.
 """
 
-from collections.abc import Iterable, Iterator
+import string
+import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from whatwhere.corpus.sources import Source, split_long
+
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NEWLINE_TOKEN = "[NL]"
 # A run of line breaks with the white space round it becomes one token.
 _LINE_BREAKS = Regex("\\s*[\\n\\r\u2028\u2029]\\s*")
+TRAINING_CHARACTERS = 50_000_000  # held in memory while a tokenizer is trained
+_MOST_CHARACTERS = 1000  # different characters of a trained vocabulary
 _NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
@@ -126,12 +132,12 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
 
 
 def train_tokenizer(
-    texts: Iterable[str], vocab_size: int = 4096, newline_token: bool = True, max_characters: int | None = None
+    texts: Iterable[str], vocab_size: int = 4096, newline_token: bool = True, max_characters: int = TRAINING_CHARACTERS
 ) -> PreTrainedTokenizerFast:
     """A lower-casing WordPiece tokenizer trained on `texts`: ids [PAD] 0 [UNK] 1 [CLS] 2 [SEP] 3 [MASK] 4, then [NL] 5 if asked.
 
-    The same texts give the same ids: after the special tokens come single characters, then continuations, then longer pieces, each sorted.
-    `max_characters` stops reading early (a vocabulary of a few thousand pieces does not change after some ten million characters).
+    The same texts give the same ids: after the special tokens come single characters, then longer pieces, each sorted. Reading stops after
+    `max_characters`: a vocabulary of some thousand pieces hardly changes after ten million.
 
     Raises:
         ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
@@ -139,23 +145,37 @@ def train_tokenizer(
     special = [*SPECIAL_TOKENS, *([NEWLINE_TOKEN] if newline_token else [])]
     if vocab_size <= len(special):
         raise ValueError(f"vocab_size={vocab_size} leaves no room beside {len(special)} special tokens. Use 1000 or more.")
+    held, size = [], 0
+    for _, text in texts.parts() if isinstance(texts, Source) else split_long(texts):
+        held.append(text)
+        size += len(text)
+        if size >= max_characters:
+            break
+    if not held:
+        raise ValueError("No text to train a tokenizer on: the corpus is empty.")
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
-    seen = 0
-
-    def limited() -> Iterator[str]:
-        nonlocal seen
-        for text in texts:
-            if max_characters is not None and seen >= max_characters:
-                return
-            seen += len(text)
-            yield text
-
-    backend.train_from_iterator(limited(), trainer)
-    if not seen:
-        raise ValueError("No text to train a tokenizer on: the corpus is empty.")
-    # The trainer numbers pieces in the order of a hash map; sorting makes the ids depend on the texts alone.
+    # Left alone, the trainer numbers continuations in the order of a hash map and breaks ties by these numbers, so that two runs differ.
+    # Named in advance they have a fixed order.
+    characters = backend.normalizer.normalize_str(" ".join(sorted(set().union(*map(set, held)))))
+    continuations = [f"##{c}" for c in sorted(set(characters)) if _inside_words(c)][:_MOST_CHARACTERS]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=max(vocab_size, len(special) + len(continuations)),
+        special_tokens=[*special, *continuations],
+        limit_alphabet=_MOST_CHARACTERS,
+        show_progress=False,
+    )
+    backend.train_from_iterator(held, trainer)
     pieces = sorted(set(backend.get_vocab()) - set(special), key=lambda t: (len(t.removeprefix("##")), t.startswith("##"), t))
     return _wordpiece({t: i for i, t in enumerate([*special, *pieces])}, lowercase=True, newline_token=newline_token)
+
+
+def _inside_words(character: str) -> bool:
+    """Whether BERT's pre-tokeniser can leave the character inside a word: no white space, no punctuation, no Chinese character."""
+    return not (
+        character.isspace()
+        or character in string.punctuation
+        or unicodedata.category(character)[0] == "P"
+        or unicodedata.name(character, "").startswith("CJK")
+    )

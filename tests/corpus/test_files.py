@@ -1,0 +1,189 @@
+"""Files and folders: every format and packing, document rules, streaming, and damaged or foreign input."""
+
+import gzip
+import json
+import lzma
+import tracemalloc
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from whatwhere.corpus import build_windows, files, open_source
+
+TEXTS = ["First document. Straße, naïve.", "Second one\nwith two lines", "Third 日本"]
+PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
+
+
+def content(ending: str, tmp_path) -> bytes:
+    if ending == ".jsonl":
+        return "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)).encode()
+    if ending == ".parquet":
+        pq.write_table(pa.table({"id": [1, 2, 3], "text": TEXTS}), tmp_path / "plain")
+        return (tmp_path / "plain").read_bytes()
+    return "\n\n".join(TEXTS).encode()
+
+
+@pytest.mark.parametrize("packing", PACK)
+@pytest.mark.parametrize("ending", [".txt", ".tokens", ".jsonl", ".parquet"])
+def test_every_format_gives_the_same_documents(tmp_path, ending, packing):
+    path = tmp_path / f"text{ending}{packing}"
+    path.write_bytes(PACK[packing](content(ending, tmp_path)))
+    source = open_source(path)
+    assert list(source) == list(source) == TEXTS
+    assert source.share_read() == 1.0
+    assert source.name == path.name
+    facts = source.fingerprint()
+    assert facts["files"][0]["file"] == path.name and facts["files"][0]["bytes"] == path.stat().st_size
+    path.write_bytes(PACK[packing](content(ending, tmp_path).replace(b"Third", b"Forth")))
+    assert open_source(path).fingerprint() != facts
+
+
+def test_a_folder_is_read_in_sorted_order_and_other_files_are_passed_over(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "2.txt").write_text("two")
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    (tmp_path / "c.TXT.gz").write_bytes(gzip.compress(b"three\n\nstill three"))
+    (tmp_path / ".hidden.txt").write_text("no")
+    (tmp_path / "readme.md").write_text("no")
+    source = open_source(tmp_path)
+    assert list(source) == ["one", "two", "three\n\nstill three"]
+    assert [f["file"] for f in source.fingerprint()["files"]] == ["a.jsonl", "b/2.txt", "c.TXT.gz"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "documents"),
+    [
+        ("file", "a\n\nb\nc\n", ["a\n\nb\nc"]),
+        ("blank-line", "a\n \t\n\nb\nc\n\n", ["a", "b\nc"]),
+        ("line", "a\n\nb\nc", ["a", "b", "c"]),
+        (
+            "heading",
+            "intro\n = A = \n \n text\n = = Part = = \n more\n = B = \n",
+            ["intro", "= A = \n \n text\n = = Part = = \n more", "= B ="],
+        ),
+        ("auto", "= A =\none\n\n= B =\ntwo\n", ["= A =\none", "= B =\ntwo"]),
+        ("auto", "\n\na\nb\n\nc\n", ["a\nb", "c"]),
+        ("auto", "a\nb\nc\n", ["a", "b", "c"]),
+        ("auto", "\ufeffa\r\nb\r\n\r\nc\rd", ["a\nb", "c\nd"]),
+    ],
+)
+def test_document_rules(tmp_path, rule, text, documents):
+    path = tmp_path / "t.txt"
+    path.write_text(text, encoding="utf-8", newline="")
+    assert list(open_source(path, document=rule)) == documents
+
+
+def test_auto_takes_a_file_of_a_folder_as_a_document_unless_it_has_headings(tmp_path):
+    (tmp_path / "1.txt").write_text("a\n\nb")
+    assert open_source(tmp_path).fingerprint()["document"] == "file"
+    (tmp_path / "0.txt").write_text(" \n = A = \n b")
+    assert open_source(tmp_path).fingerprint()["document"] == "heading"
+
+
+def test_the_field_is_the_callers(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"body": "one", "text": 2}\n\n{"body": null}\n{"body": "\\ud800x"}', encoding="utf-8")
+    assert list(open_source(path, field="body")) == ["one", "\ufffdx"]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ('{"title": "x", "body": "y"}', "line 2: no field 'text'. Fields there: title, body"),
+        ('{"text": 3}', "line 2: field 'text' is of type int"),
+        ('["text"]', "line 2: an object with a field 'text' is wanted, this is a list"),
+        ('{"text": "x"', "line 2: not JSON"),
+        ("[" * 100_000, "line 2: (not JSON|JSON nested)"),
+    ],
+)
+def test_a_bad_json_line_is_an_error(tmp_path, line, wanted):
+    path = tmp_path / "t.jsonl"
+    path.write_text(f'{{"text": "fine"}}\n{line}\n')
+    with pytest.raises(ValueError, match=wanted) as error:
+        list(open_source(path))
+    assert "\n" not in str(error.value)
+
+
+def test_a_parquet_file_without_the_field_names_those_it_has(tmp_path):
+    pq.write_table(pa.table({"title": ["a"], "n": [1]}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="no field 'text'. Fields there: title, n"):
+        list(open_source(tmp_path / "t.parquet"))
+    with pytest.raises(ValueError, match="row 1: field 'n' is of type int"):
+        list(open_source(tmp_path / "t.parquet", field="n"))
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(ValueError, match="no readable parquet file"):
+        list(open_source(tmp_path / "t.parquet"))
+
+
+@pytest.mark.parametrize(("before", "block"), [(0, 1 << 20), (5, 1 << 20), (7, 4), (8, 4), (100, 64)])
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3(", b"\xe2\x82"])
+def test_bytes_that_are_not_utf8_are_an_error_with_their_place(tmp_path, monkeypatch, before, block, bad):
+    monkeypatch.setattr(files, "_CHUNK", block)
+    good = ("aä" * before).encode()
+    path = tmp_path / "t.txt"
+    for tail in (b"", b"more"):
+        path.write_bytes(good + bad + tail)
+        with pytest.raises(ValueError, match=rf"t.txt is not UTF-8: byte 0x{bad[0]:02x} at offset {len(good)} "):
+            list(open_source(path, document="file"))
+
+
+def test_bytes_that_are_not_utf8_in_json_lines(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"text": "one"}\n{"text": "\xe9"}\n')
+    with pytest.raises(ValueError, match="not UTF-8: byte 0xe9 at offset 26 of the text"):
+        list(open_source(path))
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
+def test_a_damaged_archive_is_an_error(tmp_path, ending):
+    path = tmp_path / f"t.txt{ending}"
+    whole = PACK[ending](" ".join(str(i * i) for i in range(3000)).encode())
+    path.write_bytes(whole + whole)  # archives may follow each other in a file
+    assert next(iter(open_source(path, document="file"))).count("8994001") == 2
+    for broken in (b"not packed at all", whole[: len(whole) // 2], whole + whole[:50]):
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match="is damaged or not a"):
+            list(open_source(path, document="file"))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t", "t.txt.bz2", "t.gz"])
+def test_an_unknown_ending_names_the_known(tmp_path, name):
+    (tmp_path / name).write_text("x")
+    with pytest.raises(ValueError, match=r"unknown ending. Endings: .txt, .tokens, .jsonl, .parquet, each also with .gz, .xz, .zst"):
+        open_source(tmp_path / name)
+    with pytest.raises(ValueError, match="No file with a known ending"):
+        open_source(tmp_path)
+
+
+def test_an_unknown_document_rule_names_the_known(tmp_path):
+    with pytest.raises(ValueError, match="auto, file, blank-line, heading, line"):
+        open_source(tmp_path, document="page")
+
+
+def test_an_empty_file_has_no_documents(tmp_path, tokenizer):
+    (tmp_path / "t.txt").write_text("")
+    assert list(open_source(tmp_path / "t.txt")) == []
+    with pytest.raises(ValueError, match="gives no window to train on"):
+        build_windows(open_source(tmp_path / "t.txt"), tokenizer, tmp_path / "w", progress=False)
+
+
+@pytest.mark.parametrize("space", [True, False])
+def test_one_endless_line_is_read_in_pieces_and_becomes_windows(tmp_path, tokenizer, space):
+    # Fifty megabytes take the same path; here eight, which would show as a peak if the line were held whole.
+    path = tmp_path / "t.txt"
+    path.write_text(("alpha beta " if space else "alphabeta") * (8_000_000 // (11 if space else 9)))
+    source = open_source(path)
+    tracemalloc.start()
+    parts = [(first, len(text)) for first, text in source.parts()]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [first for first, _ in parts] == [True, *[False] * (len(parts) - 1)] and len(parts) >= 8
+    assert max(n for _, n in parts) <= 1_000_000 and peak < 12_000_000
+    if space:
+        path.write_text("alpha beta " * 150_000)
+        w = build_windows(open_source(path), tokenizer, tmp_path / "w", progress=False)
+        assert w.manifest["documents"] == {"train": 1, "held_out": 0}
+        assert w.manifest["tokens"]["train"] == 300_000
+        assert (w["train"].lengths()[:-1] == 128).all()

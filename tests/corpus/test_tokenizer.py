@@ -1,0 +1,126 @@
+"""Tokenizers: ids, line breaks, BERT's own behaviour from a vocabulary file, and bad input."""
+
+import pytest
+from transformers import BertTokenizer
+
+from whatwhere.corpus import add_newline_token, load_tokenizer, special_token_ids, train_tokenizer
+
+VOCABULARY = "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] a b c ##a ##b ##c the cat ##s sat . , ! [ ] cafe".split()
+
+
+@pytest.fixture
+def vocabulary_file(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+    return path
+
+
+def test_trained_special_tokens_have_the_ids_of_encoder_config(tokenizer):
+    assert special_token_ids(tokenizer) == {
+        "pad_token_id": 0,
+        "unk_token_id": 1,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "mask_token_id": 4,
+    }
+    assert tokenizer.convert_tokens_to_ids("[NL]") == 5
+    assert len(tokenizer) == 120
+
+
+def test_training_twice_gives_the_same_ids(documents, tokenizer):
+    # The trainer itself numbers pieces in the order of a hash map.
+    for _ in range(5):
+        assert train_tokenizer(iter(documents), vocab_size=120).get_vocab() == tokenizer.get_vocab()
+
+
+def test_ids_of_continuations_and_pieces_are_sorted(tokenizer):
+    pieces = tokenizer.convert_ids_to_tokens(range(6, len(tokenizer)))
+    lengths = [len(p.removeprefix("##")) for p in pieces]
+    assert lengths == sorted(lengths) and max(lengths) > 3
+
+
+def test_max_characters_stops_reading():
+    def texts():
+        yield "one two three " * 10
+        yield "four five six " * 10
+        raise AssertionError("read on")
+
+    assert len(train_tokenizer(texts(), vocab_size=60, max_characters=200)) <= 60
+
+
+@pytest.mark.parametrize("text", ["Alpha\nbeta", "Alpha \r\n\r\n\n  beta", "Alpha\u2029beta"])
+def test_a_run_of_line_breaks_is_one_newline_token(tokenizer, text):
+    assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == "alpha [nl] beta"
+    assert tokenizer(text).input_ids.count(5) == 1
+
+
+def test_without_newline_token_line_breaks_are_white_space(documents):
+    plain = train_tokenizer(documents, vocab_size=120, newline_token=False)
+    assert "[NL]" not in plain.get_vocab()
+    assert plain("alpha\nbeta").input_ids == plain("alpha beta").input_ids
+
+
+def test_vocabulary_file_gives_berts_tokenizer(vocabulary_file):
+    ours, theirs = load_tokenizer(vocabulary_file), BertTokenizer(vocab=str(vocabulary_file))
+    assert special_token_ids(ours) == {"pad_token_id": 0, "unk_token_id": 2, "cls_token_id": 3, "sep_token_id": 4, "mask_token_id": 5}
+    for text in ["The CATS sat.", "Café, [MASK] x!", "abc\nabca \u4e2d a\u0000b", "cat" * 50]:
+        assert ours(text).input_ids == theirs(text).input_ids
+        assert ours(text, text).input_ids == theirs(text, text).input_ids
+
+
+def test_cased_vocabulary_keeps_case(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*VOCABULARY, "Cat"]), encoding="utf-8")
+    assert load_tokenizer(path)("Cat cat", add_special_tokens=False).input_ids == [len(VOCABULARY), VOCABULARY.index("cat")]
+
+
+def test_newline_token_is_added_at_the_end_once(vocabulary_file):
+    plain = load_tokenizer(vocabulary_file)
+    with_lines = add_newline_token(plain)
+    assert len(with_lines) == len(VOCABULARY) + 1
+    assert with_lines.convert_tokens_to_ids("[NL]") == len(VOCABULARY)
+    assert with_lines("the\ncat").input_ids == [3, 12, len(VOCABULARY), 13, 4]
+    assert plain("the\ncat").input_ids == [3, 12, 13, 4]
+    assert add_newline_token(with_lines) is with_lines
+    assert special_token_ids(with_lines) == special_token_ids(plain)
+
+
+def test_saved_tokenizer_reads_the_same(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path / "t")
+    loaded = load_tokenizer(tmp_path / "t")
+    text = "Alpha [MASK] beta.\n\nGamma"
+    assert loaded(text).input_ids == tokenizer(text).input_ids
+    assert special_token_ids(loaded) == special_token_ids(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"no token \[MASK\]"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n", "twice"),
+        (b"[PAD]\n\xff\n", "not UTF-8"),
+    ],
+)
+def test_a_bad_vocabulary_file_is_an_error(tmp_path, content, wanted):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=wanted):
+        load_tokenizer(path)
+
+
+@pytest.mark.parametrize("spec", ["nothing/here/at-all", "./missing", "missing-vocab.txt"])
+def test_a_missing_tokenizer_is_an_error(spec):
+    with pytest.raises(ValueError, match="No tokenizer at"):
+        load_tokenizer(spec)
+
+
+def test_a_folder_without_tokenizer_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="No tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_training_on_nothing_is_an_error():
+    with pytest.raises(ValueError, match="corpus is empty"):
+        train_tokenizer([], vocab_size=100)
+    with pytest.raises(ValueError, match="vocab_size=5"):
+        train_tokenizer(["text"], vocab_size=5)

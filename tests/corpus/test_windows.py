@@ -1,0 +1,302 @@
+"""Folders of windows: counts, splits, restart, worker processes, bounded memory, and the folders that are refused."""
+
+import json
+import tracemalloc
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+
+import numpy as np
+import pytest
+
+from whatwhere.corpus import Windows, build_windows, shards, train_tokenizer, workers
+from whatwhere.corpus.shards import document_share
+from whatwhere.corpus.windows import places
+
+
+def contents(windows) -> dict[str, list]:
+    return {split: [w.input_ids.tolist() for w in windows[split]] for split in ("train", "held_out")}
+
+
+def shard_files(out) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted((out / "shards").iterdir())}
+
+
+@pytest.mark.parametrize("join", ["run-on", "none", "isolate"])
+def test_manifest_counts_what_the_windows_hold(windows, documents, tokenizer, join):
+    w = windows(join)
+    facts = w.manifest
+    for split in ("train", "held_out"):
+        chosen = [d for d in documents if (document_share(d) < 0.1) == (split == "held_out")]
+        assert facts["documents"][split] == len(chosen) > 5
+        assert facts["characters"][split] == sum(map(len, chosen))
+        assert facts["windows"][split] == len(w[split]) == len(list(w[split]))
+        text_tokens = sum(int((window.segments >= 0).sum()) for window in w[split])
+        assert facts["tokens"][split] - facts["left_out"][split] == text_tokens
+        assert w[split].lengths().tolist() == [len(window.input_ids) for window in w[split]]
+    assert (facts["length"], facts["join"], facts["vocab_size"], facts["newline_token"]) == (32, join, 120, True)
+    assert facts["source"] == {"name": "list", "version": 0} and len(facts["tokenizer_sha256"]) == 64
+    assert w.tokenizer().get_vocab() == tokenizer.get_vocab()
+
+
+def test_unigrams_count_the_text_of_the_train_split(windows):
+    w = windows()
+    counts = np.zeros(120, int)
+    for window in w["train"]:
+        np.add.at(counts, window.input_ids[window.segments >= 0], 1)
+    np.testing.assert_array_equal(w.unigrams(), counts)
+    p = counts[5:][counts[5:] > 0] / counts[5:].sum()  # special tokens are never masked, so never predicted
+    assert w.unigram_entropy() == pytest.approx(-(p * np.log(p)).sum())
+
+
+def test_a_window_has_all_its_parts(windows):
+    window = windows()["train"][0]
+    n = len(window.input_ids)
+    assert n == 32 and window.input_ids[0] == 2 and window.input_ids[-1] == 3
+    assert window.position_ids.tolist() == list(range(n)) and not window.document_ids.any()
+    assert window.segments[0] == -1 and window.segments[1] == 0 and window.segments.max() > 1
+    assert np.isnan(window.progress[0]) and window.progress[1] == 0
+    assert (window.input_ids.dtype, window.segments.dtype, window.progress.dtype) == (np.int64, np.int32, np.float32)
+
+
+def test_isolated_documents_restart_the_positions(windows):
+    seen = 0
+    for window in windows("isolate")["train"]:
+        opens = window.input_ids == 2
+        assert window.document_ids.tolist() == (np.cumsum(opens) - 1).tolist()
+        assert (window.position_ids[opens] == 0).all()
+        assert (np.diff(window.position_ids)[~opens[1:]] == 1).all()
+        seen = max(seen, int(opens.sum()))
+    assert seen > 1
+
+
+def test_places_of_an_unmarked_row():
+    documents, positions = places(np.zeros(3, np.uint8), "run-on")
+    assert documents.tolist() == [0, 0, 0] and positions.tolist() == [0, 1, 2]
+
+
+def test_unknown_window_or_split(windows):
+    with pytest.raises(IndexError):
+        windows()["train"][len(windows()["train"])]
+    with pytest.raises(ValueError, match="No split 'test'. Splits: train, held_out"):
+        windows()["test"]
+
+
+def test_no_document_is_in_both_splits(windows, tokenizer, documents):
+    w = windows("none", 512)
+    first = {
+        split: {tokenizer.decode(window.input_ids, skip_special_tokens=True) for window in w[split]} for split in ("train", "held_out")
+    }
+    assert not first["train"] & first["held_out"]
+    assert len(first["train"]) + len(first["held_out"]) == len(documents)
+
+
+def test_a_killed_run_goes_on_without_redoing_shards(list_source, documents, tokenizer, tmp_path, monkeypatch):
+    whole = build_windows(list_source(documents), tokenizer, tmp_path / "whole", length=32, progress=False, shard_characters=2000)
+    assert len(whole.manifest["shards"]) > 8
+
+    class Killed(list_source):
+        def documents(self):
+            for number, text in enumerate(super().documents()):
+                if number == 200:
+                    raise KeyboardInterrupt
+                yield text
+
+    out = tmp_path / "killed"
+    with pytest.raises(KeyboardInterrupt):
+        build_windows(Killed(documents), tokenizer, out, length=32, progress=False, shard_characters=2000)
+    with pytest.raises(ValueError, match="no finished windows"):
+        Windows(out)
+    before = len(list((out / "shards").glob("*.json")))
+    assert before > 3
+    (out / "shards" / "00001.train.ids.npy").write_bytes(b"cut off")  # a shard that a crash of the machine left damaged
+    (out / "shards" / ".00099.train.ids.npy.1").write_bytes(b"a temporary file")
+
+    made = []
+    monkeypatch.setattr(
+        "whatwhere.corpus.windows.write_shard", lambda t, job, *rest: made.append(job.number) or shards.write_shard(t, job, *rest)
+    )
+    again = build_windows(list_source(documents), tokenizer, out, length=32, progress=False, shard_characters=2000)
+    assert made == [1, *range(before, len(whole.manifest["shards"]))]
+    assert contents(again) == contents(whole)
+    assert shard_files(out) == shard_files(tmp_path / "whole")
+
+
+def test_a_finished_folder_is_opened_as_it_is(list_source, documents, tokenizer, tmp_path):
+    build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)
+    source = list_source(documents)
+    again = build_windows(source, tokenizer, tmp_path / "w", length=32, progress=False)
+    assert source.read == 0 and len(again["train"]) > 10
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"length": 16}, "another length: there 32, now 16"),
+        ({"join": "none"}, "another join: there run-on, now none"),
+        ({"held_out": 0.2}, "another held_out: there 0.05, now 0.2"),
+        ({"version": 1}, "another source: there {'version': 0}, now {'version': 1}"),
+        ({"tokenizer": 100}, "another vocab_size: there 120, now 100"),
+    ],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_windows_of_other_settings_are_refused(list_source, documents, tokenizer, tmp_path, change, wanted, finished):
+    out = tmp_path / "w"
+    build_windows(list_source(documents), tokenizer, out, length=32, progress=False)
+    if not finished:
+        (out / "manifest.json").unlink()
+    before = shard_files(out)
+    options = {"length": 32, "progress": False, **change}
+    source = list_source(documents, options.pop("version", 0))
+    other = train_tokenizer(documents, options.pop("tokenizer")) if "tokenizer" in change else tokenizer
+    with pytest.raises(ValueError, match="holds windows of") as error:
+        build_windows(source, other, out, **options)
+    assert wanted in str(error.value) and "\n" not in str(error.value)
+    assert shard_files(out) == before
+
+
+def test_a_foreign_folder_is_refused(list_source, documents, tokenizer, tmp_path):
+    (tmp_path / "letter.txt").write_text("do not lose me")
+    with pytest.raises(ValueError, match="is there already and holds no windows"):
+        build_windows(list_source(documents), tokenizer, tmp_path, progress=False)
+    assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("texts", [[], ["", "  \n "], ["\x00\x01"]])
+def test_an_empty_corpus_is_an_error_and_leaves_nothing(list_source, tokenizer, tmp_path, texts):
+    with pytest.raises(ValueError, match="Corpus list gives no window to train on"):
+        build_windows(list_source(texts), tokenizer, tmp_path / "w", progress=False)
+    build_windows(list_source(["alpha beta"], version=1), tokenizer, tmp_path / "w", progress=False)
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_few_documents_still_keep_one_held_out(list_source, documents, tokenizer, tmp_path, count):
+    w = build_windows(list_source(documents[:count]), tokenizer, tmp_path / "w", held_out=1e-6, progress=False)
+    assert w.manifest["documents"] == {"train": count - 1, "held_out": 1}
+    assert len(w["held_out"]) >= 1
+
+
+@pytest.mark.parametrize("texts", [["alpha beta gamma"], ["alpha beta gamma"] * 3])
+@pytest.mark.parametrize("held_out", [0.0, 1e-6, 0.999999])
+def test_one_document_is_trained_on(list_source, tokenizer, tmp_path, texts, held_out):
+    w = build_windows(list_source(texts), tokenizer, tmp_path / "w", held_out=held_out, progress=False)
+    assert w.manifest["documents"] == {"train": len(texts), "held_out": 0}
+    assert len(w["train"]) == 1 and len(w["held_out"]) == 0 and list(w["held_out"]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"join": "joined"}, "run-on, none, isolate"),
+        ({"length": 2}, "length=2"),
+        ({"held_out": 1.0}, "held_out=1.0"),
+        ({"workers": 0}, "workers=0"),
+    ],
+)
+def test_settings_out_of_range(list_source, tokenizer, tmp_path, options, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        build_windows(list_source(["alpha"]), tokenizer, tmp_path / "w", progress=False, **options)
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenizer, tmp_path):
+    out = tmp_path / "w"
+    build_windows(list_source(documents), tokenizer, out, progress=False)
+    path = out / "shards" / "00000.train.ids.npy"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(ValueError, match="should be .* bytes long, it is"):
+        Windows(out)
+    path.unlink()
+    with pytest.raises(ValueError, match="it is missing"):
+        Windows(out)
+    (out / "manifest.json").write_text('{"format": "other"}')
+    with pytest.raises(ValueError, match="window format 'other'"):
+        Windows(out)
+    (out / "manifest.json").write_text('{"form')
+    with pytest.raises(ValueError, match="no readable JSON"):
+        Windows(out)
+
+
+def test_ids_above_uint16_are_kept(list_source, tmp_path):
+    from whatwhere.corpus import load_tokenizer
+
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(70_000))]), encoding="utf-8")
+    big = load_tokenizer(path)
+    w = build_windows(list_source(["w0 w69999 w65531"]), big, tmp_path / "w", progress=False)
+    assert w["train"][0].input_ids.tolist() == [2, 5, 70_004, 65_536, 3]
+    assert next(w["train"].shards())[0].dtype == np.uint32
+    assert w.unigrams()[70_004] == 1
+
+
+def test_small_vocabularies_are_stored_in_two_bytes(windows):
+    ids, marks, starts = next(windows()["train"].shards())
+    assert (ids.dtype, marks.dtype, starts.dtype) == (np.uint16, np.uint8, np.int64)
+    assert isinstance(ids, np.memmap)
+
+
+def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer, tmp_path, monkeypatch):
+    # Two small workers' worth of shards; starting them takes seconds, so this is the one test with real processes.
+    monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
+    options = {"length": 32, "progress": False, "shard_characters": 3000}
+    build_windows(list_source(documents), tokenizer, tmp_path / "one", workers=1, **options)
+    done_here = []
+    monkeypatch.setattr(
+        "whatwhere.corpus.windows.write_shard", lambda t, job, *rest: done_here.append(job.number) or shards.write_shard(t, job, *rest)
+    )
+    build_windows(list_source(documents), tokenizer, tmp_path / "two", workers=2, **options)
+    assert shard_files(tmp_path / "one") == shard_files(tmp_path / "two")
+    assert (tmp_path / "one" / "manifest.json").read_text() == (tmp_path / "two" / "manifest.json").read_text()
+    assert 0 not in done_here
+
+
+def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, tmp_path, monkeypatch):
+    def broken(self, job, parts, digest):
+        future = Future()
+        future.set_exception(BrokenProcessPool("killed"))
+        return future
+
+    monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(workers.Workers, "submit", broken)
+    w = build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, workers=2, progress=False, shard_characters=3000)
+    assert sum(w.manifest["documents"].values()) == len(documents)
+
+
+def test_memory_does_not_grow_with_the_corpus(list_source, tokenizer, tmp_path):
+    class Endless(list_source):
+        def documents(self):
+            for number in range(self.texts[0]):
+                yield f"Document {number}. " + "alpha beta gamma. " * 100
+
+    peaks = []
+    for count in (20, 200):
+        tracemalloc.start()
+        build_windows(Endless([count]), tokenizer, tmp_path / str(count), workers=1, progress=False, shard_characters=20_000)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 150_000  # the text is 330 kB longer; its shards' descriptions are kept
+
+
+def test_progress_goes_to_stderr_and_can_be_silent(list_source, documents, tokenizer, tmp_path, capsys):
+    build_windows(list_source(documents), tokenizer, tmp_path / "a", progress=True)
+    seen = capsys.readouterr()
+    assert seen.out == "" and "million characters" in seen.err
+    build_windows(list_source(documents), tokenizer, tmp_path / "b", progress=False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_manifest_is_plain_json(windows):
+    path = windows().folder / "manifest.json"
+    assert json.loads(path.read_text()) == windows().manifest
+
+
+def test_a_full_disk_leaves_no_half_file(list_source, documents, tokenizer, tmp_path, monkeypatch):
+    def full(file, array, allow_pickle):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards.np, "save", full)
+        with pytest.raises(OSError, match="No space left"):
+            build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)
+    assert not [p for p in (tmp_path / "w" / "shards").iterdir()]
+    assert len(build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)["train"]) > 10
