@@ -112,8 +112,19 @@ def test_theme_follows_the_system_and_the_button(browser, report):
         view.ready()
         light = view.page.evaluate(colours)
         assert dark[0] == "rgb(21, 23, 26)" and light[0] == "rgb(253, 253, 251)" and dark[1] != light[1]
+        view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         view.page.emulate_media(media="print")
         assert view.page.evaluate("getComputedStyle(document.querySelector('.bar')).display") == "none"
+        widths = view.page.locator(".plot .main-svg").evaluate_all("found => found.map(f => f.getBoundingClientRect().width)")
+        assert 300 < max(widths) <= 680
+        view.page.emulate_media(media="screen")
+        view.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        wide = "document.querySelector('#figure-table-spectrum .main-svg').getBoundingClientRect().width > 1000"
+        for _ in range(50):  # wait_for_function would evaluate a string, which the page's policy forbids
+            if view.page.evaluate(wide):
+                break
+            view.page.wait_for_timeout(100)
+        assert view.page.evaluate(wide)
         assert view.troubles == []
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .figures import MOST_DIGITS
 from .numbers import THIN, interval, number, printed
 
 VERDICTS = ("holds", "does not hold", "not separable", "not testable here")
 MOST_CARDS = 6
-MOST_DIGITS = 3  # after the point; tables have the digits that the uncertainty asks for
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from .numbers import interval, number, percent
 from .style import plain
 
 Trace = dict[str, Any]
+MOST_DIGITS = 3  # after the point, on the page; the CSV has all
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ def measured(point: Point | None) -> list[Cell]:
     if point is None:
         return [Cell("–"), Cell(""), Cell("")]
     low, high = point.low, point.high
-    bounds = interval(low, high).strip("[]").split(", ") if low is not None else ["", ""]
-    return [Cell(number(point.value, low, high), point.value), Cell(bounds[0], low), Cell(bounds[-1], high)]
+    bounds = interval(low, high, MOST_DIGITS).strip("[]").split(", ") if low is not None else ["", ""]
+    return [Cell(number(point.value, low, high, MOST_DIGITS), point.value), Cell(bounds[0], low), Cell(bounds[-1], high)]
 
 
 def repeats(points: Sequence[Point | None]) -> str:
@@ -91,8 +92,8 @@ def repeats(points: Sequence[Point | None]) -> str:
 
 def hover(name: str, where: str, point: Point, what: str = "R²") -> str:
     """Literal hover text: name, place, value with its interval."""
-    bounds = f" {interval(point.low, point.high)}" if point.low is not None else ""
-    return f"<b>{plain(name)}</b><br>{plain(where)}: {what} {number(point.value, point.low, point.high)}{bounds}"
+    bounds = f" {interval(point.low, point.high, MOST_DIGITS)}" if point.low is not None else ""
+    return f"<b>{plain(name)}</b><br>{plain(where)}: {what} {number(point.value, point.low, point.high, MOST_DIGITS)}{bounds}"
 
 
 def line(

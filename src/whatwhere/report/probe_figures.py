@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from . import findings
-from .figures import Cell, Figure, Panel, Table, Trace, line, measured, paper_marks, reference, repeats, text, value
+from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, line, measured, paper_marks, reference, repeats, text, value
 from .load import Point, Study
 from .numbers import count, fixed, number, percent
 from .paper import PAPER_LAYERS
@@ -114,7 +114,10 @@ def _table(study: Study, metric: str, lines: list[tuple[str, str]], paper: Paper
                     value(layer / depth, fixed(layer / depth, 2)),
                 ]
                 + measured(p)
-                + [value(floor.value, number(floor.value, floor.low, floor.high)) if floor else Cell("–"), value(p.n) if p.n else Cell("–")]
+                + [
+                    value(floor.value, number(floor.value, floor.low, floor.high, MOST_DIGITS)) if floor else Cell("–"),
+                    value(p.n) if p.n else Cell("–"),
+                ]
             )
         for k, v in paper_curve(paper, study, metric, model, part).values():
             share = k / PAPER_LAYERS

@@ -21,6 +21,7 @@
 
   const draw = (plot) => {
     const { data, layout } = spec(plot.dataset.figure, Number(plot.dataset.panel), theme());
+    if (printing) layout.width = plot.clientWidth; // there is no time for plotly to look at the new width itself
     return Plotly.react(plot, data, layout, config);
   };
 
@@ -66,9 +67,11 @@
     label();
     drawAll();
   });
+  // Paper: light colours, and figures as wide as a page.
   const print = (on) => () => {
     printing = on;
-    plots.forEach(draw);
+    root.classList.toggle("printing", on);
+    for (const plot of plots) draw(plot).then(() => printing || Plotly.Plots.resize(plot));
   };
   addEventListener("beforeprint", print(true));
   addEventListener("afterprint", print(false));
