@@ -64,43 +64,52 @@ def report(demo, tmp_path_factory):
     return write_report(demo, tmp_path_factory.mktemp("page") / "report.html")
 
 
-def test_opens_offline_draws_everything_and_fits_the_first_screen(browser, report):
+@pytest.fixture(scope="module")
+def wide(browser, report):
+    """The page at 1400 pixels, shared: tests leave it as they found it, but for the order of tables."""
     with View(browser, report) as view:
-        plots = view.page.locator(".plot")
-        assert plots.count() == 1 + 12 + 4 + 1 + 2 + 2 == view.page.locator(".plot > .js-plotly-plot, .plot.js-plotly-plot").count()
-        assert all(n > 0 for n in plots.evaluate_all("ps => ps.map(p => p.querySelectorAll('.scatterlayer path').length)"))
-        bottoms = view.page.evaluate(
-            "['.card:last-child', '.first .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
-        )
-        assert max(bottoms) <= 900
-        assert view.page.evaluate("document.documentElement.scrollWidth") <= 1400
-        assert view.troubles == []
+        yield view
 
 
-def test_works_at_400_pixels_with_text_that_can_be_read(browser, report):
+@pytest.fixture(scope="module")
+def narrow(browser, report):
+    """The page at 400 pixels in the dark."""
     with View(browser, report, width=400, scheme="dark") as view:
-        assert view.page.evaluate("document.documentElement.scrollWidth") == 400
-        beyond = "ps => ps.filter(p => { const b = p.getBoundingClientRect(); return b.right > 401 || b.width < 200 }).length"
-        assert view.page.locator(".plot").evaluate_all(beyond) == 0
-        smallest = """() => Math.min(...[...document.querySelectorAll('body *')]
-            .filter(e => !['SCRIPT', 'STYLE', 'NOSCRIPT'].includes(e.tagName))
-            .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
-            .map(e => parseFloat(getComputedStyle(e).fontSize)))"""
-        assert view.page.evaluate(smallest) >= 14
-        assert view.troubles == []
+        yield view
 
 
-def test_labels_at_line_ends_neither_touch_nor_leave_their_figure(browser, report):
+def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
+    plots = wide.page.locator(".plot")
+    assert plots.count() == 1 + 12 + 4 + 1 + 2 + 2 == wide.page.locator(".plot > .js-plotly-plot, .plot.js-plotly-plot").count()
+    assert all(n > 0 for n in plots.evaluate_all("ps => ps.map(p => p.querySelectorAll('.scatterlayer path').length)"))
+    bottoms = wide.page.evaluate("['.card:last-child', '.first .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)")
+    assert max(bottoms) <= 900
+    assert wide.page.evaluate("document.documentElement.scrollWidth") <= 1400
+    assert wide.troubles == []
+
+
+def test_works_at_400_pixels_with_text_that_can_be_read(narrow):
+    assert narrow.page.evaluate("document.documentElement.scrollWidth") == 400
+    beyond = "ps => ps.filter(p => { const b = p.getBoundingClientRect(); return b.right > 401 || b.width < 200 }).length"
+    assert narrow.page.locator(".plot").evaluate_all(beyond) == 0
+    smallest = """() => Math.min(...[...document.querySelectorAll('body *')]
+        .filter(e => !['SCRIPT', 'STYLE', 'NOSCRIPT'].includes(e.tagName))
+        .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+        .map(e => parseFloat(getComputedStyle(e).fontSize)))"""
+    assert narrow.page.evaluate(smallest) >= 14
+    assert narrow.troubles == []
+
+
+def test_labels_at_line_ends_neither_touch_nor_leave_their_figure(wide, narrow):
     boxes = """ps => ps.map(p => { const f = p.getBoundingClientRect();
         return [...p.querySelectorAll('.annotation-text')].map(a => { const b = a.getBoundingClientRect();
             return [b.left - f.left, b.right - f.left, b.top - f.top, b.bottom - f.top, f.width, f.height] }) })"""
-    for width in (1400, 400):
-        with View(browser, report, width=width) as view:
-            for labels in view.page.locator("#figure-position .plot, #figure-loss .plot, #figure-probe-token .plot").evaluate_all(boxes):
-                for left, right, top, bottom, full, height in labels:
-                    assert left >= 0 and right <= full + 1 and top >= -1 and bottom <= height + 1
-                tops = sorted((top, bottom) for _, _, top, bottom, _, _ in labels)
-                assert all(one[1] <= two[0] + 1 for one, two in itertools.pairwise(tops))
+    for view in (wide, narrow):
+        for labels in view.page.locator("#figure-position .plot, #figure-loss .plot, #figure-probe-token .plot").evaluate_all(boxes):
+            for left, right, top, bottom, full, height in labels:
+                assert left >= 0 and right <= full + 1 and top >= -1 and bottom <= height + 1
+            tops = sorted((top, bottom) for _, _, top, bottom, _, _ in labels)
+            assert all(one[1] <= two[0] + 1 for one, two in itertools.pairwise(tops))
 
 
 def test_theme_follows_the_system_and_the_button(browser, report):
@@ -128,35 +137,31 @@ def test_theme_follows_the_system_and_the_button(browser, report):
         assert view.troubles == []
 
 
-def test_csv_has_full_digits_and_svg_stands_alone(browser, report, demo):
-    with View(browser, report) as view:
-        text, name = view.download("#figure-position button.csv")
-        rows = list(csv.DictReader(io.StringIO(text)))
-        assert name == "position-by-layer.csv"
-        recorded = {r.value for r in read_records(demo / "records.parquet") if r.metric == "r2.token" and r.index is None}
-        assert {float(r["R²"]) for r in rows if r["Source"] == "this run"} <= recorded and len(rows) > 40
-        text, name = view.download("#figure-probe-token button.svg")
-        root = ElementTree.fromstring(text)
-        words = "".join(root.itertext())
-        assert (
-            name == "probe-token.svg"
-            and root.tag.endswith("svg")
-            and "The semantic stream holds little position" in words.replace("\n", " ")
-        )
-        assert len(root.findall("{http://www.w3.org/2000/svg}svg")) == 4 and "@" not in re.sub(r"@font-face", "", text)
-        assert view.troubles == []
+def test_csv_has_full_digits_and_svg_stands_alone(wide, demo):
+    text, name = wide.download("#figure-position button.csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert name == "position-by-layer.csv"
+    recorded = {r.value for r in read_records(demo / "records.parquet") if r.metric == "r2.token" and r.index is None}
+    assert {float(r["R²"]) for r in rows if r["Source"] == "this run"} <= recorded and len(rows) > 40
+    text, name = wide.download("#figure-probe-token button.svg")
+    root = ElementTree.fromstring(text)
+    words = "".join(root.itertext())
+    assert (
+        name == "probe-token.svg" and root.tag.endswith("svg") and "The semantic stream holds little position" in words.replace("\n", " ")
+    )
+    assert len(root.findall("{http://www.w3.org/2000/svg}svg")) == 4 and "@" not in re.sub(r"@font-face", "", text)
+    assert wide.troubles == []
 
 
-def test_tables_sort_by_mouse_and_keyboard(browser, report):
+def test_tables_sort_by_mouse_and_keyboard(wide):
     column = "() => [...document.querySelectorAll('#table-costs tbody td:nth-child(2)')].map(c => Number(c.dataset.v ?? c.textContent))"
-    with View(browser, report) as view:
-        heading = view.page.locator("#table-costs th:nth-child(2) .sort")
-        heading.click()
-        up = view.page.evaluate(column)
-        heading.press("Enter")
-        down = view.page.evaluate(column)
-        assert up == sorted(up) and down == sorted(up, reverse=True) and up != down
-        assert view.page.locator("#table-costs th:nth-child(2)").get_attribute("aria-sort") == "descending"
+    heading = wide.page.locator("#table-costs th:nth-child(2) .sort")
+    heading.click()
+    up = wide.page.evaluate(column)
+    heading.press("Enter")
+    down = wide.page.evaluate(column)
+    assert up == sorted(up) and down == sorted(up, reverse=True) and up != down
+    assert wide.page.locator("#table-costs th:nth-child(2)").get_attribute("aria-sort") == "descending"
 
 
 def test_hostile_strings_run_nowhere(browser, hostile_study, hostile_texts, tmp_path):

@@ -69,6 +69,9 @@ def test_costs_leave_out_what_was_not_recorded(demo):
     study = load_study(demo)
     table = costs(study)
     assert table.columns == ["Model", "Validation loss, nats", "Parameters", "Training tokens", "Training time", "Tokens/s", "Peak memory"]
+    more = [Record("demo", "ap", "accuracy", v, seed=0, part="validation", step=s) for s, v in ((0, 0.0), (200, 0.31), (100, 0.2))]
+    shown = costs(replace(study, records=[*study.records, *more]))
+    assert [row[shown.columns.index("Masked tokens right")].text for row in shown.rows] == ["–", "31.0\u202f%", "–", "–"]
     few = replace(study, records=[r for r in study.records if r.metric in ("parameters", "loss.unigram")])
     assert costs(few).columns == ["Model", "Parameters"] and losses(few) is None
     assert costs(Study("s")) is None

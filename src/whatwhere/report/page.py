@@ -249,7 +249,9 @@ def _corpus(study: Study) -> list[tuple[str, str]]:
     rows = [("Name", _corpus_name(study))] if _corpus_name(study) else []
     rows += [(k.capitalize(), number(p.value)) for k, p in counts.items()]
     if isinstance(found, dict):
-        rows += _flat({k: v for k, v in found.items() if k != "name" and k not in counts and not isinstance(v, dict | list)})
+        known = {"length": "Window length", "join": "Windows joined", "vocab_size": "Vocabulary"}
+        rest = {k: v for k, v in found.items() if k != "name" and k not in counts and not isinstance(v, dict | list)}
+        rows += _flat({known.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
     return rows
 
 

@@ -14,16 +14,22 @@ MOST_POINTS = 400  # of one curve; longer ones are averaged over equal runs of s
 Curve = list[tuple[float, Point]]  # (step, loss)
 
 
-def final_losses(study: Study) -> dict[str, Point]:
-    """Model -> validation loss of the finished model; the last recorded step where no record says "finished"."""
+def at_the_end(study: Study, metric: str) -> dict[str, Point]:
+    """Model -> a validation metric of the finished model; that of the last recorded step where no record says "finished"."""
     found = {}
     for model in study.models:
-        point = study.point("loss", model, "validation")
-        if point is None and (curve := loss_curve(study, model, "validation")):
-            point = curve[-1][1]
+        point = study.point(metric, model, "validation")
+        if point is None and (steps := [r for r in study.of(metric, model, "validation") if r.step is not None]):
+            last = {r.seed: r for r in sorted(steps, key=lambda r: r.step or 0)}
+            point = summarise(last.values())
         if point is not None:
             found[model] = point
     return found
+
+
+def final_losses(study: Study) -> dict[str, Point]:
+    """Model -> validation loss at the end of the training."""
+    return at_the_end(study, "loss")
 
 
 def plateau(study: Study) -> float | None:
@@ -201,6 +207,8 @@ def costs(study: Study) -> Table | None:
     finals = final_losses(study)
     kinds = [
         ("Parameters", "parameters", compact),
+        ("of them embeddings", "parameters.embedding", compact),
+        ("Steps", "steps", compact),
         ("Training tokens", "tokens", compact),
         ("Training time", "seconds", duration),
         ("Tokens/s", "tokens_per_second", compact),
@@ -208,14 +216,16 @@ def costs(study: Study) -> Table | None:
     ]
     found = {metric: {m: p for m in study.models if (p := study.point(metric, m))} for _, metric, _ in kinds}
     kinds = [k for k in kinds if found[k[1]]]
+    accuracies = at_the_end(study, "accuracy")
     if not finals and not kinds:
         return None
     rows = []
     for model in study.models:
-        row = [text(model), *measured(finals.get(model))]
+        accuracy = accuracies.get(model)
+        row = [text(model), *measured(finals.get(model)), value(accuracy.value, percent(accuracy.value)) if accuracy else Cell("–")]
         row += [value(p.value, write(p.value)) if (p := found[metric].get(model)) else Cell("–") for _, metric, write in kinds]
         rows.append(row)
-    columns = ["Model", "Validation loss, nats", "Low", "High", *(name for name, _, _ in kinds)]
+    columns = ["Model", "Validation loss, nats", "Low", "High", "Masked tokens right", *(name for name, _, _ in kinds)]
     keep = [i for i in range(len(columns)) if i == 0 or any(row[i].raw is not None for row in rows)]
     many = len(study.seeds) > 1
     caption = "Final loss, size and cost" + (
