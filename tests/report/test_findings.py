@@ -57,6 +57,14 @@ def test_kept_says_that_position_stays_on_the_papers_own_values():
     assert findings.apart("position", stream, semantic, 5).startswith("The semantic stream holds little position: R² up to 0.44")
 
 
+def test_a_model_on_the_plateau_supports_no_finding():
+    title = findings.kept("position", "dstg", STREAM, 3, "ap", at(0.26))
+    assert findings.untestable("dstg", title) == (
+        "Not testable, `dstg` has learned token frequencies only: R² 0.61 in layer 3, 0.26 at the end of `ap`"
+    )
+    assert findings.untestable("dstg", "no numbers").endswith(": no numbers")
+
+
 def test_apart_turns_round():
     high, low = {1: at(0.6), 2: at(0.6)}, {1: at(0.05), 2: at(0.03)}
     assert (

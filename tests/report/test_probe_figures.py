@@ -7,6 +7,7 @@ import pytest
 from whatwhere.report.load import load_study
 from whatwhere.report.paper import paper_values
 from whatwhere.report.probe_figures import chance_floor, hero, paper_curve, targets
+from whatwhere.report.table_figures import figures
 
 
 def names(figure):
@@ -85,6 +86,18 @@ def test_titles_of_the_three_targets_are_findings(demo):
     assert titles[0].startswith("The semantic stream holds little position: R² up to 0.0")
     assert titles[1].startswith("The segment index stays in the position stream: R² 0.5")
     assert titles[2].startswith("Progress inside a segment is read from the semantic stream: R² 0.5")
+
+
+def test_titles_of_untrained_models_are_no_findings(demo):
+    study = load_study(demo)
+
+    def stuck(model):
+        records = [replace(r, value=6.42) if (r.metric, r.model) == ("loss", model) else r for r in study.records]
+        untrained = replace(study, records=records)
+        return [f.title for f in (hero(untrained, {}), *targets(untrained, {}), *figures(untrained))]
+
+    assert all(t.startswith("Not testable, `dstg` has learned token frequencies only: ") for t in stuck("dstg"))
+    assert stuck("ap")[0] == "Position stays in the position stream: R² 0.61 in layer 3"  # no comparison with an untrained model
 
 
 def test_a_far_too_low_r2_stays_off_the_axis_and_is_said(demo):

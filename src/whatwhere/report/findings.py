@@ -64,6 +64,11 @@ def kept(what: str, name: str, stream: Mapping[int, Point], last: int, other_nam
     return f"Not separable: R² of {what} is {r2(end)} in the position stream, {r2(other)} at the end of `{other_name}`"
 
 
+def untestable(name: str, title: str) -> str:
+    """A title about a model on the unigram plateau: its numbers stay, the finding goes."""
+    return f"Not testable, `{name}` has learned token frequencies only: {title.partition(': ')[2] or title}"
+
+
 def apart(what: str, position: Mapping[int, Point], semantic: Mapping[int, Point], last: int) -> str | None:
     """Does the semantic stream hold `what` too? None where the run has no two streams.
 

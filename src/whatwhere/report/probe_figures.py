@@ -8,6 +8,7 @@ from .load import Point, Study
 from .numbers import count, fixed, number, percent
 from .paper import PAPER_LAYERS
 from .style import LABEL_LIMIT, STREAM, axis, label_margin, layout, line_end_labels, model_styles, plain
+from .training_figures import stuck_models
 
 PaperValues = Mapping[tuple[str, str, str, int], float]  # (metric, model, part, our layer index) -> value
 
@@ -49,8 +50,14 @@ def paper_curve(paper: PaperValues, study: Study, metric: str, model: str, part:
     return {k * depth / PAPER_LAYERS: (k, v) for k, v in sorted(found.items())}
 
 
-def finding(study: Study, metric: str) -> str:
-    """Title of a probe figure by the rules of `findings`."""
+def finding(study: Study, metric: str, first_screen: bool = False) -> str:
+    """Title of a probe figure by the rules of `findings`; a model that has not left the unigram plateau supports no finding."""
+    name, stuck = two_streams(study, metric), stuck_models(study)
+    title = _finding(study, metric, first_screen, stuck)
+    return findings.untestable(name, title) if name in stuck else title
+
+
+def _finding(study: Study, metric: str, first_screen: bool, stuck: list[str]) -> str:
     what = TARGETS[metric][0]
     name = two_streams(study, metric)
     ap = study.named("ap")
@@ -61,7 +68,9 @@ def finding(study: Study, metric: str) -> str:
     last = study.trained_until(name, "position")
     if metric == "r2.intra":
         return findings.progress(position, semantic, last) or findings.best(what, curves)
-    other = curves[ap].get(study.depth(ap)) if ap and ap != name else None
+    if metric == "r2.token" and not first_screen and (title := findings.apart(what, position, semantic, last)):
+        return title  # the first screen has said what the position stream keeps
+    other = curves[ap].get(study.depth(ap)) if ap and ap != name and ap not in stuck else None
     return findings.kept(what, name, position, last, ap, other)
 
 
@@ -197,7 +206,7 @@ def hero(study: Study, paper: PaperValues) -> Figure | None:
         margin,
         annotations=line_end_labels(ends, bounds, height - margin["t"] - margin["b"]),
     )
-    title = finding(study, metric)
+    title = finding(study, metric, first_screen=True)
     panel = Panel(traces, plot, alt="Position R² by layer. " + _spoken(study, metric, lines))
     table = _table(study, metric, lines, paper, "position-by-layer", "Position R² by layer, as drawn")
     return Figure(
@@ -237,10 +246,6 @@ def _target(study: Study, paper: PaperValues, metric: str) -> Figure | None:
     depth = max(study.depth(m) for m in models)
     panels = [_model_panel(study, paper, metric, m, models, styles, chance, bounds, depth) for m in models]
     title = finding(study, metric)
-    name = two_streams(study, metric)
-    if metric == "r2.token" and name:  # the first screen has said what the position stream keeps
-        position, semantic = study.curve(metric, name, "position"), study.curve(metric, name, "semantic")
-        title = findings.apart("position", position, semantic, study.trained_until(name, "position")) or title
     short = metric.removeprefix("r2.")
     table = _table(study, metric, lines, paper, f"probe-{short}", f"R² of {TARGETS[metric][0]} by model, stream and layer")
     return Figure(

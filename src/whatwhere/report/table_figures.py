@@ -8,6 +8,7 @@ from .load import Point, Study
 from .numbers import count, fixed, number, percent
 from .paper import TABLE_VALUES
 from .style import TEXT_SIZE, axis, label_margin, layout, line_end_labels, model_styles, plain
+from .training_figures import stuck_models
 
 # DSTG section 4 (1): share of the first two components, power of components 1 and 2 in the four lowest DCT bins.
 # For its `ap` it says "under 0.2 %", which is a bound and no value to draw.
@@ -58,6 +59,12 @@ def _story(study: Study, models: list[str]) -> str:
     return named if named in models else models[0]
 
 
+def _judged(study: Study, models: list[str], title: str) -> str:
+    """The title, or only its numbers if the model it speaks of has not left the unigram plateau."""
+    name = _story(study, models)
+    return findings.untestable(name, title) if name in stuck_models(study) else title
+
+
 def table_map(study: Study) -> Figure | None:
     """PCA map of every position table, points joined in order, every 16th named; below, its components along positions."""
     tables = {
@@ -82,7 +89,11 @@ def table_map(study: Study) -> Figure | None:
         ]
     panels += [_curves_panel(model, scores) for model, (_, scores) in tables.items()]
     found = {m: p for m, p in top2(study).items() if m in tables}
-    title = findings.plane(found, _story(study, list(found))) if found else "The position tables, first two principal components"
+    title = (
+        _judged(study, list(found), findings.plane(found, _story(study, list(found))))
+        if found
+        else "The position tables, first two principal components"
+    )
     seeds = {seed for seed, _ in tables.values()}
     paper = [f"{percent(PAPER_TOP2[_kind(study, m)])} in `{m}`" for m in tables if _kind(study, m) in PAPER_TOP2]
     subtitle = (
@@ -239,7 +250,11 @@ def spectrum(study: Study) -> Figure | None:
         frozenset(range(1, 5)),
     )
     return Figure(
-        "table-spectrum", findings.needed(reached, columns), subtitle, [Panel(traces, plot, alt="Cumulative variance by component.")], table
+        "table-spectrum",
+        _judged(study, list(shares), findings.needed(reached, columns)),
+        subtitle,
+        [Panel(traces, plot, alt="Cumulative variance by component.")],
+        table,
     )
 
 
@@ -293,7 +308,9 @@ def frequencies(study: Study) -> Figure | None:
             + [value(float(power[i, k]), percent(float(power[i, k]), 2)) if i < len(power) else Cell("") for i in range(3)]
             for k in range(bins)
         ]
-    title = findings.slow(low4, _story(study, list(low4))) if low4 else "Power of the first components by frequency"
+    title = (
+        _judged(study, list(low4), findings.slow(low4, _story(study, list(low4)))) if low4 else "Power of the first components by frequency"
+    )
     paper = [f"{percent(v[0])} and {percent(v[1])} for `{m}`" for m in tables if (v := PAPER_LOW4.get(_kind(study, m)))]
     seeds = sorted({seed for seed, _ in tables.values()})
     subtitle = (
