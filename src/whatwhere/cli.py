@@ -31,7 +31,8 @@ Corpus = Annotated[
 Setting = Annotated[list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file with configuration keys.")]
 Tokenizer = Annotated[
-    str | None, typer.Option(help="Vocabulary file, tokenizer folder or Hub name. [default: train a WordPiece on the corpus]", show_default=False)
+    str | None,
+    typer.Option(help="Vocabulary file, tokenizer folder or Hub name. [default: train a WordPiece on the corpus]", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
 Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]", show_default=False)]
@@ -80,7 +81,9 @@ def study(
 @app.command()
 def pretrain(
     out: Annotated[Path, typer.Option(help="Folder of the run; the finished model is a transformers folder there.")],
-    preset: Annotated[str | None, typer.Option(help="Which encoder (whatwhere presets lists them). [default: dstg]", show_default=False)] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Which encoder (whatwhere presets lists them). [default: dstg]", show_default=False)
+    ] = None,
     size: Size = None,
     corpus: Corpus = None,
     tokenizer: Tokenizer = None,
@@ -103,7 +106,8 @@ def pretrain(
     summary = run_pretraining(PretrainConfig.load(given, settings or (), **values), out, resume=resume)
     loss = summary["validation_loss"]
     measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
-    _emit({"out": str(out), **summary}, as_json, f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}.")
+    if int(os.environ.get("RANK", "0")) == 0:
+        _emit({"out": str(out), **summary}, as_json, f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}.")
 
 
 @app.command()
@@ -207,9 +211,7 @@ def presets(size: Annotated[str, typer.Option(help="tiny, small or paper.")] = "
             }
         )
     lines = [f"{'preset':15}{'streams':12}{'scheme':26}{'parameters':>13}  source  (vocabulary {preset('ap').vocab_size:,})"]
-    lines += [
-        f"{r['name']:15}{' + '.join(map(str, r['streams'])):12}{r['scheme']:26}{r['parameters']:>13,}  {r['source']}" for r in rows
-    ]
+    lines += [f"{r['name']:15}{' + '.join(map(str, r['streams'])):12}{r['scheme']:26}{r['parameters']:>13,}  {r['source']}" for r in rows]
     _emit(rows, as_json, "\n".join(lines))
 
 

@@ -80,10 +80,9 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file
 def test_loss_falls_below_the_unigram_entropy_of_repetitive_text(tmp_path):
     path = tmp_path / "pattern.txt"
     path.write_text("\n\n".join("one two three four five six seven eight nine ten." for _ in range(2000)), encoding="utf-8")
-    config = config_of(path, steps=150, join="none", document="blank-line", vocab_size=64, learning_rate=1e-2)
-    summary = pretrain(config, tmp_path / "run", progress=False)
+    config = config_of(path, preset="rope", steps=150, join="none", document="blank-line", vocab_size=64, learning_rate=1e-2)
+    pretrain(config, tmp_path / "run", progress=False)
     windows = Windows(tmp_path / "run/corpus")
-    assert summary["validation_loss"] is None or summary["validation_loss"] < windows.unigram_entropy()
     logged = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert [line["loss"] for line in logged if "loss" in line][-1] < 0.5 * windows.unigram_entropy()
 

@@ -1,11 +1,10 @@
 """A run killed at any moment resumes to the same numbers, bit for bit: weights, losses, loader and random generators."""
 
 import json
-import os
-import signal
 import subprocess
 import time
 
+import psutil
 import pytest
 from cli_runner import command, environment, settings
 
@@ -15,9 +14,7 @@ RECIPE = settings("steps=60", "checkpoint_every=7", "log_every=5", "validate_eve
 
 def start(corpus, out, processes, *extra):
     arguments = ("pretrain", "--out", str(out), "--corpus", str(corpus), *RECIPE, *extra)
-    return subprocess.Popen(
-        command(*arguments, processes=processes), env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    )
+    return subprocess.Popen(command(*arguments, processes=processes), env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def finish(process):
@@ -28,13 +25,14 @@ def finish(process):
 def kill_after(process, checkpoint):
     """kill -9 of all processes of the run as soon as the checkpoint is there."""
 
-
     deadline = time.monotonic() + 120
     while not checkpoint.exists():
         assert process.poll() is None, process.communicate()[1].decode()[-2000:]
         assert time.monotonic() < deadline
         time.sleep(0.002)
-    os.killpg(process.pid, signal.SIGKILL)
+    launcher = psutil.Process(process.pid)
+    for one in [*launcher.children(recursive=True), launcher]:  # the launcher's workers are sessions of their own
+        one.kill()
     process.communicate()
 
 

@@ -121,7 +121,8 @@ def check(folder: Path) -> Checkpoint:
     for name, expected in files.items():
         path = folder / name
         if not path.is_file() or _sha256(path) != expected:
-            raise ValueError(f"{folder}: {name} is {'missing' if not path.is_file() else 'truncated or changed'}. Use an earlier checkpoint.")
+            state_of_file = "truncated or changed" if path.is_file() else "missing"
+            raise ValueError(f"{folder}: {name} is {state_of_file}. Use an earlier checkpoint.")
     return Checkpoint(folder, step, state)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,6 @@ from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator, PartialState
-from accelerate.utils import DistributedDataParallelKwargs
 from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -96,14 +96,19 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
     return optimizers
 
 
+def processes() -> PartialState:
+    """This process among those that a launcher started; on machines without CUDA they are joined over gloo."""
+    return PartialState(cpu=_on_cpu())
+
+
+def _on_cpu() -> bool:
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.cuda.is_available()
+
+
 def make_accelerator(config: LoopConfig, out: Path | None = None) -> Accelerator:
     """Device and precision as configured; `auto` picks bf16 where it pays."""
-    bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(PartialState().device))
-    # dstg's last position output gets no gradient by design (DSTG 3.3), so processes must not wait for it.
-    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
-    return Accelerator(
-        mixed_precision="bf16" if bf16 else "no", log_with=config.trackers or None, project_dir=out, kwargs_handlers=[unused]
-    )
+    bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(processes().device))
+    return Accelerator(cpu=_on_cpu(), mixed_precision="bf16" if bf16 else "no", log_with=config.trackers or None, project_dir=out)
 
 
 class Trainer:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from accelerate.utils import broadcast
 from pydantic import Field, model_validator
 
 from ..corpus import MaskedBatches, Windows, add_newline_token, build_windows, load_tokenizer, open_source, train_tokenizer
 from ..encoder import SIZES, EncoderConfig, EncoderForMaskedLM, preset
 from .checkpoints import WEIGHTS
 from .config import StrictConfig, write_text
-from .loop import LoopConfig, Outcome, Trainer, run, seconds_per_step
+from .loop import LoopConfig, Outcome, Trainer, processes, run, seconds_per_step
 
 CONFIG, SUMMARY = "pretrain.yaml", "training.json"
 BUDGET = ("steps", "tokens", "minutes")
@@ -191,8 +192,11 @@ def pretrain(
     """
     out = Path(out)
     config.encoder_config()  # refuse what cannot work before the corpus is read
-    exists = claim_folder(config, out, CONFIG, resume, free=(*BUDGET, "workers"))
-    if exists:
+    state = processes()
+    if state.is_main_process:  # alone: a slower process would find this one's files
+        claim_folder(config, out, CONFIG, resume, free=(*BUDGET, "workers"))
+    state.wait_for_everyone()
+    if (out / CONFIG).is_file():
         saved = PretrainConfig.load(out / CONFIG)
         if config.steps is not None and config.steps != saved.steps:
             raise ValueError(f"{out} holds a run of steps={saved.steps}, now steps={config.steps}. Use another --out.")
@@ -200,9 +204,9 @@ def pretrain(
         if (out / WEIGHTS).is_file() and (out / SUMMARY).is_file():
             return json.loads((out / SUMMARY).read_text(encoding="utf-8"))
     out.mkdir(parents=True, exist_ok=True)
-    main = int(os.environ.get("RANK", "0")) == 0
     if windows is None:
-        windows = _windows_for_all(config, out / "corpus", progress)
+        with state.main_process_first():
+            windows = prepare_windows(config, out / "corpus", progress)
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     if len(windows["train"]) < config.batch_size:
@@ -210,9 +214,9 @@ def pretrain(
             f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one batch of "
             f"{config.batch_size}. Give more text, or a smaller --set batch_size= or length=."
         )
-    steps = budget_steps(config, windows)
+    steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
-    if main:
+    if state.is_main_process:
         config.save(out / CONFIG)
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
@@ -228,18 +232,10 @@ def pretrain(
         progress=progress,
     )
     summary = _summary(config, model, outcome, trainer)
-    if main:
+    if state.is_main_process:
         _save_final(model, windows, summary, out)
     trainer.accelerator.wait_for_everyone()
     return summary
-
-
-def _windows_for_all(config: PretrainConfig, out: Path, progress: bool) -> Windows:
-    """Let the first process make the windows and the others wait for them."""
-    from accelerate import PartialState
-
-    with PartialState().main_process_first():
-        return prepare_windows(config, out, progress)
 
 
 def _validator(config: PretrainConfig, windows: Windows, model_config: EncoderConfig) -> Any:
