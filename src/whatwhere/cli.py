@@ -194,7 +194,7 @@ def presets(size: Annotated[str, typer.Option(help="tiny, small or paper.")] = "
 
     from .encoder import PRESETS, SOURCES, EncoderForMaskedLM, preset
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in PRESETS:
         config = preset(name, size)
         with init_empty_weights():

@@ -49,10 +49,7 @@ class Record:
 
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 _SCHEMA = pa.schema(
-    [
-        (f.name, next(t for kind, t in _TYPES.items() if f.type in (kind, kind | None)))
-        for f in fields(Record)
-    ],
+    [(f.name, next(t for kind, t in _TYPES.items() if f.type in (kind, kind | None))) for f in fields(Record)],
     metadata={"format": FORMAT},
 )
 
@@ -94,8 +91,4 @@ def select(records: Sequence[Record], **columns: Any) -> list[Record]:
     unknown = set(columns) - {f.name for f in fields(Record)}
     if unknown:
         raise ValueError(f"Record has no column {sorted(unknown)[0]!r}. Columns: {', '.join(f.name for f in fields(Record))}.")
-    return [
-        r
-        for r in records
-        if all(getattr(r, k) in v if isinstance(v, tuple | set) else getattr(r, k) == v for k, v in columns.items())
-    ]
+    return [r for r in records if all(getattr(r, k) in v if isinstance(v, tuple | set) else getattr(r, k) == v for k, v in columns.items())]

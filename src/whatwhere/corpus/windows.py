@@ -189,7 +189,6 @@ def build_windows(
         raise ValueError(f"held_out={held_out} must be a share of the documents in [0, 1), for example 0.05.")
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
-    tokenizer_json = tokenizer.backend_tokenizer.to_str()
     special = special_token_ids(tokenizer)
     settings = {
         "format": FORMAT,
@@ -199,7 +198,7 @@ def build_windows(
         "vocab_size": len(tokenizer),
         "newline_token": has_newline_token(tokenizer),
         "special_token_ids": special,
-        "tokenizer_sha256": hashlib.sha256(tokenizer_json.encode()).hexdigest(),
+        "tokenizer_sha256": hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
         "shard_characters": shard_characters,
         "source": {"name": source.name, **source.fingerprint()},
     }
@@ -215,7 +214,7 @@ def build_windows(
     def build(threshold: float) -> list[dict[str, Any]]:
         return _build(source, pool, lambda number: job(number, threshold), progress, shard_characters)
 
-    with Workers(tokenizer_json, workers) as pool:
+    with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
         shards = build(held_out)
         if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
             shards = build(float(np.nextafter(min(s["least_share"] for s in shards), 1)))  # too few documents: keep the smallest hash

@@ -2,10 +2,12 @@
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -24,9 +26,9 @@ class Workers:
     They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
     """
 
-    def __init__(self, tokenizer_json: str, workers: int | None):
-        self.json = tokenizer_json
-        self.tokenizer = Tokenizer.from_str(tokenizer_json)
+    def __init__(self, tokenizer_file: Path, workers: int | None):
+        self.file = str(tokenizer_file)
+        self.tokenizer = Tokenizer.from_file(self.file)
         self.children = (len(os.sched_getaffinity(0)) if workers is None else workers) - 1
         self.executor: ProcessPoolExecutor | None = None
 
@@ -38,7 +40,7 @@ class Workers:
         if self.executor is None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
             context = multiprocessing.get_context("spawn")
-            self.executor = ProcessPoolExecutor(self.children, context, initializer=_start_worker, initargs=(self.json,))
+            self.executor = ProcessPoolExecutor(self.children, context, initializer=_start_worker, initargs=(self.file,))
         try:
             return self.executor.submit(_work, job, parts, digest)
         except BrokenProcessPool as error:
@@ -64,9 +66,18 @@ class Workers:
 _worker_tokenizer: Tokenizer | None = None
 
 
-def _start_worker(tokenizer_json: str) -> None:
+def _start_worker(tokenizer_file: str) -> None:
     global _worker_tokenizer
-    _worker_tokenizer = Tokenizer.from_str(tokenizer_json)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    _worker_tokenizer = Tokenizer.from_file(tokenizer_file)
+
+
+def _leave_with_parent() -> None:
+    """A worker waits for work on a pipe that it holds itself, so it would outlive a parent that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _work(job: Job, parts: Sequence[Part], digest: str) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def fused(products: list[Product], biases: list[Bias], values: Tensor, scale: fl
     k = torch.cat([p.k for p in products], dim=-1)
     mask = allowed
     if biases:
-        mask = sum(b.value for b in biases).to(q.dtype)
+        mask = torch.stack([b.value for b in biases]).sum(0).to(q.dtype) if len(biases) > 1 else biases[0].value.to(q.dtype)
         if allowed is not None:
             mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
     width = values.shape[-1]
@@ -99,10 +99,8 @@ class Attention(nn.Module):
         self.qkv = nn.ModuleList(nn.Linear(d, 2 * qk + d, bias=False) for d in self.sizes)
         self.out = nn.ModuleList(nn.Linear(d, d, bias=False) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative == "t5" else None
-        if len(self.sizes) == 2:
-            self.names = ("absolute", "semantic")
-        else:
-            self.names = ("mixed",) if config.absolute != "none" else ("semantic",)
+        one = "mixed" if config.absolute != "none" else "semantic"
+        self.names = ("absolute", "semantic") if len(self.sizes) == 2 else (one,)
 
     def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
         """Products, biases and values (b, h, n, sum of d_stream / heads) of normalised `streams` (b, n, d_stream)."""

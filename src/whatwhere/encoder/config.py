@@ -93,7 +93,14 @@ class EncoderConfig(PretrainedConfig):
         for key, choices in CHOICES.items():
             if (value := getattr(self, key)) not in choices:
                 raise ValueError(f"{key} must be one of {', '.join(choices)}; got {value!r}.{nearest(str(value), choices)}")
-        for key in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings"):
+        for key in (
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "max_position_embeddings",
+        ):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1; got {getattr(self, key)}.")
         if not 0 <= self.position_size < self.hidden_size:

@@ -31,6 +31,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Every matrix and table N(0, initializer_range²), norms one, biases and T5 tables zero."""
         if isinstance(module, (nn.Linear, nn.Embedding, *TABLES.values())):
+            assert isinstance(module.weight, Tensor)
             nn.init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
@@ -56,7 +57,8 @@ class Encoder(EncoderPreTrainedModel):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.word_embeddings
 
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        assert isinstance(value, nn.Embedding)
         self.word_embeddings = value
 
     def position_table(self) -> Tensor | None:
@@ -81,9 +83,7 @@ class Encoder(EncoderPreTrainedModel):
                 )
         return position_ids
 
-    def layout(
-        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor, document_ids: Tensor | None
-    ) -> Layout:
+    def layout(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor, document_ids: Tensor | None) -> Layout:
         """What the layers share: special tokens, distances, who sees whom, rotations."""
         config = self.config
         special = (input_ids == config.cls_token_id) | (input_ids == config.sep_token_id)
@@ -186,6 +186,7 @@ class Encoder(EncoderPreTrainedModel):
         streams = self.embed(input_ids, position_ids)
         collected: list[dict[str, Tensor]] = []
         for layer in self.layers:
+            assert isinstance(layer, NeoBertBlock)
             products, biases, _ = layer.attention.terms(layer.attention_norm(streams), layout)
             collected.append(term_scores(products, biases, layer.attention.scale))
             streams, _ = layer(streams, layout, "sdpa")
@@ -235,7 +236,7 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         """See `Encoder.position_table`."""
         return self.encoder.position_table()
 
-    def attention_terms(self, **inputs: Tensor | None) -> dict[str, Tensor]:
+    def attention_terms(self, **inputs: Any) -> dict[str, Tensor]:
         """See `Encoder.attention_terms`."""
         return self.encoder.attention_terms(**inputs)
 

@@ -54,7 +54,8 @@ def backend_works(name: str) -> str:
     try:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         config = preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1)
-        model = EncoderForMaskedLM(config).to(device)
+        model = EncoderForMaskedLM(config)
+        model.to(torch.device(device))  # type: ignore[arg-type]
         model.set_attn_implementation(name)
         ids = torch.tensor([[2, 7, 8, 9, 3]], device=device)
         model(input_ids=ids, labels=ids).loss.backward()

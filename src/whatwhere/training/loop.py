@@ -81,12 +81,13 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
             hidden.append(parameter)
         else:
             decay.append(parameter)
-    groups = [
-        {"params": decay, "weight_decay": config.weight_decay, "scale": 1.0},
-        {"params": plain, "weight_decay": 0.0, "scale": 1.0},
-        {"params": tables, "weight_decay": 0.0, "scale": config.bias_learning_rate_scale},
+    peak = config.learning_rate
+    groups: list[dict[str, Any]] = [
+        {"params": decay, "weight_decay": config.weight_decay, "lr": peak},
+        {"params": plain, "weight_decay": 0.0, "lr": peak},
+        {"params": tables, "weight_decay": 0.0, "lr": peak * config.bias_learning_rate_scale},
     ]
-    groups = [{**g, "lr": config.learning_rate * g["scale"]} for g in groups if g["params"]]
+    groups = [group for group in groups if group["params"]]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=config.betas, eps=config.epsilon, fused=True)]
     if hidden:
         optimizers.append(torch.optim.Muon(hidden, lr=config.muon_learning_rate, weight_decay=config.weight_decay))
@@ -293,10 +294,11 @@ def run(
                 now = time.perf_counter()
                 rate = window * tokens_per_step / (now - marked)
                 marked, window = now, 0
-                line = {"step": done, "tokens": done * tokens_per_step, "loss": sum(losses) / len(losses)}
-                log({**line, "gradient_norm": norm, "learning_rate": _rate(trainer), "tokens_per_second": rate})
+                mean = sum(losses) / len(losses)
+                entry = {"step": done, "tokens": done * tokens_per_step, "loss": mean}
+                log({**entry, "gradient_norm": norm, "learning_rate": _rate(trainer), "tokens_per_second": rate})
                 losses.clear()
-                bar.update(task, completed=done, state=f"loss {line['loss']:.3f}  {rate:,.0f} tokens/s")
+                bar.update(task, completed=done, state=f"loss {mean:.3f}  {rate:,.0f} tokens/s")
             # Pauses for validation and checkpoints do not count as training speed.
             if done % config.validate_every == 0 or done == steps:
                 pause = time.perf_counter()
@@ -328,14 +330,14 @@ def _read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def _gather_states(states: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    gathered: list[dict[str, Tensor]] = [{} for _ in range(torch.distributed.get_world_size())]
     # Bytes, not objects: object collectives would pickle.
     for name in sorted(states):
         mine = states[name].to(torch.uint8).contiguous()
         parts = [torch.empty_like(mine) for _ in gathered]
         torch.distributed.all_gather(parts, mine)
         for rank, part in enumerate(parts):
-            gathered[rank] = {**(gathered[rank] or {}), name: part}
+            gathered[rank][name] = part
     return gathered
 
 
