@@ -279,7 +279,7 @@ def test_memory_does_not_grow_with_the_corpus(list_source, tokenizer, tmp_path):
 def test_progress_goes_to_stderr_and_can_be_silent(list_source, documents, tokenizer, tmp_path, capsys):
     build_windows(list_source(documents), tokenizer, tmp_path / "a", progress=True)
     seen = capsys.readouterr()
-    assert seen.out == "" and "million characters" in seen.err
+    assert seen.out == "" and "million characters" in seen.err and "list: 300 documents, " in seen.err
     build_windows(list_source(documents), tokenizer, tmp_path / "b", progress=False)
     assert capsys.readouterr() == ("", "")
 

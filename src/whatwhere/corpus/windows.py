@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -173,7 +174,7 @@ def build_windows(
         held_out: share of the documents kept from training, by a hash of their text. Where that gives none, the document with the smallest
             hash is kept; where all the text is one document, none is, and the manifest says so.
         workers: processes, this one included; default one a core. They start only for a large corpus (workers.WORTH_WORKERS).
-        progress: a bar on stderr.
+        progress: a bar and a line of counts on stderr.
 
     Raises:
         ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is nothing to train on.
@@ -226,7 +227,13 @@ def build_windows(
         (out / "settings.json").unlink()
         count = sum(_total(shards, "documents").values())
         raise ValueError(f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that has some.")
-    return _finish(out, settings, shards)
+    windows = _finish(out, settings, shards)
+    if progress:
+        facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
+        counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
+        kept = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
+        print(f"{source.name}: {counts}; {kept}", file=sys.stderr)
+    return windows
 
 
 def _check_settings(out: Path, settings: dict[str, Any]) -> None:

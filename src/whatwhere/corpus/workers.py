@@ -20,6 +20,11 @@ from whatwhere.corpus.shards import Job, Part, write_shard
 WORTH_WORKERS = 20_000_000
 
 
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Workers:
     """Worker processes, started late and only for a large corpus; the process that owns them works too while they are busy.
 
@@ -29,7 +34,7 @@ class Workers:
     def __init__(self, tokenizer_file: Path, workers: int | None):
         self.file = str(tokenizer_file)
         self.tokenizer = Tokenizer.from_file(self.file)
-        self.children = (len(os.sched_getaffinity(0)) if workers is None else workers) - 1
+        self.children = (_cores() if workers is None else workers) - 1
         self.executor: ProcessPoolExecutor | None = None
 
     def worth_it(self, read: int, share: float | None) -> bool:
