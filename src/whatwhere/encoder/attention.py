@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .biases import RelativeBias
+from .biased import BiasedAttention
+from .biases import Bias, RelativeBias
 from .config import EncoderConfig
 from .rotary import rotate
 
@@ -25,18 +26,12 @@ class Product(NamedTuple):
     k: Tensor
 
 
-class Bias(NamedTuple):
-    """An additive term (b or 1, h, n, n), in score units."""
-
-    name: str
-    value: Tensor
-
-
 @dataclass(frozen=True)
 class Layout:
     """What all layers share in one forward pass.
 
-    special: (b, n), True at tokens of S. distance: (b or 1, n, n), key position minus query position, or None if unused.
+    special: (b, n), True at tokens of S. distance: key position minus query position, (b, n, n), or (2n - 1,) where positions are
+    consecutive; None if unused.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, d_head), or None.
     """
@@ -50,7 +45,7 @@ class Layout:
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
     """The named terms of the scores, each (b or 1, h, n, n), before the padding mask; their sum is what softmax sees."""
     terms = {p.name: scale * (p.q @ p.k.transpose(-1, -2)) for p in products}
-    return terms | {b.name: b.value for b in biases}
+    return terms | {b.name: b.dense() for b in biases}
 
 
 def eager(
@@ -66,18 +61,25 @@ def eager(
 
 
 def fused(products: list[Product], biases: list[Bias], values: Tensor, scale: float, allowed: Tensor | None, dropout: float) -> Tensor:
-    """The same outputs in one call of scaled_dot_product_attention."""
+    """The same outputs in one call: torch's scaled_dot_product_attention, or ours where a learned bias would make it slow."""
     q = torch.cat([p.q for p in products], dim=-1)
     k = torch.cat([p.k for p in products], dim=-1)
-    mask = allowed
-    if biases:
-        mask = torch.stack([b.value for b in biases]).sum(0).to(q.dtype) if len(biases) > 1 else biases[0].value.to(q.dtype)
-        if allowed is not None:
-            mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
     width = values.shape[-1]
-    if width < q.shape[-1] and not (mask is not None and mask.requires_grad):
+    learned = len(biases) == 1 and torch.is_grad_enabled() and not dropout and q.device.type == "cpu"
+    if width < q.shape[-1]:
         values = F.pad(values, (0, q.shape[-1] - width))  # equal widths keep the fast kernel
-    return F.scaled_dot_product_attention(q, k, values, attn_mask=mask, dropout_p=dropout, scale=scale)[..., :width]
+    if learned:
+        # Under autocast the projections are narrower than the table; the kernel wants one type.
+        (bias,) = biases
+        out = BiasedAttention.apply(q, k, values.to(q.dtype), bias.base, bias.values, bias.special, allowed, scale)
+    else:
+        mask = allowed
+        if biases:
+            mask = torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0).to(q.dtype)
+            if allowed is not None:
+                mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+        out = F.scaled_dot_product_attention(q, k, values, attn_mask=mask, dropout_p=dropout, scale=scale)
+    return out[..., :width]
 
 
 BACKENDS = ("eager", "sdpa")
@@ -118,7 +120,7 @@ class Attention(nn.Module):
         biases = []
         if self.relative is not None:
             assert layout.distance is not None
-            biases.append(Bias("relative", self.relative(layout.distance, layout.special)))
+            biases.append(self.relative(layout.distance, layout.special))
         return products, biases, torch.cat(values, dim=-1)
 
     def forward(self, streams: tuple[Tensor, ...], layout: Layout, backend: str) -> tuple[tuple[Tensor, ...], Tensor | None]:

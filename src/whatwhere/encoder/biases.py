@@ -1,11 +1,34 @@
-"""Additive attention biases (h, n, n): T5 buckets and the values that replace them at special tokens (DSTG eq. 1)."""
+"""Additive attention biases: T5 buckets and the values that replace them at special tokens (DSTG eq. 1)."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from .config import EncoderConfig
+
+
+@dataclass(frozen=True)
+class Bias:
+    """An additive term of the scores, kept small: one map for the whole batch and what special tokens put in its place.
+
+    base: (b or 1, h, n, n). values: (3, h), for pairs of which both, only the query, only the key is special; None if special
+    tokens are treated like all others. special: (b, n), True at tokens of S.
+    """
+
+    name: str
+    base: Tensor
+    values: Tensor | None
+    special: Tensor
+
+    def dense(self) -> Tensor:
+        """The term as the specification has it: (b or 1, h, n, n)."""
+        if self.values is None:
+            return self.base
+        query, key = self.special[:, None, :, None], self.special[:, None, None, :]
+        both, as_query, as_key = self.values[:, None, :, None, None]
+        return torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, self.base)))
 
 
 def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> Tensor:
@@ -33,11 +56,15 @@ class RelativeBias(nn.Module):
         # Order: special_special, special_query, special_key. i is the query (eq. 2; the text around eq. 1 says the reverse).
         self.special = nn.Parameter(torch.zeros(3, config.num_attention_heads)) if config.relative_special else None
 
-    def forward(self, distance: Tensor, special: Tensor) -> Tensor:
-        """Bias (b or 1, h, n, n) for `distance` (b or 1, n, n), key minus query, and `special` (b, n), True at S."""
-        bias = self.table[t5_bucket(distance, self.buckets, self.max_distance)].permute(0, 3, 1, 2)  # (b or 1, h, n, n)
-        if self.special is None or not bool(special.any()):
-            return bias
-        query, key = special[:, None, :, None], special[:, None, None, :]
-        both, as_query, as_key = self.special[:, None, :, None, None]
-        return torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, bias)))
+    def forward(self, distance: Tensor, special: Tensor) -> Bias:
+        """The bias for `distance` and `special` (b, n), True at S.
+
+        `distance` is key minus query position: (b, n, n), or (2n - 1,), the distances -(n-1) ... n-1 of consecutive positions.
+        """
+        values = self.table[t5_bucket(distance, self.buckets, self.max_distance)]  # (b, n, n, h) or (2n - 1, h)
+        if distance.dim() == 1:  # base[h, i, j] = values[j - i + n - 1]: n windows, the last row first
+            n = (len(distance) + 1) // 2
+            base = values.t().unfold(1, n, 1).flip(1)[None]  # (1, h, n, n)
+        else:
+            base = values.permute(0, 3, 1, 2)
+        return Bias("relative", base, self.special, special)

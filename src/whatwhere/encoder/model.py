@@ -42,6 +42,17 @@ class EncoderPreTrainedModel(PreTrainedModel):
                 nn.init.zeros_(parameter)
 
 
+def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
+    """Whether neighbours that see each other are one position apart, so that distances are those of their places in the row."""
+    seen = position_ids[:, 1:] - position_ids[:, :-1] == 1
+    for ids in (attention_mask, document_ids):
+        if ids is not None:  # padding and other documents are not seen, so their distance does not matter
+            seen = seen | (ids[:, 1:] != ids[:, :-1])
+    if attention_mask is not None:
+        seen = seen | (attention_mask[:, 1:] == 0)
+    return bool(seen.all())
+
+
 class Encoder(EncoderPreTrainedModel):
     """Token ids in, hidden states (b, n, hidden_size) out, [position; semantic] along the last axis."""
 
@@ -96,8 +107,11 @@ class Encoder(EncoderPreTrainedModel):
             allowed = (same if allowed is None else same & allowed) | itself
         distance = None
         if config.relative != "none":
-            rows = position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
-            distance = rows[:, None, :] - rows[:, :, None]
+            n = input_ids.shape[1]
+            if _consecutive(position_ids, attention_mask, document_ids):
+                distance = torch.arange(1 - n, n, device=input_ids.device)
+            else:
+                distance = position_ids[:, None, :] - position_ids[:, :, None]
         turn = rotation(position_ids, config.d_head, config.rope_theta, self.dtype) if config.rotary else None
         return Layout(special=special, distance=distance, allowed=allowed, rotation=turn)
 
