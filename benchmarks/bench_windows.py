@@ -53,9 +53,8 @@ def main() -> None:
         for join in ("run-on", "none", "isolate"):
             ours = best(lambda join=join: build_windows(source, tokenizer, next(outs), join=join, workers=1, progress=False))
             speed = megabytes / ours
-            print(
-                f"windows, {join}: {speed:.2f} MB/s per core (budget 1: {'met' if speed >= 1 else 'MISSED'}), {alone / ours:.2f} of encode_batch"
-            )
+            verdict = "met" if speed >= 1 else "MISSED"
+            print(f"windows, {join}: {speed:.2f} MB/s per core (budget 1: {verdict}), {alone / ours:.2f} of encode_batch")
         windows = build_windows(source, tokenizer, next(outs), progress=False)
         for masking in ("all", "80-10-10"):
             batches = MaskedBatches(windows["train"], masking=masking)

@@ -1,7 +1,5 @@
-"""Corpus arguments, long documents in pieces, the synthetic and the Hub source."""
+"""Corpus arguments, long documents in pieces, text that is no valid Unicode."""
 
-import datasets
-import huggingface_hub
 import pytest
 
 from whatwhere.corpus import open_source, sources
@@ -51,51 +49,3 @@ def test_documents_are_stripped_and_empty_ones_left_out(list_source):
 
 def test_lone_surrogates_are_replaced_and_pairs_joined(list_source):
     assert list(list_source(["a\ud800b", "\ud83d\ude00 face", "fine"])) == ["a\ufffdb", "\U0001f600 face", "fine"]
-
-
-def test_repeated_documents_say_a_twice():
-    source = open_source("synthetic:repeat")
-    documents = list(source)
-    assert documents == list(open_source("synthetic:repeat")) and len(documents) == 4000
-    for document in documents[:50]:
-        a, b, again = document.split("\n")
-        assert a == again != b and a.count(".") == b.count(".") == 3 and a[0].isupper()
-    assert len(set(documents)) > 3900
-    assert source.share_read() == 1.0
-    assert list(RepeatedDocuments(5, seed=1)) != documents[:5]
-    with pytest.raises(ValueError, match="at least one document"):
-        RepeatedDocuments(0)
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    """A Hub with one data set of three rows; the calls that were made."""
-    calls = []
-    rows = datasets.Dataset.from_dict({"text": ["one", None, "three"], "label": [1, 2, 3]}).to_iterable_dataset()
-
-    def load(name, config, revision, streaming):
-        calls.append((name, config, revision, streaming))
-        if name != "owner/name":
-            raise ConnectionError("no such thing\nlong story")
-        return {"validation": rows.take(1), "train": rows}
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda self, name: type("Info", (), {"sha": "abc"})())
-    return calls
-
-
-def test_hub_rows_are_documents(hub):
-    source = open_source("hub:owner/name:small")
-    assert source.name == "hub:owner/name:small" and hub == []
-    assert list(source) == list(source) == ["one", "three"]
-    assert hub == [("owner/name", "small", "abc", True)]
-    assert source.fingerprint() == {"dataset": "owner/name", "config": "small", "split": "train", "revision": "abc", "field": "text"}
-
-
-def test_hub_errors_are_one_line(hub):
-    with pytest.raises(ValueError, match="Cannot open 'hub:owner/other' on the Hub: no such thing Check"):
-        list(open_source("hub:owner/other"))
-    with pytest.raises(ValueError, match="no field 'body'. Fields there: text, label"):
-        list(open_source("hub:owner/name", field="body"))
-    with pytest.raises(ValueError, match="field 'label' is of type int"):
-        list(open_source("hub:owner/name", field="label"))

@@ -1,14 +1,12 @@
-"""Folders of windows: counts, splits, restart, worker processes, bounded memory, and the folders that are refused."""
+"""Folders of windows: counts, splits, restart, bounded memory, and the folders that are refused."""
 
 import json
 import tracemalloc
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
 
-from whatwhere.corpus import Windows, build_windows, shards, train_tokenizer, workers
+from whatwhere.corpus import Windows, build_windows, shards, train_tokenizer
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
 
@@ -232,33 +230,6 @@ def test_small_vocabularies_are_stored_in_two_bytes(windows):
     ids, marks, starts = next(windows()["train"].shards())
     assert (ids.dtype, marks.dtype, starts.dtype) == (np.uint16, np.uint8, np.int64)
     assert isinstance(ids, np.memmap)
-
-
-def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer, tmp_path, monkeypatch):
-    # Two small workers' worth of shards; starting them takes seconds, so this is the one test with real processes.
-    monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
-    options = {"length": 32, "progress": False, "shard_characters": 3000}
-    build_windows(list_source(documents), tokenizer, tmp_path / "one", workers=1, **options)
-    done_here = []
-    monkeypatch.setattr(
-        "whatwhere.corpus.windows.write_shard", lambda t, job, *rest: done_here.append(job.number) or shards.write_shard(t, job, *rest)
-    )
-    build_windows(list_source(documents), tokenizer, tmp_path / "two", workers=2, **options)
-    assert shard_files(tmp_path / "one") == shard_files(tmp_path / "two")
-    assert (tmp_path / "one" / "manifest.json").read_text() == (tmp_path / "two" / "manifest.json").read_text()
-    assert 0 not in done_here
-
-
-def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, tmp_path, monkeypatch):
-    def broken(self, job, parts, digest):
-        future = Future()
-        future.set_exception(BrokenProcessPool("killed"))
-        return future
-
-    monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
-    monkeypatch.setattr(workers.Workers, "submit", broken)
-    w = build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, workers=2, progress=False, shard_characters=3000)
-    assert sum(w.manifest["documents"].values()) == len(documents)
 
 
 def test_memory_does_not_grow_with_the_corpus(list_source, tokenizer, tmp_path):
