@@ -4,8 +4,6 @@ import os
 import random
 import subprocess
 import sys
-from pathlib import Path
-
 
 
 def sentences(documents: int, seed: int = 0) -> str:
@@ -17,8 +15,6 @@ def sentences(documents: int, seed: int = 0) -> str:
         lines = [" ".join(draw.choices(words, k=draw.randint(3, 12))).capitalize() + "." for _ in range(draw.randint(2, 8))]
         blocks.append(" ".join(lines))
     return "\n\n".join(blocks) + "\n"
-
-
 
 
 SMALL = ("length=32", "vocab_size=300", "batch_size=8", "workers=1", "precision=fp32", "model.num_hidden_layers=2", "warmup_steps=5")

@@ -125,7 +125,11 @@ def probe(
     encoder = _open_model(model)
     records = probe_records(encoder, Windows(corpus)["held_out"], study="", name=model.name, seed=None, documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
-    table = "\n".join(f"{r.metric:18} {r.part or '':9} layer {r.layer}  {r.value:7.3f}  [{r.low:.3f}, {r.high:.3f}]" for r in rows)
+    lines = []
+    for r in (r for r in rows if r.layer is not None):
+        interval = f"[{r.low:.3f}, {r.high:.3f}]" if r.low is not None else ""
+        lines.append(f"{r.metric:18} {r.part or '':9} layer {r.layer}  {r.value:7.3f}  {interval}")
+    table = "\n".join(lines)
     _emit({"model": str(model), "records": [vars(r) for r in rows]}, as_json, table)
 
 

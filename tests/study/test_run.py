@@ -1,0 +1,107 @@
+"""A small study from text to report: killed and continued, one number of steps for all, every number from a record."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from cli_runner import command, environment, sentences, whatwhere
+
+from whatwhere.records import read_records, select
+from whatwhere.study.config import StudyConfig
+from whatwhere.study.run import run_study
+
+VALUES = {"length": 32, "vocab_size": 300, "workers": 1, "probe_documents": 20, "held_out": 0.2}
+TRAINING = {"batch_size": 8, "precision": "fp32", "model": {"num_hidden_layers": 2}, "warmup_steps": 5, "checkpoint_every": 10}
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory):
+    path = tmp_path_factory.mktemp("study-text") / "corpus.txt"
+    path.write_text(sentences(600), encoding="utf-8")
+    config = StudyConfig.parse({**VALUES, "corpus": str(path), "steps": 30, "models": ["dstg", "rope"], "training": TRAINING})
+    config.save(path.with_suffix(".yaml"))
+    return ("study", "--config", str(path.with_suffix(".yaml")), "--json")
+
+
+def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    done = whatwhere(*arguments, "--out", str(whole))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["report"] == str(whole / "report.html")
+    process = subprocess.Popen(
+        command(*arguments, "--out", str(broken)),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (broken / "models/rope/seed-0/checkpoints/step-10").exists():  # the second model is being trained
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    finished = (broken / "models/dstg/seed-0/model.safetensors").stat().st_mtime_ns
+    assert not (broken / "report.html").exists()
+    assert whatwhere("study", "--out", str(broken)).returncode == 0  # the saved configuration is enough
+    assert (broken / "models/dstg/seed-0/model.safetensors").stat().st_mtime_ns == finished
+    timed = {"seconds", "tokens_per_second", "memory.peak"}
+    ours, theirs = (
+        [
+            (r.model, r.metric, r.layer, r.part, r.step, r.index, r.value)
+            for r in read_records(d / "records.parquet")
+            if r.metric not in timed
+        ]
+        for d in (broken, whole)
+    )
+    assert ours == theirs
+    records = read_records(whole / "records.parquet")
+    assert {r.value for r in select(records, metric="steps")} == {30.0}
+    assert {r.layer for r in select(records, metric="r2.token", model="dstg", part="position", index=None)} == {0, 1, 2}
+    assert select(records, metric="pca.share", model="dstg") and not select(records, metric="pca.share", model="rope")
+    page = (whole / "report.html").read_text(encoding="utf-8")
+    assert "dstg" in page and len(page) < 10_000_000
+    verdicts = json.loads(whatwhere("claims", str(whole), "--json").stdout)
+    assert verdicts == json.loads((whole / "claims.json").read_text())
+    assert set(verdicts[0]) >= {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale"}
+
+
+def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments, tmp_path):
+    config = StudyConfig.load(arguments[2], ["probe_splits=2"]).model_dump() | {"steps": None, "minutes": 0.25, "models": ["ap", "nope"]}
+    run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
+    steps = json.loads((tmp_path / "s/budget.json").read_text())["steps"]
+    records = read_records(tmp_path / "s/records.parquet")
+    assert {r.value for r in select(records, metric="steps")} == {float(steps)}
+    (tmp_path / "s/report.html").unlink()
+    run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
+    assert json.loads((tmp_path / "s/budget.json").read_text())["steps"] == steps
+    assert (tmp_path / "s/report.html").exists()
+
+
+def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
+    config = StudyConfig.load(arguments[2])
+    config.save(tmp_path / "s/study.yaml")
+    with pytest.raises(ValueError, match="holds a study|holds a run with length=32, now length=16"):
+        run_study(StudyConfig.load(arguments[2], ["length=16"]), tmp_path / "s", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"models": ["dstg", "dstg"]}, "models must be different presets"),
+        ({"models": []}, "at least one; got none"),
+        ({"models": ["dstg"], "steps": 3, "minutes": 2}, "Give steps or minutes"),
+        ({"seeds": 0}, "seeds: .*greater than or equal to 1"),
+        ({"training": {"seed": 3}}, "training.seed is the study's own key: set seed"),
+        ({"training": {"lr": 3}}, "Unknown configuration key 'lr'"),
+        ({"length": 256}, "position table of dstg has 128 rows"),
+        ({"minuets": 3}, "Did you mean minutes"),
+    ],
+)
+def test_wrong_study_settings_are_one_line_errors(values, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        StudyConfig.parse(values)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,84 @@
+"""The command line: wrong input is one line on stderr and status 2, never a traceback; results also as JSON."""
+
+import json
+import shutil
+
+import pytest
+from cli_runner import settings, whatwhere
+
+
+def refused(*arguments: str) -> str:
+    """Run what must be refused; returns its one line."""
+    done = whatwhere(*arguments)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1 and lines[0].startswith("whatwhere: "), done.stderr
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def trained(corpus_file, tmp_path_factory):
+    out = tmp_path_factory.mktemp("cli") / "dstg"
+    done = whatwhere("pretrain", "--out", str(out), "--corpus", str(corpus_file), "--steps", "3", "--json", *settings())
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["steps"] == 3 and summary["tokens"] == 3 * 8 * 32 and summary["preset"] == "dstg"
+    return out
+
+
+# One process each costs seconds, so only what the command line itself decides is run here; the rest is tested where it is decided.
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("stduy",), "No such command 'stduy'. Did you mean 'study'?"),
+        (("pretrain", "--out", "OUT", "--preset", "dsgt", "--steps", "1"), "Unknown preset 'dsgt'. Did you mean dstg"),
+        (("pretrain", "--out", "OUT", "--corpus", "nowhere.txt", "--steps", "1"), "nowhere.txt"),
+        (("study", "--out", "OUT", "--models", "dstg,tupe-z"), "Unknown preset 'tupe-z'"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_line(arguments, message, tmp_path):
+    assert message in refused(*(str(tmp_path / "out") if a == "OUT" else a for a in arguments))
+    assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file() and p.suffix == ".safetensors"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    assert "is not empty and holds no run" in refused("study", "--out", str(tmp_path))
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_truncated_model_is_refused(trained, tmp_path):
+    broken = shutil.copytree(trained, tmp_path / "broken", ignore=shutil.ignore_patterns("checkpoints"))
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    assert "does not load" in refused("probe", str(broken), "--corpus", str(broken / "corpus"))
+
+
+def test_help_of_every_verb_names_its_options():
+    from typer.testing import CliRunner
+
+    from whatwhere.cli import app
+
+    runner = CliRunner()
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__
+        result = runner.invoke(app, [name, "--help"])
+        assert result.exit_code == 0 and "--json" in result.output, name
+
+
+def test_doctor_and_presets_print_one_object(trained):
+    facts = json.loads(whatwhere("doctor", "--json").stdout)
+    assert facts["backends"] == {"eager": "works", "sdpa": "works"}
+    assert facts["disk_free_bytes"] > 0 and facts["versions"]["torch"].startswith("2.")
+    rows = {row["name"]: row for row in json.loads(whatwhere("presets", "--json").stdout)}
+    assert rows["dstg"]["streams"] == [48, 720]
+
+
+def test_spectra_and_probe_read_a_trained_model(trained):
+    done = whatwhere("spectra", str(trained), "--json")
+    shares = [r["value"] for r in json.loads(done.stdout)["records"] if r["metric"] == "pca.share"]
+    assert 0.99 < sum(shares) <= 1.0 + 1e-9  # 8 dimensions, all listed
+    done = whatwhere("probe", str(trained), "--corpus", str(trained / "corpus"), "--documents", "20", "--json")
+    assert done.returncode == 0, done.stderr
+    found = {(r["metric"], r["part"], r["layer"]) for r in json.loads(done.stdout)["records"]}
+    assert {("r2.token", part, 2) for part in ("all", "position", "semantic")} <= found

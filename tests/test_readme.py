@@ -1,0 +1,49 @@
+"""Every command and the Python example of the README run, in order, in a fresh folder."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from cli_runner import environment, sentences
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
+
+
+def test_readme_commands_run(tmp_path):
+    # The demo and the tests are run by .ci/run and make; minutes and steps are shortened, nothing else.
+    (tmp_path / "my-texts").mkdir()
+    (tmp_path / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
+    lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
+    commands = [line for line in lines if line and not line.startswith("make ")]
+    assert len(commands) >= 6 and [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert "\ndemo:" in makefile and "\ntest:" in makefile and "study --out runs/demo" in makefile
+    for line in commands:
+        words = (
+            line.replace("--minutes 10", "--set minutes=null --set steps=8 --set document=blank-line")
+            .replace("--steps 50", "--steps 5")
+            .split()
+        )
+        assert words[0] == ".venv/bin/whatwhere"
+        if words[1] == "pretrain":
+            words += ["--corpus", "my-texts", "--set", "document=blank-line"]
+        done = subprocess.run(
+            [sys.executable, "-m", "whatwhere", *words[1:]], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (line, done.stderr[-1500:])
+    assert (tmp_path / "runs/mine/report.html").is_file()
+    opened = "from transformers import AutoModel; import whatwhere; print(type(AutoModel.from_pretrained('runs/dstg')).__name__)"
+    done = subprocess.run([sys.executable, "-c", opened], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "Encoder"
+
+
+def test_readme_python_example_runs(capsys):
+    (example,) = blocks("python")
+    exec(compile(example, "README.md", "exec"), {})
+    assert 0 < float(capsys.readouterr().out) <= 1
