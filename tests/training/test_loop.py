@@ -44,20 +44,33 @@ def test_warm_up_never_takes_more_than_half_of_the_steps():
     assert learning_rate_factor(10, LoopConfig(warmup_steps=100), 20) == 1.0
 
 
-def test_muon_gets_the_hidden_matrices_and_tables_no_decay():
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
-    names = {id(p): n for n, p in model.named_parameters()}
-    adamw, muon = make_optimizers(model, LoopConfig(optimizer="muon", bias_learning_rate_scale=3.0, learning_rate=0.01))
-    hidden = {names[id(p)] for p in muon.param_groups[0]["params"]}
-    assert hidden and all(".layers." in n and n.endswith("weight") and "norm" not in n and "relative" not in n for n in hidden)
-    for group in adamw.param_groups:
-        found = {names[id(p)] for p in group["params"]}
-        tables = any("relative" in n for n in found)
-        assert group["lr"] == pytest.approx(0.03 if tables else 0.01)
-        if tables or "encoder.position_embeddings.weight" in found:
-            assert group["weight_decay"] == 0.0
-    counted = sum(len(g["params"]) for o in (adamw, muon) for g in o.param_groups)
-    assert counted == len(list(model.parameters()))
+    config = LoopConfig(
+        optimizer=kind, learning_rate=0.01, muon_learning_rate=0.1, bias_learning_rate_scale=3.0, position_learning_rate_scale=0.5
+    )
+    optimizers = make_optimizers(model, config)
+    found = {id(p): group for o in optimizers for group in o.param_groups for p in group["params"]}
+    assert len(found) == sum(len(g["params"]) for o in optimizers for g in o.param_groups) == len(list(model.parameters()))
+    matrix = 0.1 if kind == "muon" else 0.01
+    expected = {
+        "encoder.layers.2.attention.qkv.0.weight": (0.5 * matrix, config.weight_decay),
+        "encoder.layers.2.attention.qkv.1.weight": (matrix, config.weight_decay),
+        "encoder.layers.2.feed_forward.down.0.weight": (0.5 * matrix, config.weight_decay),
+        "encoder.layers.2.feed_forward.gate_up.weight": (matrix, config.weight_decay),
+        "encoder.layers.2.attention.relative.table": (0.03, 0.0),
+        "encoder.layers.2.attention_norm.norms.0.weight": (0.01, 0.0),
+        "encoder.position_embeddings.weight": (0.01, 0.0),
+        "encoder.word_embeddings.weight": (0.01, config.weight_decay),
+    }
+    for name, (rate, decay) in expected.items():
+        group = found[id(model.get_parameter(name))]
+        assert (group["lr"], group["peak"], group["weight_decay"]) == pytest.approx((rate, rate, decay)), name
+    if kind == "muon":
+        assert {id(p) for g in optimizers[1].param_groups for p in g["params"]} == {
+            id(p) for n, p in model.named_parameters() if ".layers." in n and p.ndim == 2 and "relative" not in n
+        }
 
 
 def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file):

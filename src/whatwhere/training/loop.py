@@ -40,9 +40,10 @@ class LoopConfig(StrictConfig):
     optimizer: Literal["adamw", "muon"] = "adamw"
     muon_learning_rate: float = Field(0.02, gt=0, description="peak learning rate of the hidden matrices under muon")
     bias_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of relative-bias tables, times the peak")
+    position_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the position stream's own matrices, times theirs")
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = Field(1e-8, gt=0)
-    weight_decay: float = Field(0.01, ge=0, description="on matrices only; not on norms, biases, position and bias tables")
+    weight_decay: float = Field(0.01, ge=0, description="on matrices only; not on norms, position and bias tables")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     backend: Literal["sdpa", "eager"] = "sdpa"
@@ -70,30 +71,39 @@ def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
 
 
 def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.optim.Optimizer]:
-    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest."""
-    decay, plain, tables, hidden = [], [], [], []
+    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates.
+
+    The matrices that belong to the position stream alone have a scale of their own: what they write into so narrow a stream
+    buries the position table's signal if they learn as fast as the rest (docs/log.md).
+    """
+    body: Any = model.base_model
+    narrow = {id(p) for p in body.position_stream_matrices()}
+    muon = config.optimizer == "muon"
+    matrix_rate = config.muon_learning_rate if muon else config.learning_rate
+    groups: dict[str, dict[str, Any]] = {
+        "matrices": {"lr": matrix_rate, "weight_decay": config.weight_decay},
+        "position": {"lr": matrix_rate * config.position_learning_rate_scale, "weight_decay": config.weight_decay},
+        "words": {"lr": config.learning_rate, "weight_decay": config.weight_decay},
+        "plain": {"lr": config.learning_rate, "weight_decay": 0.0},
+        "biases": {"lr": config.learning_rate * config.bias_learning_rate_scale, "weight_decay": 0.0},
+    }
+    for group in groups.values():
+        group |= {"params": [], "peak": group["lr"]}
     for name, parameter in model.named_parameters():
         if "relative" in name:
-            tables.append(parameter)
+            kind = "biases"
         elif parameter.ndim < 2 or "position_embeddings" in name:
-            plain.append(parameter)
-        elif config.optimizer == "muon" and ".layers." in f".{name}":
-            hidden.append(parameter)
+            kind = "plain"
+        elif ".layers." in f".{name}":
+            kind = "position" if id(parameter) in narrow else "matrices"
         else:
-            decay.append(parameter)
-    peak = config.learning_rate
-    groups: list[dict[str, Any]] = [
-        {"params": decay, "weight_decay": config.weight_decay, "lr": peak},
-        {"params": plain, "weight_decay": 0.0, "lr": peak},
-        {"params": tables, "weight_decay": 0.0, "lr": peak * config.bias_learning_rate_scale},
-    ]
-    groups = [group for group in groups if group["params"]]
-    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, betas=config.betas, eps=config.epsilon, fused=True)]
+            kind = "words"
+        groups[kind]["params"].append(parameter)
+    hidden = [group for kind in ("matrices", "position") if (group := groups.pop(kind))["params"]] if muon else []
+    rest = [group for group in groups.values() if group["params"]]
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)]
     if hidden:
-        optimizers.append(torch.optim.Muon(hidden, lr=config.muon_learning_rate, weight_decay=config.weight_decay))
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["peak"] = group["lr"]
+        optimizers.append(torch.optim.Muon(hidden))
     return optimizers
 
 

@@ -6,6 +6,7 @@ import os
 import platform
 import resource
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +36,7 @@ class CorpusConfig(StrictConfig):
 
     corpus: str = Field("python-docs", description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat")
     field: str = Field("text", description="field of a JSONL, parquet or Hub corpus that holds the text")
-    document: str = Field("auto", description="what a document of a text file is: auto, file, blank-line, line")
+    document: str = Field("auto", description="what a document of a text file is: auto, file, blank-line, line, heading")
     tokenizer: str | None = Field(None, description="vocabulary file, tokenizer folder or Hub name; none: train a WordPiece")
     vocab_size: int = Field(4096, ge=16, description="entries of a trained WordPiece")
     newline_token: bool = Field(True, description="line breaks become [NL] tokens")
@@ -101,6 +102,8 @@ def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> W
         if config.newline_token:
             tokenizer = add_newline_token(tokenizer)
     else:
+        if progress:
+            print(f"Reading {config.corpus} and training a WordPiece of {config.vocab_size:,} entries", file=sys.stderr, flush=True)
         tokenizer = train_tokenizer(source, config.vocab_size, newline_token=config.newline_token)
     return build_windows(
         source,
