@@ -48,7 +48,12 @@ def test_warm_up_never_takes_more_than_half_of_the_steps():
 def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
     config = LoopConfig(
-        optimizer=kind, learning_rate=0.01, muon_learning_rate=0.1, bias_learning_rate_scale=3.0, position_learning_rate_scale=0.5
+        optimizer=kind,
+        learning_rate=0.01,
+        muon_learning_rate=0.1,
+        bias_learning_rate_scale=3.0,
+        position_learning_rate_scale=0.5,
+        embedding_learning_rate_scale=2.0,
     )
     optimizers = make_optimizers(model, config)
     found = {id(p): group for o in optimizers for group in o.param_groups for p in group["params"]}
@@ -61,8 +66,8 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
         "encoder.layers.2.feed_forward.gate_up.weight": (matrix, config.weight_decay),
         "encoder.layers.2.attention.relative.table": (0.03, 0.0),
         "encoder.layers.2.attention_norm.norms.0.weight": (0.01, 0.0),
-        "encoder.position_embeddings.weight": (0.01, 0.0),
-        "encoder.word_embeddings.weight": (0.01, config.weight_decay),
+        "encoder.position_embeddings.weight": (0.02, 0.0),
+        "encoder.word_embeddings.weight": (0.02, 0.0),
     }
     for name, (rate, decay) in expected.items():
         group = found[id(model.get_parameter(name))]

@@ -72,6 +72,7 @@ class EncoderConfig(PretrainedConfig):
     dropout: float = 0.0
     norm_eps: float = 1e-6
     initializer_range: float = 0.02
+    embedding_initializer_range: float = 0.02
     tie_word_embeddings: bool = False
     pad_token_id: int = 0
     unk_token_id: int = 1

@@ -29,9 +29,11 @@ class EncoderPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["NeoBertBlock"]
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Every matrix and table N(0, initializer_range²), norms one, biases and T5 tables zero."""
-        if isinstance(module, (nn.Linear, nn.Embedding, *TABLES.values())):
+        """Matrices N(0, initializer_range²), word and position tables N(0, embedding_initializer_range²), T5 tables zero."""
+        if isinstance(module, (nn.Embedding, *TABLES.values())):
             assert isinstance(module.weight, Tensor)
+            nn.init.normal_(module.weight, std=self.config.embedding_initializer_range)
+        if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)

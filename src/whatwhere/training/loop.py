@@ -40,10 +40,11 @@ class LoopConfig(StrictConfig):
     optimizer: Literal["adamw", "muon"] = "adamw"
     muon_learning_rate: float = Field(0.02, gt=0, description="peak learning rate of the hidden matrices under muon")
     bias_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of relative-bias tables, times the peak")
+    embedding_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of word and position tables, times the peak")
     position_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the position stream's own matrices, times theirs")
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = Field(1e-8, gt=0)
-    weight_decay: float = Field(0.01, ge=0, description="on matrices only; not on norms, position and bias tables")
+    weight_decay: float = Field(0.01, ge=0, description="on matrices only; not on norms and tables")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     backend: Literal["sdpa", "eager"] = "sdpa"
@@ -83,7 +84,8 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
     groups: dict[str, dict[str, Any]] = {
         "matrices": {"lr": matrix_rate, "weight_decay": config.weight_decay},
         "position": {"lr": matrix_rate * config.position_learning_rate_scale, "weight_decay": config.weight_decay},
-        "words": {"lr": config.learning_rate, "weight_decay": config.weight_decay},
+        "head": {"lr": config.learning_rate, "weight_decay": config.weight_decay},
+        "embeddings": {"lr": config.learning_rate * config.embedding_learning_rate_scale, "weight_decay": 0.0},
         "plain": {"lr": config.learning_rate, "weight_decay": 0.0},
         "biases": {"lr": config.learning_rate * config.bias_learning_rate_scale, "weight_decay": 0.0},
     }
@@ -92,12 +94,14 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
     for name, parameter in model.named_parameters():
         if "relative" in name:
             kind = "biases"
-        elif parameter.ndim < 2 or "position_embeddings" in name:
+        elif "_embeddings" in name:
+            kind = "embeddings"
+        elif parameter.ndim < 2:
             kind = "plain"
         elif ".layers." in f".{name}":
             kind = "position" if id(parameter) in narrow else "matrices"
         else:
-            kind = "words"
+            kind = "head"
         groups[kind]["params"].append(parameter)
     hidden = [group for kind in ("matrices", "position") if (group := groups.pop(kind))["params"]] if muon else []
     rest = [group for group in groups.values() if group["params"]]
