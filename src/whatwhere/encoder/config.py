@@ -43,6 +43,8 @@ class EncoderConfig(PretrainedConfig):
     `rotary` rotates queries and keys with base `rope_theta`.
     `mlm_head`: "semantic" predicts from the semantic stream, "full" from all of hidden (DSTG B.2).
     `residual`: "stream" adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one.
+    Initial standard deviations: `initializer_range` of matrices, `embedding_initializer_range` of word embeddings,
+    `position_initializer_range` of the position table (None: as the word embeddings).
     Special tokens S = {cls, sep} are found by id.
 
     Raises:
@@ -73,6 +75,7 @@ class EncoderConfig(PretrainedConfig):
     norm_eps: float = 1e-6
     initializer_range: float = 0.02
     embedding_initializer_range: float = 0.02
+    position_initializer_range: float | None = None
     tie_word_embeddings: bool = False
     pad_token_id: int = 0
     unk_token_id: int = 1
@@ -88,6 +91,8 @@ class EncoderConfig(PretrainedConfig):
         super().__post_init__(**kwargs)
         if self.intermediate_size is None:
             self.intermediate_size = 4 * self.hidden_size
+        if self.position_initializer_range is None:
+            self.position_initializer_range = self.embedding_initializer_range
         self._check()
 
     def _check(self) -> None:

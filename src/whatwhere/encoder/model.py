@@ -17,7 +17,7 @@ from .biases import RelativeBias
 from .blocks import NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .config import EncoderConfig, nearest
 from .rotary import rotation
-from .tables import TABLES
+from .tables import TABLES, LearnedTable
 
 
 class EncoderPreTrainedModel(PreTrainedModel):
@@ -29,14 +29,16 @@ class EncoderPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["NeoBertBlock"]
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Matrices N(0, initializer_range²), word and position tables N(0, embedding_initializer_range²), T5 tables zero."""
-        if isinstance(module, (nn.Embedding, *TABLES.values())):
-            assert isinstance(module.weight, Tensor)
-            nn.init.normal_(module.weight, std=self.config.embedding_initializer_range)
+        """Matrices and tables normal with the configured standard deviations, norms one, biases and T5 tables zero."""
+        config = self.config
         if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=self.config.initializer_range)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
+            nn.init.normal_(module.weight, std=config.initializer_range)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=config.embedding_initializer_range)
+        if isinstance(module, LearnedTable):
+            nn.init.normal_(module.weight, std=config.position_initializer_range)
         if isinstance(module, RMSNorm):
             nn.init.ones_(module.weight)
         if isinstance(module, RelativeBias):

@@ -79,6 +79,7 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
     """
     body: Any = model.base_model
     narrow = {id(p) for p in body.position_stream_matrices()}
+    width = model.config.position_initializer_range / model.config.embedding_initializer_range
     muon = config.optimizer == "muon"
     matrix_rate = config.muon_learning_rate if muon else config.learning_rate
     groups: dict[str, dict[str, Any]] = {
@@ -86,6 +87,8 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
         "position": {"lr": matrix_rate * config.position_learning_rate_scale, "weight_decay": config.weight_decay},
         "head": {"lr": config.learning_rate, "weight_decay": config.weight_decay},
         "embeddings": {"lr": config.learning_rate * config.embedding_learning_rate_scale, "weight_decay": 0.0},
+        # Adam's steps are absolute: a table that starts k times as wide must learn k times as fast.
+        "table": {"lr": config.learning_rate * config.embedding_learning_rate_scale * width, "weight_decay": 0.0},
         "plain": {"lr": config.learning_rate, "weight_decay": 0.0},
         "biases": {"lr": config.learning_rate * config.bias_learning_rate_scale, "weight_decay": 0.0},
     }
@@ -95,7 +98,7 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
         if "relative" in name:
             kind = "biases"
         elif "_embeddings" in name:
-            kind = "embeddings"
+            kind = "table" if "position" in name else "embeddings"
         elif parameter.ndim < 2:
             kind = "plain"
         elif ".layers." in f".{name}":
