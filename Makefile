@@ -25,5 +25,9 @@ lint: $(READY)
 bench: $(READY)
 	cd $(ROOT) && for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
+docs: $(READY)
+	cd $(ROOT) && $(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]' && $(BIN)/pdoc whatwhere --output-directory build/docs
+	@echo "The API reference is build/docs/index.html; equations and choices are in docs/method.md."
+
 clean:
 	rm -rf $(VENV)
