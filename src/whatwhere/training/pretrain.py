@@ -24,8 +24,20 @@ CONFIG, SUMMARY = "pretrain.yaml", "training.json"
 BUDGET = ("steps", "tokens", "minutes")
 
 # What a size changes in the defaults. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps), NeoBERT's learning rate.
+# `tiny`: found by a short search (docs/log.md) so that all encoders leave the unigram plateau in about 1,000 steps.
 RECIPES: dict[str, dict[str, Any]] = {
-    "tiny": {"length": 128, "batch_size": 32, "learning_rate": 4e-3, "warmup_steps": 100, "vocab_size": 4096},
+    "tiny": {
+        "length": 128,
+        "batch_size": 16,
+        "optimizer": "muon",
+        "learning_rate": 4e-3,
+        "muon_learning_rate": 0.006,
+        "warmup_steps": 100,
+        "vocab_size": 4096,
+        "validate_every": 200,
+        "validation_windows": 128,
+        "model": {"initializer_range": 0.03, "embedding_initializer_range": 0.03},
+    },
     "small": {"length": 256, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 300, "vocab_size": 8192},
     "paper": {"length": 512, "batch_size": 256, "learning_rate": 6e-4, "warmup_steps": 10_000, "tokenizer": "bert-base-uncased"},
 }
@@ -62,8 +74,11 @@ class PretrainConfig(LoopConfig, CorpusConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
-        size = values.get("size", "tiny")
-        return {**RECIPES.get(size, {}), **{k: v for k, v in values.items() if v is not None or k in BUDGET}}
+        recipe = RECIPES.get(values.get("size", "tiny"), {})
+        given = {key: value for key, value in values.items() if value is not None or key in BUDGET}
+        if isinstance(given.get("model"), dict):
+            given["model"] = {**recipe.get("model", {}), **given["model"]}
+        return {**recipe, **given}
 
     @model_validator(mode="after")
     def _check(self) -> "PretrainConfig":
