@@ -14,7 +14,7 @@ LEVELS = [
     {"report", "analysis", "evaluation"},
     {"training"},
     {"encoder", "corpus"},
-    {"geometry", "records"},
+    {"geometry", "records", "intervals"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -10,8 +10,8 @@ from sklearn.metrics import r2_score
 
 from whatwhere.analysis import probes
 from whatwhere.analysis.features import choose_documents
-from whatwhere.analysis.intervals import split_interval
 from whatwhere.analysis.probes import probe_records, split_documents
+from whatwhere.intervals import split_interval
 from whatwhere.records import select
 
 N, WIDTH, LAYERS = 24, 10, 2

@@ -134,6 +134,29 @@ def test_hidden_states_are_embedding_and_block_outputs_position_first(ids):
     torch.testing.assert_close(out.last_hidden_state, normed)
 
 
+def test_block_equals_eq_3_written_out(ids):
+    """RMSNorm, SwiGLU over both streams and a down-projection per stream, one token and one unit at a time."""
+    block = build("dstg").encoder.layers[1]
+    streams = tuple(torch.randn(1, 9, d, dtype=torch.float64, generator=torch.Generator().manual_seed(d)) for d in (8, 16))
+    layout = build("dstg").encoder.layout(ids[:1], None, torch.arange(9)[None], None)
+
+    def rms(x, weight):
+        return torch.stack([v / ((x**2).mean() + 1e-6) ** 0.5 * w for v, w in zip(x, weight, strict=True)])
+
+    def normed(parts, norm):
+        return tuple(torch.stack([rms(t, m.weight) for t in x[0]])[None] for x, m in zip(parts, norm.norms, strict=True))
+
+    attended, _ = block.attention(normed(streams, block.attention_norm), layout, "eager")
+    middle = [x + y for x, y in zip(streams, attended, strict=True)]
+    x = torch.cat(normed(middle, block.feed_forward_norm), dim=-1)[0]  # (9, 24)
+    gate, up = block.feed_forward.gate_up.weight.chunk(2)
+    inner = torch.stack([torch.stack([(g @ t) / (1 + torch.exp(-(g @ t))) * (u @ t) for g, u in zip(gate, up, strict=True)]) for t in x])
+    inner = inner.split([4 * 8, 4 * 16], dim=-1)  # d_int of AP first
+    expected = [m + h @ down.weight.T for m, h, down in zip(middle, inner, block.feed_forward.down, strict=True)]
+    for a, b in zip(block(streams, layout, "sdpa")[0], expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
 def test_normalized_residual_adds_to_the_normalised_stream(ids):
     block = build("dstg", residual="normalized").encoder.layers[0]
     streams = tuple(torch.randn(1, 9, d, dtype=torch.float64, generator=torch.Generator().manual_seed(d)) for d in (8, 16))

@@ -81,7 +81,7 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
 def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file):
     found = []
     for accumulate in (1, 4):
-        config = config_of(corpus_file, steps=1, accumulate=accumulate, clip=1e9)
+        config = config_of(corpus_file, steps=1, accumulate=accumulate, clip=1e9, optimizer="adamw")
         model_config = config.encoder_config(windows)
         torch.manual_seed(0)
         model = ww.EncoderForMaskedLM(model_config)
@@ -188,6 +188,8 @@ def test_resume_with_other_settings_is_refused_and_without_a_checkpoint_starts(w
         pretrain(config_of(corpus_file, steps=4, learning_rate=0.1), tmp_path / "run", windows=windows, resume=True, progress=False)
     with pytest.raises(ValueError, match="steps=4, now steps=5"):
         pretrain(config_of(corpus_file, steps=5), tmp_path / "run", windows=windows, resume=True, progress=False)
+    with pytest.raises(ValueError, match="steps=4, now steps=40 are asked"):
+        pretrain(config_of(corpus_file, tokens=40 * 256), tmp_path / "run", windows=windows, resume=True, progress=False)
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="is not empty and holds no run"):
@@ -223,7 +225,46 @@ def test_corpus_smaller_than_a_batch_is_refused(tmp_path):
         pretrain(config_of(path, steps=1, batch_size=512), tmp_path / "run", progress=False)
 
 
-def test_same_batches_for_every_preset(windows, corpus_file):
-    configs = [config_of(corpus_file, steps=1, preset=name) for name in ("dstg", "rope")]
+@pytest.mark.parametrize("masking", ["all", "80-10-10"])
+def test_same_tokens_and_masks_for_every_preset(masking, windows, corpus_file):
+    # Found in review: under 80-10-10 the shift of `dstg` moved the draws that replace tokens.
+    configs = [config_of(corpus_file, steps=1, preset=name, masking=masking) for name in ("dstg", "rope")]
     one, two = (make_batches(c, windows, "train", c.encoder_config(windows)).batch(3, 8) for c in configs)
     assert torch.equal(one["input_ids"], two["input_ids"]) and torch.equal(one["labels"], two["labels"])
+
+
+def test_positions_are_shifted_in_training_only_and_only_where_a_table_needs_it(windows, corpus_file):
+    config = config_of(corpus_file, steps=1)  # windows of 32 in a table of 128 rows (DSTG 3.3)
+    model_config = config.encoder_config(windows)
+    starts = {
+        split: make_batches(config, windows, split, model_config).batch(0, 8)["position_ids"][:, 0] for split in ("train", "held_out")
+    }
+    assert starts["train"].unique().numel() > 4 and starts["train"].max() <= 128 - 32
+    assert (starts["held_out"] == 0).all()
+    rope = config_of(corpus_file, steps=1, preset="rope")
+    assert (make_batches(rope, windows, "train", rope.encoder_config(windows)).batch(0, 8)["position_ids"][:, 0] == 0).all()
+
+
+def test_seeds_give_other_weights_and_other_masks(windows, corpus_file, tmp_path):
+    tables = []
+    for seed in (0, 1):
+        pretrain(config_of(corpus_file, steps=1, seed=seed), tmp_path / str(seed), windows=windows, progress=False)
+        tables.append(ww.EncoderForMaskedLM.from_pretrained(tmp_path / str(seed) / "checkpoints/step-0").position_table())
+    assert not torch.equal(*tables)
+    one, two = (make_batches(c := config_of(corpus_file, steps=1, seed=s), windows, "held_out", c.encoder_config(windows)) for s in (0, 1))
+    assert not torch.equal(one.batch(0, 8)["labels"], two.batch(0, 8)["labels"])
+
+
+def test_resuming_at_the_first_checkpoint_logs_nothing_twice(windows, corpus_file, tmp_path):
+    config = config_of(corpus_file, steps=4, validate_every=2)
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    expected = (tmp_path / "run/log.jsonl").read_text().splitlines()
+    for name in ("model.safetensors", "checkpoints/step-1/state.json", "checkpoints/step-3/state.json", "checkpoints/step-4/state.json"):
+        (tmp_path / "run" / name).unlink()
+    step_0 = tmp_path / "run/checkpoints/step-0"
+    pretrain(config_of(corpus_file, steps=1), tmp_path / "fresh", windows=windows, progress=False)
+    shutil.rmtree(step_0)
+    shutil.copytree(tmp_path / "fresh/checkpoints/step-0", step_0)
+    pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert steps == [json.loads(line)["step"] for line in expected]

@@ -16,7 +16,7 @@ import torch
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
 from whatwhere.analysis.features import TARGETS, Documents, choose_documents, hidden_states
-from whatwhere.analysis.intervals import split_interval, tested
+from whatwhere.intervals import split_interval, tested
 from whatwhere.records import Record
 
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the model runs once for every chunk of layers

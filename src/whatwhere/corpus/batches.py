@@ -84,10 +84,11 @@ class MaskedBatches:
         return self._collate(chosen)
 
     def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
-        """The first `limit` windows (default all) in their own order with the masks of epoch 0; the last batch may be smaller."""
-        count = len(self.windows) if limit is None else min(limit, len(self.windows))
-        for begin in range(0, count, batch_size):
-            yield self._collate([(0, i) for i in range(begin, min(begin + batch_size, count))])
+        """`limit` windows (default all), evenly spaced, in their own order with the masks of epoch 0; the last batch may be smaller."""
+        total = len(self.windows)
+        chosen = np.linspace(0, total - 1, total if limit is None else min(limit, total), dtype=np.int64)
+        for begin in range(0, len(chosen), batch_size):
+            yield self._collate([(0, int(i)) for i in chosen[begin : begin + batch_size]])
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
         rows = [self._masked(epoch, index) for epoch, index in chosen]
@@ -120,6 +121,8 @@ class MaskedBatches:
         masked = draw < self.mask_rate
         if not masked.any() and maskable.any():
             masked[np.argmin(draw)] = True
+        # Drawn whether or not they are used, so that models with and without a shift get the same tokens.
+        kind, other = generator.random(len(ids)), generator.integers(len(self.ordinary), size=len(ids))
         documents, positions = places(marks, self.windows.join)
         if self.shift:
             room = self.max_positions - np.bincount(documents)
@@ -128,7 +131,6 @@ class MaskedBatches:
         if self.masking == "all":
             ids[masked] = self.mask_id
         else:
-            kind, other = generator.random(len(ids)), generator.integers(len(self.ordinary), size=len(ids))
             ids[masked & (kind < 0.8)] = self.mask_id
             swapped = masked & (kind >= 0.9)
             ids[swapped] = self.ordinary[other[swapped]]

@@ -75,7 +75,8 @@ def fused(products: list[Product], biases: list[Bias], values: Tensor, scale: fl
     else:
         mask = allowed
         if biases:
-            mask = torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0).to(q.dtype)
+            mask = torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0)
+            mask = mask.to(torch.promote_types(q.dtype, torch.float32) if q.device.type == "cpu" else q.dtype)
             if allowed is not None:
                 mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
         out = F.scaled_dot_product_attention(q, k, values, attn_mask=mask, dropout_p=dropout, scale=scale)

@@ -48,7 +48,7 @@ class BiasedAttention(torch.autograd.Function):
         scale: float,
     ) -> Tensor:
         b, _, n, _ = q.shape
-        bias = _bias_of(base.to(q.dtype), None if values is None else values.to(q.dtype), special, allowed, slice(0, b), n)
+        bias = _bias_of(base, values, special, allowed, slice(0, b), n)  # in its own type, at least float32
         out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, attn_mask=bias, scale=scale)
         ctx.save_for_backward(q, k, v, base, values, special, allowed, out, lse)
         ctx.scale = scale
@@ -65,10 +65,9 @@ class BiasedAttention(torch.autograd.Function):
         d_base = torch.zeros(base.shape, dtype=wide)
         d_values = None if values is None else torch.zeros(values.shape, dtype=wide)
         step = max(1, PIECE // (h * n * n))
-        narrow_base, narrow_values = base.to(q.dtype), None if values is None else values.to(q.dtype)
         for start in range(0, b, step):
             rows = slice(start, min(start + step, b))
-            bias = _bias_of(narrow_base, narrow_values, special, allowed, rows, n)
+            bias = _bias_of(base, values, special, allowed, rows, n)
             scores = (q[rows] @ k[rows].transpose(-1, -2)).to(wide).mul_(ctx.scale).add_(bias)
             p = scores.sub_(lse[rows].to(wide)[..., None]).exp_()  # (rows, h, n, n)
             narrow = p.to(q.dtype)

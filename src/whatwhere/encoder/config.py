@@ -113,6 +113,9 @@ class EncoderConfig(PretrainedConfig):
             raise ValueError(
                 f"position_size must be in [0, hidden_size): position_size={self.position_size}, hidden_size={self.hidden_size}."
             )
+        for key in ("initializer_range", "embedding_initializer_range", "position_initializer_range"):
+            if not getattr(self, key) > 0:
+                raise ValueError(f"{key} is a standard deviation and must be above 0; got {getattr(self, key)}.")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout must be in [0, 1); got {self.dropout}.")
         heads = self.num_attention_heads

@@ -47,14 +47,20 @@ class EncoderPreTrainedModel(PreTrainedModel):
 
 
 def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
-    """Whether neighbours that see each other are one position apart, so that distances are those of their places in the row."""
-    seen = position_ids[:, 1:] - position_ids[:, :-1] == 1
-    for ids in (attention_mask, document_ids):
-        if ids is not None:  # padding and other documents are not seen, so their distance does not matter
-            seen = seen | (ids[:, 1:] != ids[:, :-1])
+    """Whether tokens that see each other are as far apart in positions as in the row, so that 2n - 1 distances say all."""
+    b, n = position_ids.shape
+    offset = position_ids - torch.arange(n, device=position_ids.device)
+    groups = torch.arange(b, device=position_ids.device)[:, None].expand(b, n)  # tokens of a group see each other
+    if document_ids is not None:
+        groups = torch.stack([groups, document_ids.expand(b, n)], dim=-1).flatten(0, 1).unique(dim=0, return_inverse=True)[1].view(b, n)
     if attention_mask is not None:
-        seen = seen | (attention_mask[:, 1:] == 0)
-    return bool(seen.all())
+        offset, groups = offset[attention_mask.bool()], groups[attention_mask.bool()]
+    offset, groups = offset.flatten(), groups.flatten()
+    if not len(offset):
+        return True
+    first = torch.zeros(int(groups.max()) + 1, dtype=offset.dtype, device=offset.device)
+    first[groups] = offset  # some member's offset: all must share it
+    return bool((first[groups] == offset).all())
 
 
 class Encoder(EncoderPreTrainedModel):

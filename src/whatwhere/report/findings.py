@@ -1,10 +1,14 @@
 """Titles of figures: findings made from measured points by fixed rules, and the caveats of a run.
 
-Two values differ only if their 95 % intervals do not touch; otherwise the title says "not separable". A title never says more
-than its rule, which stands in each docstring. Names in `backticks` are set as code by the page.
+Two values differ only if the 95 % interval of their paired difference holds no zero; otherwise the title says "not separable". A
+title never says more than its rule, which stands in each docstring. Names in `backticks` are set as code by the page.
 """
 
 from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from whatwhere.intervals import seed_interval, split_interval
 
 from .load import Point
 from .numbers import compact, count, fixed, percent, span
@@ -12,16 +16,32 @@ from .numbers import compact, count, fixed, percent, span
 ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
 # Thresholds as in the ledger of claims, so that a title and a verdict do not part.
 KEPT, LOST, PRESENT, MOST = 0.75, 0.5, 0.25, 0.9
+PROBED = 500  # documents of a probe; only the share that is tested, a fifth, matters to an interval
 PLATEAU_MARGIN = 0.1  # nats below the unigram entropy that count as having left the plateau
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
 _WORDS = {3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
 
 
-def compare(a: Point, b: Point) -> str:
-    """Where `a` lies to `b`: above or below if both have intervals that do not touch, else not separable."""
+def margin(a: Point, b: Point, factor: float = 1.0) -> tuple[float, float] | None:
+    """95 % interval of a - factor · b: paired by seed, or with one seed by document split; None if nothing was repeated.
+
+    Values without common repetitions are taken as independent of each other, by the outer ends of their intervals.
+    """
+    if len(a.each) == len(b.each) > 1:
+        return seed_interval(np.subtract(a.each, np.multiply(factor, b.each)))
+    if len(a.splits) == len(b.splits) == 1 and len(a.splits[0]) == len(b.splits[0]):
+        return split_interval(np.subtract(a.splits[0], np.multiply(factor, b.splits[0])), PROBED)
     if a.low is None or a.high is None or b.low is None or b.high is None:
+        return None
+    return a.low - factor * b.high, a.high - factor * b.low
+
+
+def compare(a: Point, b: Point, factor: float = 1.0) -> str:
+    """Where `a` lies to factor · b: above or below if the interval of the difference does not hold zero, else not separable."""
+    found = margin(a, b, factor)
+    if found is None:
         return UNCLEAR
-    return ABOVE if a.low > b.high else BELOW if a.high < b.low else UNCLEAR
+    return ABOVE if found[0] > 0 else BELOW if found[1] < 0 else UNCLEAR
 
 
 def r2(point: Point) -> str:
@@ -48,11 +68,11 @@ def kept(what: str, name: str, stream: Mapping[int, Point], last: int, other_nam
     end, start = stream[last], stream.get(1, stream[last])
     if against(end, PRESENT) == BELOW:
         return f"The position stream of `{name}` does not keep {what}: R² {r2(start)} in layer 1, {r2(end)} in layer {last}{rest}"
-    enough = max(PRESENT, KEPT * start.value)
-    if against(end, enough) == BELOW:
-        verb = "keeps part of" if against(end, LOST * start.value) == ABOVE else "loses"
+    enough = compare(end, start, KEPT)
+    if enough == BELOW:
+        verb = "keeps part of" if compare(end, start, LOST) == ABOVE else "loses"
         return f"The position stream of `{name}` {verb} {what}: R² {r2(start)} in layer 1, {r2(end)} in layer {last}{rest}"
-    if against(end, enough) == UNCLEAR:
+    if UNCLEAR in (enough, against(end, PRESENT)):
         return f"Not separable whether the position stream keeps {what}: R² {r2(start)} in layer 1, {r2(end)} in layer {last}{rest}"
     if not other_name or other is None:
         return f"{sentence} stays in the position stream: R² {r2(end)} in layer {last}"
@@ -143,8 +163,8 @@ def slow(low4: Mapping[str, Sequence[float]], first: str) -> str:
 
 
 def left_plateau(final: Point, plateau: float) -> bool:
-    """Whether a final validation loss lies at least `PLATEAU_MARGIN` below the unigram entropy, its interval included."""
-    return (final.high if final.high is not None else final.value) < plateau - PLATEAU_MARGIN
+    """Whether the final validation loss of every seed lies at least `PLATEAU_MARGIN` below the unigram entropy, as in the ledger."""
+    return max(final.each or [final.value]) <= plateau - PLATEAU_MARGIN
 
 
 def losses(finals: Mapping[str, Point], plateau: float | None) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
+from whatwhere.intervals import seed_interval
 from whatwhere.records import Record, read_records
 
 # Formatting characters that do harm in a page: they turn the reading direction or hide text.
@@ -41,6 +41,7 @@ class Point:
 
     low, high: 95 % interval, None where nothing was repeated. over: what the interval is over, "seeds", "splits" or "".
     n: observations behind the value; seeds: training seeds behind it (0: no model involved).
+    each: the value of each seed; splits: those of each seed's document splits, for comparisons paired by seed and split.
     """
 
     value: float
@@ -49,13 +50,8 @@ class Point:
     over: str = ""
     seeds: int = 0
     n: int | None = None
-
-
-def _t_interval(values: list[float]) -> tuple[float, float]:
-    """95 % Student interval of the mean of at least two values."""
-    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    half = float(student.ppf(0.975, len(values) - 1)) * error
-    return mean - half, mean + half
+    each: tuple[float, ...] = ()
+    splits: tuple[tuple[float, ...], ...] = ()
 
 
 def summarise(records: Iterable[Record]) -> Point | None:
@@ -73,16 +69,20 @@ def summarise(records: Iterable[Record]) -> Point | None:
         if whole := [r for r in group if r.index is None]:
             r = whole[-1]
             bounded = r.low is not None and r.high is not None and math.isfinite(r.low) and math.isfinite(r.high)
-            points.append(Point(r.value, r.low if bounded else None, r.high if bounded else None, "splits" if bounded else "", n=r.n))
+            point = Point(r.value, r.low if bounded else None, r.high if bounded else None, "splits" if bounded else "", n=r.n)
         else:
-            points.append(Point(float(np.mean([r.value for r in group])), n=group[0].n))
+            point = Point(float(np.mean([r.value for r in group])), n=group[0].n)
+        parts = tuple(r.value for r in sorted((r for r in group if r.index is not None), key=lambda r: r.index or 0))
+        points.append(replace(point, each=(point.value,), splits=(parts,) if parts else ()))
     if not points:
         return None
     seeds = len([s for s in by_seed if s is not None])
     if len(points) == 1:
         return replace(points[0], seeds=seeds)
-    low, high = _t_interval([p.value for p in points])
-    return Point(float(np.mean([p.value for p in points])), low, high, "seeds", seeds, points[0].n)
+    interval = seed_interval([p.value for p in points])
+    assert interval is not None
+    each = tuple(p.value for p in points)
+    return Point(float(np.mean(each)), *interval, "seeds", seeds, points[0].n, each, tuple(s for p in points for s in p.splits))
 
 
 @dataclass(frozen=True)

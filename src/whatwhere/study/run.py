@@ -8,6 +8,7 @@ import math
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,10 @@ class Study:
             )
         table = model.position_table()
         if table is not None:
-            more, arrays = table_records(table.detach().double().numpy(), study=self.name, name=name, seed=seed)
+            start = EncoderForMaskedLM.from_pretrained(folder / "checkpoints" / "step-0").position_table()
+            untrained, _ = table_records(start, study=self.name, name=name, seed=seed)
+            records += [replace(record, step=0) for record in untrained]
+            more, arrays = table_records(table, study=self.name, name=name, seed=seed)
             records += more
             save_arrays(self.out / "arrays" / f"table-{name}-seed-{seed}.npz", arrays)
         write_records(kept, records)

@@ -23,7 +23,7 @@ from .checkpoints import drop_old_optimizers, log_spaced, newest, restore, write
 from .config import StrictConfig, write_text
 
 Batch = dict[str, Tensor]
-BatchAt = Callable[[int, int, int, int], Batch]  # (global micro step, rows per process, rank, world) -> batch
+BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's batch
 
 
 class LoopConfig(StrictConfig):
@@ -276,8 +276,10 @@ def run(
             log({"step": step, "tokens": step * tokens_per_step, **validate(trainer)})
 
     if start == 0:
-        save(0)
-        evaluate(0)
+        if not (root / "step-0").is_dir() or not resume:
+            save(0)
+        if not history:
+            evaluate(0)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),

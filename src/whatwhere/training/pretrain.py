@@ -1,5 +1,6 @@
 """Masked-language-model pretraining: a corpus, a preset and a budget in; a transformers folder out."""
 
+import contextlib
 import json
 import math
 import os
@@ -75,7 +76,7 @@ class PretrainConfig(LoopConfig, CorpusConfig):
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         recipe = RECIPES.get(values.get("size", "tiny"), {})
-        given = {key: value for key, value in values.items() if value is not None or key in BUDGET}
+        given = {key: value for key, value in values.items() if value is not None or key in (*BUDGET, "tokenizer")}
         if isinstance(given.get("model"), dict):
             given["model"] = {**recipe.get("model", {}), **given["model"]}
         return {**recipe, **given}
@@ -216,8 +217,10 @@ def pretrain(
     state.wait_for_everyone()
     if (out / CONFIG).is_file():
         saved = PretrainConfig.load(out / CONFIG)
-        if config.steps is not None and config.steps != saved.steps:
-            raise ValueError(f"{out} holds a run of steps={saved.steps}, now steps={config.steps}. Use another --out.")
+        tokens_per_step = saved.batch_size * saved.length
+        asked = config.steps if config.tokens is None else math.ceil(config.tokens / tokens_per_step)
+        if asked is not None and asked != saved.steps:
+            raise ValueError(f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked. Use another --out.")
         config = saved
         if (out / WEIGHTS).is_file() and (out / SUMMARY).is_file():
             return json.loads((out / SUMMARY).read_text(encoding="utf-8"))
@@ -238,6 +241,9 @@ def pretrain(
         config.save(out / CONFIG)
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
+    if state.process_index:  # the same weights everywhere, but dropout of its own in each process
+        torch.manual_seed((config.seed << 16) + state.process_index)
+    _forget_peak_memory()
     trainer = Trainer(model, config, steps, out)
     outcome = run(
         trainer,
@@ -291,13 +297,30 @@ def _summary(config: PretrainConfig, model: EncoderForMaskedLM, outcome: Outcome
         "tokens_per_second": rates[len(rates) // 2],
         "parameters": sum(p.numel() for p in model.parameters()),
         "embedding_parameters": model.encoder.word_embeddings.weight.numel(),
-        "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else _peak_memory(),
         "validation_loss": validated[-1]["validation_loss"] if validated else None,
         "validation_accuracy": validated[-1]["validation_accuracy"] if validated else None,
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
         "precision": trainer.accelerator.mixed_precision.replace("no", "fp32"),
         "processes": trainer.accelerator.num_processes,
     }
+
+
+def _forget_peak_memory() -> None:
+    """Start measuring the peak anew, so that a model in a study does not inherit that of the one before."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):  # Linux: 5 resets the high-water mark of the resident memory
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _peak_memory() -> int:
+    """Largest resident memory of this process in bytes since `_forget_peak_memory`; of its life where the system cannot forget."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _save_final(model: EncoderForMaskedLM, windows: Windows, summary: dict[str, Any], out: Path) -> None:

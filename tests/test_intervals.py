@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from whatwhere.analysis.intervals import seed_interval, split_interval
+from whatwhere.intervals import seed_interval, split_interval
 
 
 def test_seed_interval_is_students_t():
