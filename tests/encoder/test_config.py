@@ -64,3 +64,13 @@ def test_config_survives_json(tmp_path):
     config = ww.preset("dstg", "tiny", vocab_size=77, residual="normalized", num_labels=3)
     config.save_pretrained(tmp_path)
     assert ww.EncoderConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+
+
+def test_only_a_position_stream_of_a_small_size_starts_wider():
+    assert ww.preset("dstg", "tiny", embedding_initializer_range=0.03).position_initializer_range == pytest.approx(0.24)
+    assert ww.preset("ap", "tiny", embedding_initializer_range=0.03).position_initializer_range == 0.03
+    assert ww.preset("dstg").position_initializer_range == ww.preset("dstg").embedding_initializer_range == 0.02
+    assert ww.preset("dstg", "tiny", position_initializer_range=0.5).position_initializer_range == 0.5
+    model = ww.Encoder(ww.preset("dstg", "tiny", vocab_size=999, embedding_initializer_range=0.03))
+    assert float(model.position_table().std()) == pytest.approx(0.24, rel=0.1)
+    assert float(model.word_embeddings.weight.std()) == pytest.approx(0.03, rel=0.1)

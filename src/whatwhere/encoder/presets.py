@@ -6,10 +6,12 @@ from .config import EncoderConfig, nearest
 
 # Widths of each size: `semantic` is the width of the one stream of a baseline and of dstg's semantic stream,
 # `position` that of dstg's position stream (DSTG section 3.3: 768 = 48 + 720; baselines 720).
+# A position stream of few columns is buried under what the blocks write into it unless its table starts wider than the words:
+# `table` times as wide (docs/log.md).
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"layers": 4, "heads": 4, "semantic": 120, "position": 8, "positions": 128, "tied": True},
-    "small": {"layers": 6, "heads": 4, "semantic": 240, "position": 16, "positions": 256, "tied": True},
-    "paper": {"layers": 6, "heads": 6, "semantic": 720, "position": 48, "positions": 512, "tied": False},
+    "tiny": {"layers": 4, "heads": 4, "semantic": 120, "position": 8, "positions": 128, "tied": True, "table": 8.0},
+    "small": {"layers": 6, "heads": 4, "semantic": 240, "position": 16, "positions": 256, "tied": True, "table": 4.0},
+    "paper": {"layers": 6, "heads": 6, "semantic": 720, "position": 48, "positions": 512, "tied": False, "table": 1.0},
 }
 
 PRESETS: dict[str, dict[str, Any]] = {}
@@ -58,4 +60,7 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         **own,
         **fields,
     }
+    if d_pos and "position_initializer_range" not in fields:
+        words = fields.get("embedding_initializer_range", EncoderConfig.embedding_initializer_range)
+        resolved["position_initializer_range"] = widths["table"] * words
     return EncoderConfig(**resolved)
