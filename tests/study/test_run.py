@@ -105,3 +105,15 @@ def test_wrong_study_settings_are_one_line_errors(values, message):
     with pytest.raises(ValueError, match=message) as caught:
         StudyConfig.parse(values)
     assert "\n" not in str(caught.value)
+
+
+def test_a_corpus_too_small_to_probe_still_gives_a_report(tmp_path, capsys):
+    path = tmp_path / "small.txt"
+    path.write_text(sentences(60), encoding="utf-8")
+    values = {**VALUES, "held_out": 0.02, "corpus": str(path), "steps": 3, "models": ["ap"], "training": TRAINING}
+    report = run_study(StudyConfig.parse(values), tmp_path / "s")
+    assert "no probes" in capsys.readouterr().err
+    records = read_records(tmp_path / "s/records.parquet")
+    assert not select(records, metric="r2.token") and select(records, metric="loss", part="train")
+    verdicts = {c["verdict"] for c in json.loads((tmp_path / "s/claims.json").read_text())}
+    assert report.is_file() and verdicts == {"not testable here"}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..analysis.features import FEWEST_DOCUMENTS
 from ..analysis.probes import probe_records
 from ..analysis.tables import table_records
 from ..corpus import Windows
@@ -70,6 +71,10 @@ class Study:
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
         return steps
 
+    def can_probe(self, windows: Windows) -> bool:
+        """Whether enough held-out windows have the full length for the probes (which a study can do without)."""
+        return int((windows["held_out"].lengths() == self.config.length).sum()) >= FEWEST_DOCUMENTS
+
     def model_records(self, folder: Path, name: str, seed: int, windows: Windows) -> list[Record]:
         """All records of one trained model: training, probes, table; kept beside the model."""
         kept = folder / "records.parquet"
@@ -77,7 +82,7 @@ class Study:
             return read_records(kept)
         records = training_records(folder, self.name, name, seed)
         model = EncoderForMaskedLM.from_pretrained(folder).eval()
-        if len(windows["held_out"]):
+        if self.can_probe(windows):
             records += probe_records(
                 model,
                 windows["held_out"],
@@ -108,6 +113,10 @@ class Study:
         windows = prepare_windows(config, self.out / "corpus", self.progress)
         facts = windows.manifest
         self.say("windows", **{key: sum(facts[key].values()) for key in ("documents", "characters", "tokens", "windows")})
+        if not self.can_probe(windows):
+            self.say(
+                f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or join=run-on would give them"
+            )
         steps = self.steps(windows)
         records = corpus_records(windows, self.name)
         trained = []
