@@ -64,6 +64,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     assert select(records, metric="pca.share", model="dstg") and not select(records, metric="pca.share", model="rope")
     page = (whole / "report.html").read_text(encoding="utf-8")
     assert "dstg" in page and len(page) < 10_000_000
+    assert "searched on python-docs with seed 0" in page  # the reader is told how the defaults came about
     verdicts = json.loads(whatwhere("claims", str(whole), "--json").stdout)
     assert verdicts == json.loads((whole / "claims.json").read_text())
     assert set(verdicts[0]) >= {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale"}

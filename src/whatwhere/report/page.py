@@ -76,6 +76,7 @@ def render(study: Study) -> str:
         title=_title(study),
         summary=summary(study),
         caveats=caveats(study),
+        notes=[str(note) for note in study.facts.get("notes") or []],
         cards=cards[:MOST_CARDS],
         ledger=ledger(cards),
         claims_table=_claims_table(cards),

@@ -35,6 +35,15 @@ RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.06
 FEWEST_STEPS = 20
 
 
+# What a reader of the report should know about the defaults of a size.
+NOTES = {
+    "tiny": [
+        "The defaults of size tiny were searched on python-docs with seed 0, so that all encoders learn within minutes and the streams can be "
+        "told apart. On that corpus and seed a verdict demonstrates; other corpora and seeds test. docs/log.md lists what was tried."
+    ]
+}
+
+
 class Study:
     """A study folder and the parts that fill it."""
 
@@ -157,6 +166,7 @@ class Study:
             "size": self.config.size,
             "machine": machine(),
             "versions": versions(),
+            "notes": NOTES.get(self.config.size, []),
             "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
             "command": command,
         }
