@@ -38,8 +38,8 @@ FEWEST_STEPS = 20
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
     "tiny": [
-        "The defaults of size tiny were searched on python-docs with seed 0, so that all encoders learn within minutes and the streams can be "
-        "told apart. On that corpus and seed a verdict demonstrates; other corpora and seeds test. docs/log.md lists what was tried."
+        "The defaults of size tiny were searched on python-docs with seed 0, so that all encoders learn within minutes and the streams can "
+        "be told apart. On that corpus and seed a verdict demonstrates; other corpora and seeds test. docs/log.md lists what was tried."
     ]
 }
 
