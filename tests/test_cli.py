@@ -70,7 +70,7 @@ def test_doctor_and_presets_print_one_object(trained):
     facts = json.loads(whatwhere("doctor", "--json").stdout)
     assert facts["backends"] == {"eager": "works", "sdpa": "works"}
     assert facts["disk_free_bytes"] > 0 and facts["versions"]["torch"].startswith("2.")
-    rows = {row["name"]: row for row in json.loads(whatwhere("presets", "--json").stdout)}
+    rows = {row["name"]: row for row in json.loads(whatwhere("presets", "--json").stdout)["presets"]}
     assert rows["dstg"]["streams"] == [48, 720]
 
 

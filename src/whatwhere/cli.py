@@ -122,6 +122,8 @@ def probe(
     from .analysis.probes import probe_records
     from .corpus import Windows
 
+    if not (corpus / "manifest.json").is_file():
+        raise ValueError(f"{corpus} is no folder of windows. Give the corpus/ folder of a run or study, for example {model}/corpus.")
     encoder = _open_model(model)
     records = probe_records(encoder, Windows(corpus)["held_out"], study="", name=model.name, seed=None, documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
@@ -154,6 +156,9 @@ def _open_model(folder: Path) -> Any:
 
     from .encoder import EncoderForMaskedLM
 
+    seeds = sorted(p.parent for p in folder.glob("**/seed-*/config.json"))
+    if seeds:
+        raise ValueError(f"{folder} holds {len(seeds)} models of a study. Name one, for example {seeds[0]}.")
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder that pretrain wrote.")
     if not (folder / "model.safetensors").is_file():
@@ -216,7 +221,7 @@ def presets(size: Annotated[str, typer.Option(help="tiny, small or paper.")] = "
         )
     lines = [f"{'preset':15}{'streams':12}{'scheme':26}{'parameters':>13}  source  (vocabulary {preset('ap').vocab_size:,})"]
     lines += [f"{r['name']:15}{' + '.join(map(str, r['streams'])):12}{r['scheme']:26}{r['parameters']:>13,}  {r['source']}" for r in rows]
-    _emit(rows, as_json, "\n".join(lines))
+    _emit({"presets": rows}, as_json, "\n".join(lines))
 
 
 @app.command()
@@ -248,8 +253,10 @@ def main() -> None:
     except _CommandLineError as error:
         line = error.format_message()  # type: ignore[attr-defined]
         line = f"{line} See whatwhere --help." if line else ""
-    except (typer.Abort, KeyboardInterrupt):
-        print("whatwhere: stopped. The same command goes on from the last checkpoint (pretrain: add --resume).", file=sys.stderr)
+    except (typer.Abort, KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and stop.code != 130:
+            raise
+        print("\nwhatwhere: stopped. The same command goes on from the last checkpoint (pretrain: add --resume).", file=sys.stderr)
         sys.exit(130)
     except (ValueError, OSError) as error:
         if os.environ.get("WHATWHERE_DEBUG"):

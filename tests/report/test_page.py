@@ -169,6 +169,12 @@ def test_no_records_is_one_clear_line(tmp_path):
         write_report(tmp_path)
 
 
+def test_every_preset_has_words_for_the_head_of_the_page():
+    from whatwhere.encoder import PRESETS
+
+    assert set(page.SCHEMES) == set(PRESETS)
+
+
 def test_the_report_reads_no_other_part_of_the_project():
     import whatwhere.report as report
 

@@ -100,6 +100,7 @@ def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
         ({"training": {"lr": 3}}, "Unknown configuration key 'lr'"),
         ({"length": 256}, "position table of dstg has 128 rows"),
         ({"minuets": 3}, "Did you mean minutes"),
+        ({"batch_size": 3}, "batch_size is a key of the trainings: give training.batch_size"),
     ],
 )
 def test_wrong_study_settings_are_one_line_errors(values, message):

@@ -244,7 +244,7 @@ def _json_lines(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
 def text_field(row: dict[str, Any], field: str, place: str) -> str:
     if field not in row:
         raise ValueError(
-            f"{place}: no field {field!r}. Fields there: {', '.join(map(str, row)) or 'none'}. Name the one that holds the text."
+            f"{place}: no field {field!r}. Fields there: {', '.join(map(str, row)) or 'none'}. Name the one that holds the text: --set field=NAME."
         )
     value = row[field]
     if value is not None and not isinstance(value, str):
@@ -269,7 +269,9 @@ def _rows(path: Path, plain: IO[bytes], field: str) -> Iterator[str]:
         file = pq.ParquetFile(plain)
         names = file.schema_arrow.names
         if field not in names:
-            raise ValueError(f"{path}: no field {field!r}. Fields there: {', '.join(names)}. Name the one that holds the text.")
+            raise ValueError(
+                f"{path}: no field {field!r}. Fields there: {', '.join(names)}. Name the one that holds the text: --set field=NAME."
+            )
         row = 0
         for batch in file.iter_batches(batch_size=256, columns=[field]):
             for value in batch.column(0).to_pylist():

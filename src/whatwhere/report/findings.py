@@ -112,6 +112,8 @@ def progress(position: Mapping[int, Point], semantic: Mapping[int, Point], last:
     if last not in position or last not in semantic:
         return None
     s, p = semantic[last], position[last]
+    if against(s, PRESENT) == BELOW and against(p, PRESENT) == BELOW:
+        return f"Progress inside a segment is hardly read from either stream: R² {r2(s)} semantic, {r2(p)} position in layer {last}"
     side = compare(s, p)
     if side == ABOVE:
         return f"Progress inside a segment is read from the semantic stream: R² {r2(s)} in layer {last}, {r2(p)} in the position stream"

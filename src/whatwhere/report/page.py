@@ -75,6 +75,7 @@ def render(study: Study) -> str:
     return environment.get_template("report.html.j2").render(
         title=_title(study),
         summary=summary(study),
+        glossary=glossary(study),
         caveats=caveats(study),
         notes=[str(note) for note in study.facts.get("notes") or []],
         cards=cards[:MOST_CARDS],
@@ -143,6 +144,23 @@ def summary(study: Study) -> list[str]:
     if study.seeds:
         pieces.append(count(len(study.seeds), "seed"))
     return pieces
+
+
+# What each preset does with positions, in a few words for the head of the page.
+SCHEMES = {
+    "dstg": "meaning and position in separate streams",
+    "dstg-full-mlm": "separate streams, predictions from both",
+    "ap": "a learned position added to each word",
+    "rp": "attention biased by distance",
+    "rope": "queries and keys rotated by position",
+    "nope": "no position",
+}
+
+
+def glossary(study: Study) -> list[str]:
+    """What the models of the run are, for readers who do not know their names."""
+    kinds = {model: str(study.config(model).get("preset") or model) for model in study.models}
+    return [f"`{model}`: {SCHEMES[kind]}" for model, kind in kinds.items() if kind in SCHEMES]
 
 
 def caveats(study: Study) -> list[str]:

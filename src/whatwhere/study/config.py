@@ -22,6 +22,9 @@ class StudyConfig(CorpusConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for key in values:
+            if key not in cls.model_fields and key in PretrainConfig.model_fields:
+                raise ValueError(f"{key} is a key of the trainings: give training.{key}, for example --set training.{key}=...")
         recipe = RECIPES.get(values.get("size", "tiny"), {})
         own = {key: value for key, value in recipe.items() if key in cls.model_fields}
         filled = {**own, **{key: value for key, value in values.items() if value is not None or key == "minutes"}}

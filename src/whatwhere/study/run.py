@@ -156,7 +156,7 @@ class Study:
 
     def provenance(self, windows: Windows, trained: list[dict[str, Any]]) -> None:
         """study.json: what a reader needs to know about where the records come from."""
-        command = f"whatwhere study --config {CONFIG} --out {self.name}"
+        command = f"whatwhere study --config {self.out / CONFIG} --out NEW-FOLDER"
         facts = {
             "title": "What position encodings keep",
             "name": self.name,

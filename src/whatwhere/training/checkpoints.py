@@ -67,6 +67,18 @@ def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: dict[str, torch
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
+def save_model(model: PreTrainedModel, folder: Path) -> None:
+    """Write a transformers folder.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    try:
+        model.save_pretrained(folder)
+    except SafetensorError as error:
+        raise OSError(f"Cannot write the model to {folder}: {error}. Make room and run the same command with --resume.") from None
+
+
 def write_checkpoint(
     root: Path,
     step: int,
@@ -81,12 +93,14 @@ def write_checkpoint(
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
-        model.save_pretrained(temporary)
+        save_model(model, temporary)
         save_file(_pack(optimizers) | {f"random.{k}": v for k, v in random_states.items()}, temporary / OPTIMIZER)
         hashes = {path.name: _sha256(path) for path in sorted(temporary.iterdir())}
         write_text(temporary / STATE, json.dumps({**state, "step": step, "files": hashes}, indent=1))
         shutil.rmtree(final, ignore_errors=True)
         os.replace(temporary, final)
+    except SafetensorError as error:  # it wraps what the system said, a full disk above all
+        raise OSError(f"Cannot write {final}: {error}. Earlier checkpoints are whole; make room and go on with --resume.") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return final

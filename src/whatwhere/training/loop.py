@@ -301,10 +301,11 @@ def run(
             if step + 1 < steps:
                 upcoming = ahead.submit(trainer.micro_batches, batch_at, step + 1)
             loss, norm = trainer.step(step, batches)
+            muon = f", muon_learning_rate {config.muon_learning_rate:g}" if config.optimizer == "muon" else ""
             if not math.isfinite(loss) or not math.isfinite(norm):
                 raise ValueError(
                     f"Loss is {loss}, gradient norm {norm} at step {step + 1} of {label}. Lower learning_rate (now "
-                    f"{config.learning_rate:g}) or set precision=fp32; checkpoints up to here are in {root}."
+                    f"{config.learning_rate:g}{muon}) or set precision=fp32; checkpoints up to here are in {root}."
                 )
             losses.append(loss)
             window += 1

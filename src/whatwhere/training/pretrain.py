@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from ..corpus import MaskedBatches, Windows, add_newline_token, build_windows, load_tokenizer, open_source, train_tokenizer
 from ..encoder import SIZES, EncoderConfig, EncoderForMaskedLM, preset
-from .checkpoints import WEIGHTS
+from .checkpoints import WEIGHTS, save_model
 from .config import StrictConfig, write_text
 from .loop import LoopConfig, Outcome, Trainer, processes, run, seconds_per_step
 
@@ -328,7 +328,7 @@ def _save_final(model: EncoderForMaskedLM, windows: Windows, summary: dict[str, 
     temporary = out / f".final.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        model.save_pretrained(temporary)
+        save_model(model, temporary)
         shutil.copytree(windows.folder / "tokenizer", temporary, dirs_exist_ok=True)
         write_text(out / SUMMARY, json.dumps(summary, indent=1))
         for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
