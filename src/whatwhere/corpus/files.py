@@ -244,7 +244,8 @@ def _json_lines(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
 def text_field(row: dict[str, Any], field: str, place: str) -> str:
     if field not in row:
         raise ValueError(
-            f"{place}: no field {field!r}. Fields there: {', '.join(map(str, row)) or 'none'}. Name the one that holds the text: --set field=NAME."
+            f"{place}: no field {field!r}. Fields there: {', '.join(map(str, row)) or 'none'}. "
+            "Name the one that holds the text: --set field=NAME."
         )
     value = row[field]
     if value is not None and not isinstance(value, str):
