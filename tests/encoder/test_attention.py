@@ -103,7 +103,7 @@ def test_fused_equals_eager_with_gradients(name, inputs, ids):
 @pytest.mark.parametrize("name", ["dstg", "rp"])
 @pytest.mark.parametrize("seen", ["hole", "interleaved"])
 def test_a_span_that_resumes_after_a_hole_keeps_its_distances(name, seen, ids):
-    # Found in review: seams of mask and documents were taken as harmless, and distances in the row used in place of positions.
+    # Once, seams of mask and documents were taken as harmless, and distances in the row used in place of positions.
     model = build(name)
     hidden = torch.tensor([[0, 0, 0, 1, 1, 0, 0, 0, 0]]).expand(2, 9)  # tokens 3 and 4 are not seen by the others
     rest = ids[:, hidden[0] == 0]

@@ -228,7 +228,7 @@ def test_claims_are_short_and_ids_unique():
 
 
 def test_a_table_at_its_random_start_is_not_judged():
-    # Found in review: an untrained table has small shares and fast components, so both claims held before the first step.
+    # Once, an untrained table has small shares and fast components, so both claims held before the first step.
     records = changed(paper_records(), 0.2, metric="pca.top2", model="ap", step=0)
     for claim in ("ap-table-high-dimensional", "ap-high-frequency"):
         assert by_id(records)[claim]["verdict"] == "not testable here"

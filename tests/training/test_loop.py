@@ -229,7 +229,7 @@ def test_corpus_smaller_than_a_batch_is_refused(tmp_path):
 
 @pytest.mark.parametrize("masking", ["all", "80-10-10"])
 def test_same_tokens_and_masks_for_every_preset(masking, windows, corpus_file):
-    # Found in review: under 80-10-10 the shift of `dstg` moved the draws that replace tokens.
+    # Once, under 80-10-10 the shift of `dstg` moved the draws that replace tokens.
     configs = [config_of(corpus_file, steps=1, preset=name, masking=masking) for name in ("dstg", "rope")]
     one, two = (make_batches(c, windows, "train", c.encoder_config(windows)).batch(3, 8) for c in configs)
     assert torch.equal(one["input_ids"], two["input_ids"]) and torch.equal(one["labels"], two["labels"])
