@@ -52,7 +52,6 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
         learning_rate=0.01,
         muon_learning_rate=0.1,
         bias_learning_rate_scale=3.0,
-        position_learning_rate_scale=0.5,
         embedding_learning_rate_scale=2.0,
     )
     optimizers = make_optimizers(model, config)
@@ -60,9 +59,9 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
     assert len(found) == sum(len(g["params"]) for o in optimizers for g in o.param_groups) == len(list(model.parameters()))
     matrix = 0.1 if kind == "muon" else 0.01
     expected = {
-        "encoder.layers.2.attention.qkv.0.weight": (0.5 * matrix, config.weight_decay),
+        "encoder.layers.2.attention.qkv.0.weight": (matrix, config.weight_decay),
         "encoder.layers.2.attention.qkv.1.weight": (matrix, config.weight_decay),
-        "encoder.layers.2.feed_forward.down.0.weight": (0.5 * matrix, config.weight_decay),
+        "encoder.layers.2.feed_forward.down.0.weight": (matrix, config.weight_decay),
         "encoder.layers.2.feed_forward.gate_up.weight": (matrix, config.weight_decay),
         "encoder.layers.2.attention.relative.table": (0.03, 0.0),
         "encoder.layers.2.attention_norm.norms.0.weight": (0.01, 0.0),

@@ -86,14 +86,6 @@ class Encoder(EncoderPreTrainedModel):
         """The position table (max_position_embeddings, width) as the model reads it, or None if the scheme has none."""
         return self.position_embeddings() if self.position_embeddings is not None else None
 
-    def position_stream_matrices(self) -> list[nn.Parameter]:
-        """Matrices whose output is the position stream alone, or its queries and keys; none if there is one stream."""
-        if not self.config.position_size:
-            return []
-        blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock)]
-        lists = [m for block in blocks for m in (block.attention.qkv, block.attention.out, block.feed_forward.down)]
-        return [parameter for modules in lists for parameter in modules[0].parameters()]
-
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         b, n = input_ids.shape
         if position_ids is None:

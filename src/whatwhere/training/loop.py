@@ -41,7 +41,6 @@ class LoopConfig(StrictConfig):
     muon_learning_rate: float = Field(0.02, gt=0, description="peak learning rate of the hidden matrices under muon")
     bias_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of relative-bias tables, times the peak")
     embedding_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of word and position tables, times the peak")
-    position_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the position stream's own matrices, times theirs")
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = Field(1e-8, gt=0)
     weight_decay: float = Field(0.01, ge=0, description="on matrices only; not on norms and tables")
@@ -72,19 +71,12 @@ def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
 
 
 def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.optim.Optimizer]:
-    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates.
-
-    The matrices that belong to the position stream alone have a scale of their own: what they write into so narrow a stream
-    buries the position table's signal if they learn as fast as the rest (docs/log.md).
-    """
-    body: Any = model.base_model
-    narrow = {id(p) for p in body.position_stream_matrices()}
+    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates."""
     width = model.config.position_initializer_range / model.config.embedding_initializer_range
     muon = config.optimizer == "muon"
     matrix_rate = config.muon_learning_rate if muon else config.learning_rate
     groups: dict[str, dict[str, Any]] = {
         "matrices": {"lr": matrix_rate, "weight_decay": config.weight_decay},
-        "position": {"lr": matrix_rate * config.position_learning_rate_scale, "weight_decay": config.weight_decay},
         "head": {"lr": config.learning_rate, "weight_decay": config.weight_decay},
         "embeddings": {"lr": config.learning_rate * config.embedding_learning_rate_scale, "weight_decay": 0.0},
         # Adam's steps are absolute: a table that starts k times as wide must learn k times as fast.
@@ -102,11 +94,11 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
         elif parameter.ndim < 2:
             kind = "plain"
         elif ".layers." in f".{name}":
-            kind = "position" if id(parameter) in narrow else "matrices"
+            kind = "matrices"
         else:
             kind = "head"
         groups[kind]["params"].append(parameter)
-    hidden = [group for kind in ("matrices", "position") if (group := groups.pop(kind))["params"]] if muon else []
+    hidden = [groups.pop("matrices")] if muon else []
     rest = [group for group in groups.values() if group["params"]]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)]
     if hidden:
