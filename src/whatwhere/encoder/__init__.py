@@ -1,7 +1,8 @@
 """The encoder: everything a saved model needs. Imports only within this folder, so that a checkpoint can carry it along."""
 
 from .config import EncoderConfig
-from .model import Encoder, EncoderForMaskedLM, EncoderPreTrainedModel
+from .heads import EncoderForMaskedLM
+from .model import Encoder, EncoderPreTrainedModel
 from .presets import PRESETS, SIZES, SOURCES, preset
 
 __all__ = ["PRESETS", "SIZES", "SOURCES", "Encoder", "EncoderConfig", "EncoderForMaskedLM", "EncoderPreTrainedModel", "preset"]
