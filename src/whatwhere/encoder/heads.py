@@ -1,54 +1,35 @@
-"""Heads on the encoder: what a model predicts from its hidden states."""
+"""Heads on the encoder: what a model predicts from its hidden states (b, n, hidden_size), all of them unless said otherwise."""
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers.modeling_outputs import MaskedLMOutput
+from transformers.modeling_outputs import (
+    MaskedLMOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+from transformers.utils.generic import can_return_tuple
 
 from .config import EncoderConfig
 from .model import Encoder, EncoderPreTrainedModel
 
 
-class MaskedLMHead(nn.Module):
-    """Vocabulary logits from the semantic stream, or from all of hidden with a projection per stream (DSTG 3.3, B.2).
+class Wanted(TypedDict, total=False):
+    """What else a forward pass returns: see `Encoder.forward`. Every head also takes `return_dict`; False gives a tuple."""
 
-    `decoder` reads the semantic stream and may share the word embedding; `position_decoder` exists only for `full`. Together
-    they are one linear map of the whole hidden state.
-    """
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.position_size = config.position_size
-        self.decoder = nn.Linear(config.semantic_size, config.vocab_size)
-        full = config.mlm_head == "full" and config.position_size
-        self.position_decoder = nn.Linear(config.position_size, config.vocab_size, bias=False) if full else None
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Logits (..., vocab_size) of hidden states (..., hidden_size)."""
-        logits = self.decoder(hidden[..., self.position_size :])
-        if self.position_decoder is not None:
-            logits = logits + self.position_decoder(hidden[..., : self.position_size])
-        return logits
+    output_hidden_states: bool | None
+    output_attentions: bool | None
 
 
-class EncoderForMaskedLM(EncoderPreTrainedModel):
-    """Encoder with the masked-language-modelling head; the vocabulary is projected at masked tokens only."""
-
-    _tied_weights_keys = {"head.decoder.weight": "encoder.word_embeddings.weight"}
+class EncoderWithHead(EncoderPreTrainedModel):
+    """An encoder below a head."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.encoder = Encoder(config)
-        self.head = MaskedLMHead(config)
-        self.post_init()
-
-    def get_output_embeddings(self) -> nn.Linear:
-        return self.head.decoder
-
-    def set_output_embeddings(self, value: nn.Linear) -> None:
-        self.head.decoder = value
 
     def position_table(self) -> Tensor | None:
         """See `Encoder.position_table`."""
@@ -58,6 +39,77 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         """See `Encoder.attention_terms`."""
         return self.encoder.attention_terms(**inputs)
 
+    def _encode(self, input_ids: Tensor, *inputs: Tensor | None, **wanted: Unpack[Wanted]) -> tuple[Tensor, dict[str, Any]]:
+        """Last hidden state, and what else was wanted, as every head returns it."""
+        names = ("attention_mask", "position_ids", "document_ids")
+        output = self.encoder(input_ids, **dict(zip(names, inputs, strict=True)), **wanted, return_dict=True)
+        return output.last_hidden_state, {"hidden_states": output.hidden_states, "attentions": output.attentions}
+
+
+def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy in nats, at least in float32, of logits (m, c) and class numbers (m,); 0, not NaN, if m is 0."""
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(wide, targets, reduction="sum") / max(targets.numel(), 1)
+
+
+class VocabularyTransform(nn.Module):
+    """What BERT does before it looks words up: a dense layer, GELU, LayerNorm (Devlin et al. 2018, the published code)."""
+
+    def __init__(self, width_in: int, width_out: int, eps: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width_in, width_out)
+        self.norm = nn.LayerNorm(width_out, eps=eps)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., width_in) to (..., width_out)."""
+        return self.norm(F.gelu(self.dense(hidden)))
+
+
+class MaskedLMHead(nn.Module):
+    """Vocabulary logits from the semantic stream, or from all of hidden with a projection per stream (DSTG 3.3, B.2).
+
+    `decoder` reads the semantic stream and may share the word embedding. For `full`, `position_decoder` reads the position stream;
+    together they are one linear map of the whole hidden state. With BERT's block, BERT's `transform` comes before the decoder, which
+    then reads its output; for `full` the transform reads all of hidden and there is no `position_decoder`.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        full = config.mlm_head == "full" and config.position_size > 0
+        bert = config.block == "bert"
+        self.position_size = config.position_size
+        self.first_column = 0 if full and bert else config.position_size
+        width = config.hidden_size - self.first_column
+        self.transform = VocabularyTransform(width, config.semantic_size, config.norm_eps) if bert else None
+        self.decoder = nn.Linear(config.semantic_size, config.vocab_size)
+        self.position_decoder = nn.Linear(config.position_size, config.vocab_size, bias=False) if full and not bert else None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits (..., vocab_size) of hidden states (..., hidden_size)."""
+        words = hidden[..., self.first_column :]
+        logits = self.decoder(words if self.transform is None else self.transform(words))
+        if self.position_decoder is not None:
+            logits = logits + self.position_decoder(hidden[..., : self.position_size])
+        return logits
+
+
+class EncoderForMaskedLM(EncoderWithHead):
+    """Encoder with the masked-language-modelling head; the vocabulary is projected at masked tokens only."""
+
+    _tied_weights_keys = {"head.decoder.weight": "encoder.word_embeddings.weight"}
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.head = MaskedLMHead(config)
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.head.decoder
+
+    def set_output_embeddings(self, value: nn.Linear) -> None:
+        self.head.decoder = value
+
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor,
@@ -65,11 +117,9 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
         return_all_logits: bool = False,
-        return_dict: bool | None = None,
-    ) -> MaskedLMOutput | tuple[Any, ...]:
+        **wanted: Unpack[Wanted],
+    ) -> MaskedLMOutput:
         """Predict masked tokens; the inputs of `Encoder.forward` and two more.
 
         Args:
@@ -77,15 +127,8 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
                 labelled tokens, 0 if there is none) and `logits` (m, V) of the labelled tokens only, in reading order.
             return_all_logits: with labels, return logits (b, n, V) nevertheless. Without labels they always are.
         """
-        output = self.encoder(
-            input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            document_ids=document_ids,
-            output_hidden_states=output_hidden_states,
-            output_attentions=output_attentions,
-        )
-        hidden, loss = output.last_hidden_state, None
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
+        loss = None
         if labels is None:
             logits = self.head(hidden)
         else:
@@ -93,9 +136,110 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
                 raise ValueError(f"labels must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(labels.shape)}.")
             chosen = labels != -100
             logits, targets = self.head(hidden[chosen]), labels[chosen]
-            wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            loss = F.cross_entropy(wide, targets, reduction="sum") / max(targets.numel(), 1)
+            loss = mean_cross_entropy(logits, targets)
             if return_all_logits:
                 logits = self.head(hidden)
-        result = MaskedLMOutput(loss=loss, logits=logits, hidden_states=output.hidden_states, attentions=output.attentions)
-        return result if return_dict is not False else result.to_tuple()
+        return MaskedLMOutput(loss=loss, logits=logits, **rest)
+
+
+def _classifier(config: EncoderConfig) -> nn.Linear:
+    assert config.num_labels is not None  # transformers counts id2label, two entries unless given
+    return nn.Linear(config.hidden_size, config.num_labels)
+
+
+class EncoderForSequenceClassification(EncoderWithHead):
+    """A label, several labels or numbers per text, from its first token ([CLS]): dense, tanh, dropout, classifier, as BERT."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = _classifier(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> SequenceClassifierOutput:
+        """`logits` (b, num_labels); the inputs of `Encoder.forward` and `labels`.
+
+        Args:
+            labels: class numbers (b,), or numbers (b,) or (b, num_labels) to regress, or 0.0 and 1.0 (b, num_labels) for several labels
+                at once. As in transformers, `config.problem_type` says which; if unset, one label means regression, and whole numbers mean
+                classes.
+        """
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
+        # The first token that is no padding, which may stand on either side.
+        first = hidden[:, 0] if attention_mask is None else hidden[torch.arange(len(hidden)), attention_mask.long().argmax(-1)]
+        logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
+        loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
+
+
+class EncoderForTokenClassification(EncoderWithHead):
+    """A label per token: dropout and a classifier on its hidden state."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = _classifier(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> TokenClassifierOutput:
+        """`logits` (b, n, num_labels); the inputs of `Encoder.forward` and `labels` (b, n), class numbers, -100 where none counts."""
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
+        logits = self.classifier(self.dropout(hidden))
+        chosen = None if labels is None else labels != -100
+        loss = None if labels is None else mean_cross_entropy(logits[chosen], labels[chosen])
+        return TokenClassifierOutput(loss=loss, logits=logits, **rest)
+
+
+class EncoderForQuestionAnswering(EncoderWithHead):
+    """Where in the text an answer starts and ends: two scores per token, from one linear map of its hidden state."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.span = nn.Linear(config.hidden_size, 2)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> QuestionAnsweringModelOutput:
+        """`start_logits` and `end_logits` (b, n); the inputs of `Encoder.forward` and two more.
+
+        Args:
+            start_positions, end_positions: (b,), places of the answer's first and last token; a place outside the text is ignored.
+        """
+        if (start_positions is None) != (end_positions is None):
+            raise ValueError("A loss needs both start_positions and end_positions; got one of them.")
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
+        start, end = self.span(hidden).unbind(-1)
+        return QuestionAnsweringModelOutput(
+            loss=self.loss_function(start, end, start_positions, end_positions),
+            start_logits=start.contiguous(),
+            end_logits=end.contiguous(),
+            **rest,
+        )
