@@ -209,7 +209,7 @@ def presets(size: Annotated[str, typer.Option(help="tiny, small or paper.")] = "
         with init_empty_weights():
             parameters = sum(p.numel() for p in EncoderForMaskedLM(config).parameters())
         scheme = [config.absolute + " table"] * (config.absolute != "none") + [config.relative + " bias"] * (config.relative != "none")
-        scheme += ["rotation"] * config.rotary
+        scheme += [config.rotation] * (config.rotation != "none")
         rows.append(
             {
                 "name": name,

@@ -62,10 +62,10 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
         "encoder.layers.2.attention.qkv.0.weight": (matrix, config.weight_decay),
         "encoder.layers.2.attention.qkv.1.weight": (matrix, config.weight_decay),
         "encoder.layers.2.feed_forward.down.0.weight": (matrix, config.weight_decay),
-        "encoder.layers.2.feed_forward.gate_up.weight": (matrix, config.weight_decay),
-        "encoder.layers.2.attention.relative.table": (0.03, 0.0),
+        "encoder.layers.2.feed_forward.up.0.weight": (matrix, config.weight_decay),
+        "encoder.layers.2.attention.relative.function.table": (0.03, 0.0),
         "encoder.layers.2.attention_norm.norms.0.weight": (0.01, 0.0),
-        "encoder.position_embeddings.weight": (8 * 0.02, 0.0),  # it starts eight times as wide as the words at this size
+        "encoder.position_embeddings.table.weight": (8 * 0.02, 0.0),  # it starts eight times as wide as the words at this size
         "encoder.word_embeddings.weight": (0.02, 0.0),
     }
     for name, (rate, decay) in expected.items():

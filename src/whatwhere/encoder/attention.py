@@ -1,50 +1,68 @@
 """One attention for every scheme: scores are a declared sum of terms, products of two projections or additive biases.
 
-`eager` is the specification; `fused` computes the same in one call on the concatenated projections. DSTG eq. 2: the indicator
-[i, j not in S] factorises, so q_pos and k_pos are set to zero at special tokens and [q_pos; q_sem]·[k_pos; k_sem] is the sum of
-both products.
+`eager` is the specification; the other backends compute the same in one call on the concatenated projections. DSTG eq. 2: the
+indicator [i, j not in S] factorises, so q_pos and k_pos are set to zero at special tokens and [q_pos; q_sem]·[k_pos; k_sem] is the
+sum of both products.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .biased import BiasedAttention
-from .biases import Bias, RelativeBias
+from .biased import biased_attention
+from .biases import Bias, RelativeBias, total
 from .config import EncoderConfig
+from .flex import flex
+from .registry import nearest
 from .rotary import rotate
 
 
-class Product(NamedTuple):
-    """A term scale · q·k with q, k (b, h, n, d_head)."""
+@dataclass(frozen=True)
+class Product:
+    """The terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
 
-    name: str
-    q: Tensor
-    k: Tensor
+    A pair of equal names is the term of that name, another "a_to_b" with query a.
+    """
+
+    q: dict[str, Tensor]
+    k: dict[str, Tensor]
+
+    def terms(self, scale: float) -> dict[str, Tensor]:
+        """Each term (b or 1, h, n, n)."""
+        pairs = ((a, b, q, k) for a, q in self.q.items() for b, k in self.k.items())
+        return {a if a == b else f"{a}_to_{b}": scale * (q @ k.transpose(-1, -2)) for a, b, q, k in pairs}
 
 
 @dataclass(frozen=True)
 class Layout:
     """What all layers share in one forward pass.
 
-    special: (b, n), True at tokens of S. distance: key position minus query position, (b, n, n), or (2n - 1,) where positions are
-    consecutive; None if unused.
+    special, cls: (b, n), True at tokens of S = {cls, sep} and at [CLS]. position_ids: (b, n).
+    distance: key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
-    rotation: cos and sin (b, 1, n, d_head), or None.
+    rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions that join the words' (BERT-A^d).
+    biases: those that are the same for all layers, computed once, and `summed` their sum (of one element, or empty).
     """
 
     special: Tensor
-    distance: Tensor | None
-    allowed: Tensor | None
-    rotation: tuple[Tensor, Tensor] | None
+    cls: Tensor
+    position_ids: Tensor
+    distance: Tensor | None = None
+    allowed: Tensor | None = None
+    rotation: tuple[Tensor, Tensor] | None = None
+    positions: tuple[Tensor, Tensor] | None = None
+    biases: tuple[Bias, ...] = ()
+    summed: tuple[Bias, ...] = ()
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
     """The named terms of the scores, each (b or 1, h, n, n), before the padding mask; their sum is what softmax sees."""
-    terms = {p.name: scale * (p.q @ p.k.transpose(-1, -2)) for p in products}
+    terms: dict[str, Tensor] = {}
+    for product in products:
+        terms |= product.terms(scale)
     return terms | {b.name: b.dense() for b in biases}
 
 
@@ -60,30 +78,54 @@ def eager(
     return F.dropout(attn, dropout) @ values, attn
 
 
-def fused(products: list[Product], biases: list[Bias], values: Tensor, scale: float, allowed: Tensor | None, dropout: float) -> Tensor:
-    """The same outputs in one call: torch's scaled_dot_product_attention, or ours where a learned bias would make it slow."""
-    q = torch.cat([p.q for p in products], dim=-1)
-    k = torch.cat([p.k for p in products], dim=-1)
+def sdpa(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float) -> Tensor:
+    """torch's scaled_dot_product_attention, or our own function on a CPU where a bias or dropout would make it slow."""
+    if q.device.type == "cpu" and (bias is not None or dropout) and not torch.compiler.is_compiling():
+        base, at, special = (None, None, None) if bias is None else (bias.base, bias.values, bias.special)
+        return biased_attention(q, k, values, base, at, special, allowed, scale, dropout)
     width = values.shape[-1]
-    learned = len(biases) == 1 and torch.is_grad_enabled() and not dropout and q.device.type == "cpu"
     if width < q.shape[-1]:
         values = F.pad(values, (0, q.shape[-1] - width))  # equal widths keep the fast kernel
-    if learned:
-        # Under autocast the projections are narrower than the table; the kernel wants one type.
-        (bias,) = biases
-        out = BiasedAttention.apply(q, k, values.to(q.dtype), bias.base, bias.values, bias.special, allowed, scale)
-    else:
-        mask = allowed
-        if biases:
-            mask = torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0)
-            mask = mask.to(torch.promote_types(q.dtype, torch.float32) if q.device.type == "cpu" else q.dtype)
-            if allowed is not None:
-                mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
-        out = F.scaled_dot_product_attention(q, k, values, attn_mask=mask, dropout_p=dropout, scale=scale)
-    return out[..., :width]
+    mask = allowed
+    if bias is not None:
+        mask = bias.dense()
+        mask = mask.to(torch.promote_types(q.dtype, torch.float32) if q.device.type == "cpu" else q.dtype)
+        if allowed is not None:
+            mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+    return F.scaled_dot_product_attention(q, k, values, attn_mask=mask, dropout_p=dropout, scale=scale)[..., :width]
 
 
-BACKENDS = ("eager", "sdpa")
+FUSED: dict[str, Callable[..., Tensor]] = {"sdpa": sdpa, "flex_attention": flex}
+BACKENDS = ("eager", *FUSED)
+
+
+def check_backend(name: str, device: torch.device, training: bool, dropout: float) -> None:
+    """Refuse a backend that does not exist, or cannot do what is asked.
+
+    Raises:
+        ValueError: names what works.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"No attention backend {name!r}.{nearest(name, BACKENDS)} There are: {', '.join(BACKENDS)}.")
+    if name == "flex_attention":
+        if device.type == "cpu" and training:
+            raise ValueError("flex_attention has no backward pass on a CPU. Train there with sdpa or eager.")
+        if dropout:
+            raise ValueError(f"flex_attention has no dropout of attention weights; dropout={dropout}. Use sdpa, eager, or dropout=0.")
+
+
+def _beside(parts: list[dict[str, Tensor]], b: int) -> Tensor:
+    """One query (or key) (b, h, n, products · d_head): the sum of each product's, products side by side."""
+    sums = [sum(list(part.values())[1:], start=next(iter(part.values()))) for part in parts]
+    return torch.cat([s.expand(b, -1, -1, -1) for s in sums], dim=-1) if len(sums) > 1 else sums[0]
+
+
+def fused(
+    products: list[Product], biases: list[Bias], values: Tensor, scale: float, allowed: Tensor | None, dropout: float, backend: str = "sdpa"
+) -> Tensor:
+    """The same outputs in one call of a backend."""
+    q, k = _beside([p.q for p in products], len(values)), _beside([p.k for p in products], len(values))
+    return FUSED[backend](q, k, values, total(biases), allowed, scale, dropout)
 
 
 class Attention(nn.Module):
@@ -95,34 +137,55 @@ class Attention(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads, self.d_head = config.num_attention_heads, config.d_head
-        self.scale = self.d_head**-0.5
+        self.scale = config.scale
         self.dropout = config.dropout
         self.sizes = config.stream_sizes
-        qk = self.heads * self.d_head
-        self.qkv = nn.ModuleList(nn.Linear(d, 2 * qk + d, bias=False) for d in self.sizes)
-        self.out = nn.ModuleList(nn.Linear(d, d, bias=False) for d in self.sizes)
-        self.relative = RelativeBias(config) if config.relative == "t5" else None
-        one = "mixed" if config.absolute != "none" else "semantic"
-        self.names = ("absolute", "semantic") if len(self.sizes) == 2 else (one,)
+        self.joint, self.consecutive = config.stream_qk == "joint", config.stream_values == "consecutive"
+        qk, biased = self.heads * self.d_head, config.block == "bert"
+        self.qkv = nn.ModuleList(nn.Linear(d, 2 * qk + d, bias=biased) for d in self.sizes)
+        self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
+        self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
+        added = config.absolute != "none" and config.untied == "none"
+        self.names = ("absolute", "semantic") if len(self.sizes) == 2 else ("mixed" if added else "semantic",)
 
     def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
-        """Products, biases and values (b, h, n, sum of d_stream / heads) of normalised `streams` (b, n, d_stream)."""
-        products, values = [], []
+        """Products, biases and values (b, h, n, sum of d_stream / heads) of the `streams` (b, n, d_stream) that a block gives."""
+        queries, keys, values = {}, {}, []
         qk = self.heads * self.d_head
         for name, x, project, d in zip(self.names, streams, self.qkv, self.sizes, strict=True):
-            q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in project(x).split([qk, qk, d], dim=-1))
+            q, k, v = project(x).split([qk, qk, d], dim=-1)
+            q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
             if layout.rotation is not None:
                 q, k = rotate(q, *layout.rotation), rotate(k, *layout.rotation)
-            if name == "absolute":
+            if name == "absolute" and not self.joint:
                 regular = ~layout.special[:, None, :, None]  # zero rows give zero scores: the indicator of eq. 2
                 q, k = q * regular, k * regular
-            products.append(Product(name, q, k))
+            queries[name], keys[name] = q, k
             values.append(v)
-        biases = []
+        if layout.positions is not None:
+            queries["absolute"], keys["absolute"] = layout.positions
+        if self.joint or layout.positions is not None:
+            products = [Product(queries, keys)]
+        else:
+            products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
+        biases = list(layout.biases)
         if self.relative is not None:
             assert layout.distance is not None
-            biases.append(self.relative(layout.distance, layout.special))
-        return products, biases, torch.cat(values, dim=-1)
+            biases.append(self.relative(layout.distance, layout.special, layout.cls))
+        return products, biases, self._over_heads(values)
+
+    def _over_heads(self, values: list[Tensor]) -> Tensor:
+        """Values of the streams (b, n, d_stream) cut over the heads: (b, h, n, hidden_size / h)."""
+        if self.consecutive:
+            return torch.cat(values, dim=-1).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return torch.cat([v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in values], dim=-1)
+
+    def _over_streams(self, mixed: Tensor) -> tuple[Tensor, ...]:
+        """The inverse: outputs of the heads (b, h, n, hidden_size / h) put together for each stream, (b, n, d_stream)."""
+        if self.consecutive:
+            return mixed.transpose(1, 2).flatten(2).split(list(self.sizes), dim=-1)
+        parts = mixed.split([d // self.heads for d in self.sizes], dim=-1)
+        return tuple(part.transpose(1, 2).flatten(2) for part in parts)
 
     def forward(self, streams: tuple[Tensor, ...], layout: Layout, backend: str) -> tuple[tuple[Tensor, ...], Tensor | None]:
         """Outputs per stream (b, n, d_stream), and the attention weights (b, h, n, n) if `backend` is eager."""
@@ -132,6 +195,6 @@ class Attention(nn.Module):
         if backend == "eager":
             mixed, attn = eager(products, biases, values, self.scale, layout.allowed, dropout)
         else:
-            mixed = fused(products, biases, values, self.scale, layout.allowed, dropout)
-        parts = mixed.split([d // self.heads for d in self.sizes], dim=-1)
-        return tuple(out(part.transpose(1, 2).flatten(2)) for out, part in zip(self.out, parts, strict=True)), attn
+            own = biases[len(layout.biases) :]
+            mixed = fused(products, [*layout.summed, *own], values, self.scale, layout.allowed, dropout, backend)
+        return tuple(out(part) for out, part in zip(self.out, self._over_streams(mixed), strict=True)), attn

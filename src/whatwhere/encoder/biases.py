@@ -1,20 +1,27 @@
-"""Additive attention biases: T5 buckets and the values that replace them at special tokens (DSTG eq. 1)."""
+"""Additive attention biases of the distance between two positions, and what special tokens put in their place.
+
+T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE footnote 2), ALiBi, and a product of learned vectors
+(TUPE section 5).
+"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
 
 from .config import EncoderConfig
+from .registry import BIASES, register_bias
 
 
 @dataclass(frozen=True)
 class Bias:
     """An additive term of the scores, kept small: one map for the whole batch and what special tokens put in its place.
 
-    base: (b or 1, h, n, n). values: (3, h), for pairs of which both, only the query, only the key is special; None if special
-    tokens are treated like all others. special: (b, n), True at tokens of S.
+    base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in column
+    j - i + n - 1. values: (3, h), for pairs of which both, only the query, only the key is special; None if special tokens
+    are treated like all others. special: (b, n), True at special tokens.
     """
 
     name: str
@@ -22,13 +29,45 @@ class Bias:
     values: Tensor | None
     special: Tensor
 
+    def map(self) -> Tensor:
+        """The base as (b or 1, h, n, n)."""
+        return toeplitz(self.base)[None] if self.base.ndim == 2 else self.base
+
     def dense(self) -> Tensor:
         """The term as the specification has it: (b or 1, h, n, n)."""
         if self.values is None:
-            return self.base
+            return self.map()
         query, key = self.special[:, None, :, None], self.special[:, None, None, :]
         both, as_query, as_key = self.values[:, None, :, None, None]
-        return torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, self.base)))
+        return torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, self.map())))
+
+    def settled(self) -> "Bias":
+        """The same with the special values in the base, if all examples have special tokens in the same places."""
+        if self.values is None or not bool((self.special == self.special[:1]).all()):
+            return self
+        return replace(self, base=replace(self, special=self.special[:1]).dense(), values=None)
+
+
+def toeplitz(values: Tensor) -> Tensor:
+    """(..., 2n - 1) values of the distances -(n - 1) ... n - 1 to (..., n, n): entry (i, j) is the value of distance j - i."""
+    n = (values.shape[-1] + 1) // 2
+    return values.unfold(-1, n, 1).flip(-2)
+
+
+def total(biases: list[Bias]) -> Bias | None:
+    """The sum of biases, as small as they are; None if there are none."""
+    if not biases:
+        return None
+    first = biases[0]
+    if len(biases) == 1:
+        return first
+    name = " + ".join(b.name for b in biases)
+    if any((b.values is None) != (first.values is None) or b.special is not first.special for b in biases):
+        return Bias(name, torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0), None, first.special)
+    same = all(b.base.ndim == first.base.ndim for b in biases)
+    base = sum((b.base if same else b.map() for b in biases[1:]), start=first.base if same else first.map())
+    values = None if first.values is None else torch.stack([b.values for b in biases if b.values is not None]).sum(0)
+    return Bias(name, base, values, first.special)
 
 
 def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> Tensor:
@@ -46,25 +85,121 @@ def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> T
     return torch.where(distance > 0, half, 0) + torch.where(size < exact, size, far)
 
 
-class RelativeBias(nn.Module):
-    """T5's learned bias of one layer, zero at the start, with DSTG's three values per head for special tokens."""
+def alibi_slopes(heads: int) -> list[float]:
+    """The standard slopes of ALiBi (Press et al. 2022): 2^(-8k/h), filled up from twice as many where h is no power of two."""
+    power = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * (k + 1) / power) for k in range(power)]
+    return slopes + [2 ** (-4 * (2 * k + 1) / power) for k in range(heads - power)]
+
+
+@register_bias("t5")
+class T5Bias(nn.Module):
+    """A learned value per bucket and head, zero at the start (T5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.buckets, self.max_distance = config.relative_buckets, config.relative_max_distance
         self.table = nn.Parameter(torch.zeros(config.relative_buckets, config.num_attention_heads))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        init.zeros_(self.table)
+
+    def forward(self, distance: Tensor) -> Tensor:
+        """Values (..., h) for distances of any shape."""
+        return self.table[t5_bucket(distance, self.buckets, self.max_distance)]
+
+
+@register_bias("clipped")
+class ClippedBias(nn.Module):
+    """A learned value per head and distance, constant beyond `relative_max_distance`, zero at the start (TUPE footnote 2)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.reach = config.relative_max_distance
+        self.table = nn.Parameter(torch.zeros(2 * self.reach + 1, config.num_attention_heads))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        init.zeros_(self.table)
+
+    def forward(self, distance: Tensor) -> Tensor:
+        """Values (..., h) for distances of any shape."""
+        return self.table[distance.clamp(-self.reach, self.reach) + self.reach]
+
+
+@register_bias("alibi")
+class AlibiBias(nn.Module):
+    """-m_h·|j - i| with a fixed slope m per head, in both directions (Press et al. 2022, for encoders)."""
+
+    slopes: Tensor
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.register_buffer("slopes", torch.empty(config.num_attention_heads))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        slopes = config.alibi_slopes or alibi_slopes(config.num_attention_heads)
+        init.copy_(self.slopes, torch.tensor(slopes, dtype=torch.float64))
+
+    def forward(self, distance: Tensor) -> Tensor:
+        """Values (..., h) for distances of any shape."""
+        return -distance.abs()[..., None] * self.slopes
+
+
+@register_bias("product")
+class ProductBias(nn.Module):
+    """(r F_Q)(r F_K)ᵀ/√d_head with a learned vector r for each distance up to `relative_max_distance` (TUPE section 5)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.reach, self.heads, self.d_head = config.relative_max_distance, config.num_attention_heads, config.d_head
+        width = self.heads * self.d_head
+        self.table = nn.Parameter(torch.empty(2 * self.reach + 1, width))
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+
+    def initialize(self, config: EncoderConfig) -> None:
+        init.normal_(self.table, std=config.initializer_range)
+
+    def forward(self, distance: Tensor) -> Tensor:
+        """Values (..., h) for distances of any shape."""
+        q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
+        values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)
+        return values[distance.clamp(-self.reach, self.reach) + self.reach]
+
+
+class RelativeBias(nn.Module):
+    """The configured bias of the distance, and what it is at special tokens.
+
+    `special` (3, h), DSTG eq. 1: values for both, only the query, only the key in S. `cls` (2, h): θ1, θ2 of TUPE eq. 9 where the
+    bias has its own. A reset together with an absolute correlation leaves zero here: θ stands there (TUPE eq. 11).
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.function = BIASES[config.relative](config)
         # Order: special_special, special_query, special_key. i is the query (eq. 2; the text around eq. 1 says the reverse).
         self.special = nn.Parameter(torch.zeros(3, config.num_attention_heads)) if config.relative_special else None
+        own = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
+        self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if own else None
+        self.reset, self.heads = config.reset != "none", config.num_attention_heads
 
-    def forward(self, distance: Tensor, special: Tensor) -> Bias:
-        """The bias for `distance` and `special` (b, n), True at S.
+    def initialize(self, config: EncoderConfig) -> None:
+        for values in (self.special, self.cls):
+            if values is not None:
+                init.zeros_(values)
 
-        `distance` is key minus query position: (b, n, n), or (2n - 1,), the distances -(n-1) ... n-1 of consecutive positions.
+    def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
+        """The bias for `distance`, key minus query position: (b or 1, n, n), or (2n - 1,), the distances -(n-1) ... n-1.
+
+        special, cls: (b, n), True at tokens of S and at [CLS].
         """
-        values = self.table[t5_bucket(distance, self.buckets, self.max_distance)]  # (b, n, n, h) or (2n - 1, h)
-        if distance.dim() == 1:  # base[h, i, j] = values[j - i + n - 1]: n windows, the last row first
-            n = (len(distance) + 1) // 2
-            base = values.t().unfold(1, n, 1).flip(1)[None]  # (1, h, n, n)
-        else:
-            base = values.permute(0, 3, 1, 2)
+        values = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
+        base = values.t() if distance.ndim == 1 else values.permute(0, 3, 1, 2)
+        if self.reset:
+            return Bias("relative", base, base.new_zeros(3, self.heads) if self.cls is None else reset_values(self.cls), cls)
         return Bias("relative", base, self.special, special)
+
+
+def reset_values(theta: Tensor) -> Tensor:
+    """θ1, θ2 (2, h) of TUPE eq. 9 as values (3, h) of a `Bias`: θ1 where the query is [CLS], θ2 where only the key is."""
+    return theta[[0, 0, 1]]

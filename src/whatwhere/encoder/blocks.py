@@ -1,4 +1,4 @@
-"""The NeoBERT block over streams: pre-RMSNorm per stream, attention, SwiGLU on the concatenation, no biases (DSTG 3.1-3.2)."""
+"""The blocks over streams: NeoBERT's (pre-RMSNorm, SwiGLU, no biases; DSTG 3.1-3.2) and BERT's (post-LayerNorm, GELU, biases)."""
 
 import torch
 from torch import Tensor, nn
@@ -24,50 +24,94 @@ class RMSNorm(nn.Module):
 
 
 class StreamNorm(nn.Module):
-    """A norm for each stream, so that neither depends on the other (DSTG section 3.1)."""
+    """A norm for each stream, so that neither depends on the other (DSTG section 3.1): the block's, RMSNorm or LayerNorm."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.norms = nn.ModuleList(RMSNorm(d, config.norm_eps) for d in config.stream_sizes)
+        norm = RMSNorm if config.block == "neobert" else nn.LayerNorm
+        self.norms = nn.ModuleList(norm(d, config.norm_eps) for d in config.stream_sizes)
 
     def forward(self, streams: Streams) -> Streams:
         return tuple(norm(x) for norm, x in zip(self.norms, streams, strict=True))
 
 
-class SwiGLU(nn.Module):
-    """W_down(swish(W_gate x) · W_up x): gate and up see all streams, each stream has its own down (DSTG eq. 3)."""
+class FeedForward(nn.Module):
+    """W_down(swish(W_gate x) · W_up x) in the NeoBERT block, W_down gelu(W_up x) in BERT's; each stream has its own W_down.
+
+    "shared": gate and up see all streams (DSTG eq. 3); "separate": each stream has its own (SPLIT).
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         assert config.intermediate_size is not None
+        self.gated, biased = config.block == "neobert", config.block == "bert"
+        self.separate = config.stream_feed_forward == "separate"
         self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
-        self.gate_up = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
-        self.down = nn.ModuleList(nn.Linear(i, d, bias=False) for i, d in zip(self.inner, config.stream_sizes, strict=True))
+        rows = [(config.hidden_size, config.intermediate_size)]
+        if self.separate:
+            rows = list(zip(config.stream_sizes, self.inner, strict=True))
+        self.up = nn.ModuleList(nn.Linear(d, (1 + self.gated) * inner, bias=biased) for d, inner in rows)
+        self.down = nn.ModuleList(nn.Linear(i, d, bias=biased) for i, d in zip(self.inner, config.stream_sizes, strict=True))
+
+    def _activate(self, x: Tensor) -> Tensor:
+        if not self.gated:
+            return F.gelu(x)
+        gate, up = x.chunk(2, dim=-1)
+        return F.silu(gate) * up
 
     def forward(self, streams: Streams) -> Streams:
-        gate, up = self.gate_up(torch.cat(streams, dim=-1)).chunk(2, dim=-1)
-        inner = (F.silu(gate) * up).split(self.inner, dim=-1)
+        if self.separate:
+            inner: Streams = tuple(self._activate(up(x)) for up, x in zip(self.up, streams, strict=True))
+        else:
+            inner = self._activate(self.up[0](torch.cat(streams, dim=-1))).split(self.inner, dim=-1)
         return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
 
 
-class NeoBertBlock(nn.Module):
-    """streams + attention(norm(streams)), then streams + feed-forward(norm(streams))."""
+class _Parts(nn.Module):
+    """What both blocks are made of: attention and feed-forward with a norm for each."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.attention_norm, self.attention = StreamNorm(config), Attention(config)
-        self.feed_forward_norm, self.feed_forward = StreamNorm(config), SwiGLU(config)
-        self.normalized_residual = config.residual == "normalized"
+        self.feed_forward_norm, self.feed_forward = StreamNorm(config), FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def _add(self, streams: Streams, normed: Streams, update: Streams) -> Streams:
-        base = normed if self.normalized_residual else streams
+    def _add(self, base: Streams, update: Streams) -> Streams:
         return tuple(x + self.dropout(y) for x, y in zip(base, update, strict=True))
+
+
+class NeoBertBlock(_Parts):
+    """streams + attention(norm(streams)), then streams + feed-forward(norm(streams))."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.normalized_residual = config.residual == "normalized"
+
+    def attention_input(self, streams: Streams) -> Streams:
+        """What the attention reads."""
+        return self.attention_norm(streams)
 
     def forward(self, streams: Streams, layout: Layout, backend: str) -> tuple[Streams, Tensor | None]:
         """New streams, and the attention weights (b, h, n, n) where the backend has them."""
         normed = self.attention_norm(streams)
         update, attn = self.attention(normed, layout, backend)
-        streams = self._add(streams, normed, update)
+        streams = self._add(normed if self.normalized_residual else streams, update)
         normed = self.feed_forward_norm(streams)
-        return self._add(streams, normed, self.feed_forward(normed)), attn
+        return self._add(normed if self.normalized_residual else streams, self.feed_forward(normed)), attn
+
+
+class BertBlock(_Parts):
+    """norm(streams + attention(streams)), then norm(streams + feed-forward(streams)) (Devlin et al. 2019)."""
+
+    def attention_input(self, streams: Streams) -> Streams:
+        """What the attention reads."""
+        return streams
+
+    def forward(self, streams: Streams, layout: Layout, backend: str) -> tuple[Streams, Tensor | None]:
+        """New streams, and the attention weights (b, h, n, n) where the backend has them."""
+        update, attn = self.attention(streams, layout, backend)
+        streams = self.attention_norm(self._add(streams, update))
+        return self.feed_forward_norm(self._add(streams, self.feed_forward(streams))), attn
+
+
+BLOCKS: dict[str, type[NeoBertBlock] | type[BertBlock]] = {"neobert": NeoBertBlock, "bert": BertBlock}

@@ -1,17 +1,25 @@
 """EncoderConfig: what an encoder is made of, checked once when it is built; the code below trusts it."""
 
-import difflib
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from transformers import PretrainedConfig
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "block": ("neobert",),
-    "absolute": ("none", "learned"),
-    "relative": ("none", "t5"),
-    "mlm_head": ("semantic", "full"),
-    "residual": ("stream", "normalized"),
+from .registry import BIASES, ROTATIONS, TABLES, nearest
+
+CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
+    "block": lambda: ("neobert", "bert"),
+    "absolute": lambda: ("none", *TABLES),
+    "untied": lambda: ("none", "position", "crossed", "free"),
+    "reset": lambda: ("none", "sum", "each"),
+    "relative": lambda: ("none", *BIASES),
+    "rotation": lambda: ("none", *ROTATIONS),
+    "stream_qk": lambda: ("separate", "joint"),
+    "stream_feed_forward": lambda: ("shared", "separate"),
+    "stream_values": lambda: ("per_head", "consecutive"),
+    "mlm_head": lambda: ("semantic", "full"),
+    "residual": lambda: ("stream", "normalized"),
 }
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
@@ -19,12 +27,6 @@ _HF_KEYS = frozenset(
     "torch_dtype num_labels name_or_path _commit_hash output_attentions attn_implementation experts_implementation model_type "
     "_attn_implementation_internal _experts_implementation_internal auto_map use_cache problem_type".split()
 )
-
-
-def nearest(name: str, names: tuple[str, ...] | list[str]) -> str:
-    """' Did you mean X or Y?' for a misspelt name, or '' if nothing is close."""
-    close = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
-    return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
 def _multiples(value: int, of: int) -> str:
@@ -37,18 +39,30 @@ class EncoderConfig(PretrainedConfig):
 
     Widths: `hidden_size` is the width of `last_hidden_state`, position stream first; `position_size` of it belong to the
     position stream (0: one stream). `intermediate_size` None means 4 × hidden_size (DSTG section 3.2).
-    Scheme: `absolute` names the position table ("learned"), which is the position stream's input if there is one and is
-    added to the word embedding otherwise; `relative` names the additive bias ("t5": `relative_buckets` buckets, logarithmic
-    up to `relative_max_distance`), `relative_special` gives pairs with a special token three values of their own (DSTG eq. 1);
-    `rotary` rotates queries and keys with base `rope_theta`.
+    `block`: "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases). `residual`, NeoBERT only: "stream"
+    adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one.
+
+    Scheme, absolute positions: `absolute` names the position table. It feeds the position stream if there is one, is added to
+    the word embedding otherwise, unless `untied` takes it: "position" adds the term pU_Q·pU_K (TUPE eq. 7), "crossed" all four
+    products of words and positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in place of a table (TUPE section 5).
+    Tables: `table_width` is a width of their own with a learned map to the one that is needed; `table_rank` that of `low_rank`;
+    `table_file` a .npy file or model folder for `mds`; `table_start` what `learned` starts from ("normal", "sinusoidal", a .npy file
+    or a model folder); `table_scale` what a fixed table is multiplied by (None: to root mean square position_initializer_range).
+    Scheme, relative positions: `relative` names the bias (`relative_buckets` buckets of T5, logarithmic up to
+    `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard ones),
+    `relative_shared` makes one for all layers; `rotation` names the rotation of queries and keys ("rope", base `rope_theta`).
+    Scheme, special tokens: `relative_special` gives pairs with a token of S = {cls, sep} three values of their own (DSTG eq. 1);
+    `reset` unties [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both
+    separately (its published code). They are found by id.
+    Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies queries and keys of both (SPLIT);
+    `stream_feed_forward` "shared" reads both (DSTG eq. 3), "separate" keeps one for each; `stream_values` "per_head" cuts each
+    stream's values over the heads, "consecutive" cuts their concatenation, so that the first heads carry position (SPLIT).
     `mlm_head`: "semantic" predicts from the semantic stream, "full" from all of hidden (DSTG B.2).
-    `residual`: "stream" adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one.
     Initial standard deviations: `initializer_range` of matrices, `embedding_initializer_range` of word embeddings,
     `position_initializer_range` of the position table (None: as the word embeddings).
-    Special tokens S = {cls, sep} are found by id.
 
     Raises:
-        ValueError: an unknown key, a value outside its choices, or widths that heads do not divide.
+        ValueError: an unknown key, a value outside its choices, or parts that do not fit together.
     """
 
     model_type: ClassVar[str] = "whatwhere"
@@ -63,12 +77,24 @@ class EncoderConfig(PretrainedConfig):
     max_position_embeddings: int = 512
     block: str = "neobert"
     absolute: str = "none"
+    untied: str = "none"
+    table_width: int | None = None
+    table_rank: int | None = None
+    table_file: str | None = None
+    table_start: str = "normal"
+    table_scale: float | None = None
     relative: str = "none"
+    relative_shared: bool = False
     relative_special: bool = False
     relative_buckets: int = 32
     relative_max_distance: int = 128
-    rotary: bool = False
+    alibi_slopes: list[float] | None = None
+    rotation: str = "none"
     rope_theta: float = 10000.0
+    reset: str = "none"
+    stream_qk: str = "separate"
+    stream_feed_forward: str = "shared"
+    stream_values: str = "per_head"
     mlm_head: str = "semantic"
     residual: str = "stream"
     dropout: float = 0.0
@@ -93,12 +119,15 @@ class EncoderConfig(PretrainedConfig):
             self.intermediate_size = 4 * self.hidden_size
         if self.position_initializer_range is None:
             self.position_initializer_range = self.embedding_initializer_range
-        self._check()
-
-    def _check(self) -> None:
         for key, choices in CHOICES.items():
-            if (value := getattr(self, key)) not in choices:
-                raise ValueError(f"{key} must be one of {', '.join(choices)}; got {value!r}.{nearest(str(value), choices)}")
+            if (value := getattr(self, key)) not in choices():
+                own = " A scheme of your own must be loaded first (--scheme FILE)." if key in ("absolute", "relative", "rotation") else ""
+                raise ValueError(f"{key} must be one of {', '.join(choices())}; got {value!r}.{nearest(str(value), choices())}{own}")
+        self._check_numbers()
+        self._check_streams()
+        self._check_scheme()
+
+    def _check_numbers(self) -> None:
         for key in (
             "vocab_size",
             "hidden_size",
@@ -106,20 +135,32 @@ class EncoderConfig(PretrainedConfig):
             "num_attention_heads",
             "intermediate_size",
             "max_position_embeddings",
+            "table_width",
+            "table_rank",
         ):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key} must be at least 1; got {getattr(self, key)}.")
+            if (value := getattr(self, key)) is not None and value < 1:
+                raise ValueError(f"{key} must be at least 1; got {value}.")
+        for key in ("initializer_range", "embedding_initializer_range", "position_initializer_range", "norm_eps", "rope_theta"):
+            if not getattr(self, key) > 0:
+                raise ValueError(f"{key} must be above 0; got {getattr(self, key)}.")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout must be in [0, 1); got {self.dropout}.")
+        if self.relative_buckets < 4 or self.relative_buckets % 4:
+            raise ValueError(f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}.")
+        if self.relative_max_distance <= self.relative_buckets // 4:
+            raise ValueError(
+                f"relative_max_distance must exceed relative_buckets/4 = {self.relative_buckets // 4}; got {self.relative_max_distance}."
+            )
+
+    def _check_streams(self) -> None:
         if not 0 <= self.position_size < self.hidden_size:
             raise ValueError(
                 f"position_size must be in [0, hidden_size): position_size={self.position_size}, hidden_size={self.hidden_size}."
             )
-        for key in ("initializer_range", "embedding_initializer_range", "position_initializer_range"):
-            if not getattr(self, key) > 0:
-                raise ValueError(f"{key} is a standard deviation and must be above 0; got {getattr(self, key)}.")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout must be in [0, 1); got {self.dropout}.")
         heads = self.num_attention_heads
         for key in ("hidden_size", "position_size"):
+            if key == "position_size" and self.stream_values == "consecutive":
+                continue  # heads cut the concatenation of both streams
             if (value := getattr(self, key)) % heads:
                 raise ValueError(
                     f"{key} must be a multiple of num_attention_heads: {key}={value}, num_attention_heads={heads}. "
@@ -127,27 +168,59 @@ class EncoderConfig(PretrainedConfig):
                 )
         if self.position_size and self.absolute == "none":
             raise ValueError(f"position_size={self.position_size} needs a position table: set absolute to learned.")
-        if self.position_size and self.rotary:
-            raise ValueError("rotary works on one stream: set position_size=0, or rotary=False.")
-        if self.rotary and self.d_head % 2:
-            raise ValueError(
-                f"rotary needs an even width per head: hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
-            )
-        if self.relative_buckets < 4 or self.relative_buckets % 4:
-            raise ValueError(f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}.")
-        if self.relative_max_distance <= self.relative_buckets // 4:
-            raise ValueError(
-                f"relative_max_distance must exceed relative_buckets/4 = {self.relative_buckets // 4}; got {self.relative_max_distance}."
-            )
-        if self.relative_special and self.relative == "none":
-            raise ValueError("relative_special needs a relative bias: set relative to t5.")
+        if self.position_size and self.rotation != "none":
+            raise ValueError("rotation works on one stream: set position_size=0, or rotation=none.")
+        if not self.position_size:
+            for key, default in (("stream_qk", "separate"), ("stream_feed_forward", "shared"), ("stream_values", "per_head")):
+                if getattr(self, key) != default:
+                    raise ValueError(f"{key}={getattr(self, key)} needs a position stream: set position_size, or {key}={default}.")
         assert self.intermediate_size is not None
         if self.intermediate_size * self.position_size % self.hidden_size:
-            step = self.hidden_size // math.gcd(self.hidden_size, self.position_size)
+            step = self.intermediate_step
             raise ValueError(
                 f"intermediate_size is split over the streams like hidden_size and must be a multiple of {step}: "
                 f"intermediate_size={self.intermediate_size}. Nearest: {_multiples(self.intermediate_size, step)}."
             )
+
+    def _check_scheme(self) -> None:
+        heads = self.num_attention_heads
+        if self.rotation != "none" and self.d_head % 2:
+            raise ValueError(
+                f"rotation needs an even width per head: hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
+            )
+        if self.untied in ("position", "crossed") and self.absolute == "none":
+            raise ValueError(f"untied={self.untied} needs a position table: set absolute to learned.")
+        if self.untied == "free" and self.absolute != "none":
+            raise ValueError(f"untied=free takes the place of a table: set absolute=none; got absolute={self.absolute}.")
+        if self.untied != "none" and self.position_size:
+            raise ValueError(f"untied={self.untied} works on one stream: set position_size=0; got {self.position_size}.")
+        if self.relative == "none" and (self.relative_special or self.relative_shared):
+            key = "relative_special" if self.relative_special else "relative_shared"
+            raise ValueError(f"{key} needs a relative bias: set relative to t5.")
+        if self.reset != "none" and self.untied not in ("position", "free") and self.relative == "none":
+            raise ValueError(f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias.")
+        if self.reset != "none" and self.untied == "crossed":
+            raise ValueError("reset is defined for position-only correlations; untied=crossed mixes words in. Set reset=none.")
+        if self.reset != "none" and self.relative_special:
+            raise ValueError("reset and relative_special both say what special tokens get. Choose one of them.")
+        if self.alibi_slopes is not None:
+            if self.relative != "alibi":
+                raise ValueError(f"alibi_slopes needs relative=alibi; got relative={self.relative}.")
+            if len(self.alibi_slopes) != heads or not all(0 < slope < math.inf for slope in self.alibi_slopes):
+                raise ValueError(f"alibi_slopes must be {heads} positive numbers, one for each head; got {self.alibi_slopes}.")
+        if self.absolute == "mds" and self.table_file is None:
+            raise ValueError("absolute=mds needs table_file, a .npy file of shape (positions, width); got none.")
+        if self.table_file is not None and self.absolute != "mds":
+            raise ValueError(f"table_file is for absolute=mds; got absolute={self.absolute}. A learned table starts from table_start.")
+        if self.table_start != "normal" and self.absolute != "learned":
+            raise ValueError(f"table_start is for absolute=learned; got absolute={self.absolute}.")
+        if (self.absolute == "low_rank") != (self.table_rank is not None):
+            raise ValueError(f"table_rank belongs to absolute=low_rank; got absolute={self.absolute}, table_rank={self.table_rank}.")
+        rows, width = self.max_position_embeddings, self.table_width or self.position_width
+        if self.table_rank is not None and self.table_rank > min(rows, width):
+            raise ValueError(f"table_rank must be at most {min(rows, width)}, the smaller side of the table; got {self.table_rank}.")
+        if self.table_width is not None and self.absolute == "none":
+            raise ValueError(f"table_width={self.table_width} needs a position table: set absolute to learned.")
 
     @property
     def d_head(self) -> int:
@@ -164,3 +237,24 @@ class EncoderConfig(PretrainedConfig):
     def semantic_size(self) -> int:
         """Width of the stream that carries meaning: all of hidden_size if there is one stream."""
         return self.hidden_size - self.position_size
+
+    @property
+    def position_width(self) -> int:
+        """Width in which positions are used: that of the position stream, or hidden_size."""
+        return self.position_size or self.hidden_size
+
+    @property
+    def intermediate_step(self) -> int:
+        """Smallest change of intermediate_size that the streams divide."""
+        return self.hidden_size // math.gcd(self.hidden_size, self.position_size)
+
+    @property
+    def scale(self) -> float:
+        """Factor of the products in the scores: 1/√d_head; 1/√(2·d_head) with TUPE's positional term, 1/√(4·d_head) with four."""
+        terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
+        return (terms * self.d_head) ** -0.5
+
+    @property
+    def longest(self) -> int | None:
+        """Most tokens that an input may have, or None where positions are not numbered by a table."""
+        return self.max_position_embeddings if self.absolute != "none" or self.untied == "free" else None

@@ -1,7 +1,7 @@
 """The encoder as a transformers model.
 
-embedding → blocks → norm per stream. A hidden state is [position; semantic] along the last axis; `hidden_states[l]` is the
-output of block l before the final norm, `hidden_states[0]` the embedding.
+embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). A hidden state is [position; semantic] along
+the last axis; `hidden_states[l]` is the output of block l before the final norm, `hidden_states[0]` the embedding.
 """
 
 from typing import Any
@@ -10,40 +10,43 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
+from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 
-from .attention import BACKENDS, Layout, term_scores
-from .biases import RelativeBias
-from .blocks import NeoBertBlock, RMSNorm, StreamNorm, Streams
-from .config import EncoderConfig, nearest
+from .attention import Layout, check_backend, term_scores
+from .biases import Bias, RelativeBias, total
+from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
+from .config import EncoderConfig
 from .rotary import rotation
-from .tables import TABLES, LearnedTable
+from .tables import PositionTable
+from .untied import Untied
 
 
 class EncoderPreTrainedModel(PreTrainedModel):
     """What all heads share: configuration class, backends, initial weights."""
 
+    config: EncoderConfig
     config_class = EncoderConfig
     base_model_prefix = "encoder"
     _supports_sdpa = True
-    _no_split_modules = ["NeoBertBlock"]
+    _supports_flex_attn = True
+    _no_split_modules = ["NeoBertBlock", "BertBlock"]
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Matrices and tables normal with the configured standard deviations, norms one, biases and T5 tables zero."""
+        """Matrices and words normal with the configured standard deviations, norms one; tables and biases say their own."""
         config = self.config
         if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=config.initializer_range)
+            init.normal_(module.weight, std=config.initializer_range)
             if module.bias is not None:
-                nn.init.zeros_(module.bias)
+                init.zeros_(module.bias)
         if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=config.embedding_initializer_range)
-        if isinstance(module, LearnedTable):
-            nn.init.normal_(module.weight, std=config.position_initializer_range)
-        if isinstance(module, RMSNorm):
-            nn.init.ones_(module.weight)
-        if isinstance(module, RelativeBias):
-            for parameter in module.parameters():
-                nn.init.zeros_(parameter)
+            init.normal_(module.weight, std=config.embedding_initializer_range)
+        if isinstance(module, RMSNorm | nn.LayerNorm):
+            init.ones_(module.weight)
+        if isinstance(module, nn.LayerNorm):
+            init.zeros_(module.bias)
+        if callable(initialize := getattr(module, "initialize", None)):
+            initialize(config)
 
 
 def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
@@ -63,15 +66,30 @@ def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_i
     return bool((first[groups] == offset).all())
 
 
+def _common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """`position_ids` (b, n) as one row (1, n) where all examples agree at their tokens, else as they are."""
+    if len(position_ids) < 2:
+        return position_ids
+    if attention_mask is None:
+        return position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
+    seen = attention_mask.bool()
+    row = position_ids.masked_fill(~seen, 0).amax(0, keepdim=True)
+    return row if bool(((position_ids == row) | ~seen).all()) else position_ids
+
+
 class Encoder(EncoderPreTrainedModel):
     """Token ids in, hidden states (b, n, hidden_size) out, [position; semantic] along the last axis."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
+        before = config.block == "bert"  # BERT's block normalises the embedding and each output, NeoBERT's the last output
         self.word_embeddings = nn.Embedding(config.vocab_size, config.semantic_size)
-        self.position_embeddings = TABLES[config.absolute](config) if config.absolute != "none" else None
-        self.layers = nn.ModuleList(NeoBertBlock(config) for _ in range(config.num_hidden_layers))
-        self.norm = StreamNorm(config)
+        self.position_embeddings = PositionTable(config) if config.absolute != "none" else None
+        self.embedding_norm = StreamNorm(config) if before else None
+        self.untied = Untied(config) if config.untied != "none" else None
+        self.relative = RelativeBias(config) if config.relative_shared else None
+        self.layers = nn.ModuleList(BLOCKS[config.block](config) for _ in range(config.num_hidden_layers))
+        self.norm = None if before else StreamNorm(config)
         self.dropout = nn.Dropout(config.dropout)
         self.post_init()
 
@@ -83,7 +101,7 @@ class Encoder(EncoderPreTrainedModel):
         self.word_embeddings = value
 
     def position_table(self) -> Tensor | None:
-        """The position table (max_position_embeddings, width) as the model reads it, or None if the scheme has none."""
+        """The position table (max_position_embeddings, width) that the model uses, before any norm, or None if it has none."""
         return self.position_embeddings() if self.position_embeddings is not None else None
 
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
@@ -93,10 +111,11 @@ class Encoder(EncoderPreTrainedModel):
                 position_ids = torch.arange(n, device=input_ids.device).expand(b, n)
             else:  # padding on either side leaves the positions of the tokens unchanged
                 position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)
-        rows = self.config.max_position_embeddings
-        if self.position_embeddings is not None:
+        rows = self.config.longest
+        if rows is not None:
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
-            longest = int(position_ids.max()) + 1 if position_ids.device.type == "cpu" and n else n
+            readable = position_ids.device.type == "cpu" and n and not torch.compiler.is_compiling()
+            longest = int(position_ids.max()) + 1 if readable else n
             if longest > rows:
                 raise ValueError(
                     f"Sequence reaches position {longest - 1}, but the position table has {rows} rows. "
@@ -104,35 +123,65 @@ class Encoder(EncoderPreTrainedModel):
                 )
         return position_ids
 
-    def layout(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor, document_ids: Tensor | None) -> Layout:
-        """What the layers share: special tokens, distances, who sees whom, rotations."""
-        config = self.config
-        special = (input_ids == config.cls_token_id) | (input_ids == config.sep_token_id)
+    def layout(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None) -> Layout:
+        """What the layers share: special tokens, who sees whom, distances, rotations, and all that depends on positions alone."""
+        config, n, device = self.config, input_ids.shape[1], input_ids.device
+        cls = input_ids == config.cls_token_id
+        special = cls | (input_ids == config.sep_token_id)
+        looks = not torch.compiler.is_compiling()  # whether values may decide which way the computation goes
+        counted = position_ids is None and attention_mask is None and document_ids is None  # 0, 1, 2, ... in every row
+        position_ids = self._positions(input_ids, attention_mask, position_ids)
         allowed = None
-        if attention_mask is not None and not (attention_mask.device.type == "cpu" and bool(attention_mask.all())):
+        if attention_mask is not None and not (looks and device.type == "cpu" and bool(attention_mask.all())):
             allowed = attention_mask[:, None, None, :].bool()
         if document_ids is not None:
             same = document_ids[:, None, :, None] == document_ids[:, None, None, :]
-            itself = torch.eye(input_ids.shape[1], dtype=torch.bool, device=input_ids.device)  # no row without a key
+            itself = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
             allowed = (same if allowed is None else same & allowed) | itself
-        distance = None
+        distance, positions = None, None
+        biases: list[Bias] = []
         if config.relative != "none":
-            n = input_ids.shape[1]
-            if _consecutive(position_ids, attention_mask, document_ids):
-                distance = torch.arange(1 - n, n, device=input_ids.device)
+            if counted or (looks and _consecutive(position_ids, attention_mask, document_ids)):
+                distance = torch.arange(1 - n, n, device=device)
             else:
                 distance = position_ids[:, None, :] - position_ids[:, :, None]
-        turn = rotation(position_ids, config.d_head, config.rope_theta, self.dtype) if config.rotary else None
-        return Layout(special=special, distance=distance, allowed=allowed, rotation=turn)
+        if self.untied is not None:
+            rows = position_ids[:1] if counted else _common_row(position_ids, attention_mask) if looks else position_ids
+            table = self.position_table()
+            if config.untied == "crossed":
+                assert table is not None
+                positions = self.untied.project(self.dropout(table[rows]))
+            else:
+                biases.append(self.untied(table, rows, cls))
+        if self.relative is not None:
+            assert distance is not None
+            biases.append(self.relative(distance, special, cls))
+        if looks:
+            biases = [bias.settled() for bias in biases]
+        summed = total(biases)
+        turn = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
+        return Layout(
+            special=special,
+            cls=cls,
+            position_ids=position_ids,
+            distance=distance,
+            allowed=allowed,
+            rotation=turn,
+            positions=positions,
+            biases=tuple(biases),
+            summed=() if summed is None else (summed,),
+        )
 
     def embed(self, input_ids: Tensor, position_ids: Tensor) -> Streams:
         """The streams that enter the first block."""
-        words = self.dropout(self.word_embeddings(input_ids))
-        table = self.position_table()
-        if table is None:
-            return (words,)
-        positions = self.dropout(F.embedding(position_ids, table))
-        return (positions, words) if self.config.position_size else (words + positions,)
+        streams: Streams = (self.word_embeddings(input_ids),)
+        table = self.position_table() if self.untied is None else None
+        if table is not None:
+            rows = F.embedding(position_ids, table)
+            streams = (rows, *streams) if self.config.position_size else (streams[0] + rows,)
+        if self.embedding_norm is not None:
+            streams = self.embedding_norm(streams)
+        return tuple(self.dropout(x) for x in streams)
 
     def forward(
         self,
@@ -158,12 +207,11 @@ class Encoder(EncoderPreTrainedModel):
             ValueError: shapes disagree, an id is outside the vocabulary, or a position outside the table.
         """
         self._check(input_ids, attention_mask, position_ids, document_ids)
-        position_ids = self._positions(input_ids, attention_mask, position_ids)
         layout = self.layout(input_ids, attention_mask, position_ids, document_ids)
         backend = "eager" if output_attentions else (self.config._attn_implementation or "sdpa")
-        if backend not in BACKENDS:
-            raise ValueError(f"No attention backend {backend!r}.{nearest(backend, BACKENDS)} Working: {', '.join(BACKENDS)}.")
-        streams = self.embed(input_ids, position_ids)
+        training = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
+        check_backend(backend, input_ids.device, training, self.config.dropout if self.training else 0.0)
+        streams = self.embed(input_ids, layout.position_ids)
         hidden = [torch.cat(streams, dim=-1)] if output_hidden_states else None
         attentions = []
         for layer in self.layers:
@@ -172,7 +220,7 @@ class Encoder(EncoderPreTrainedModel):
                 hidden.append(torch.cat(streams, dim=-1))
             attentions.append(attn)
         output = BaseModelOutput(
-            last_hidden_state=torch.cat(self.norm(streams), dim=-1),
+            last_hidden_state=torch.cat(streams if self.norm is None else self.norm(streams), dim=-1),
             hidden_states=tuple(hidden) if hidden is not None else None,
             attentions=tuple(attentions) if output_attentions else None,
         )
@@ -184,7 +232,9 @@ class Encoder(EncoderPreTrainedModel):
         for other in others:
             if other is not None and other.shape != input_ids.shape:
                 raise ValueError(f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(other.shape)}.")
-        if input_ids.device.type == "cpu" and input_ids.numel() and int(input_ids.max()) >= self.config.vocab_size:
+        if torch.compiler.is_compiling() or input_ids.device.type != "cpu":
+            return
+        if input_ids.numel() and int(input_ids.max()) >= self.config.vocab_size:
             raise ValueError(
                 f"Token id {int(input_ids.max())}, but the model's vocabulary has {self.config.vocab_size} entries. "
                 "Use the tokenizer that was saved with the model."
@@ -200,18 +250,18 @@ class Encoder(EncoderPreTrainedModel):
     ) -> dict[str, Tensor]:
         """The named terms of the attention scores, each (layers, b, h, n, n) with size 1 where constant over the batch.
 
-        In score units, before the padding mask; they sum to the scores that the fused path uses. Names: `semantic`,
-        `absolute`, `relative` (with the values at special tokens); `mixed` instead of `semantic` where positions are added
-        to the words (`ap`). For `rope`, `semantic` is the whole rotated product.
+        In score units, before the padding mask; they sum to the scores that the fused path uses. Names: `semantic`, `absolute` (with
+        TUPE's θ), `relative` (with the values at special tokens); `mixed` instead of `semantic` where positions are added to the
+        words (`ap`, `bert-a`); `semantic_to_absolute` (query semantic) and `absolute_to_semantic` where both meet (`split`,
+        `bert-ad`). For `rope`, `semantic` is the whole rotated product.
         """
         self._check(input_ids, attention_mask, position_ids, document_ids)
-        position_ids = self._positions(input_ids, attention_mask, position_ids)
         layout = self.layout(input_ids, attention_mask, position_ids, document_ids)
-        streams = self.embed(input_ids, position_ids)
+        streams = self.embed(input_ids, layout.position_ids)
         collected: list[dict[str, Tensor]] = []
         for layer in self.layers:
-            assert isinstance(layer, NeoBertBlock)
-            products, biases, _ = layer.attention.terms(layer.attention_norm(streams), layout)
-            collected.append(term_scores(products, biases, layer.attention.scale))
+            assert isinstance(layer, NeoBertBlock | BertBlock)
+            products, biases, _ = layer.attention.terms(layer.attention_input(streams), layout)
+            collected.append(term_scores(products, biases, self.config.scale))
             streams, _ = layer(streams, layout, "sdpa")
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}

@@ -2,33 +2,71 @@
 
 from typing import Any
 
-from .config import EncoderConfig, nearest
+from . import biases, rotary, tables  # noqa: F401  (they register what presets name)
+from .config import EncoderConfig
+from .registry import PRESETS, SOURCES, nearest
+from .registry import register_preset as _add
 
-# Widths of each size: `semantic` is the width of the one stream of a baseline and of dstg's semantic stream,
-# `position` that of dstg's position stream (DSTG section 3.3: 768 = 48 + 720; baselines 720).
+# Widths of each size and block: `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream, to which
+# `position` is added (DSTG 3.3: 768 = 48 + 720; baselines 720). In BERT's block `model` is the whole (TUPE: 768).
 # A position stream of few columns is buried under what the blocks write into it unless its table starts wider than the words:
 # `table` times as wide (docs/log.md).
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"layers": 4, "heads": 4, "semantic": 120, "position": 8, "positions": 128, "tied": True, "table": 8.0},
-    "small": {"layers": 6, "heads": 4, "semantic": 240, "position": 16, "positions": 256, "tied": True, "table": 4.0},
-    "paper": {"layers": 6, "heads": 6, "semantic": 720, "position": 48, "positions": 512, "tied": False, "table": 1.0},
+    "tiny": {
+        "neobert": {"layers": 4, "heads": 4, "model": 120, "position": 8, "tied": True},
+        "bert": {"layers": 4, "heads": 4, "model": 128, "position": 8, "tied": True},
+        "positions": 128,
+        "table": 8.0,
+    },
+    "small": {
+        "neobert": {"layers": 6, "heads": 4, "model": 240, "position": 16, "tied": True},
+        "bert": {"layers": 6, "heads": 4, "model": 256, "position": 16, "tied": True},
+        "positions": 256,
+        "table": 4.0,
+    },
+    "paper": {
+        "neobert": {"layers": 6, "heads": 6, "model": 720, "position": 48, "tied": False},
+        "bert": {"layers": 12, "heads": 12, "model": 768, "position": 48, "tied": True},
+        "positions": 512,
+        "table": 1.0,
+    },
 }
 
-PRESETS: dict[str, dict[str, Any]] = {}
-SOURCES: dict[str, str] = {}
-
-
-def _add(name: str, base: str | None, source: str, **fields: Any) -> None:
-    PRESETS[name] = {**(PRESETS[base] if base else {}), **fields}
-    SOURCES[name] = source
-
-
+# `streams=2` stands for the widths of the size; `d_pos="head"` gives the position stream the width of a head (SPLIT).
 _add("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
 _add("ap", "nope", "DSTG section 3.3", absolute="learned")
-_add("rope", "nope", "DSTG section 3.3", rotary=True)
+_add("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
 _add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special=True)
 _add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", streams=2)
 _add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
+_add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
+_add("alibi", "nope", "Press et al. 2022", relative="alibi")
+_add("low-rank", "nope", "GEOM remark 8", absolute="low_rank", table_rank=8)
+_add("fourier", "nope", "LOWDIM section 5", absolute="fourier")
+
+_add("bert-a", None, "TUPE eq. 3; BERT", block="bert", absolute="learned", dropout=0.1, norm_eps=1e-12)
+_add("bert-r", "bert-a", "TUPE eq. 3 and 5", relative="t5", relative_shared=True)
+_add("bert-ad", "bert-a", "TUPE section 4.3", untied="crossed")
+_add("tupe-a-tie-cls", "bert-a", "TUPE eq. 7, section 4.3", untied="position")
+_add("tupe-a", "tupe-a-tie-cls", "TUPE eq. 10", reset="sum")
+_add("tupe-r", "tupe-a", "TUPE eq. 11", relative="t5", relative_shared=True)
+_add("tupe-free", "tupe-a", "TUPE section 5", absolute="none", untied="free")
+_add("tupe-product", "tupe-a", "TUPE section 5", relative="product", relative_shared=True)
+_add(
+    "split",
+    None,
+    "SPLIT, notes",
+    block="bert",
+    absolute="learned",
+    streams=2,
+    d_pos="head",
+    stream_qk="joint",
+    stream_feed_forward="separate",
+    stream_values="consecutive",
+    mlm_head="full",
+    dropout=0.1,
+    norm_eps=1e-12,
+)
 
 
 def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
@@ -36,31 +74,42 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
 
     Args:
         name: one of `PRESETS` (`whatwhere presets` lists them).
-        size: "tiny" (4 layers, 128 = 8 + 120), "small" (6 layers, 256 = 16 + 240) or "paper" (6 layers, 768 = 48 + 720).
+        size: "tiny" (4 layers, 128 = 8 + 120), "small" (6 layers, 256 = 16 + 240) or "paper" (NeoBERT block: 6 layers, 768 = 48 + 720;
+            BERT block: 12 layers, 768). The block decides which: `preset("tupe-r", block="neobert")` is as wide as `ap`.
         **fields: any `EncoderConfig` field, overriding the preset's.
 
     Raises:
         ValueError: unknown name, size or field, or a combination that `EncoderConfig` refuses.
     """
     if name not in PRESETS:
-        raise ValueError(f"Unknown preset {name!r}.{nearest(name, list(PRESETS))} All names: {', '.join(PRESETS)}.")
+        raise ValueError(
+            f"Unknown preset {name!r}.{nearest(name, list(PRESETS))} All names: {', '.join(PRESETS)}; your own come with --scheme FILE."
+        )
     if size not in SIZES:
         raise ValueError(f"Unknown size {size!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
-    own = dict(PRESETS[name])
-    widths = SIZES[size]
-    d_pos = widths["position"] if own.pop("streams", 1) == 2 else 0
+    own = {**PRESETS[name], **fields}
+    block = own.get("block", EncoderConfig.block)
+    if block not in SIZES[size]:
+        raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
+    widths = SIZES[size][block]
+    streams, d_pos = own.pop("streams", 1), own.pop("d_pos", widths["position"])
+    whole = widths["model"] + (widths["position"] if streams == 2 and block == "neobert" else 0)
     resolved = {
         "preset": name,
-        "hidden_size": widths["semantic"] + d_pos,
-        "position_size": d_pos,
+        "hidden_size": whole,
         "num_hidden_layers": widths["layers"],
         "num_attention_heads": widths["heads"],
-        "max_position_embeddings": widths["positions"],
+        "max_position_embeddings": SIZES[size]["positions"],
         "tie_word_embeddings": widths["tied"],
         **own,
-        **fields,
     }
-    if d_pos and "position_initializer_range" not in fields:
-        words = fields.get("embedding_initializer_range", EncoderConfig.embedding_initializer_range)
-        resolved["position_initializer_range"] = widths["table"] * words
+    if streams == 2:
+        head = resolved["hidden_size"] // resolved["num_attention_heads"]
+        resolved.setdefault("position_size", head if d_pos == "head" else d_pos)
+    if resolved.get("position_size") and "position_initializer_range" not in own:
+        words = own.get("embedding_initializer_range", EncoderConfig.embedding_initializer_range)
+        resolved["position_initializer_range"] = SIZES[size]["table"] * words
     return EncoderConfig(**resolved)
+
+
+__all__ = ["PRESETS", "SIZES", "SOURCES", "preset"]

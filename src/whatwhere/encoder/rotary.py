@@ -3,12 +3,21 @@
 import torch
 from torch import Tensor
 
+from .config import EncoderConfig
+from .registry import ROTATIONS, register_rotation
 
-def rotation(position_ids: Tensor, d_head: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin (b, 1, n, d_head) of the angles position · theta^(-2k/d_head), in at least float32."""
+
+@register_rotation("rope")
+def rope(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """Angles position · theta^(-2k/d_head) in radians, (b, n, d_head / 2), for position_ids (b, n)."""
+    frequency = config.rope_theta ** (-torch.arange(0, d_head, 2, dtype=dtype, device=position_ids.device) / d_head)
+    return position_ids[:, :, None].to(dtype) * frequency
+
+
+def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32."""
     dtype = torch.promote_types(dtype, torch.float32)
-    frequency = theta ** (-torch.arange(0, d_head, 2, dtype=dtype, device=position_ids.device) / d_head)
-    angle = position_ids[:, None, :, None].to(dtype) * frequency  # (b, 1, n, d_head/2)
+    angle = ROTATIONS[config.rotation](position_ids, config.d_head, config, dtype)[:, None]
     angle = torch.cat([angle, angle], dim=-1)
     return angle.cos(), angle.sin()
 

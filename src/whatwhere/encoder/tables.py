@@ -1,22 +1,230 @@
-"""Position tables (n, d): one row a position. They feed the position stream, or are added to the word embedding."""
+"""Position tables (n, d): one row a position. They are added to the words, feed the position stream, or stand untied (TUPE)."""
 
+import math
+from pathlib import Path
+
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from transformers import initialization as init
 
 from .config import EncoderConfig
+from .registry import TABLES, register_table
+
+# What a position table is called in the weights of transformers' encoders and of ours.
+_TABLE_NAMES = ("position_embeddings.table.weight", "position_embeddings.weight", "wpe.weight", "embed_positions.weight")
 
 
+def sinusoid(rows: int, width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    """Vaswani et al. 2017: columns 2k and 2k + 1 are sin and cos of i / 10000^(2k/width); (rows, width)."""
+    angles = torch.arange(rows, device=device, dtype=dtype)[:, None] * frequencies(width, dtype, device)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
+
+
+def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    """10000^(-2k/width) for k < width/2, rounded up: radians per position."""
+    k = torch.arange((width + 1) // 2, device=device, dtype=dtype)
+    return torch.exp(-2 * k / width * math.log(10000.0))
+
+
+def read_table(source: str | Path) -> Tensor:
+    """A position table (rows, width) in float64 from a .npy file or from the weights of a model folder.
+
+    Raises:
+        ValueError: no such file, no table of two dimensions, or numbers that are not finite.
+    """
+    path = Path(source)
+    if path.is_dir():
+        table = _table_of_model(path)
+    elif path.suffix == ".npy" and path.is_file():
+        try:
+            table = torch.from_numpy(np.asarray(np.load(path, allow_pickle=False), dtype=np.float64))
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{path} holds no table of numbers ({error}). Write one with numpy.save.") from None
+    else:
+        raise ValueError(f"No position table at {path}. Give a .npy file of shape (positions, width), or the folder of a model.")
+    if table.ndim != 2 or not table.numel():
+        raise ValueError(f"A position table has shape (positions, width); {path} has {tuple(table.shape)}.")
+    if not bool(table.isfinite().all()):
+        bad = int((~table.isfinite()).any(1).nonzero()[0])
+        raise ValueError(f"{path} holds NaN or infinity, first in row {bad}. Leave such positions out, or fill them.")
+    return table
+
+
+def _table_of_model(folder: Path) -> Tensor:
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="pt") as weights:
+                for key in weights.keys():  # noqa: SIM118  (safe_open is no dict)
+                    if key.endswith(_TABLE_NAMES):
+                        return weights.get_tensor(key).double()
+        except SafetensorError as error:
+            raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
+    raise ValueError(f"No position table in {folder}: no weights there named {', '.join(_TABLE_NAMES)}. Give a .npy file instead.")
+
+
+def _fit(table: Tensor, source: str, rows: int, width: int) -> Tensor:
+    """The first `rows` rows of a table that must have them, and the width that is needed."""
+    if table.shape[1] != width:
+        raise ValueError(
+            f"The table {source} is {table.shape[1]} wide, but {width} is needed. "
+            f"Set table_width={table.shape[1]}, which adds a learned map, or give another table."
+        )
+    if table.shape[0] < rows:
+        raise ValueError(f"The table {source} has {table.shape[0]} rows for {rows} positions. Set max_position_embeddings={len(table)}.")
+    return table[:rows]
+
+
+def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
+    """Factor of a table that is not trained: as configured, or to the spread that a learned table starts with."""
+    if config.table_scale is not None:
+        return config.table_scale
+    assert config.position_initializer_range is not None
+    size = float(table.square().mean().sqrt())
+    return config.position_initializer_range / size if size else 1.0
+
+
+@register_table("learned")
 class LearnedTable(nn.Module):
-    """A free row per position (BERT; DSTG section 3.1)."""
+    """A free row per position (BERT; DSTG section 3.1); `table_start` says where it begins (LOWDIM section 5)."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
         super().__init__()
-        width = config.position_size or config.hidden_size
-        self.weight = nn.Parameter(torch.empty(config.max_position_embeddings, width))
+        self.weight = nn.Parameter(torch.empty(rows, width))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        rows, width = self.weight.shape
+        assert config.position_initializer_range is not None
+        if config.table_start == "normal":
+            init.normal_(self.weight, std=config.position_initializer_range)
+        elif config.table_start == "sinusoidal":
+            waves = sinusoid(rows, width, torch.float64)
+            init.copy_(self.weight, _fixed_scale(config, waves) * waves)
+        elif not getattr(self.weight, "_is_hf_initialized", False):  # a loaded model needs the file no more
+            init.copy_(self.weight, _fit(read_table(config.table_start), config.table_start, rows, width))
 
     def forward(self) -> Tensor:
-        """The table (max_position_embeddings, width)."""
+        """The table (rows, width)."""
         return self.weight
 
 
-TABLES: dict[str, type[nn.Module]] = {"learned": LearnedTable}
+@register_table("sinusoidal")
+class SinusoidalTable(nn.Module):
+    """Fixed sines and cosines (Vaswani et al. 2017), scaled to the spread that a learned table starts with."""
+
+    scale: Tensor
+
+    def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
+        super().__init__()
+        self.rows, self.width = rows, width
+        self.register_buffer("scale", torch.ones(()))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        init.constant_(self.scale, _fixed_scale(config, sinusoid(self.rows, self.width, torch.float64)))
+
+    def forward(self) -> Tensor:
+        """The table (rows, width)."""
+        wide = torch.promote_types(self.scale.dtype, torch.float32)
+        return (sinusoid(self.rows, self.width, wide, self.scale.device) * self.scale).to(self.scale.dtype)
+
+
+@register_table("low_rank")
+class LowRankTable(nn.Module):
+    """P = A·Bᵀ with A (rows, r), B (width, r): r(rows + width) parameters (GEOM remark 8)."""
+
+    def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
+        super().__init__()
+        assert config.table_rank is not None
+        self.A = nn.Parameter(torch.empty(rows, config.table_rank))
+        self.B = nn.Parameter(torch.empty(width, config.table_rank))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        assert config.position_initializer_range is not None
+        std = (config.position_initializer_range / math.sqrt(self.A.shape[1])) ** 0.5  # so that P spreads as a learned table
+        init.normal_(self.A, std=std)
+        init.normal_(self.B, std=std)
+
+    def forward(self) -> Tensor:
+        """The table (rows, width)."""
+        return self.A @ self.B.t()
+
+
+@register_table("fourier")
+class FourierTable(nn.Module):
+    """Pairs a·sin(ω·i + φ), a·cos(ω·i + φ) with learned frequency ω, phase φ and amplitude a (LOWDIM section 5).
+
+    They start as the sinusoidal table.
+    """
+
+    def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
+        super().__init__()
+        self.rows, self.width = rows, width
+        pairs = (width + 1) // 2
+        # As a logarithm: the frequencies span four decades, and an optimizer's steps are of one size.
+        self.log_frequency = nn.Parameter(torch.empty(pairs))
+        self.phase = nn.Parameter(torch.empty(pairs))
+        self.amplitude = nn.Parameter(torch.empty(pairs))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        init.copy_(self.log_frequency, frequencies(self.width, torch.float64).log())
+        init.zeros_(self.phase)
+        init.constant_(self.amplitude, _fixed_scale(config, sinusoid(self.rows, self.width, torch.float64)))
+
+    @property
+    def frequency(self) -> Tensor:
+        """Radians per position of each pair, in at least float32."""
+        return self.log_frequency.to(torch.promote_types(self.log_frequency.dtype, torch.float32)).exp()
+
+    def forward(self) -> Tensor:
+        """The table (rows, width)."""
+        frequency = self.frequency
+        positions = torch.arange(self.rows, device=frequency.device, dtype=frequency.dtype)
+        angles = positions[:, None] * frequency + self.phase.to(frequency.dtype)
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1) * self.amplitude.to(frequency.dtype)[:, None]
+        return waves.flatten(1)[:, : self.width].to(self.phase.dtype)
+
+
+@register_table("mds")
+class FileTable(nn.Module):
+    """A fixed table from a file, for example multidimensional scaling of a corpus (GEOM algorithm 1).
+
+    Row i is model position i; files written for a model have a zero row 0 for [CLS]. The rows become part of the weights, so
+    that a saved model does not need the file.
+    """
+
+    weight: Tensor
+
+    def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.empty(rows, width))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        if not getattr(self.weight, "_is_hf_initialized", False):
+            assert config.table_file is not None
+            table = _fit(read_table(config.table_file), config.table_file, *self.weight.shape)
+            init.copy_(self.weight, _fixed_scale(config, table) * table)
+
+    def forward(self) -> Tensor:
+        """The table (rows, width)."""
+        return self.weight
+
+
+class PositionTable(nn.Module):
+    """The configured table, with a learned map to the width that is needed where its own is another (LOWDIM section 5)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        width = config.table_width or config.position_width
+        self.table = TABLES[config.absolute](config, config.max_position_embeddings, width)
+        mapped = config.table_width is not None and config.table_width != config.position_width
+        self.map = nn.Linear(width, config.position_width, bias=False) if mapped else None
+
+    def initialize(self, config: EncoderConfig) -> None:
+        if self.map is not None:
+            init.normal_(self.map.weight, std=self.map.in_features**-0.5)  # keeps the spread of the table
+
+    def forward(self) -> Tensor:
+        """The table as the model uses it: (max_position_embeddings, position_width)."""
+        table = self.table()
+        return table if self.map is None else self.map(table)

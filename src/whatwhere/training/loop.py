@@ -46,7 +46,7 @@ class LoopConfig(StrictConfig):
     weight_decay: float = Field(0.01, ge=0, description="on matrices only; not on norms and tables")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    backend: Literal["sdpa", "eager"] = "sdpa"
+    backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints, besides 0, 1, 3, 10, 30, ...")
     validate_every: int = Field(100, ge=1, description="steps between validations")
     log_every: int = Field(10, ge=1, description="steps between log lines")
@@ -87,13 +87,16 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
     for group in groups.values():
         group |= {"params": [], "peak": group["lr"]}
     for name, parameter in model.named_parameters():
-        if "relative" in name:
-            kind = "biases"
+        positional = "relative." in name or "untied." in name
+        if "position_embeddings." in name or name.endswith("untied.cls"):
+            kind = "table"
         elif "_embeddings" in name:
-            kind = "table" if "position" in name else "embeddings"
+            kind = "embeddings"
+        elif positional and not name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias")):
+            kind = "biases"
         elif parameter.ndim < 2:
             kind = "plain"
-        elif ".layers." in f".{name}":
+        elif positional or ".layers." in f".{name}":
             kind = "matrices"
         else:
             kind = "head"

@@ -99,10 +99,10 @@ class PretrainConfig(LoopConfig, CorpusConfig):
                     "Leave model.vocab_size out, or use the tokenizer of that model."
                 )
         config = preset(self.preset, self.size, **fields)
-        if config.absolute != "none" and self.length > config.max_position_embeddings:
+        if config.longest is not None and self.length > config.longest:
             raise ValueError(
-                f"length={self.length} tokens, but the position table of {self.preset} has {config.max_position_embeddings} rows. "
-                f"Use --set length={config.max_position_embeddings}, or --set model.max_position_embeddings={self.length}."
+                f"length={self.length} tokens, but the position table of {self.preset} has {config.longest} rows. "
+                f"Use --set length={config.longest}, or --set model.max_position_embeddings={self.length}."
             )
         return config
 
@@ -141,7 +141,7 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
         mask_rate=config.mask_rate,
         masking=config.masking,
         max_positions=model.max_position_embeddings,
-        shift=config.shift and split == "train" and model.absolute != "none",
+        shift=config.shift and split == "train" and model.longest is not None,
     )
 
 

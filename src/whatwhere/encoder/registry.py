@@ -1,0 +1,145 @@
+"""Where position schemes are known by name: tables, biases, rotations and presets, the published ones and your own.
+
+A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers what it adds; `load_scheme` runs it.
+"""
+
+import difflib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+Rotation = Callable[..., Tensor]  # (position_ids (b, n), d_head, config, dtype) -> angles (b, n, d_head / 2)
+
+TABLES: dict[str, type[nn.Module]] = {}
+BIASES: dict[str, type[nn.Module]] = {}
+ROTATIONS: dict[str, Rotation] = {}
+PRESETS: dict[str, dict[str, Any]] = {}
+SOURCES: dict[str, str] = {}  # where a preset is published
+
+_loaded: dict[Path, tuple[str, set[str]]] = {}  # files that load_scheme ran: their text and what they registered
+
+_Module = TypeVar("_Module", bound=type[nn.Module])
+
+
+def nearest(name: str, names: tuple[str, ...] | list[str]) -> str:
+    """' Did you mean X or Y?' for a misspelt name, or '' if nothing is close."""
+    close = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def _new(name: str, known: dict[str, Any], kind: str) -> None:
+    if name == "none" or not name:
+        raise ValueError(f"A {kind} cannot be named {name!r}. Choose another name.")
+    if name in known:
+        raise ValueError(f"A {kind} named {name!r} is registered already. Choose another name; taken: {', '.join(known)}.")
+
+
+def register_table(name: str) -> Callable[[_Module], _Module]:
+    """Class decorator: a position table, `Module(config, rows, width)` whose `forward()` gives (rows, width).
+
+    Configurations then take it as `absolute=name`. A method `initialize(config)` sets the initial weights.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    _new(name, TABLES, "table")
+
+    def add(module: _Module) -> _Module:
+        TABLES[name] = module
+        return module
+
+    return add
+
+
+def register_bias(name: str) -> Callable[[_Module], _Module]:
+    """Class decorator: a relative bias, `Module(config)` whose `forward(distance)` gives values (..., heads) in score units.
+
+    `distance` holds integers of any shape, key position minus query position. Configurations take it as `relative=name`.
+    A method `initialize(config)` sets the initial weights.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    _new(name, BIASES, "bias")
+
+    def add(module: _Module) -> _Module:
+        BIASES[name] = module
+        return module
+
+    return add
+
+
+def register_rotation(name: str) -> Callable[[Rotation], Rotation]:
+    """Function decorator: `f(position_ids (b, n), d_head, config, dtype)` gives angles (b, n, d_head / 2) in radians.
+
+    Configurations take it as `rotation=name`.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    _new(name, ROTATIONS, "rotation")
+
+    def add(function: Rotation) -> Rotation:
+        ROTATIONS[name] = function
+        return function
+
+    return add
+
+
+def register_preset(name: str, base: str | None, source: str, **fields: Any) -> None:
+    """A named configuration: the fields of `base` (a preset registered before, or None) and those given here.
+
+    Raises:
+        ValueError: the name is taken, it is its own base, or the base is not registered (so no circle can arise).
+    """
+    _new(name, PRESETS, "preset")
+    if base == name:
+        raise ValueError(f"Preset {name!r} is derived from itself. Give it another base, or None.")
+    if base is not None and base not in PRESETS:
+        raise ValueError(
+            f"Preset {name!r} is derived from {base!r}, which is not registered (yet).{nearest(base, list(PRESETS))} "
+            "Register a base before what derives from it; presets cannot form a circle."
+        )
+    PRESETS[name] = {**(PRESETS[base] if base else {}), **fields}
+    SOURCES[name] = source
+
+
+def load_scheme(path: str | Path) -> Path:
+    """Run a file that registers an own scheme; a second call with the same file changes nothing.
+
+    Raises:
+        ValueError: no such file, no Python, or it registers a name that is taken.
+    """
+    path = Path(path).resolve()
+    if path.suffix != ".py" or not path.is_file():
+        raise ValueError(f"A scheme is a Python file that registers it; got {path}. See examples/ for one.")
+    text = path.read_text(encoding="utf-8")
+    if path in _loaded:
+        if _loaded[path][0] != text:
+            raise ValueError(f"{path} has changed since it was loaded. Start the program anew.")
+        return path
+    known: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES]
+    before = [dict(names) for names in known]
+    spec = importlib.util.spec_from_file_location(f"whatwhere_scheme_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    try:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    except Exception as error:
+        for names, old in zip(known, before, strict=True):
+            names.clear()  # nothing half-registered stays
+            names.update(old)
+        if isinstance(error, ValueError):
+            raise
+        raise ValueError(f"The scheme {path} does not run: {type(error).__name__}: {error}") from error
+    added = {name for names, old in zip(known[:3], before[:3], strict=True) for name in names if name not in old}
+    _loaded[path] = (text, added)
+    return path
+
+
+def scheme_texts(config: Any) -> list[str]:
+    """The texts of the loaded files that registered the table, bias or rotation of a configuration."""
+    used = {config.absolute, config.relative, config.rotation}
+    return [text for text, added in _loaded.values() if used & added]
