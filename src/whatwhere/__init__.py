@@ -1,13 +1,31 @@
 """whatwhere: text encoders that keep meaning apart from position, and instruments that show what position does."""
 
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+import transformers
 
-from . import geometry
-from .encoder import Encoder, EncoderConfig, EncoderForMaskedLM, preset
+from . import encoder, geometry
+from .encoder import (
+    Encoder,
+    EncoderConfig,
+    EncoderForMaskedLM,
+    EncoderForQuestionAnswering,
+    EncoderForSequenceClassification,
+    EncoderForTokenClassification,
+    preset,
+)
 
 __version__ = "0.1.0"
-__all__ = ["Encoder", "EncoderConfig", "EncoderForMaskedLM", "geometry", "preset"]
+__all__ = [
+    "Encoder",
+    "EncoderConfig",
+    "EncoderForMaskedLM",
+    "EncoderForQuestionAnswering",
+    "EncoderForSequenceClassification",
+    "EncoderForTokenClassification",
+    "geometry",
+    "preset",
+]
 
-AutoConfig.register(EncoderConfig.model_type, EncoderConfig)
-AutoModel.register(EncoderConfig, Encoder)
-AutoModelForMaskedLM.register(EncoderConfig, EncoderForMaskedLM)
+transformers.AutoConfig.register(EncoderConfig.model_type, EncoderConfig)
+for _auto, _name in encoder.AUTO_CLASSES.items():
+    if _auto != "AutoConfig":
+        getattr(transformers, _auto).register(EncoderConfig, getattr(encoder, _name))

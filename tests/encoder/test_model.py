@@ -179,7 +179,7 @@ def test_every_preset_trains_a_step_and_survives_saving(name, ids, tmp_path):
     optimizer.step()
     assert model(ids, labels=ids).loss < before
     model.eval().save_pretrained(tmp_path)
-    assert {p.suffix for p in tmp_path.iterdir()} == {".json", ".safetensors"}
+    assert {p.suffix for p in tmp_path.iterdir()} == {".json", ".py", ".safetensors"}
     loaded = AutoModelForMaskedLM.from_pretrained(tmp_path)
     assert isinstance(loaded, ww.EncoderForMaskedLM) and loaded.config.preset == name
     assert torch.equal(loaded(ids).logits, model(ids).logits)

@@ -1,8 +1,28 @@
 """The encoder: everything a saved model needs. Imports only within this folder, so that a checkpoint can carry it along."""
 
+from .carry import AUTO_CLASSES
 from .config import EncoderConfig
-from .heads import EncoderForMaskedLM
+from .heads import EncoderForMaskedLM, EncoderForQuestionAnswering, EncoderForSequenceClassification, EncoderForTokenClassification
 from .model import Encoder, EncoderPreTrainedModel
 from .presets import PRESETS, SIZES, SOURCES, preset
+from .registry import load_scheme, register_bias, register_preset, register_rotation, register_table
 
-__all__ = ["PRESETS", "SIZES", "SOURCES", "Encoder", "EncoderConfig", "EncoderForMaskedLM", "EncoderPreTrainedModel", "preset"]
+__all__ = [
+    "AUTO_CLASSES",
+    "PRESETS",
+    "SIZES",
+    "SOURCES",
+    "Encoder",
+    "EncoderConfig",
+    "EncoderForMaskedLM",
+    "EncoderForQuestionAnswering",
+    "EncoderForSequenceClassification",
+    "EncoderForTokenClassification",
+    "EncoderPreTrainedModel",
+    "load_scheme",
+    "preset",
+    "register_bias",
+    "register_preset",
+    "register_rotation",
+    "register_table",
+]

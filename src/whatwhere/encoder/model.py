@@ -9,20 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 
 from .attention import Layout, check_backend, term_scores
 from .biases import Bias, RelativeBias, total
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
+from .carry import CarriedModel
 from .config import EncoderConfig
 from .rotary import rotation
 from .tables import PositionTable
 from .untied import Untied
 
 
-class EncoderPreTrainedModel(PreTrainedModel):
+class EncoderPreTrainedModel(CarriedModel):
     """What all heads share: configuration class, backends, initial weights."""
 
     config: EncoderConfig

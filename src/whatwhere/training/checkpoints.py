@@ -67,14 +67,14 @@ def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: dict[str, torch
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def save_model(model: PreTrainedModel, folder: Path) -> None:
-    """Write a transformers folder.
+def save_model(model: PreTrainedModel, folder: Path, code: bool = False) -> None:
+    """Write a transformers folder, on request with the code that opens it where this package is not installed.
 
     Raises:
         OSError: the disk is full or not writable.
     """
     try:
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, code=code)
     except SafetensorError as error:
         raise OSError(f"Cannot write the model to {folder}: {error}. Make room and run the same command with --resume.") from None
 

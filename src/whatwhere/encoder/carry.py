@@ -1,0 +1,152 @@
+"""A saved model carries this folder's files, so that transformers opens it where this package is not installed.
+
+transformers copies the file that `auto_map` in config.json names, and what it imports by lines `from .x import`, into a package of its own
+(`trust_remote_code=True`). That file is `modeling_whatwhere.py`: this folder's `__init__.py`, and the own schemes of the model.
+"""
+
+import ast
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from transformers import PreTrainedModel
+from transformers.dynamic_module_utils import get_relative_import_files
+
+from .registry import scheme_texts
+
+ENTRY = "modeling_whatwhere"
+AUTO_CLASSES = {
+    "AutoConfig": "EncoderConfig",
+    "AutoModel": "Encoder",
+    "AutoModelForMaskedLM": "EncoderForMaskedLM",
+    "AutoModelForSequenceClassification": "EncoderForSequenceClassification",
+    "AutoModelForTokenClassification": "EncoderForTokenClassification",
+    "AutoModelForQuestionAnswering": "EncoderForQuestionAnswering",
+}
+
+_HERE = Path(__file__).parent
+
+
+def _public() -> dict[str, str]:
+    """The module of this folder that each public name comes from, by `__init__.py`."""
+    tree = ast.parse((_HERE / "__init__.py").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module]
+    return {alias.asname or alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def _whatwhere(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+    found: list[ast.Import | ast.ImportFrom] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "whatwhere" for alias in node.names):
+            found.append(node)
+        if isinstance(node, ast.ImportFrom) and not node.level and str(node.module).split(".")[0] == "whatwhere":
+            found.append(node)
+    return found
+
+
+def _rewritten(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """The relative import lines that say the same."""
+    if isinstance(node, ast.ImportFrom) and node.module == "whatwhere.encoder":
+        public = _public()
+        if all(alias.name in public for alias in node.names):
+            return [f"from .{public[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and str(node.module).startswith("whatwhere.encoder."):
+        return [f"from .{str(node.module).removeprefix('whatwhere.encoder.')} import {', '.join(map(ast.unparse, node.names))}"]
+    raise ValueError(
+        f"A scheme travels with the encoder alone, so of whatwhere it can only say `from whatwhere.encoder import NAME`; "
+        f"got `{ast.unparse(node)}` in line {node.lineno}. Names: {', '.join(sorted(_public()))}."
+    )
+
+
+def relative_imports(text: str) -> str:
+    """The text of an own scheme with its imports from `whatwhere.encoder` made relative, as a carried file needs them.
+
+    Raises:
+        ValueError: it imports anything else of whatwhere, or not on a line of its own.
+    """
+    lines = text.splitlines()
+    for node in sorted(_whatwhere(ast.parse(text)), key=lambda node: -node.lineno):  # from the last, so that line numbers stay
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
+        statement = "\n".join(line.strip() for line in lines[first:last])
+        try:
+            alone = isinstance(ast.parse(statement).body[0], ast.Import | ast.ImportFrom) and len(ast.parse(statement).body) == 1
+        except SyntaxError:
+            alone = False
+        if not alone:
+            raise ValueError(f"An import of whatwhere in a scheme must stand on a line of its own; got `{lines[first].strip()}`.")
+        lines[first:last] = [indent + line for line in _rewritten(node)]
+    return "\n".join(lines) + "\n"
+
+
+def _files(schemes: Iterable[str]) -> dict[str, str | Path]:
+    """Every file to carry: a path to copy, or a text."""
+    entry = _HERE / f"{ENTRY}.py"
+    if entry.exists():  # this is a carried copy itself
+        return {path.name: path for path in [entry, *map(Path, get_relative_import_files(entry))]}
+    files: dict[str, str | Path] = {path.name: path for path in _HERE.glob("*.py") if path.name != "__init__.py"}
+    text = (_HERE / "__init__.py").read_text(encoding="utf-8")
+    for number, scheme in enumerate(schemes, 1):
+        name = "own_scheme" if number == 1 else f"own_scheme_{number}"
+        files[f"{name}.py"] = relative_imports(scheme)
+        text += f"\nfrom .{name} import *  # registers its parts\n"
+    return {**files, f"{ENTRY}.py": text}
+
+
+def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
+    """Write the files of the encoder into `folder`.
+
+    Args:
+        schemes: the texts of the files that registered the model's own parts.
+
+    Raises:
+        ValueError: a scheme imports more of whatwhere than its encoder.
+    """
+    files = _files(schemes)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, source in files.items():
+        if isinstance(source, Path):
+            shutil.copyfile(source, Path(folder) / name)
+        else:
+            (Path(folder) / name).write_text(source, encoding="utf-8")
+
+
+class CarriedModel(PreTrainedModel):
+    """A model that is saved with its code, and read from safetensors only."""
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, code: bool = True, **kwargs: Any) -> None:
+        """As transformers', with the code beside the weights; see there for the other arguments.
+
+        Args:
+            code: False leaves the code out: a folder that only `whatwhere` opens.
+
+        Raises:
+            ValueError: an own scheme cannot travel (see `relative_imports`).
+        """
+        # Set when transformers opened a carried copy: it would now copy this class's own file and name that in auto_map instead.
+        type(self)._auto_class = type(self.config)._auto_class = None
+        if code:
+            if kwargs.get("is_main_process", True):
+                carry(save_directory, scheme_texts(self.config))
+            self.config.auto_map = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
+        elif hasattr(self.config, "auto_map"):  # of the folder that the model came from
+            del self.config.auto_map
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike[str] | None, *args: Any, **kwargs: Any) -> Self:
+        """As transformers', but a pickle is never read.
+
+        Raises:
+            ValueError: the folder has no safetensors file.
+        """
+        folder = Path(str(pretrained_model_name_or_path)) / kwargs.get("subfolder", "")
+        pickled = kwargs.get("use_safetensors") is False or folder.suffix in (".bin", ".pt", ".pth", ".ckpt")
+        if pickled or (folder.is_dir() and not any(folder.glob("*.safetensors"))):
+            raise ValueError(
+                f"{folder} has no model.safetensors, and a pickle (pytorch_model.bin) is never read. "
+                "Save it with safetensors in the program that made it."
+            )
+        return super().from_pretrained(pretrained_model_name_or_path, *args, **{**kwargs, "use_safetensors": True})

@@ -1,0 +1,195 @@
+"""A saved model opens where whatwhere is not installed: one such process opens them all, and gives the same numbers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from encoder_models import VOCAB
+from safetensors.torch import load_file
+
+import whatwhere as ww
+from whatwhere.encoder import AUTO_CLASSES, PRESETS
+from whatwhere.encoder.carry import ENTRY, carry, relative_imports
+
+IDS = torch.tensor([[2, 7, 8, 3, 9, 30, 3], [2, 11, 3, 12, 0, 0, 0]])
+MASK = (IDS != 0).long()
+HEADS = {auto: name for auto, name in AUTO_CLASSES.items() if auto not in ("AutoConfig", "AutoModel")}
+# Every preset with the head it is trained with, the other heads on one preset of each kind, and weights in many files.
+CASES = {name: (name, "AutoModelForMaskedLM", "50GB") for name in PRESETS}
+CASES |= {f"{name}/{auto}": (name, auto, "50GB") for name in ("dstg", "ap") for auto in HEADS}
+CASES |= {"dstg/sharded": ("dstg", "AutoModelForMaskedLM", "20KB")}
+
+OPEN = """
+import sys, json, pathlib
+sys.modules["whatwhere"] = None  # an import of it fails, as where it is not installed
+import torch, transformers
+from safetensors.torch import save_file
+transformers.utils.logging.disable_progress_bar()
+found = {}
+for name, (folder, auto) in json.load(open("cases.json")).items():
+    folder = pathlib.Path(folder)
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    body = transformers.AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
+    model = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True).eval()
+    ids, mask = torch.tensor(IDS), torch.tensor(MASK)
+    with torch.no_grad():
+        tensors = {f"{name}|{k}": v.contiguous() for k, v in model(ids, attention_mask=mask).items()}
+        tensors[f"{name}|last_hidden_state"] = body(ids, attention_mask=mask).last_hidden_state
+        model.save_pretrained(folder / "again")
+        again = getattr(transformers, auto).from_pretrained(folder / "again", trust_remote_code=True).eval()
+        tensors |= {f"{name}|again.{k}": v.contiguous() for k, v in again(ids, attention_mask=mask).items()}
+    found |= tensors
+    for part in (config, body, model, again):
+        assert type(part).__module__.startswith("transformers_modules."), type(part)
+save_file(found, "found.safetensors")
+"""
+
+
+def run_without_whatwhere(script: str, folder: Path) -> None:
+    """Run Python code offline in a process that cannot import whatwhere, in `folder`."""
+    folder.mkdir(exist_ok=True)
+    keep = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "HF_MODULES_CACHE")}
+    env = keep | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(folder / "modules"), "HF_HOME": str(folder / "home")}
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def build(name: str, auto: str = "AutoModelForMaskedLM", **fields) -> transformers.PreTrainedModel:
+    """A tiny model of a preset with random weights everywhere."""
+    torch.manual_seed(0)
+    model = getattr(ww, AUTO_CLASSES[auto])(ww.preset(name, "tiny", vocab_size=VOCAB, num_hidden_layers=2, **fields)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory) -> tuple[Path, dict[str, transformers.PreTrainedModel], dict[str, torch.Tensor]]:
+    """Folder of the saved models, the models, and what the other process computed with each."""
+    root = tmp_path_factory.mktemp("carried")
+    models, listed = {}, {}
+    for case, (name, auto, shard) in CASES.items():
+        models[case] = build(name, auto)
+        folder = root / case.replace("/", "-")
+        models[case].save_pretrained(folder, max_shard_size=shard)
+        listed[case] = (str(folder), auto)
+    (root / "cases.json").write_text(json.dumps(listed), encoding="utf-8")
+    run_without_whatwhere(OPEN.replace("IDS", str(IDS.tolist())).replace("MASK", str(MASK.tolist())), root)
+    return root, models, load_file(root / "found.safetensors")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_model_gives_the_same_numbers_where_whatwhere_is_not_installed(case, opened):
+    _, models, found = opened
+    with torch.no_grad():
+        expected = models[case](IDS, attention_mask=MASK)
+        body = models[case].encoder(IDS, attention_mask=MASK).last_hidden_state
+    assert torch.equal(found[f"{case}|last_hidden_state"], body)
+    for key, value in expected.items():
+        assert torch.equal(found[f"{case}|{key}"], value)
+        assert torch.equal(found[f"{case}|again.{key}"], value)  # saved again by that process
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_saving_elsewhere_carries_the_same_code_again(case, opened):
+    folder = opened[0] / case.replace("/", "-")
+    code = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    assert {path.name: path.read_text(encoding="utf-8") for path in (folder / "again").glob("*.py")} == code
+    maps = [json.loads((f / "config.json").read_text(encoding="utf-8"))["auto_map"] for f in (folder, folder / "again")]
+    assert maps[0] == maps[1] == {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
+
+
+def test_weights_in_many_files_are_in_many_files(opened):
+    assert len(list((opened[0] / "dstg-sharded").glob("model-*.safetensors"))) > 3
+
+
+@pytest.mark.parametrize("case", ["dstg", "dstg/sharded", "ap/AutoModelForTokenClassification"])
+def test_with_whatwhere_no_remote_code_is_needed_nor_run(case, opened):
+    root, models, _ = opened
+    for folder in (root / case.replace("/", "-"), root / case.replace("/", "-") / "again"):
+        for trust in (None, False, True):
+            loaded = getattr(transformers, CASES[case][1]).from_pretrained(folder, trust_remote_code=trust)
+            assert type(loaded) is type(models[case])
+            assert torch.equal(loaded(IDS).logits, models[case](IDS).logits)
+
+
+def test_folder_without_code_where_the_caller_wants_none(tmp_path):
+    build("ap").save_pretrained(tmp_path / "with")
+    ww.EncoderForMaskedLM.from_pretrained(tmp_path / "with").save_pretrained(tmp_path / "without", code=False)
+    assert {path.name for path in (tmp_path / "without").iterdir()} == {"config.json", "model.safetensors"}
+    assert "auto_map" not in json.loads((tmp_path / "without" / "config.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("ask", [{}, {"use_safetensors": False}])
+def test_pickled_weights_are_refused_in_one_line(ask, tmp_path):
+    model = build("ap")
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"no model\.safetensors, and a pickle \(pytorch_model\.bin\) is never read") as caught:
+        transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, **ask)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="is never read"):
+        ww.EncoderForMaskedLM.from_pretrained(tmp_path / "pytorch_model.bin", config=model.config)
+
+
+def test_imports_of_a_scheme_become_relative():
+    text = '''"""Text: from whatwhere.encoder import nothing."""
+import math
+from whatwhere.encoder import (  # two
+    EncoderConfig,
+    Encoder as Body,
+)
+def late():
+    from whatwhere.encoder.tables import LearnedTable
+    return LearnedTable, "é"
+'''
+    assert (
+        relative_imports(text)
+        == '''"""Text: from whatwhere.encoder import nothing."""
+import math
+from .config import EncoderConfig
+from .model import Encoder as Body
+def late():
+    from .tables import LearnedTable
+    return LearnedTable, "é"
+'''
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import whatwhere as ww",
+        "import whatwhere.encoder",
+        "from whatwhere import geometry",
+        "from whatwhere.geometry import spectrum",
+        "from whatwhere.encoder import no_such_name",
+        "from whatwhere.encoder import *",
+    ],
+)
+def test_scheme_that_needs_more_than_the_encoder_is_refused(line):
+    with pytest.raises(ValueError, match="can only say `from whatwhere.encoder import NAME`; got `.*` in line 2") as caught:
+        relative_imports(f"import math\n{line}\n")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["x = 1; from whatwhere.encoder import preset", "if True: from whatwhere.encoder import preset"])
+def test_import_of_a_scheme_stands_on_a_line_of_its_own(line):
+    with pytest.raises(ValueError, match="on a line of its own"):
+        relative_imports(line)
+
+
+def test_carried_folder_is_the_encoder_and_the_schemes(tmp_path):
+    carry(tmp_path, ["from whatwhere.encoder import preset\n", "import math\n"])
+    package = Path(ww.encoder.__file__).parent
+    expected = {path.name for path in package.glob("*.py")} - {"__init__.py"}
+    assert {path.name for path in tmp_path.iterdir()} == expected | {f"{ENTRY}.py", "own_scheme.py", "own_scheme_2.py"}
+    assert (tmp_path / "own_scheme.py").read_text(encoding="utf-8") == "from .presets import preset\n"
+    assert "from .own_scheme_2 import *" in (tmp_path / f"{ENTRY}.py").read_text(encoding="utf-8")
