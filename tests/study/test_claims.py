@@ -29,6 +29,11 @@ def paper_records(seed=0, spread=0.0):
     # dstg's last position stream is probed by us, though it gets no gradient
     records += [r for m in ("r2.token", "r2.segment", "r2.intra") for r in probe(m, "dstg", "position", 6, 0.0, seed, spread)]
     records += [Record("s", model, metric, v, index=i, seed=seed, n=512) for (metric, model, i), v in TABLE_VALUES.items()]
+    # the notes measure nothing: what they say, as a study would have found it
+    records += [
+        *probe("r2.token", "split", "all", 2, 0.0, seed),
+        Record("s", "split", "shift.change", 0.0, seed=seed, layer=2, part="semantic"),
+    ]
     # ap's table before the first step, as normal numbers in 512 rows of 720 give it
     return [*records, Record("s", "ap", "pca.top2", 0.01, seed=seed, n=512, step=0)]
 
@@ -74,6 +79,7 @@ def test_the_papers_own_values_make_every_claim_hold():
         ("segment-follows-position", 0.60, {"metric": "r2.segment", "part": "position", "layer": 5}),
         ("intra-in-semantics", 0.20, {"metric": "r2.intra", "part": "semantic", "layer": 5}),
         ("intra-in-semantics", 0.30, {"metric": "r2.intra", "part": "position", "layer": 5}),
+        ("split-semantics-invariant", 0.06, {"metric": "shift.change"}),
     ],
 )
 def test_a_changed_number_flips_its_claim_and_no_other(claim, value, where):

@@ -22,6 +22,7 @@ LOST = 0.5  # "loses", "largely unable": at most this share of the R², or of th
 PRESENT = 0.25  # below this R² a part is said not to carry a target (ap's last layer, which "loses" it, has 0.24)
 MOST = 0.9  # "collapses to", "concentrates in": at least this share of the variance or power
 MOVED = 1.5  # a table has left its random start once two components hold this many times the share they held there
+UNMOVED = 0.05  # "invariant": states change by at most this share of their size
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained
 
 _PAPER = paper_values()
@@ -67,9 +68,9 @@ class Evidence:
         if not self.seeds:
             raise Missing(f"{' and '.join(models)} have no training seed in common")
 
-    def value(self, metric: str, model: str, index: int | None = None) -> np.ndarray:
-        """A value of a model's table: (seeds, 1)."""
-        return np.array([[self._get(metric, model, seed, index=index)] for seed in self.seeds])
+    def value(self, metric: str, model: str, index: int | None = None, layer: int | None = None, part: str | None = None) -> np.ndarray:
+        """A single value of a model: (seeds, 1)."""
+        return np.array([[self._get(metric, model, seed, layer, part, index)] for seed in self.seeds])
 
     def r2(self, model: str, target: str, part: str, layer: int) -> np.ndarray:
         """R² at hidden[layer] in every split: (seeds, splits)."""
@@ -282,6 +283,11 @@ def _intra_in_semantics(e: Evidence) -> Measured:
     return Measured(semantic - position, [semantic - position - PRESENT, PRESENT - position])
 
 
+def _semantics_unmoved(e: Evidence) -> Measured:
+    change = e.value("shift.change", "split", layer=e.last("split"), part="semantic")
+    return Measured(change, [UNMOVED - change])
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "dstg-position-kept",
@@ -382,5 +388,15 @@ CLAIMS: tuple[Claim, ...] = (
         f"R² (intra) after the last block but one: semantic less position stream is at least {PRESENT}, position stream at most {PRESENT}",
         ("dstg",),
         _intra_in_semantics,
+    ),
+    Claim(
+        "split-semantics-invariant",
+        "Semantics of split do not depend on position",
+        "SPLIT notes, eq. 1 and the text around it (they measure nothing: 0 is what they say)",
+        0.0,
+        f"Shifting all positions by half a document changes the semantic states after the last block by at most {UNMOVED} of their size. "
+        "By construction it can change them through the attention weights alone",
+        ("split",),
+        _semantics_unmoved,
     ),
 )

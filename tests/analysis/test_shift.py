@@ -1,0 +1,49 @@
+"""The change of states when positions are shifted: nothing where positions are relative, the definition elsewhere."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from encoder_models import VOCAB, build
+
+from whatwhere.analysis.shift import shift_records
+from whatwhere.records import select
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    rng = np.random.default_rng(0)
+    plain = {"position_ids": np.arange(16), "document_ids": np.zeros(16, int), "progress": np.full(16, np.nan)}
+    segments = np.array([-1, *[0] * 14, -1])
+    return [SimpleNamespace(input_ids=np.array([2, *rng.integers(5, VOCAB, 14), 3]), segments=segments, **plain) for _ in range(12)]
+
+
+@pytest.mark.parametrize("name", ["nope", "rp", "rope", "alibi"])
+def test_relative_positions_are_not_moved(name, held_out):
+    records = shift_records(build(name), held_out, study="s", name=name, seed=0, documents=10)
+    assert {r.part for r in records} == {"all"}
+    assert max(r.value for r in records) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["dstg", "split"])
+def test_streams_are_measured_apart_and_the_semantic_input_never_moves(name, held_out):
+    records = shift_records(build(name), held_out, study="s", name=name, seed=0, documents=10)
+    found = {(r.layer, r.part): r for r in records}
+    assert found[0, "semantic"].value == 0.0 and found[0, "position"].value > 0.1
+    assert found[2, "semantic"].value > 1e-4  # through the attention weights it does move, whatever the notes say
+    assert all(r.low <= r.value <= r.high and r.n == 10 for r in records)
+
+
+def test_the_value_is_the_mean_over_documents_of_the_relative_change_over_words(held_out):
+    model = build("ap")
+    record = select(shift_records(model, held_out, study="s", name="ap", seed=0, documents=10), layer=2)[0]
+    changes = []
+    for window in [held_out[i * len(held_out) // 10] for i in range(10)]:
+        ids = torch.tensor(window.input_ids[:8])[None]
+        h, moved = (
+            model.encoder(ids, position_ids=torch.arange(8)[None] + k, output_hidden_states=True).hidden_states[2][0, 1:].detach()
+            for k in (0, 8)
+        )  # [CLS] is left out
+        changes.append(float((moved - h).norm() / h.norm()))
+    assert record.value == pytest.approx(sum(changes) / 10, rel=1e-10)
