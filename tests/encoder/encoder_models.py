@@ -1,21 +1,95 @@
-"""A tiny model of any preset with every weight random, in float64."""
+"""Tiny models of every preset with every weight random, in float64."""
+
+import math
+from typing import Any
 
 import torch
 
 import whatwhere as ww
 
 VOCAB = 40
+CLS, SEP = 2, 3
+BLOCKS = ["neobert", "bert"]
+
+# What the tests call a scheme: a preset and the fields that make a variant of it.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ("nope", "ap", "rp", "rope", "alibi", "dstg", "bert-a", "bert-r", "bert-ad", "tupe-a", "tupe-r")},
+    "sinusoidal": ("sinusoidal", {"table_scale": 0.5}),  # a scale that float32 holds exactly
+    **{name: (name, {}) for name in ("tupe-a-tie-cls", "tupe-free", "tupe-product", "split", "low-rank", "fourier")},
+    "tupe-r/each": ("tupe-r", {"reset": "each"}),
+    "tupe-r/clipped": ("tupe-r", {"relative": "clipped", "relative_max_distance": 3}),
+    "tupe-r/layers": ("tupe-r", {"relative_shared": False}),
+    "bert-r/reset": ("bert-r", {"reset": "sum"}),
+    "split/per-head": ("split", {"stream_values": "per_head"}),
+    "split/separate": ("split", {"stream_qk": "separate"}),
+    "dstg/own-width": ("dstg", {"table_width": 6}),
+    "tupe-a/own-width": ("tupe-a", {"table_width": 6}),
+    # Parts of different papers together.
+    "dstg/product": ("dstg", {"relative": "product"}),
+    "split/t5": ("split", {"relative": "t5"}),
+    "tupe-free/each": ("tupe-free", {"relative": "alibi", "reset": "each"}),
+    "bert-ad/rope": ("bert-ad", {"rotation": "rope", "relative": "t5", "relative_shared": True}),
+}
+
+RELATIVE_ONLY = {"rp", "rope", "alibi"}  # schemes that know distances and no absolute positions
+WITHOUT_POSITIONS = {"nope"}
 
 
-def build(name: str, **fields) -> ww.EncoderForMaskedLM:
-    """Random weights everywhere: the zeros that tables start with would hide mistakes."""
-    sizes = {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 3, "max_position_embeddings": 32}
+def config(case: str, **fields) -> ww.EncoderConfig:
+    """A configuration of `CASES` 24 wide with 2 heads, 2 layers and 32 positions; `dstg` 8 + 16, `split` 12 + 12."""
+    name, own = CASES.get(case, (case, {}))
+    sizes = {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 32}
     if name.startswith("dstg"):
-        sizes |= {"position_size": 8}
-    config = ww.preset(name, "tiny", vocab_size=VOCAB, relative_buckets=8, relative_max_distance=12, **(sizes | fields))
-    model = ww.EncoderForMaskedLM(config).double().eval()
+        sizes["position_size"] = 8
+    if name == "split":
+        sizes["position_size"] = 12
+    if name == "low-rank":
+        sizes["table_rank"] = 3
+    sizes |= {"relative_buckets": 8, "relative_max_distance": 12}
+    return ww.preset(name, "tiny", vocab_size=VOCAB, **(sizes | own | fields))
+
+
+def build(case: str, **fields) -> ww.EncoderForMaskedLM:
+    """Random weights everywhere: the zeros that biases start with would hide mistakes, and so would equal thetas."""
+    model = ww.EncoderForMaskedLM(config(case, **fields)).double().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.copy_(0.4 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64) + (parameter.ndim == 1))
+            spread = 0.4 if parameter.ndim < 2 else 1.2 / math.sqrt(parameter.shape[-1])
+            parameter.copy_(spread * torch.randn(parameter.shape, generator=generator, dtype=torch.float64) + (parameter.ndim < 2))
     return model
+
+
+def inputs(kind: str) -> dict[str, torch.Tensor]:
+    """Two rows of 7 tokens: `plain`, `padded` on both sides, `shifted` to positions that are no arange, `packed` documents, `both`.
+
+    [CLS] stands first, in the middle, twice or last; [SEP] anywhere.
+    """
+    plain = torch.tensor([[CLS, 7, 8, SEP, 9, 30, SEP], [CLS, 11, SEP, 12, 13, 14, SEP]])
+    if kind == "plain":
+        return {"input_ids": plain}
+    if kind == "padded":
+        ids = torch.tensor([[0, 0, CLS, 7, 8, 9, SEP], [CLS, 11, SEP, 12, 13, 0, 0]])
+        return {"input_ids": ids, "attention_mask": torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]])}
+    if kind == "shifted":
+        ids = torch.tensor([[21, 7, CLS, SEP, 9, 30, 8], [12, 11, SEP, CLS, 13, 14, CLS]])
+        positions = torch.tensor([[3, 0, 5, 9, 4, 31, 8], [20, 19, 21, 22, 23, 2, 25]])
+        return {"input_ids": ids, "position_ids": positions}
+    if kind == "both":  # packed documents, and padding at the end and inside
+        ids = torch.tensor([[CLS, 7, SEP, CLS, 9, 0, 0], [CLS, 11, 0, CLS, 13, 14, SEP]])
+        documents = torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1, 1]])
+        positions = torch.tensor([[0, 1, 2, 0, 1, 0, 0], [0, 1, 0, 0, 1, 2, 3]])
+        return {"input_ids": ids, "attention_mask": (ids != 0).long(), "document_ids": documents, "position_ids": positions}
+    assert kind == "packed"
+    ids = torch.tensor([[CLS, 7, SEP, CLS, 9, 30, SEP], [CLS, 11, 12, 13, CLS, 14, SEP]])
+    documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1]])
+    positions = torch.tensor([[0, 1, 2, 0, 1, 2, 3], [0, 1, 2, 3, 5, 6, 7]])  # the last document starts at 5
+    return {"input_ids": ids, "document_ids": documents, "position_ids": positions}
+
+
+KINDS = ["plain", "padded", "shifted", "packed", "both"]
+
+
+def real(given: dict[str, torch.Tensor]) -> torch.Tensor:
+    """(b, n), True at tokens that are no padding."""
+    return given.get("attention_mask", torch.ones_like(given["input_ids"])).bool()

@@ -1,16 +1,31 @@
-"""Configurations and presets: published sizes, and every wrong key or width refused with a way out."""
+"""Configurations, presets and names: published sizes, and every wrong key, width or name refused with a way out."""
 
 import pytest
 import torch
+from encoder_models import VOCAB, build, config, inputs
+from torch import nn
 
 import whatwhere as ww
+from whatwhere.encoder import registry
 
 
-@pytest.mark.parametrize("name", ["ap", "rp", "rope", "nope"])
+@pytest.mark.parametrize("name", ["ap", "rp", "rope", "nope", "sinusoidal", "alibi", "low-rank", "fourier"])
 def test_paper_baselines_are_720_wide(name):
     config = ww.preset(name)
     assert (config.hidden_size, config.position_size, config.num_hidden_layers, config.num_attention_heads) == (720, 0, 6, 6)
-    assert (config.max_position_embeddings, config.intermediate_size) == (512, 2880)
+    assert (config.max_position_embeddings, config.intermediate_size, config.block, config.dropout) == (512, 2880, "neobert", 0.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["bert-a", "bert-r", "bert-ad", "tupe-a", "tupe-r", "tupe-a-tie-cls", "tupe-free", "tupe-product", "split"]
+)
+def test_tupes_family_is_bert_base(name):
+    # TUPE 4.1 and Table 1.
+    config = ww.preset(name)
+    assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (768, 12, 12, 3072)
+    assert (config.max_position_embeddings, config.block, config.dropout, config.norm_eps) == (512, "bert", 0.1, 1e-12)
+    assert config.position_size == (64 if name == "split" else 0)  # SPLIT: d_pos = d_head
+    assert ww.preset(name, "tiny").hidden_size == 128 and ww.preset(name, "tiny").num_attention_heads == 4
 
 
 def test_paper_dstg_is_48_and_720():
@@ -21,14 +36,59 @@ def test_paper_dstg_is_48_and_720():
         block = ww.EncoderForMaskedLM(config).encoder.layers[0]
     assert [tuple(m.weight.shape) for m in block.attention.qkv] == [(2 * 768 + 48, 48), (2 * 768 + 720, 720)]
     assert [tuple(m.weight.shape) for m in block.feed_forward.down] == [(48, 192), (720, 2880)]
-    assert tuple(block.feed_forward.gate_up.weight.shape) == (2 * 3072, 768)
+    assert [tuple(m.weight.shape) for m in block.feed_forward.up] == [(2 * 3072, 768)]
     assert not [name for name, _ in block.named_parameters() if name.endswith("bias")]
+
+
+def test_tupe_adds_two_matrices_to_bert():
+    # TUPE 3.3: about 1.18M (2 × 768 × 768) new parameters.
+    with torch.device("meta"):
+        count = {name: sum(p.numel() for p in ww.Encoder(ww.preset(name)).parameters()) for name in ("bert-a", "tupe-a-tie-cls", "tupe-a")}
+    assert count["tupe-a-tie-cls"] - count["bert-a"] == 2 * 768 * 768 + 2 * 768  # and the LayerNorm of p
+    assert count["tupe-a"] - count["tupe-a-tie-cls"] == 2 * 768  # p_θ1, p_θ2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fields"),
+    [
+        ("bert-r", "bert-a", {"relative", "relative_shared"}),
+        ("bert-ad", "bert-a", {"untied"}),
+        ("tupe-a-tie-cls", "bert-a", {"untied"}),
+        ("tupe-a", "tupe-a-tie-cls", {"reset"}),
+        ("tupe-r", "tupe-a", {"relative", "relative_shared"}),
+        ("tupe-free", "tupe-a", {"untied", "absolute"}),
+        ("tupe-product", "tupe-r", {"relative"}),
+        ("rp", "nope", {"relative", "relative_special"}),
+        ("sinusoidal", "ap", {"absolute"}),
+        ("dstg-full-mlm", "dstg", {"mlm_head"}),
+    ],
+)
+def test_the_diff_between_two_papers_is_the_diff_between_two_presets(one, other, fields):
+    a, b = (ww.preset(name).to_dict() for name in (one, other))
+    assert {key for key in a if a[key] != b[key]} == fields | {"preset"}
 
 
 def test_tiny_sizes_keep_four_heads():
     assert ww.preset("dstg", "tiny").stream_sizes == (8, 120)
+    assert ww.preset("split", "tiny").stream_sizes == (32, 96)
     assert ww.preset("ap", "tiny").hidden_size == 120
     assert ww.preset("ap", "tiny").num_attention_heads == 4
+
+
+def test_any_scheme_goes_on_either_block():
+    swapped = {
+        name: ww.preset(name, "tiny", block="bert" if ww.preset(name).block == "neobert" else "neobert") for name in registry.PRESETS
+    }
+    assert swapped["tupe-r"].hidden_size == ww.preset("ap", "tiny").hidden_size  # one backbone, so that papers can be compared
+    assert swapped["dstg"].hidden_size == ww.preset("bert-a", "tiny").hidden_size
+    for name, other in swapped.items():
+        own = ww.preset(name, "tiny")
+        keys = ("absolute", "untied", "reset", "relative", "relative_shared", "relative_special", "rotation", "stream_qk", "stream_values")
+        assert [getattr(own, key) for key in keys] == [getattr(other, key) for key in keys]
+
+
+TWO = {"position_size": 48, "absolute": "learned"}
+UNTIED = {"absolute": "learned", "untied": "position"}
 
 
 @pytest.mark.parametrize(
@@ -38,32 +98,78 @@ def test_tiny_sizes_keep_four_heads():
         ({"position_size": 50, "absolute": "learned"}, "position_size=50, num_attention_heads=6. Nearest: 48 or 54"),
         ({"hidden_size": 700}, "hidden_size=700, num_attention_heads=6. Nearest: 696 or 702"),
         ({"position_size": 48}, "needs a position table"),
-        ({"rotary": True, "hidden_size": 18}, "even width per head"),
-        ({"absolute": "learnt"}, "absolute must be one of none, learned; got 'learnt'. Did you mean learned"),
+        ({"position_size": 768, "absolute": "learned"}, "position_size must be in [0, hidden_size): position_size=768"),
+        ({"rotation": "rope", "hidden_size": 18}, "even width per head"),
+        ({"absolute": "learnt"}, "absolute must be one of none, learned"),
+        ({"absolute": "learnt"}, "got 'learnt'. Did you mean learned"),
+        ({"relative": "alibbi"}, "got 'alibbi'. Did you mean alibi"),
+        ({"rotation": "ropes"}, "got 'ropes'. Did you mean rope"),
+        ({"untied": "positions"}, "got 'positions'. Did you mean position"),
+        ({"block": "berd"}, "got 'berd'. Did you mean bert"),
+        ({"reset": "summ", **UNTIED}, "got 'summ'. Did you mean sum"),
         ({"relative_special": True}, "relative_special needs a relative bias"),
+        ({"relative_shared": True}, "relative_shared needs a relative bias"),
         ({"dropout": 1.0}, "dropout must be in"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1"),
-        ({"position_size": 48, "absolute": "learned", "intermediate_size": 100}, "must be a multiple of 16"),
-        ({"position_size": 48, "absolute": "learned", "rotary": True}, "rotary works on one stream"),
+        ({**TWO, "intermediate_size": 100}, "must be a multiple of 16"),
+        ({**TWO, "rotation": "rope"}, "rotation works on one stream"),
+        ({"relative": "alibi", "alibi_slopes": [0.5, 0.25]}, "must be 6 positive numbers"),
+        ({"relative": "alibi", "alibi_slopes": [0.5] * 5 + [-0.5]}, "must be 6 positive numbers"),
+        ({"relative": "alibi", "alibi_slopes": [0.5] * 5 + [float("nan")]}, "must be 6 positive numbers"),
+        ({"relative": "alibi", "alibi_slopes": [0.5] * 5 + [float("inf")]}, "must be 6 positive numbers"),
+        ({"alibi_slopes": [0.5] * 6}, "alibi_slopes needs relative=alibi"),
+        ({"untied": "position"}, "untied=position needs a position table"),
+        ({"untied": "crossed"}, "untied=crossed needs a position table"),
+        ({"untied": "free", "absolute": "learned"}, "set absolute=none"),
+        ({**TWO, "untied": "position"}, "untied=position works on one stream"),
+        ({"reset": "sum"}, "reset=sum needs a positional correlation"),
+        ({"absolute": "learned", "untied": "crossed", "reset": "sum"}, "reset=sum needs a positional correlation"),
+        ({"absolute": "learned", "untied": "crossed", "reset": "sum", "relative": "t5"}, "Set reset=none"),
+        ({**UNTIED, "reset": "sum", "relative": "t5", "relative_special": True}, "Choose one"),
+        ({"stream_qk": "joint"}, "stream_qk=joint needs a position stream"),
+        ({"stream_values": "consecutive"}, "stream_values=consecutive needs a position stream"),
+        ({"stream_feed_forward": "separate"}, "stream_feed_forward=separate needs a position stream"),
+        ({"absolute": "mds"}, "needs table_file"),
+        ({"absolute": "learned", "table_file": "x.npy"}, "table_file is for absolute=mds"),
+        ({"absolute": "sinusoidal", "table_start": "sinusoidal"}, "table_start is for absolute=learned"),
+        ({"absolute": "low_rank"}, "table_rank belongs to absolute=low_rank"),
+        ({"absolute": "learned", "table_rank": 4}, "table_rank belongs to absolute=low_rank"),
+        ({"absolute": "low_rank", "table_rank": 513}, "table_rank must be at most 512"),
+        ({"absolute": "low_rank", "table_rank": 0}, "table_rank must be at least 1"),
+        ({"table_width": 8}, "table_width=8 needs a position table"),
+        ({"absolute": "sinusoidal", "table_scale": float("nan")}, "table_scale"),
+        ({"absolute": "learned", "table_scale": 2.0}, "table_scale"),
+        ({"block": "bert", "residual": "normalized"}, "residual"),
     ],
 )
 def test_wrong_fields_are_one_line_errors(fields, message):
-    with pytest.raises(ValueError, match=message.replace("(", r"\(").replace("[", r"\[")) as caught:
+    with pytest.raises(ValueError) as caught:
         ww.EncoderConfig(**fields)
-    assert "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_unknown_preset_and_size_name_what_exists():
     with pytest.raises(ValueError, match="Unknown preset 'dsgt'. Did you mean dstg"):
         ww.preset("dsgt")
+    with pytest.raises(ValueError, match="Unknown preset 'tupe-b'. Did you mean tupe-.*All names: nope, ap, rope") as caught:
+        ww.preset("tupe-b")
+    assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="Sizes: tiny, small, paper"):
         ww.preset("dstg", "huge")
+    with pytest.raises(ValueError, match="Unknown size 'smal'.*Did you mean small"):
+        ww.preset("dstg", "smal")
+    with pytest.raises(ValueError, match="block must be one of neobert, bert; got 'brt'"):
+        ww.preset("dstg", block="brt")
 
 
 def test_config_survives_json(tmp_path):
     config = ww.preset("dstg", "tiny", vocab_size=77, residual="normalized", num_labels=3)
     config.save_pretrained(tmp_path)
     assert ww.EncoderConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+    for name in registry.PRESETS:
+        own = ww.preset(name, "tiny")
+        own.save_pretrained(tmp_path)
+        assert ww.EncoderConfig.from_pretrained(tmp_path).to_dict() == own.to_dict()
 
 
 def test_only_a_position_stream_of_a_small_size_starts_wider():
@@ -74,3 +180,237 @@ def test_only_a_position_stream_of_a_small_size_starts_wider():
     model = ww.Encoder(ww.preset("dstg", "tiny", vocab_size=999, embedding_initializer_range=0.03))
     assert float(model.position_table().detach().std()) == pytest.approx(0.24, rel=0.1)
     assert float(model.word_embeddings.weight.detach().std()) == pytest.approx(0.03, rel=0.1)
+
+
+# Names of one's own
+
+
+@pytest.fixture
+def names():
+    """The registry as it was, after the test."""
+    known = (registry.TABLES, registry.BIASES, registry.ROTATIONS, registry.PRESETS, registry.SOURCES)
+    before = [dict(one) for one in known]
+    yield registry
+    for one, old in zip(known, before, strict=True):
+        one.clear()
+        one.update(old)
+
+
+class Ramp(nn.Module):
+    """Position i in every column, times a learned number that starts at 0.5."""
+
+    def __init__(self, config, rows, width):
+        super().__init__()
+        self.shape = (rows, width)
+        self.slope = nn.Parameter(torch.empty(()))
+
+    def initialize(self, config):
+        nn.init.constant_(self.slope, 0.5)
+
+    def forward(self):
+        return (self.slope * torch.arange(self.shape[0], dtype=self.slope.dtype)[:, None]).expand(self.shape)
+
+
+class Nested(nn.Module):
+    """A table whose weights all belong to a module inside it."""
+
+    def __init__(self, config, rows, width):
+        super().__init__()
+        self.inside = nn.Embedding(rows, width)
+
+    def initialize(self, config):
+        with torch.no_grad():
+            self.inside.weight.fill_(0.25)
+
+    def forward(self):
+        return self.inside.weight
+
+
+class Near(nn.Module):
+    """A learned bonus per head for the neighbours."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.bonus = nn.Parameter(torch.empty(config.num_attention_heads))
+
+    def initialize(self, config):
+        nn.init.ones_(self.bonus)
+
+    def forward(self, distance):
+        return (distance.abs() == 1)[..., None] * self.bonus
+
+
+@pytest.mark.parametrize("base", ["ap", "dstg", "tupe-r", "bert-ad"])
+def test_a_table_of_ones_own_works_wherever_a_table_does(base, names):
+    names.register_table("ramp")(Ramp)
+    fresh = ww.Encoder(config(base, absolute="ramp"))
+    assert torch.equal(fresh.position_table()[3], torch.full_like(fresh.position_table()[3], 1.5))
+    model = build(base, absolute="ramp")
+    model(**inputs("plain"), labels=inputs("plain")["input_ids"]).loss.backward()
+    slope = model.encoder.position_embeddings.table.slope
+    if base in ("ap", "dstg"):
+        assert slope.grad != 0
+    assert torch.equal(model.position_table()[:, 0], slope * torch.arange(32))
+    mapped = ww.Encoder(config(base, absolute="ramp", table_width=5))
+    assert mapped.position_embeddings.table().shape == (32, 5)
+
+
+def test_initialize_runs_for_a_module_whose_weights_are_all_inside_another(names):
+    names.register_table("nested")(Nested)
+    table = ww.Encoder(config("ap", absolute="nested")).position_table()
+    assert bool((table == 0.25).all())
+
+
+@pytest.mark.parametrize("base", ["nope", "dstg", "tupe-r", "split"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_bias_of_ones_own_works_wherever_a_bias_does(base, shared, names):
+    names.register_bias("near")(Near)
+    model = build(base, relative="near", relative_shared=shared)
+    relative = model.attention_terms(**inputs("shifted"))["relative"].expand(2, 2, 2, 7, 7)
+    positions = inputs("shifted")["position_ids"]
+    near = (positions[:, :, None] - positions[:, None, :]).abs() == 1
+    words = ~torch.isin(inputs("shifted")["input_ids"], torch.tensor([2, 3]))
+    regular = words[:, :, None] & words[:, None, :]
+    where = model.encoder.relative if shared else model.encoder.layers[1].attention.relative
+    expected = near[:, None] * where.function.bonus[:, None, None]
+    torch.testing.assert_close(relative[1] * regular[:, None], expected * regular[:, None])
+    eager, fused = [], []
+    for backend, found in (("eager", eager), ("sdpa", fused)):
+        model.set_attn_implementation(backend)
+        model.zero_grad()
+        loss = model(**inputs("shifted"), labels=inputs("shifted")["input_ids"]).loss
+        loss.backward()
+        found += [loss.detach(), where.function.bonus.grad.clone()]
+    for a, b in zip(eager, fused, strict=True):
+        torch.testing.assert_close(a, b)
+    assert bool((eager[1] != 0).all())
+
+
+def test_a_rotation_of_ones_own_replaces_rope(names):
+    @names.register_rotation("slow")
+    def slow(position_ids, d_head, config, dtype):
+        return position_ids[:, :, None].to(dtype) * torch.linspace(0.0, 0.1, d_head // 2, dtype=dtype)
+
+    model, rope = build("nope", rotation="slow"), build("rope")
+    rope.load_state_dict(model.state_dict())
+    ids = inputs("plain")["input_ids"]
+    here = model(ids).logits
+    positions = torch.arange(7).expand(2, 7)
+    torch.testing.assert_close(model(ids, position_ids=positions + 5).logits, here, rtol=1e-10, atol=1e-11)
+    assert (here - rope(ids).logits).abs().max() > 1e-4
+
+
+def test_a_preset_of_ones_own_derives_from_another(names):
+    names.register_preset("tupe-alibi", "tupe-r", "own", relative="alibi")
+    own = ww.preset("tupe-alibi", "tiny", vocab_size=VOCAB)
+    assert (own.preset, own.untied, own.reset, own.relative) == ("tupe-alibi", "position", "sum", "alibi")
+    terms = ww.Encoder(own).attention_terms(input_ids=inputs("plain")["input_ids"])
+    assert set(terms) == {"semantic", "absolute", "relative"} and names.SOURCES["tupe-alibi"] == "own"
+
+
+@pytest.mark.parametrize(
+    ("register", "message"),
+    [
+        (lambda r: r.register_table("learned"), "A table named 'learned' is registered already"),
+        (lambda r: r.register_bias("alibi"), "A bias named 'alibi' is registered already"),
+        (lambda r: r.register_rotation("rope"), "A rotation named 'rope' is registered already"),
+        (lambda r: r.register_preset("dstg", None, "own"), "A preset named 'dstg' is registered already"),
+        (lambda r: r.register_table("none"), "cannot be named 'none'"),
+        (lambda r: r.register_bias(""), "cannot be named ''"),
+        (lambda r: r.register_preset("circle", "circle", "own"), "'circle' is derived from itself"),
+        (lambda r: r.register_preset("one", "two", "own"), "'one' is derived from 'two', which is not registered"),
+        (lambda r: r.register_preset("mine", "tupe-rr", "own"), "Did you mean tupe-r"),
+    ],
+)
+def test_a_name_that_cannot_be_registered_is_one_clear_line(register, message, names):
+    before = [dict(one) for one in (names.TABLES, names.BIASES, names.ROTATIONS, names.PRESETS)]
+    with pytest.raises(ValueError) as caught:
+        register(names)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert before == [dict(one) for one in (names.TABLES, names.BIASES, names.ROTATIONS, names.PRESETS)]
+
+
+def test_the_same_name_twice_in_one_program_is_refused_the_second_time(names):
+    names.register_table("ramp")(Ramp)
+    with pytest.raises(ValueError, match="A table named 'ramp' is registered already"):
+        names.register_table("ramp")(Ramp)
+
+
+def test_presets_cannot_form_a_circle_over_two(names):
+    with pytest.raises(ValueError, match="presets cannot form a circle"):
+        names.register_preset("hen", "egg", "own")
+    names.register_preset("egg", "nope", "own")
+    names.register_preset("hen", "egg", "own")
+    with pytest.raises(ValueError, match="registered already"):
+        names.register_preset("egg", "hen", "own")
+
+
+SCHEME = """
+from torch import nn
+import torch
+from whatwhere.encoder.registry import register_preset, register_table
+
+@register_table("{name}")
+class Own(nn.Module):
+    def __init__(self, config, rows, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(rows, width))
+    def forward(self):
+        return self.weight
+
+register_preset("{name}-preset", "ap", "own", absolute="{name}")
+{rest}
+"""
+
+
+@pytest.fixture
+def scheme(names, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_loaded", {})
+
+    def write(file, name, rest=""):
+        (tmp_path / file).write_text(SCHEME.format(name=name, rest=rest))
+        return tmp_path / file
+
+    return write
+
+
+def test_a_file_with_a_scheme_is_loaded_once(scheme):
+    path = scheme("one.py", "mine")
+    assert registry.load_scheme(path) == registry.load_scheme(str(path)) == path.resolve()
+    assert ww.Encoder(ww.preset("mine-preset", "tiny")).position_table().shape == (128, 120)
+    with pytest.raises(ValueError, match="changed since it was loaded"):
+        registry.load_scheme(scheme("one.py", "mine", "# another line"))
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("register_preset('dstg', None, 'own')", "'dstg' is registered already"),
+        ("1 / 0", "does not run: ZeroDivisionError"),
+        ("import no_such_module", "does not run: ModuleNotFoundError"),
+        ("def", "does not run: SyntaxError"),
+    ],
+)
+def test_a_file_that_fails_registers_nothing(rest, message, scheme):
+    with pytest.raises(ValueError) as caught:
+        registry.load_scheme(scheme("bad.py", "half", rest))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert "half" not in registry.TABLES and "half-preset" not in registry.PRESETS
+    registry.load_scheme(scheme("bad.py", "half"))  # repaired, it loads
+    assert "half" in registry.TABLES
+
+
+@pytest.mark.parametrize("name", ["missing.py", "scheme.txt"])
+def test_what_is_no_scheme_file_is_refused(name, tmp_path):
+    (tmp_path / "scheme.txt").write_text("")
+    with pytest.raises(ValueError, match=f"A scheme is a Python file.*{name}"):
+        registry.load_scheme(tmp_path / name)
+
+
+def test_a_checkpoint_of_an_unknown_scheme_is_one_clear_line(names, tmp_path):
+    names.register_table("ramp")(Ramp)
+    ww.Encoder(config("ap", absolute="ramp")).save_pretrained(tmp_path)
+    del names.TABLES["ramp"]
+    with pytest.raises(ValueError, match="absolute must be one of none, learned.*got 'ramp'.*loaded first") as caught:
+        ww.Encoder.from_pretrained(tmp_path)
+    assert "\n" not in str(caught.value)

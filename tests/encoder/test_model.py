@@ -2,76 +2,35 @@
 
 import pytest
 import torch
-from encoder_models import VOCAB, build
+from encoder_models import BLOCKS, VOCAB, build, config, inputs
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 import whatwhere as ww
+from whatwhere.encoder import PRESETS
 from whatwhere.encoder.rotary import rotate, rotation
 
-PRESETS = ["dstg", "dstg-full-mlm", "ap", "rp", "rope", "nope"]
+every_preset = pytest.mark.parametrize(("name", "block"), [(name, block) for name in PRESETS for block in BLOCKS])
 
 
 def test_rotation_equals_transformers():
-    config = LlamaConfig(hidden_size=20, num_attention_heads=2, rope_theta=10000.0, max_position_embeddings=64)
+    llama = LlamaConfig(hidden_size=20, num_attention_heads=2, rope_theta=10000.0, max_position_embeddings=64)
     positions = torch.tensor([[0, 1, 5, 40, 41, 63]])
     q, k = torch.randn(2, 1, 2, 6, 10, generator=torch.Generator().manual_seed(0)).unbind()
-    theirs = apply_rotary_pos_emb(q, k, *LlamaRotaryEmbedding(config)(q, positions))
-    ours = [rotate(x, *rotation(positions, 10, 10000.0, q.dtype)) for x in (q, k)]
+    theirs = apply_rotary_pos_emb(q, k, *LlamaRotaryEmbedding(llama)(q, positions))
+    own = ww.preset("rope", "tiny", hidden_size=20, num_attention_heads=2)
+    ours = [rotate(x, *rotation(positions, own, q.dtype)) for x in (q, k)]
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6)  # float32: both round the angles of position 63
 
 
 def test_rotation_of_a_double_model_is_exact():
-    cos, _ = rotation(torch.tensor([[100_003]]), 4, 10000.0, torch.float64)
+    own = ww.preset("rope", "tiny", hidden_size=8, num_attention_heads=2)
+    cos, _ = rotation(torch.tensor([[100_003]]), own, torch.float64)
     expected = torch.cos(torch.tensor([100_003.0, 1000.03], dtype=torch.float64))
     torch.testing.assert_close(cos[0, 0, 0, :2], expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_shifting_all_positions_changes_only_schemes_with_absolute_positions(name, ids):
-    model = build(name)
-    positions = torch.arange(9).expand(2, 9)
-    here, there = (model(ids, position_ids=p).logits for p in (positions, positions + 7))
-    if name in ("rp", "rope", "nope"):
-        torch.testing.assert_close(here, there, rtol=1e-11, atol=1e-11)
-    else:
-        assert (here - there).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_padding_changes_nothing(name, ids):
-    model = build(name)
-    plain = model(ids).logits
-    for left, right in ((0, 3), (3, 0), (2, 1)):
-        padded = F.pad(ids, (left, right), value=0)
-        mask = F.pad(torch.ones_like(ids), (left, right), value=0)
-        found = model(padded, attention_mask=mask).logits[:, left : left + 9]
-        torch.testing.assert_close(found, plain, rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_packed_documents_equal_separate_rows(name, ids):
-    model = build(name)
-    first, second = ids[:1, :5], ids[1:, :7]
-    packed = torch.cat([first, second], dim=1)
-    documents = torch.tensor([[0] * 5 + [1] * 7])
-    positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
-    found = model(packed, position_ids=positions, document_ids=documents).logits
-    torch.testing.assert_close(found[:, :5], model(first).logits, rtol=1e-11, atol=1e-11)
-    torch.testing.assert_close(found[:, 5:], model(second).logits, rtol=1e-11, atol=1e-11)
-
-
-def test_permuting_tokens_permutes_the_outputs_of_nope(ids):
-    # GEOM theorem 1: without positions an encoder is equivariant under permutations.
-    model = build("nope")
-    order = torch.randperm(9, generator=torch.Generator().manual_seed(4))
-    torch.testing.assert_close(model(ids[:, order]).logits, model(ids).logits[:, order], rtol=1e-11, atol=1e-11)
-    for name in ("dstg", "ap", "rp", "rope"):
-        other = build(name)
-        assert (other(ids[:, order]).logits - other(ids).logits[:, order]).abs().max() > 1e-3
 
 
 def _position_gradients(name, ids):
@@ -117,16 +76,10 @@ def test_loss_without_labels_is_zero_with_gradients_not_nan(ids):
     assert loss == 0
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_double_model_is_float64_throughout(name, ids):
-    out = build(name)(ids, output_hidden_states=True, output_attentions=True)
-    assert {t.dtype for t in (out.logits, *out.hidden_states, *out.attentions)} == {torch.float64}
-
-
 def test_hidden_states_are_embedding_and_block_outputs_position_first(ids):
     model = build("dstg").encoder
     out = model(ids, output_hidden_states=True)
-    assert len(out.hidden_states) == 4
+    assert len(out.hidden_states) == 3
     table = model.position_table()
     torch.testing.assert_close(out.hidden_states[0][..., :8], table[:9].expand(2, 9, 8))
     torch.testing.assert_close(out.hidden_states[0][..., 8:], model.word_embeddings(ids))
@@ -134,51 +87,61 @@ def test_hidden_states_are_embedding_and_block_outputs_position_first(ids):
     torch.testing.assert_close(out.last_hidden_state, normed)
 
 
-def test_block_equals_eq_3_written_out(ids):
-    """RMSNorm, SwiGLU over both streams and a down-projection per stream, one token and one unit at a time."""
-    block = build("dstg").encoder.layers[1]
-    streams = tuple(torch.randn(1, 9, d, dtype=torch.float64, generator=torch.Generator().manual_seed(d)) for d in (8, 16))
-    layout = build("dstg").encoder.layout(ids[:1], None, torch.arange(9)[None], None)
-
-    def rms(x, weight):
-        return torch.stack([v / ((x**2).mean() + 1e-6) ** 0.5 * w for v, w in zip(x, weight, strict=True)])
-
-    def normed(parts, norm):
-        return tuple(torch.stack([rms(t, m.weight) for t in x[0]])[None] for x, m in zip(parts, norm.norms, strict=True))
-
-    attended, _ = block.attention(normed(streams, block.attention_norm), layout, "eager")
-    middle = [x + y for x, y in zip(streams, attended, strict=True)]
-    x = torch.cat(normed(middle, block.feed_forward_norm), dim=-1)[0]  # (9, 24)
-    gate, up = block.feed_forward.gate_up.weight.chunk(2)
-    inner = torch.stack([torch.stack([(g @ t) / (1 + torch.exp(-(g @ t))) * (u @ t) for g, u in zip(gate, up, strict=True)]) for t in x])
-    inner = inner.split([4 * 8, 4 * 16], dim=-1)  # d_int of AP first
-    expected = [m + h @ down.weight.T for m, h, down in zip(middle, inner, block.feed_forward.down, strict=True)]
-    for a, b in zip(block(streams, layout, "sdpa")[0], expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+@pytest.mark.parametrize("name", ["dstg", "bert-a", "split"])
+def test_the_bert_block_normalises_the_embedding_and_nothing_after_the_last_block(name, ids):
+    model = build(name, block="bert").encoder
+    out = model(ids, output_hidden_states=True)
+    assert model.norm is None and torch.equal(out.last_hidden_state, out.hidden_states[-1])
+    parts = out.hidden_states[0].split(list(model.config.stream_sizes), dim=-1)
+    for part, norm in zip(parts, model.embedding_norm.norms, strict=True):  # LayerNorm leaves its own mean and spread
+        plain = (part - norm.bias) / norm.weight
+        torch.testing.assert_close(plain.mean(-1), torch.zeros(2, 9, dtype=torch.float64))
+        torch.testing.assert_close(plain.var(-1, correction=0), torch.ones(2, 9, dtype=torch.float64), rtol=1e-4, atol=1e-4)
 
 
-def test_normalized_residual_adds_to_the_normalised_stream(ids):
-    block = build("dstg", residual="normalized").encoder.layers[0]
-    streams = tuple(torch.randn(1, 9, d, dtype=torch.float64, generator=torch.Generator().manual_seed(d)) for d in (8, 16))
-    layout = build("dstg").encoder.layout(ids[:1], None, torch.arange(9)[None], None)
-    normed = block.attention_norm(streams)
-    middle = tuple(x + y for x, y in zip(normed, block.attention(normed, layout, "sdpa")[0], strict=True))
-    normed = block.feed_forward_norm(middle)
-    expected = [x + y for x, y in zip(normed, block.feed_forward(normed), strict=True)]
-    for a, b in zip(block(streams, layout, "sdpa")[0], expected, strict=True):
-        torch.testing.assert_close(a, b)
+@pytest.mark.parametrize("name", ["bert-ad", "tupe-a", "tupe-r", "tupe-free", "rp", "alibi", "rope", "nope"])
+def test_only_words_enter_where_positions_are_untied(name, ids):
+    # TUPE: different from all other works, it uses the word embedding alone as input.
+    model = build(name).encoder
+    same = model(ids, output_hidden_states=True).hidden_states[0]
+    positions = torch.arange(9).flip(0).expand(2, 9)
+    assert torch.equal(model(ids, position_ids=positions, output_hidden_states=True).hidden_states[0], same)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_trains_a_step_and_survives_saving(name, ids, tmp_path):
+@every_preset
+def test_initial_weights_come_from_the_seed_and_say_nothing_of_positions_apart(name, block):
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(ww.EncoderForMaskedLM(config(name, block=block)))
+    weights, again = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in models)
+    assert all(torch.equal(weights[key], again[key]) for key in weights)  # nothing is left as it was allocated
+    assert all(bool(value.isfinite().all()) for value in weights.values())
+    for key, value in weights.items():
+        if (
+            key.endswith("bias")
+            or "relative.special" in key
+            or key.endswith("relative.cls")
+            or "untied.free" in key
+            or "untied.theta" in key
+        ):
+            assert not value.any(), key
+        if "norm" in key and key.endswith("weight"):
+            assert bool((value == 1).all()), key
+        if "qkv" in key and key.endswith("weight"):
+            assert float(value.detach().std()) == pytest.approx(models[0].config.initializer_range, rel=0.2), key
+
+
+@every_preset
+def test_every_preset_trains_a_step_and_survives_saving(name, block, ids, tmp_path):
     torch.manual_seed(0)
-    model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=VOCAB))
+    model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=VOCAB, block=block, num_hidden_layers=2)).eval()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     before = model(ids, labels=ids).loss
     before.backward()
     optimizer.step()
     assert model(ids, labels=ids).loss < before
-    model.eval().save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
     assert {p.suffix for p in tmp_path.iterdir()} == {".json", ".py", ".safetensors"}
     loaded = AutoModelForMaskedLM.from_pretrained(tmp_path)
     assert isinstance(loaded, ww.EncoderForMaskedLM) and loaded.config.preset == name
@@ -199,4 +162,26 @@ def test_inputs_that_cannot_work_are_errors(ids):
         model(ids, attention_mask=torch.ones(2, 8))
     with pytest.raises(ValueError, match="labels must have the shape"):
         model(ids, labels=ids[:, 1:])
-    assert build("rope")(torch.full((1, 33), 7)).logits.shape == (1, 33, VOCAB)  # no table, no limit
+
+
+@pytest.mark.parametrize("name", ["ap", "dstg", "sinusoidal", "tupe-a", "tupe-free", "bert-ad", "split"])
+def test_a_position_outside_the_table_is_an_error(name):
+    model, ids = build(name), torch.full((1, 3), 7)
+    for call in (lambda: model(torch.full((1, 33), 7)), lambda: model(ids, position_ids=torch.tensor([[0, 32, 1]]))):
+        with pytest.raises(ValueError, match="position 32, but the position table has 32 rows") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="-1"):  # not the last row
+        model(ids, position_ids=torch.tensor([[0, -1, 1]]))
+
+
+@pytest.mark.parametrize("name", ["rope", "rp", "alibi", "nope", "tupe-product"])
+def test_relative_schemes_have_no_limit_of_their_own(name):
+    model = build(name)
+    if name == "tupe-product":  # has a table besides
+        with pytest.raises(ValueError, match="32 rows"):
+            model(torch.full((1, 33), 7))
+    else:
+        assert model(torch.full((1, 33), 7)).logits.shape == (1, 33, VOCAB)
+        shifted = torch.arange(7).expand(2, 7) - 3
+        torch.testing.assert_close(model(**inputs("plain"), position_ids=shifted).logits, model(**inputs("plain")).logits)

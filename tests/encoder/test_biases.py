@@ -1,0 +1,118 @@
+"""Biases of the distance against transformers' own and their papers, and biases of one's own."""
+
+import naive
+import pytest
+import torch
+from encoder_models import build, inputs
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+from transformers.models.t5.modeling_t5 import T5Attention
+
+from whatwhere.encoder.biases import Bias, alibi_slopes, t5_bucket
+
+
+@pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (8, 12), (64, 512)])
+def test_t5_bucket_equals_transformers(buckets, furthest):
+    distance = torch.arange(-700, 701)
+    theirs = T5Attention._relative_position_bucket(distance, bidirectional=True, num_buckets=buckets, max_distance=furthest)
+    assert torch.equal(t5_bucket(distance, buckets, furthest), theirs)
+
+
+def test_t5_bucket_is_exact_nearby_and_constant_beyond_the_furthest():
+    # DSTG A.1: 32 buckets, exact to 8 each way, one for everything beyond 128.
+    near = t5_bucket(torch.arange(-8, 9))
+    assert near.unique().numel() == 17
+    assert t5_bucket(torch.tensor([128, 200, 5000])).unique().numel() == 1
+    assert (t5_bucket(torch.tensor([-5])) != t5_bucket(torch.tensor([5]))).all()
+
+
+@pytest.mark.parametrize("heads", range(1, 21))
+def test_alibi_slopes_equal_transformers_for_any_number_of_heads(heads):
+    ours = torch.tensor(alibi_slopes(heads))
+    bloom = build_alibi_tensor(torch.ones(1, 5), heads, torch.float32)[:, 0]  # slope · key position
+    mpt = build_mpt_alibi_tensor(heads, 5)[:, 0]  # slope · (key position - 4)
+    torch.testing.assert_close(ours[:, None] * torch.arange(5), bloom, rtol=1e-6, atol=0)
+    torch.testing.assert_close(ours[:, None] * torch.arange(-4, 1), mpt, rtol=1e-6, atol=0)
+    assert alibi_slopes(heads) == naive.alibi_slopes(heads)
+
+
+def test_alibi_slopes_of_the_paper():
+    # Press et al. 2022: 8 heads 1/2, 1/4 ... 1/256; 16 heads start at 2^-0.5.
+    assert alibi_slopes(8) == [2.0**-k for k in range(1, 9)]
+    assert alibi_slopes(16)[:2] == [2.0**-0.5, 2.0**-1]
+    assert alibi_slopes(12)[8:] == [2.0 ** -(0.5 + k) for k in range(4)]
+
+
+@pytest.mark.parametrize("slopes", [None, [3.0, 0.25]])
+@pytest.mark.parametrize("kind", ["plain", "shifted"])
+def test_alibi_falls_with_the_distance_of_positions_in_both_directions(slopes, kind):
+    model = build("alibi", alibi_slopes=slopes)
+    given = inputs(kind)
+    positions = given.get("position_ids", torch.arange(7).expand(2, 7))
+    found = model.attention_terms(**given)["relative"].expand(2, 2, 2, 7, 7)
+    m = torch.tensor(slopes or [2.0**-4, 2.0**-8], dtype=torch.float64)
+    distance = (positions[:, :, None] - positions[:, None, :]).abs()
+    assert torch.equal(found, (-m[:, None, None] * distance[:, None]).expand(2, 2, 2, 7, 7))
+
+
+def test_alibi_of_a_bfloat16_model_tells_long_distances_apart():
+    # DESIGN section 3: biases run in float32 at least. In bfloat16 the distances 256 and 257 are the same number.
+    model = build("alibi").encoder.bfloat16()
+    positions = torch.tensor([[0, 256, 257, 511]])
+    relative = model.attention_terms(torch.full((1, 4), 7), position_ids=positions)["relative"].float().expand(2, 1, 2, 4, 4)
+    torch.testing.assert_close(relative[0, 0, 0, 0], -torch.tensor([0.0, 256, 257, 511]) / 16, rtol=0, atol=0)
+
+
+def test_clipped_bias_has_a_value_for_each_distance_up_to_the_end():
+    # TUPE footnote 2: clip(j - i, -t, t).
+    model = build("tupe-a-tie-cls", relative="clipped", relative_max_distance=3, relative_shared=True)
+    table = model.encoder.relative.function.table
+    assert table.shape == (7, 2)
+    found = model.attention_terms(**inputs("plain"))["relative"].expand(2, 2, 2, 7, 7)[0, 0]
+    for i in range(7):
+        for j in range(7):
+            assert torch.equal(found[:, i, j], table[max(-3, min(3, j - i)) + 3])
+
+
+@pytest.mark.parametrize(("name", "own"), [("rp", True), ("dstg", True), ("bert-r", False), ("tupe-r", False), ("tupe-product", False)])
+def test_tables_belong_to_a_layer_or_to_all(name, own):
+    # DESIGN section 3: T5 tables per layer and head in the DSTG family, one for all layers in TUPE's (TUPE 2.2).
+    model = build(name)
+    assert (model.encoder.relative is None) is own
+    assert all((layer.attention.relative is not None) is own for layer in model.encoder.layers)
+    terms = model.attention_terms(**inputs("plain"))["relative"]
+    assert torch.equal(terms[0], terms[1]) is not own
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rp_shared_over_layers_is_a_switch(shared):
+    terms = build("rp", relative_shared=shared).attention_terms(**inputs("plain"))["relative"]
+    assert torch.equal(terms[0], terms[1]) is shared
+
+
+def test_special_values_replace_the_distance_by_who_is_special(ids):
+    # DSTG eq. 1: i is the query, j the key.
+    model = build("dstg")
+    terms = model.attention_terms(input_ids=ids)
+    for layer in range(2):
+        rho = model.encoder.layers[layer].attention.relative.special  # special_special, special_query, special_key
+        relative = terms["relative"][layer]  # (b, h, query, key)
+        assert torch.equal(relative[0, :, 0, 4], rho[0])  # [CLS] looks at [SEP]
+        assert torch.equal(relative[0, :, 4, 2], rho[1])  # [SEP] looks at a word: the query is special
+        assert torch.equal(relative[0, :, 2, 4], rho[2])  # a word looks at [SEP]: the key is special
+        assert not torch.equal(rho[1], rho[2])
+
+
+def test_toeplitz_bias_is_the_same_map_as_its_distances():
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 9, generator=generator)
+    special = torch.tensor([[True, False, False, True, False], [False] * 5])
+    short = Bias("relative", values, None, special)
+    distance = torch.arange(5)[None, :] - torch.arange(5)[:, None]
+    assert torch.equal(short.dense(), values[:, distance + 4][None])
+    rho = torch.randn(3, 2, generator=generator)
+    for base in (values, values[:, distance + 4][None]):
+        dense = Bias("relative", base, rho, special).dense()
+        assert dense.shape == (2, 2, 5, 5)
+        assert torch.equal(dense[0, :, 0, 3], rho[0]) and torch.equal(dense[0, :, 3, 1], rho[1]) and torch.equal(dense[0, :, 1, 3], rho[2])
+        assert torch.equal(dense[1], values[:, distance + 4])

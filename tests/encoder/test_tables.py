@@ -1,0 +1,266 @@
+"""Position tables: what each starts from, what it learns, and every one of them at the input, as a stream and untied."""
+
+import naive
+import numpy as np
+import pytest
+import torch
+from encoder_models import VOCAB, build, config, inputs
+from transformers import BertConfig, BertModel
+
+import whatwhere as ww
+
+ROWS = 32
+USES = {"input": "ap", "stream": "dstg", "untied": "tupe-a"}
+TABLES = ["learned", "sinusoidal", "low_rank", "fourier", "mds"]
+
+
+def table_of(case: str = "ap", **fields) -> torch.Tensor:
+    """The position table of a new model, with the weights it starts from."""
+    torch.manual_seed(0)
+    return ww.Encoder(config(case, **fields)).position_table().detach().double()
+
+
+def own_table(**fields) -> torch.Tensor:
+    """The table at its own width, before the map."""
+    torch.manual_seed(0)
+    return ww.Encoder(config("ap", **fields)).position_embeddings.table().detach().double()
+
+
+@pytest.fixture
+def table_file(tmp_path) -> str:
+    """40 rows, 24 wide, of multiples of 1/8, which float32 holds exactly; their root mean square is 1.75 or so."""
+    path = tmp_path / "table.npy"
+    np.save(path, np.random.default_rng(0).integers(-24, 25, (40, 24)) / 8)
+    return str(path)
+
+
+# Sines
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 10, 24])
+def test_sinusoidal_is_the_formula_at_even_and_odd_widths(width):
+    found = own_table(absolute="sinusoidal", table_scale=1.0, table_width=width)
+    torch.testing.assert_close(found, naive.sinusoid(ROWS, width), rtol=0, atol=3e-6)  # float32 angles up to 31
+
+
+def test_sinusoidal_of_a_double_model_is_exact_and_has_no_parameters():
+    model = build("sinusoidal")
+    assert list(model.encoder.position_embeddings.parameters()) == []
+    torch.testing.assert_close(model.position_table(), 0.5 * naive.sinusoid(ROWS, 24), rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("width", [7, 24])
+def test_a_fixed_table_has_the_spread_that_a_learned_one_starts_with(width, table_file):
+    found = own_table(absolute="sinusoidal", position_initializer_range=0.3, table_width=width)
+    assert float(found.square().mean().sqrt()) == pytest.approx(0.3, rel=1e-6)
+    torch.testing.assert_close(found / found[0, 1], naive.sinusoid(ROWS, width), rtol=0, atol=3e-6)
+    found = own_table(absolute="mds", table_file=table_file, position_initializer_range=0.3)
+    assert float(found.square().mean().sqrt()) == pytest.approx(0.3, rel=1e-6)
+
+
+@pytest.mark.parametrize("width", [7, 24])
+def test_fourier_starts_as_the_sinusoidal_table_and_learns_frequency_phase_and_amplitude(width):
+    # LOWDIM section 5: sines and cosines with a learnable frequency.
+    start = own_table(absolute="fourier", table_scale=1.0, table_width=width)
+    torch.testing.assert_close(start, naive.sinusoid(ROWS, width), rtol=0, atol=1e-5)
+    assert torch.equal(own_table(absolute="fourier", table_width=width), own_table(absolute="fourier", table_width=width))
+    torch.testing.assert_close(
+        own_table(absolute="fourier", table_width=width), own_table(absolute="sinusoidal", table_width=width), rtol=0, atol=1e-6
+    )
+    model = build("ap", absolute="fourier", table_width=width)
+    table = model.encoder.position_embeddings.table
+    parameters = dict(table.named_parameters())
+    assert {name.removeprefix("log_"): tuple(p.shape) for name, p in parameters.items()} == {
+        name: ((width + 1) // 2,) for name in ("frequency", "phase", "amplitude")
+    }
+    model(**inputs("plain"), labels=inputs("plain")["input_ids"]).loss.backward()
+    assert all(bool((p.grad != 0).all()) for p in parameters.values())
+
+
+def test_fourier_table_has_the_derivatives_of_its_formula():
+    table = build("fourier").encoder.position_embeddings.table
+    i, k = 5, 3
+    for column, wave, slope in ((2 * k, torch.sin, torch.cos), (2 * k + 1, torch.cos, lambda x: -torch.sin(x))):
+        gradients = dict(
+            zip(dict(table.named_parameters()), torch.autograd.grad(table()[i, column], list(table.parameters())), strict=True)
+        )
+        w, phi, a = table.frequency[k], table.phase[k], table.amplitude[k]
+        torch.testing.assert_close(gradients["amplitude"][k], wave(w * i + phi))
+        torch.testing.assert_close(gradients["phase"][k], a * slope(w * i + phi))
+        torch.testing.assert_close(gradients["log_frequency"][k], a * i * w * slope(w * i + phi))  # dω = ω d(log ω)
+        assert all(int((g != 0).sum()) == 1 for g in gradients.values())
+
+
+# Low rank and own widths
+
+
+@pytest.mark.parametrize(("width", "rank"), [(24, 1), (24, 3), (10, 10)])
+def test_low_rank_table_has_rank_r_and_r_times_n_plus_d_parameters(width, rank):
+    # GEOM remark 8: P = A Bᵀ.
+    model = ww.Encoder(config("low-rank", table_rank=rank, table_width=width))
+    table = model.position_embeddings.table
+    assert sum(p.numel() for p in table.parameters()) == rank * (ROWS + width)
+    assert torch.linalg.matrix_rank(table.double()().detach()) == rank
+
+
+def test_low_rank_table_starts_with_the_spread_of_a_learned_one():
+    torch.manual_seed(0)
+    fields = {"max_position_embeddings": 512, "hidden_size": 240, "position_initializer_range": 0.3}
+    for rank in (4, 64):
+        table = ww.Encoder(config("low-rank", table_rank=rank, **fields)).position_table()
+        assert float(table.detach().std()) == pytest.approx(0.3, rel=0.15)
+
+
+@pytest.mark.parametrize(("case", "target"), [("ap", 24), ("dstg", 8), ("tupe-a", 24)])
+def test_a_table_of_its_own_width_has_a_learned_map(case, target):
+    # LOWDIM section 5: factorised tables, of another dimensionality than the words.
+    model = build(case, table_width=5)
+    parts = model.encoder.position_embeddings
+    assert parts.table().shape == (ROWS, 5) and parts.map.weight.shape == (target, 5) and parts.map.bias is None
+    torch.testing.assert_close(model.position_table(), parts.table() @ parts.map.weight.T)
+    assert build(case, table_width=target).encoder.position_embeddings.map is None
+    assert build(case).encoder.position_embeddings.map is None
+
+
+@pytest.mark.parametrize("table", ["learned", "sinusoidal", "low_rank", "fourier"])
+def test_the_map_keeps_the_spread_of_the_table(table):
+    torch.manual_seed(0)
+    rank = {"table_rank": 8} if table == "low_rank" else {}
+    fields = {"max_position_embeddings": 256, "hidden_size": 240, "position_initializer_range": 0.3}
+    found = ww.Encoder(config("ap", absolute=table, table_width=48, **rank, **fields)).position_table().detach()
+    assert float(found.square().mean().sqrt()) == pytest.approx(0.3, rel=0.2)
+
+
+# Files and starts
+
+
+def test_mds_table_is_the_file_scaled_and_fixed(table_file):
+    expected = torch.from_numpy(np.load(table_file))[:ROWS]
+    assert torch.equal(table_of(absolute="mds", table_file=table_file, table_scale=1.0), expected)
+    assert torch.equal(table_of(absolute="mds", table_file=table_file, table_scale=0.5), expected / 2)
+    model = build("ap", absolute="mds", table_file=table_file, table_scale=1.0)
+    assert list(model.encoder.position_embeddings.parameters()) == []
+    assert torch.equal(model.position_table(), expected)
+
+
+def test_a_saved_model_keeps_its_table_without_the_file(table_file, tmp_path):
+    model = ww.EncoderForMaskedLM(config("ap", absolute="mds", table_file=table_file)).eval()
+    model.save_pretrained(tmp_path / "model")
+    np.save(table_file, np.zeros((2, 2)))
+    loaded = ww.EncoderForMaskedLM.from_pretrained(tmp_path / "model")
+    assert torch.equal(loaded.position_table(), model.position_table())
+    assert torch.equal(loaded(**inputs("plain")).logits, model(**inputs("plain")).logits)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((40, 10)), r"is 10 wide, but 24 is needed"),
+        (np.zeros((31, 24)), r"has 31 rows for 32 positions"),
+        (np.full((40, 24), np.nan), r"NaN or infinity, first in row 0"),
+        (np.where(np.arange(40)[:, None] == 7, np.inf, np.ones((40, 24))), r"NaN or infinity, first in row 7"),
+        (np.zeros(24), r"has shape \(positions, width\)"),
+        (np.zeros((0, 24)), r"has shape \(positions, width\)"),
+        (np.array(["a", "b"]), r"holds no table of numbers"),
+        (np.zeros((2, 2), dtype=object), r"holds no table of numbers"),
+    ],
+)
+@pytest.mark.parametrize("use", ["mds", "start"])
+def test_a_table_file_that_does_not_fit_is_one_clear_line(array, message, use, tmp_path):
+    path = tmp_path / "bad.npy"
+    np.save(path, array, allow_pickle=True)
+    fields = {"absolute": "mds", "table_file": str(path)} if use == "mds" else {"table_start": str(path)}
+    with pytest.raises(ValueError, match=message) as caught:
+        ww.Encoder(config("ap", **fields))
+    assert "\n" not in str(caught.value) and "bad.npy" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["missing.npy", "table.txt", "empty-folder", "broken.npy", "cut.npy"])
+def test_a_table_that_cannot_be_read_is_one_clear_line(name, tmp_path):
+    (tmp_path / "table.txt").write_text("1 2 3")
+    (tmp_path / "broken.npy").write_bytes(b"no numpy")
+    np.save(tmp_path / "cut.npy", np.ones((40, 24)))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:500])
+    (tmp_path / "empty-folder").mkdir()
+    with pytest.raises(ValueError, match=name) as caught:
+        ww.Encoder(config("ap", absolute="mds", table_file=str(tmp_path / name)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_complex_table_is_refused(tmp_path):
+    np.save(tmp_path / "waves.npy", np.ones((40, 24)) * 1j)
+    with pytest.raises(ValueError, match="waves.npy"):
+        ww.Encoder(config("ap", absolute="mds", table_file=str(tmp_path / "waves.npy")))
+
+
+def test_a_learned_table_may_start_from_sines(tmp_path):
+    found = table_of(table_start="sinusoidal", table_scale=1.0)
+    torch.testing.assert_close(found, naive.sinusoid(ROWS, 24), rtol=0, atol=1e-6)
+    model = ww.Encoder(config("ap", table_start="sinusoidal", position_initializer_range=0.3))
+    assert model.position_embeddings.table.weight.requires_grad
+    assert float(model.position_table().detach().square().mean().sqrt()) == pytest.approx(0.3, rel=1e-6)
+
+
+def test_a_learned_table_may_start_from_a_file(table_file):
+    expected = torch.from_numpy(np.load(table_file))[:ROWS]
+    assert torch.equal(table_of(table_start=table_file), expected)
+    mapped = ww.Encoder(config("dstg", table_start=table_file, table_width=24)).position_embeddings
+    assert torch.equal(mapped.table.weight.detach().double(), expected)
+
+
+def test_a_learned_table_may_start_from_another_model(tmp_path):
+    # LOWDIM section 5 (Longformer's tables started from RoBERTa's).
+    bert = BertModel(BertConfig(vocab_size=VOCAB, hidden_size=24, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=40))
+    bert.save_pretrained(tmp_path / "bert")
+    rows = bert.embeddings.position_embeddings.weight.detach().double()
+    assert torch.equal(table_of(table_start=str(tmp_path / "bert")), rows[:ROWS])
+    assert torch.equal(table_of("tupe-a", table_start=str(tmp_path / "bert")), rows[:ROWS])
+    other = ww.EncoderForMaskedLM(config("ap", max_position_embeddings=ROWS))
+    other.save_pretrained(tmp_path / "ours")
+    assert torch.equal(table_of(table_start=str(tmp_path / "ours")), other.position_table().detach().double())
+
+
+def test_loading_a_model_does_not_start_its_table_again(table_file, tmp_path):
+    model = ww.EncoderForMaskedLM(config("ap", table_start=table_file)).eval()
+    with torch.no_grad():
+        model.encoder.position_embeddings.table.weight.add_(1.0)
+    model.save_pretrained(tmp_path / "model")
+    np.save(table_file, np.zeros((2, 2)))
+    assert torch.equal(ww.EncoderForMaskedLM.from_pretrained(tmp_path / "model").position_table(), model.position_table())
+
+
+# Every table in every place
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("own_width", [False, True])
+def test_every_table_works_in_every_place(table, use, own_width, tmp_path):
+    fields: dict = {"absolute": table}
+    if table == "low_rank":
+        fields["table_rank"] = 3
+    width = 6 if own_width else 8 if use == "stream" else 24
+    if own_width:
+        fields["table_width"] = 6
+    if table == "mds":
+        np.save(tmp_path / "table.npy", np.random.default_rng(1).normal(size=(ROWS, width)))
+        fields |= {"table_file": str(tmp_path / "table.npy"), "table_scale": 1.0}
+    model = build(USES[use], **fields)
+    parts = model.encoder.position_embeddings
+    assert parts.table().shape == (ROWS, width) and model.position_table().shape == (ROWS, 8 if use == "stream" else 24)
+    given = inputs("shifted")
+    model(**given, labels=given["input_ids"]).loss.backward()
+    for name, parameter in parts.named_parameters():
+        assert parameter.grad is not None and bool(parameter.grad.isfinite().all()) and bool(parameter.grad.any()), name
+    moved = model(**(given | {"position_ids": given["position_ids"].flip(1)})).logits
+    assert (moved - model(**given).logits).abs().max() > 1e-4
+    expected = {"input": {"mixed"}, "stream": {"semantic", "absolute", "relative"}, "untied": {"semantic", "absolute"}}[use]
+    assert set(model.attention_terms(**given)) == expected
+
+
+def test_positions_that_do_not_occur_get_no_gradient():
+    model = build("ap")
+    given = inputs("shifted")
+    model(**given, labels=given["input_ids"]).loss.backward()
+    reached = model.encoder.position_embeddings.table.weight.grad.abs().sum(1) > 0
+    assert reached.nonzero().flatten().tolist() == sorted(set(given["position_ids"].flatten().tolist()))
