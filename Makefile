@@ -23,7 +23,7 @@ lint: $(READY)
 	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 bench: $(READY)
-	cd $(ROOT) && for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+	cd $(ROOT) && $(BIN)/python -m benchmarks
 
 docs: $(READY)
 	cd $(ROOT) && $(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]' && $(BIN)/pdoc whatwhere --output-directory build/docs

@@ -1,10 +1,9 @@
 """Structural probes against one scikit-learn Ridge fit each: seconds, ratio, largest difference of R² (budget: 10x, 1e-6).
 
 Random features of a model's size; the time of the model itself is in neither side. The budget is against float64, as R² must agree to 1e-6;
-a loop in float32 is shown beside it. Run: python benchmarks/bench_probes.py
+a loop in float32 is shown beside it.
 """
 
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,16 +13,19 @@ from sklearn.metrics import r2_score
 
 from whatwhere.analysis.features import choose_documents
 from whatwhere.analysis.probes import probe_records, split_documents
-from whatwhere.records import select
+from whatwhere.records import Record, select
+
+from .timing import Results, Settings, clock, figure, row
 
 SPLITS = 5
-BUDGET = 10.0
+AT_LEAST = 10.0
 # name, documents, tokens a document, hidden states, width, width of the position stream
 CASES = [
-    ("tiny, one stream: 500 documents x 128 tokens, 5 hidden states of 120", 500, 128, 5, 120, 0),
-    ("tiny, two streams, three parts: 500 x 128, 5 hidden states of 128 = 8 + 120", 500, 128, 5, 128, 8),
-    ("paper width, one hidden state: 150 documents x 512 tokens x 768", 150, 512, 1, 768, 0),
+    ("tiny, one stream", 500, 128, 5, 120, 0),
+    ("tiny, two streams, three parts", 500, 128, 5, 128, 8),
+    ("paper width, one hidden state", 150, 512, 1, 768, 0),
 ]
+FEW = {"full": CASES, "quick": CASES[:1], "micro": [("micro", 20, 24, 2, 12, 0)]}
 
 
 class Given(torch.nn.Module):
@@ -73,8 +75,10 @@ def peer(features: list[torch.Tensor], position_size: int, documents, dtype: typ
     return found
 
 
-def main() -> None:
-    for title, count, n, layers, width, position_size in CASES:
+def probes(settings: Settings) -> Results:
+    """All hidden states, parts, three targets and five splits at once, against the loop; one run of each."""
+    results = Results()
+    for title, count, n, layers, width, position_size in FEW[settings.scale]:
         window_set = windows(count, n)
         documents = choose_documents(window_set, count)
         rng = np.random.default_rng(1)
@@ -84,27 +88,33 @@ def main() -> None:
             for _ in range(layers)
         ]
         model = Given(features, position_size)
-        start = time.perf_counter()
-        records = probe_records(model, window_set, study="bench", name="m", seed=0, documents=count, splits=SPLITS)
-        ours = time.perf_counter() - start
-        print(title)
-        print(f"  whatwhere     {ours:7.2f} s   (with the chance floor, which the loop below leaves out)")
+        records: list[Record] = []
+        seconds = clock(
+            lambda model=model, window_set=window_set, count=count, records=records: records.extend(
+                probe_records(model, window_set, study="bench", name="m", seed=0, documents=count, splits=SPLITS)
+            )
+        )
+        ours = figure("whatwhere", [seconds])
         for dtype in (np.float64, np.float32):
-            start = time.perf_counter()
-            reference = peer(features, position_size, documents, dtype)
-            seconds = time.perf_counter() - start
+            reference: dict[tuple[str, str, int, int], float] = {}
+            loop = clock(
+                lambda features=features, documents=documents, dtype=dtype, reference=reference, position_size=position_size: (
+                    reference.update(peer(features, position_size, documents, dtype))
+                )
+            )
             gap = max(
                 abs(select(records, metric=metric, part=part, layer=layer, index=split)[0].value - value)
                 for (metric, part, layer, split), value in reference.items()
             )
-            budget = (
-                "" if dtype is np.float32 else f" ({'meets' if seconds / ours >= BUDGET and gap <= 1e-6 else 'MISSES'} {BUDGET:.0f}x, 1e-6)"
+            kind = np.dtype(dtype).name
+            results.rows.append(
+                row(
+                    f"probes, scikit-learn Ridge {kind} / whatwhere",
+                    f"{title}: {count} x {n} tokens, {layers} x {width}",
+                    figure(f"{len(reference)} fits", [loop]),
+                    ours,
+                    at_least=AT_LEAST if dtype is np.float64 else None,
+                    note=f"largest difference of R² {gap:.0e}",
+                )
             )
-            print(
-                f"  scikit-learn  {seconds:7.2f} s   {np.dtype(dtype).name}, {len(reference)} fits: {seconds / ours:5.1f}x, "
-                f"largest R² difference {gap:.1e}{budget}"
-            )
-
-
-if __name__ == "__main__":
-    main()
+    return results

@@ -1,0 +1,183 @@
+"""The page of ratios and the picture of memory over length, from the JSON of a run."""
+
+import math
+from typing import Any
+
+from .timing import budget
+
+TITLES = {
+    "presets": "Training steps: presets",
+    "peers": "Training steps: against transformers",
+    "attention": "Attention alone",
+    "positional": "TUPE's positional term",
+    "memory": "Memory over length",
+    "packing": "Packing",
+    "probes": "Probes",
+    "windows": "Text to windows",
+}
+ABOUT = {
+    "presets": """
+Each preset against `nope` on the same block with the same dropout: what its scheme costs. At paper size presets of the BERT block have
+12 layers of 768, those of the NeoBERT block 6 of 720 (`dstg`: 768).
+""",
+    "peers": """
+Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, the same optimizer, sdpa. Ours
+projects the masked tokens on the vocabulary, theirs every token; `sparse_prediction` makes ModernBERT do as ours. What differs: BERT has
+token types; ModernBERT has a prediction head (dense, GELU, norm) and a norm after the embedding that `rope` lacks, and here full
+attention in every layer.
+""",
+    "attention": """
+One module forward and backward with its biases. Eager is the specification: every term a matrix, then softmax.
+""",
+    "positional": """
+The correlation is computed once in a pass and serves all layers.
+""",
+    "memory": """
+Tracked allocations of torch without weights, float32, CPU, each point a process of its own; resident is the growth of the process's peak
+at the longest row, the exponent that of the tracked peak over the three longest. Held: what the forward pass leaves for the backward
+pass. Maps: how many (h, n, n) tensors of float32 make up what grows with n², for a batch of one row, and held by each further row; a
+fraction below 0.01 is none.
+""",
+    "packing": """
+Real tokens a second. Padded: one piece of one document in each row. Packed: several documents in a row, isolated, positions restarted.
+Run-on: full rows without isolation.
+""",
+    "probes": """
+All probes of a model at once against one scikit-learn fit each, equal R².
+""",
+    "windows": """
+CPU time of one core. `encode_batch` is the tokenizer alone.
+""",
+}
+
+
+def number(value: float) -> str:
+    """Three figures, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def shown(figure: dict[str, Any] | None) -> str:
+    """A figure with its unit and its spread."""
+    if figure is None:
+        return ""
+    scale, unit = (1e3, "ms") if figure["unit"] == "s" and figure["median"] < 10 else (1, figure["unit"])
+    middle, low, high = (number(scale * figure[key]) for key in ("median", "min", "max"))
+    return f"{middle} {unit}" + (f" ({low}–{high})" if figure["repeats"] > 1 else "")
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """The rows of a part."""
+    lines = ["| what | shape | ratio | budget | first | second | |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    for r in rows:
+        ratio = ""
+        if r["second"]:
+            ratio = f"**{r['ratio']:.2f}**" if r["ratio"] >= 0.1 else f"**{r['ratio']:.3f}**"
+            if r["first"]["repeats"] > 1:
+                ratio += f" ({r['ratio_min']:.3g}–{r['ratio_max']:.3g})"
+        lines.append(f"| {r['what']} | {r['shape']} | {ratio} | {budget(r)} | {shown(r['first'])} | {shown(r['second'])} | {r['note']} |")
+    return lines
+
+
+def memory_table(curves: list[dict[str, Any]]) -> list[str]:
+    """Peaks at the shortest and longest row, growth, and the maps that are held."""
+    n = curves[0]["n"]
+    lines = [
+        "",
+        f"| what | backend | peak, n = {n[0]:,} | peak, n = {n[-1]:,} | resident | exponent | maps, peak | maps, held | by example |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for c in curves:
+        mib = [f"{value / 2**20:,.1f} MiB" for value in (c["peak"][0], c["peak"][-1], c["resident"][-1])]
+        own = f"{c['maps_held_by_example']:.2f}" if "maps_held_by_example" in c else ""
+        lines.append(
+            f"| {c['preset']}, {c['module']} | {c['backend']} | {mib[0]} | {mib[1]} | {mib[2]} | {c['exponent_peak']:.2f} "
+            f"| {c['maps_peak']:.2f} | {c['maps_held']:.2f} | {own} |"
+        )
+    held = [c for c in curves if abs(c.get("maps_held_by_example", 0)) >= 0.01]
+    verdict = "No fused path holds an (h, n, n) tensor for each example."
+    if held:
+        verdict = (
+            "These fused paths hold (h, n, n) tensors for each example: " + ", ".join(f"{c['preset']} ({c['module']})" for c in held) + "."
+        )
+    return [*lines, "", verdict, "", "![Peak memory over length](memory.svg)"]
+
+
+def page(whole: dict[str, Any]) -> str:
+    """docs/benchmarks.md."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench` (`python -m benchmarks`) from `benchmarks.json`, which holds every repeat. A ratio is median over median",
+        "of alternating runs in one process after a warm-up; in brackets the smallest and largest of a round. First and second are the two",
+        "sides of the ratio: median (smallest–largest).",
+    ]
+    parts = whole["parts"]
+    judged = [r for part in parts.values() for r in part["rows"] if r["met"] is not None]
+    missed = [r for r in judged if not r["met"]]
+    lines += ["", f"Budgets kept: {len(judged) - len(missed)} of {len(judged)}." + (" Missed:" if missed else "")]
+    lines += [f"- {r['what']} ({r['shape']}): {r['ratio'] if r['second'] else r['first']['median']:.2f}, {budget(r)}" for r in missed]
+    for name, part in parts.items():
+        m, v = part["machine"], part["versions"]
+        where = m["accelerator"] or f"{m['cpu']}, {m['threads']} threads of {m['cores']} cores"
+        lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), ""]
+        lines.append(
+            f"`{part['command']}`, {part['date']}, {part['scale']}, {where}, torch {v['torch']}, transformers {v['transformers']}; "
+            f"{part['seconds']:.0f} s, load of the machine {part['load'][0]} before and {part['load'][1]} after."
+        )
+        lines += ["", *table(part["rows"])]
+        if part["curves"]:
+            lines += memory_table(part["curves"])
+    return "\n".join(lines) + "\n"
+
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
+WIDTH, HEIGHT, LEFT, TOP, GAP = 360, 300, 60, 40, 70
+
+
+def memory_picture(curves: list[dict[str, Any]]) -> str:
+    """Peak over length on logarithmic axes as SVG: a panel for each module, a colour for each preset, eager dashed."""
+    modules = list(dict.fromkeys(c["module"] for c in curves))
+    names = list(dict.fromkeys(c["preset"] for c in curves))
+    lengths = curves[0]["n"]
+    peaks = [value for c in curves for value in c["peak"]]
+    low, high = math.floor(math.log10(min(peaks))), math.ceil(math.log10(max(peaks)))
+    first, last = math.log2(lengths[0]), math.log2(lengths[-1])
+    total = LEFT + len(modules) * (WIDTH + GAP) + 60
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {HEIGHT + 100}" font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+    ]
+    for panel, module in enumerate(modules):
+        left = LEFT + panel * (WIDTH + GAP)
+
+        def x(n: float, left: float = left) -> float:
+            return left + (math.log2(n) - first) / (last - first) * WIDTH
+
+        def y(value: float) -> float:
+            return TOP + (high - math.log10(value)) / (high - low) * HEIGHT
+
+        out.append(f'<text x="{left + WIDTH / 2:.0f}" y="24" text-anchor="middle" font-size="14">{module}, forward and backward</text>')
+        for power in range(low, high + 1):
+            at = y(10.0**power)
+            out.append(f'<line x1="{left}" y1="{at:.1f}" x2="{left + WIDTH}" y2="{at:.1f}" stroke="#ddd"/>')
+            out.append(f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{_bytes(power)}</text>')
+        for n in lengths:
+            out.append(f'<line x1="{x(n):.1f}" y1="{TOP}" x2="{x(n):.1f}" y2="{TOP + HEIGHT}" stroke="#eee"/>')
+            out.append(f'<text x="{x(n):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle">{n:,}</text>')
+        out.append(f'<text x="{left + WIDTH / 2:.0f}" y="{TOP + HEIGHT + 34}" text-anchor="middle">tokens in the row</text>')
+        for c in (c for c in curves if c["module"] == module):
+            points = " ".join(f"{x(n):.1f},{y(value):.1f}" for n, value in zip(c["n"], c["peak"], strict=True))
+            dash = ' stroke-dasharray="5 4"' if c["backend"] == "eager" else ""
+            out.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[names.index(c["preset"])]}" stroke-width="2"{dash}/>')
+    for i, name in enumerate(names):
+        at = LEFT + 110 * i
+        out.append(f'<line x1="{at}" y1="{HEIGHT + 88}" x2="{at + 24}" y2="{HEIGHT + 88}" stroke="{COLOURS[i]}" stroke-width="2"/>')
+        out.append(f'<text x="{at + 30}" y="{HEIGHT + 92}">{name}</text>')
+    out.append(f'<text x="{LEFT + 110 * len(names)}" y="{HEIGHT + 92}">full line: fused, dashed: eager; peak of tracked bytes</text>')
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def _bytes(power: int) -> str:
+    """A power of ten of bytes."""
+    unit = ("B", "kB", "MB", "GB", "TB")[power // 3]
+    return f"{10 ** (power % 3)} {unit}"

@@ -1,0 +1,104 @@
+"""Training steps: every preset against `nope`, dstg against ap, fused against eager, ours against transformers' BERT and ModernBERT."""
+
+from collections.abc import Callable
+from typing import Any
+
+import whatwhere as ww
+from whatwhere.encoder import PRESETS, EncoderConfig
+
+from .models import PRECISION, VOCAB, masked_batch, ours, parameters, theirs, training_step
+from .timing import Results, Settings, alternate, figure, row
+
+MAIN = ("ap", "rope", "rp", "alibi", "dstg", "bert-a", "tupe-a", "tupe-r", "split")  # those that are timed at paper size
+SHAPES = {  # size, tokens in a row, rows
+    "full": [("tiny", 128, 16), ("paper", 128, 16), ("paper", 512, 4)],
+    "quick": [("tiny", 128, 16), ("paper", 128, 8)],
+    "micro": [("tiny", 16, 2)],
+}
+LAYERS = {"full": (6, 12), "quick": (6,), "micro": (2,)}
+LENGTHS = {"full": [(128, 16), (512, 4)], "quick": [(128, 8)], "micro": [(16, 2)]}
+AT_LEAST = {6: 1.35, 12: 1.2}  # ours against transformers', by number of layers
+
+
+def described(size: str, n: int, b: int) -> str:
+    return f"{size}, n = {n}, b = {b}, {PRECISION}"
+
+
+def _timed(configs: dict[str, tuple[EncoderConfig, str]], n: int, b: int, settings: Settings) -> dict[str, dict[str, Any]]:
+    """A figure for each named configuration and backend, all in the same rounds."""
+    batch = masked_batch(VOCAB[settings.scale], b, n)
+    runs = {name: training_step(ours(config, backend), batch) for name, (config, backend) in configs.items()}
+    return {name: figure(name, values) for name, values in alternate(runs, settings.repeats).items()}
+
+
+def presets(settings: Settings) -> Results:
+    """Every preset against `nope` on the same block with the same dropout; dstg against ap; a whole step eager against fused."""
+    results = Results()
+    vocab = VOCAB[settings.scale]
+    for size, n, b in SHAPES[settings.scale]:
+        shape = described(size, n, b)
+        for block in ("neobert", "bert"):
+            names = [name for name in PRESETS if name != "nope" and ww.preset(name).block == block and (name in MAIN or size == "tiny")]
+            if settings.scale == "micro":
+                names = [name for name in names if name in ("ap", "dstg", "bert-a", "tupe-r")]
+            fields = {"vocab_size": vocab, "max_position_embeddings": max(n, 128)}
+            config = {name: ww.preset(name, size, **fields) for name in names}
+            example = config[names[0]]
+            base = ww.preset("nope", size, block=block, dropout=example.dropout, norm_eps=example.norm_eps, **fields)
+            runs = {"nope": (base, "sdpa"), **{name: (config[name], "sdpa") for name in names}}
+            both = "dstg" if block == "neobert" else "tupe-r"  # one scheme of each block is timed with eager too
+            timed = _timed({**runs, f"{both} eager": (config[both], "eager")}, n, b, settings)
+            note = f"{block} block, dropout {example.dropout:g}"
+            for name in names:
+                results.rows.append(row(f"training step, {name} / nope", shape, timed[name], timed["nope"], note=note))
+            if block == "neobert":
+                limit = 1.25 if size == "paper" else None
+                results.rows.append(row("training step, dstg / ap", shape, timed["dstg"], timed["ap"], at_most=limit, note=note))
+            limit = 1.0 if size == "paper" else None
+            what = f"training step, {both}, eager / fused"
+            results.rows.append(row(what, shape, timed[f"{both} eager"], timed[both], at_least=limit, note=note))
+    return results
+
+
+def peers(settings: Settings) -> Results:
+    """bert-a against transformers' BERT, with dropout and without; rope against ModernBERT."""
+    results = Results()
+    fields = {"vocab_size": VOCAB[settings.scale], "tie_word_embeddings": True}
+    if settings.scale != "micro":
+        fields |= {"hidden_size": 768, "num_attention_heads": 12}
+    size = "tiny" if settings.scale == "micro" else "paper"
+    for layers in LAYERS[settings.scale]:
+        for n, b in LENGTHS[settings.scale]:
+            shape = f"{layers} layers, n = {n}, b = {b}, {PRECISION}"
+            for dropout in (0.0, 0.1):
+                config = ww.preset("bert-a", size, num_hidden_layers=layers, dropout=dropout, **fields)
+                pair = {"bert-a": ours(config), "BertForMaskedLM": theirs("bert", config)}
+                results.rows += _against(pair, n, b, layers, shape, f"dropout {dropout:g}", settings)
+            config = ww.preset("rope", size, num_hidden_layers=layers, **fields)
+            several = {
+                "rope": ours(config),
+                "ModernBertForMaskedLM": theirs("modernbert", config),
+                "ModernBertForMaskedLM, sparse_prediction": theirs("modernbert", config, sparse=True),
+            }
+            results.rows += _against(several, n, b, layers, shape, "dropout 0", settings)
+    return results
+
+
+def _against(models: dict[str, Any], n: int, b: int, layers: int, shape: str, note: str, settings: Settings) -> list[dict[str, Any]]:
+    """Rows of each other model against the first; the budget holds for the one that projects every token on the vocabulary."""
+    batch = masked_batch(VOCAB[settings.scale], b, n)
+    counts = ", ".join(f"{parameters(model) / 1e6:.2f}" for model in models.values())
+    runs: dict[str, Callable[[], None]] = {name: training_step(model, batch) for name, model in models.items()}
+    times = alternate(runs, settings.repeats)
+    own, *others = models
+    return [
+        row(
+            f"training step, {name} / {own}",
+            shape,
+            figure(name, times[name]),
+            figure(own, times[own]),
+            at_least=None if "sparse" in name else AT_LEAST.get(layers),
+            note=f"{note}; million parameters: {counts}",
+        )
+        for name in others
+    ]
