@@ -11,6 +11,7 @@ from .encoder import (
     EncoderForSequenceClassification,
     EncoderForTokenClassification,
     preset,
+    write_sentence_transformer,
 )
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ __all__ = [
     "EncoderForTokenClassification",
     "geometry",
     "preset",
+    "write_sentence_transformer",
 ]
 
 transformers.AutoConfig.register(EncoderConfig.model_type, EncoderConfig)

@@ -6,6 +6,7 @@ from .heads import EncoderForMaskedLM, EncoderForQuestionAnswering, EncoderForSe
 from .model import Encoder, EncoderPreTrainedModel
 from .presets import PRESETS, SIZES, SOURCES, preset
 from .registry import load_scheme, register_bias, register_preset, register_rotation, register_table
+from .sentence import write_sentence_transformer
 
 __all__ = [
     "AUTO_CLASSES",
@@ -25,4 +26,5 @@ __all__ = [
     "register_preset",
     "register_rotation",
     "register_table",
+    "write_sentence_transformer",
 ]

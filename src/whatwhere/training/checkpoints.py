@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,14 +67,36 @@ def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: dict[str, torch
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def save_model(model: PreTrainedModel, folder: Path, code: bool = False) -> None:
-    """Write a transformers folder, on request with the code that opens it where this package is not installed.
+def write_metadata(path: Path, metadata: Mapping[str, str]) -> None:
+    """Put texts into the head of a safetensors file, the tensors unchanged; the same texts give the same bytes.
+
+    (safetensors' own writer keeps them in an order that differs between processes.)
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with path.open("rb") as old, temporary.open("wb") as new:
+        head = json.loads(old.read(int.from_bytes(old.read(8), "little")))
+        texts = head.pop("__metadata__", {}) | metadata
+        text = json.dumps({"__metadata__": dict(sorted(texts.items())), **head}, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8 bytes
+        new.write(len(text).to_bytes(8, "little") + text)
+        shutil.copyfileobj(old, new, 1 << 20)
+    os.replace(temporary, path)
+
+
+def save_model(model: PreTrainedModel, folder: Path, code: bool = False, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a transformers folder.
+
+    Args:
+        code: with the code that opens it where this package is not installed.
+        metadata: texts for the head of every weights file.
 
     Raises:
         OSError: the disk is full or not writable.
     """
     try:
         model.save_pretrained(folder, code=code)
+        for path in folder.glob("*.safetensors") if metadata else ():
+            write_metadata(path, metadata or {})
     except SafetensorError as error:
         raise OSError(f"Cannot write the model to {folder}: {error}. Make room and run the same command with --resume.") from None
 

@@ -16,7 +16,8 @@ from accelerate.utils import broadcast
 from pydantic import Field, model_validator
 
 from ..corpus import MaskedBatches, Windows, add_newline_token, build_windows, load_tokenizer, open_source, train_tokenizer
-from ..encoder import SIZES, EncoderConfig, EncoderForMaskedLM, preset
+from ..encoder import SIZES, EncoderConfig, EncoderForMaskedLM, preset, write_sentence_transformer
+from .card import model_card, weights_metadata
 from .checkpoints import WEIGHTS, save_model
 from .config import StrictConfig, write_text
 from .loop import LoopConfig, Outcome, Trainer, processes, run, seconds_per_step
@@ -71,6 +72,7 @@ class PretrainConfig(LoopConfig, CorpusConfig):
     masking: Literal["all", "80-10-10"] = "all"
     shift: bool = Field(True, description="shift positions at random where a window is shorter than the table (DSTG 3.3)")
     validation_windows: int = Field(256, ge=1, description="held-out windows of a validation")
+    pooling: Literal["mean", "semantic"] = Field("mean", description="columns of a text's vector in sentence-transformers: all, semantic")
 
     @model_validator(mode="before")
     @classmethod
@@ -257,7 +259,7 @@ def pretrain(
     )
     summary = _summary(config, model, outcome, trainer)
     if state.is_main_process:
-        _save_final(model, windows, summary, out)
+        _save_final(model, config, windows, summary, out)
     trainer.accelerator.wait_for_everyone()
     return summary
 
@@ -323,15 +325,19 @@ def _peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _save_final(model: EncoderForMaskedLM, windows: Windows, summary: dict[str, Any], out: Path) -> None:
+def _save_final(model: EncoderForMaskedLM, config: PretrainConfig, windows: Windows, summary: dict[str, Any], out: Path) -> None:
     """A transformers folder at `out`, its weights last: their presence means that all the rest is there."""
     temporary = out / f".final.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
+    settings = config.model_dump()
     try:
-        save_model(model, temporary)
+        save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
         shutil.copytree(windows.folder / "tokenizer", temporary, dirs_exist_ok=True)
+        write_text(temporary / "README.md", model_card(model.config, settings, summary))
+        write_sentence_transformer(temporary, config.pooling)
         write_text(out / SUMMARY, json.dumps(summary, indent=1))
         for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
+            shutil.rmtree(out / path.name, ignore_errors=True)  # a folder that an attempt left; a file is replaced
             os.replace(path, out / path.name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,236 @@
+"""What a trained folder says about itself: a model card (README.md) for readers, and a few lines inside the weights' files."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import whatwhere
+
+from ..encoder import SOURCES, EncoderConfig
+
+# Who published which part of a scheme: (field, value) of the configuration → source. An own scheme has none here.
+PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
+    ("block", "neobert"): ("neobert",),
+    ("block", "bert"): ("bert",),
+    ("stream_qk", "separate"): ("dstg",),  # of two streams only
+    ("stream_qk", "joint"): ("split",),
+    ("untied", "position"): ("tupe",),
+    ("untied", "crossed"): ("tupe",),
+    ("untied", "free"): ("tupe",),
+    ("reset", "sum"): ("tupe",),
+    ("reset", "each"): ("tupe",),
+    ("absolute", "learned"): ("bert",),
+    ("absolute", "sinusoidal"): ("sinusoidal",),
+    ("absolute", "low_rank"): ("lowdim", "geometry"),
+    ("absolute", "fourier"): ("lowdim",),
+    ("absolute", "mds"): ("geometry",),
+    ("relative", "t5"): ("t5",),
+    ("relative", "clipped"): ("shaw",),
+    ("relative", "alibi"): ("alibi",),
+    ("relative", "product"): ("tupe",),
+    ("relative_special", True): ("dstg",),
+    ("rotation", "rope"): ("rope",),
+}
+# Authors, title, where it appeared.
+CITATIONS = {
+    "dstg": (
+        "Lequeu, Pierre-Antoine and Barboule, Camille and Piwowarski, Benjamin",
+        "Give it Space! Explicit Disentangling of Positional and Semantic Representations in Encoders",
+        "preprint",
+    ),
+    "tupe": ("Ke, Guolin and He, Di and Liu, Tie-Yan", "Rethinking Positional Encoding in Language Pre-training", "ICLR 2021"),
+    "split": ("", "Séparer la sémantique de la position dans les transformers: Approche", "unpublished notes, in French"),
+    "lowdim": (
+        "Wennberg, Ulme and Henter, Gustav Eje",
+        "Learned Transformer Position Embeddings Have a Low-Dimensional Structure",
+        "RepL4NLP 2024",
+    ),
+    "geometry": ("Cirrincione, Giansalvo", "On the Geometry of Positional Encodings in Transformers", "arXiv:2604.05217, 2026"),
+    "rope": (
+        "Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo and Liu, Yunfeng",
+        "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+        "Neurocomputing 568, 2024",
+    ),
+    "alibi": (
+        "Press, Ofir and Smith, Noah A. and Lewis, Mike",
+        "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+        "ICLR 2022",
+    ),
+    "t5": (
+        "Raffel, Colin and Shazeer, Noam and Roberts, Adam and others",
+        "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        "JMLR 21, 2020",
+    ),
+    "shaw": (
+        "Shaw, Peter and Uszkoreit, Jakob and Vaswani, Ashish",
+        "Self-Attention with Relative Position Representations",
+        "NAACL 2018",
+    ),
+    "sinusoidal": ("Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and others", "Attention Is All You Need", "NeurIPS 2017"),
+    "bert": (
+        "Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina",
+        "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+        "NAACL 2019",
+    ),
+    "neobert": (
+        "Le Breton, Lola and Fournier, Quentin and Morris, John X. and El Mezouar, Mariam and Chandar, Sarath",
+        "NeoBERT: A Next-Generation BERT",
+        "preprint",
+    ),
+}
+
+
+def sources(config: EncoderConfig) -> list[str]:
+    """Keys of `CITATIONS` that a configuration is made of: the scheme's first, the block's last."""
+    found: list[str] = []
+    for (field, value), keys in PARTS.items():
+        if getattr(config, field) == value and (config.position_size or field != "stream_qk"):
+            found += keys
+    block = PARTS["block", config.block]
+    return [key for key in dict.fromkeys(found) if key not in block] + list(block)
+
+
+def bibtex(key: str) -> str:
+    """A source of `CITATIONS` as one BibTeX line."""
+    author, title, where = CITATIONS[key]
+    return f"@misc{{{key}, {f'author={{{author}}}, ' if author else ''}title={{{title}}}, howpublished={{{where}}}}}"
+
+
+def corpus_name(corpus: str) -> str:
+    """How a corpus may be named in public: a file or folder by its last name only."""
+    known = corpus == "python-docs" or re.match(r"(hub|synthetic):", corpus)
+    return re.sub(r"[`|\s]+", " ", corpus if known else Path(corpus).name)
+
+
+def weights_metadata(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, str]:
+    """What stands in the head of every weights file: texts only, and nothing that another run of the same settings would change."""
+    scheme = ("preset", "block", "absolute", "untied", "relative", "rotation", "reset")
+    sizes = ("hidden_size", "position_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings")
+    measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
+    facts = {key: getattr(config, key) for key in (*scheme, *sizes)} | {key: summary[key] for key in measured}
+    return {key: str(value) for key, value in facts.items()} | {"corpus": corpus_name(run["corpus"]), "whatwhere": whatwhere.__version__}
+
+
+def _rows(rows: Mapping[str, Any]) -> str:
+    return "| | |\n| --- | --- |\n" + "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+
+
+def _scheme(config: EncoderConfig) -> dict[str, Any]:
+    d_pos, d_sem = config.position_size, config.semantic_size
+    streams = f"two: columns 0 to {d_pos - 1} position, {d_pos} to {d_pos + d_sem - 1} meaning" if d_pos else "one"
+    source = SOURCES.get(config.preset)
+    rows = {"preset": f"`{config.preset}`" + (f" ({source})" if source else ""), "block": config.block, "streams": streams}
+    for field in ("absolute", "untied", "relative", "relative_shared", "relative_special", "rotation", "reset"):
+        value = getattr(config, field)
+        if value not in ("none", False):
+            own = field in ("absolute", "relative", "rotation") and (field, value) not in PARTS
+            rows[field] = f"{value} (a scheme of its own: `own_scheme.py`)" if own else value
+    return rows
+
+
+def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """The card of a pretrained encoder, as Markdown with the hub's YAML head.
+
+    Args:
+        run: the settings of the pretraining, as a `PretrainConfig` dumps them.
+        summary: what the pretraining measured, as `pretrain` returns it.
+    """
+    corpus = corpus_name(run["corpus"])
+    head = {
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "language": "und",  # undetermined: it is the corpus's
+        "tags": ["whatwhere", "encoder", "positional-encoding", config.preset, "sentence-transformers", "custom_code"],
+    }
+    longest = f"{config.longest} tokens" if config.longest else f"not limited by the scheme; trained on {run['length']} tokens"
+    sizes = {
+        "parameters": f"{summary['parameters']:,}, {summary['embedding_parameters']:,} of them word embeddings",
+        "layers, heads": f"{config.num_hidden_layers}, {config.num_attention_heads}",
+        "hidden, feed-forward": f"{config.hidden_size}, {config.intermediate_size}",
+        "vocabulary": f"{config.vocab_size:,}",
+        "longest input": longest,
+    }
+    masking = "all of them masked" if run["masking"] == "all" else "80 % masked, 10 % replaced, 10 % kept"
+    loss, accuracy = summary["validation_loss"], summary["validation_accuracy"]
+    held_out = "no held-out text" if loss is None else f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
+    training = {
+        "corpus": f"`{corpus}`, {run['held_out']:.0%} of the documents held out",
+        "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
+        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {run['batch_size']} windows of {run['length']} tokens",
+        "documents": run["join"],
+        "optimizer": f"{run['optimizer']}, learning rate {run['learning_rate']:g}, {summary['precision']}",
+        "seed": summary["seed"],
+        "held-out": held_out,
+    }
+    citations = "\n".join(map(bibtex, sources(config)))
+    order = ", position first" if config.position_size else ""
+    semantic = ", its semantic columns only" if run["pooling"] == "semantic" and config.position_size else ""
+    return f"""---
+{yaml.safe_dump(head, sort_keys=False).strip()}
+---
+
+# {config.preset} encoder, {config.num_hidden_layers} layers, {config.hidden_size} wide
+
+A text encoder trained by masked-language modelling with whatwhere {whatwhere.__version__}.
+
+## Position scheme
+
+{_rows(_scheme(config))}
+
+`last_hidden_state` is (batch, tokens, {config.hidden_size}){order}. All settings are in `config.json`.
+
+## Size
+
+{_rows(sizes)}
+
+## Training
+
+{_rows(training)}
+
+## How to open it
+
+With transformers alone; `trust_remote_code=True` runs the Python files of this folder:
+
+```python
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+encoder = AutoModel.from_pretrained("FOLDER", trust_remote_code=True)  # also AutoModelForMaskedLM, ...ForSequenceClassification
+hidden = encoder(**tokenizer("some text", return_tensors="pt")).last_hidden_state
+```
+
+With sentence-transformers; a text's vector is the mean over its tokens{semantic}:
+
+```python
+from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer("FOLDER", trust_remote_code=True).encode(["some text"])
+```
+
+With whatwhere no code of this folder is run:
+
+```python
+import whatwhere as ww
+
+model = ww.EncoderForMaskedLM.from_pretrained("FOLDER")
+terms = model.attention_terms(**tokenizer("some text", return_tensors="pt"))
+```
+
+## Limits
+
+- It has read `{corpus}` and nothing else: languages, subjects and prejudices are those of that text, and the held-out figures are too.
+- It predicts masked tokens and gives vectors; it does not write text. For a task of your own, train a head on it.
+- It is one training with one seed: a difference from another such model says nothing about their schemes by itself.
+- Longest input: {longest}.
+
+## Citation
+
+Please cite the authors of what the scheme is made of:
+
+```bibtex
+{citations}
+```
+"""

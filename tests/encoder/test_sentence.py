@@ -1,0 +1,86 @@
+"""sentence-transformers opens a saved model: with whatwhere, and in a process that cannot import it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+import whatwhere as ww
+from whatwhere.corpus import open_source, train_tokenizer
+
+TEXTS = ["A short text.", "Another text that is a little longer, so that the first is padded.", "word " * 100]
+
+
+@pytest.fixture(scope="module")
+def folder(corpus_file, tmp_path_factory) -> Path:
+    """A saved `dstg` (8 + 120 columns, 32 positions) with a tokenizer."""
+    path = tmp_path_factory.mktemp("sentence") / "model"
+    tokenizer = train_tokenizer(open_source(str(corpus_file)), 300)
+    torch.manual_seed(0)
+    config = ww.preset("dstg", "tiny", vocab_size=len(tokenizer), num_hidden_layers=2, max_position_embeddings=32)
+    ww.EncoderForMaskedLM(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def expected(folder: Path) -> torch.Tensor:
+    """Mean of the hidden states over the attention mask, texts cut to the position table."""
+    tokenizer = SentenceTransformer(str(folder)).tokenizer
+    batch = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
+    hidden = ww.Encoder.from_pretrained(folder)(batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
+    mask = batch["attention_mask"][..., None]
+    return ((hidden * mask).sum(1) / mask.sum(1)).detach()
+
+
+def test_vectors_are_means_of_hidden_states_or_their_semantic_columns(folder):
+    ww.write_sentence_transformer(folder)
+    model = SentenceTransformer(str(folder))
+    assert model.max_seq_length == 32 and model.similarity_fn_name == "cosine"
+    vectors = model.encode(TEXTS, convert_to_tensor=True)
+    torch.testing.assert_close(vectors, expected(folder))
+    ww.write_sentence_transformer(folder, pooling="semantic")
+    model = SentenceTransformer(str(folder))
+    assert model.get_embedding_dimension() == 120
+    assert torch.equal(model.encode(TEXTS, convert_to_tensor=True), vectors[:, 8:])  # times ones and zeros: exact
+    ww.write_sentence_transformer(folder, pooling="mean")
+    assert torch.equal(SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True), vectors)
+    assert not (folder / "2_Dense").exists()
+
+
+def test_one_stream_is_all_semantic(folder, tmp_path):
+    ww.Encoder(ww.preset("ap", "tiny", vocab_size=50)).save_pretrained(tmp_path)
+    ww.write_sentence_transformer(tmp_path, pooling="semantic")
+    assert not (tmp_path / "2_Dense").exists() and "Dense" not in (tmp_path / "modules.json").read_text(encoding="utf-8")
+
+
+def test_sentence_transformers_opens_it_where_whatwhere_is_not_installed(folder, tmp_path):
+    ww.write_sentence_transformer(folder, pooling="semantic")
+    script = f"""
+import sys
+sys.modules["whatwhere"] = None
+from safetensors.torch import save_file
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer({str(folder)!r}, trust_remote_code=True)
+assert type(model[0].auto_model).__module__.startswith("transformers_modules.")
+save_file({{"vectors": model.encode({TEXTS!r}, convert_to_tensor=True)}}, "vectors.safetensors")
+model.save_pretrained("again")
+again = SentenceTransformer("again", trust_remote_code=True)
+assert (again.encode({TEXTS!r}) == model.encode({TEXTS!r})).all()
+"""
+    keep = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "HF_MODULES_CACHE")}
+    env = keep | {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(tmp_path / "modules")}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    torch.testing.assert_close(load_file(tmp_path / "vectors.safetensors")["vectors"], expected(folder)[:, 8:])
+
+
+def test_what_cannot_work_is_an_error(folder, tmp_path):
+    with pytest.raises(ValueError, match="pooling must be one of mean, semantic; got 'max'"):
+        ww.write_sentence_transformer(folder, pooling="max")
+    with pytest.raises(ValueError, match="holds no saved encoder"):
+        ww.write_sentence_transformer(tmp_path)
