@@ -37,6 +37,13 @@ Tokenizer = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
 Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]", show_default=False)]
 
+Scheme = Annotated[
+    Path | None,
+    typer.Option(
+        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is run.", show_default=False
+    ),
+]
+
 
 def _emit(value: Any, as_json: bool, text: str) -> None:
     print(json.dumps(value) if as_json else text)
@@ -46,8 +53,24 @@ def _emit(value: Any, as_json: bool, text: str) -> None:
 def study(
     out: Annotated[Path, typer.Option(help="Folder of the study; an unfinished one there is continued.")] = Path("runs/study"),
     corpus: Corpus = None,
-    models: Annotated[str | None, typer.Option(help="Presets, with commas. [default: dstg,ap,rp,rope]", show_default=False)] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help="Presets, with commas; `all` stands for all that were not named before it. All train by the recipe (masking, schedule, "
+            "Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME chooses. [default: dstg,ap,rp,rope]",
+            show_default=False,
+        ),
+    ] = None,
     size: Size = None,
+    scheme: Scheme = None,
+    match: Annotated[
+        str | None,
+        typer.Option(
+            help="parameters or operations (of a forward pass, per token): change the feed-forward widths of the other models so that "
+            "they cost what the first one does. [default: as they are]",
+            show_default=False,
+        ),
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option(help="Minutes for everything, from text to report, on this machine. [default: 10]", show_default=False)
     ] = None,
@@ -63,13 +86,15 @@ def study(
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
     saved = out / "study.yaml"
-    given = any(v is not None for v in (corpus, models, size, minutes, seeds, tokenizer, config)) or bool(settings)
+    given = any(v is not None for v in (corpus, models, size, scheme, match, minutes, seeds, tokenizer, config)) or bool(settings)
     resolved = StudyConfig.load(
         saved if saved.is_file() and not given else config,
         settings or (),
         corpus=corpus,
         models=names,
         size=size,
+        scheme=str(scheme) if scheme else None,
+        match=match,
         minutes=minutes,
         seeds=seeds,
         tokenizer=tokenizer,
@@ -82,9 +107,15 @@ def study(
 def pretrain(
     out: Annotated[Path, typer.Option(help="Folder of the run; the finished model is a transformers folder there.")],
     preset: Annotated[
-        str | None, typer.Option(help="Which encoder (whatwhere presets lists them). [default: dstg]", show_default=False)
+        str | None,
+        typer.Option(
+            help="Which encoder (whatwhere presets lists them), trained by its family's recipe: dstg 20 % masked, all [MASK], cosine to a "
+            "tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0. [default: dstg]",
+            show_default=False,
+        ),
     ] = None,
     size: Size = None,
+    scheme: Scheme = None,
     corpus: Corpus = None,
     tokenizer: Tokenizer = None,
     minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
@@ -102,7 +133,8 @@ def pretrain(
 
     saved = out / CONFIG
     given = config or (saved if resume and saved.is_file() else None)
-    values = {"preset": preset, "size": size, "corpus": corpus, "tokenizer": tokenizer, "minutes": minutes, "steps": steps}
+    own = str(scheme) if scheme else None
+    values = {"preset": preset, "size": size, "scheme": own, "corpus": corpus, "tokenizer": tokenizer, "minutes": minutes, "steps": steps}
     summary = run_pretraining(PretrainConfig.load(given, settings or (), **values), out, resume=resume)
     loss = summary["validation_loss"]
     measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
@@ -116,6 +148,7 @@ def probe(
     corpus: Annotated[Path, typer.Option(help="Folder of windows (the corpus/ of a run or study) whose held-out part is probed.")],
     documents: Annotated[int, typer.Option(help="Held-out windows of full length to probe.")] = 500,
     splits: Annotated[int, typer.Option(help="Random splits of the documents.")] = 5,
+    scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
     """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
@@ -124,7 +157,7 @@ def probe(
 
     if not (corpus / "manifest.json").is_file():
         raise ValueError(f"{corpus} is no folder of windows. Give the corpus/ folder of a run or study, for example {model}/corpus.")
-    encoder = _open_model(model)
+    encoder = _open_model(model, scheme)
     records = probe_records(encoder, Windows(corpus)["held_out"], study="", name=model.name, seed=None, documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
     lines = []
@@ -137,13 +170,14 @@ def probe(
 
 @app.command()
 def spectra(
-    model: Annotated[Path, typer.Argument(help="A trained model with a learned position table.")],
+    model: Annotated[Path, typer.Argument(help="A trained model with a position table.")],
+    scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
     """Shape of a model's position table: share of variance per component, N50, low-frequency power (DSTG section 4)."""
     from .analysis.tables import table_records
 
-    table = _open_model(model).position_table()
+    table = _open_model(model, scheme).position_table()
     if table is None:
         raise ValueError(f"{model} has no position table: its scheme keeps no position in the input. Try a dstg or ap model.")
     records, _ = table_records(table.detach().double().numpy(), study="", name=model.name, seed=None)
@@ -151,11 +185,20 @@ def spectra(
     _emit({"model": str(model), "records": [vars(r) for r in records]}, as_json, text)
 
 
-def _open_model(folder: Path) -> Any:
+def _own_scheme(error: ValueError, folder: Path) -> ValueError:
+    """The error of an unknown scheme, with the file that the model's folder carries."""
+    if "--scheme FILE" in str(error) and (folder / "own_scheme.py").is_file():
+        return ValueError(f"{error} The model carries it: read {folder / 'own_scheme.py'}, then add --scheme {folder / 'own_scheme.py'}.")
+    return error
+
+
+def _open_model(folder: Path, scheme: Path | None) -> Any:
     from safetensors import SafetensorError
 
     from .encoder import EncoderForMaskedLM
+    from .training.config import use_scheme
 
+    use_scheme(scheme)
     seeds = sorted(p.parent for p in folder.glob("**/seed-*/config.json"))
     if seeds:
         raise ValueError(f"{folder} holds {len(seeds)} models of a study. Name one, for example {seeds[0]}.")
@@ -167,6 +210,8 @@ def _open_model(folder: Path) -> Any:
         return EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{folder}/model.safetensors does not load ({' '.join(str(error).split())[:160]}). Use a complete copy.") from None
+    except ValueError as error:
+        raise _own_scheme(error, folder) from None
 
 
 @app.command()
@@ -197,36 +242,62 @@ def _interval(claim: dict[str, Any]) -> str:
 
 
 @app.command()
-def presets(size: Annotated[str, typer.Option(help="tiny, small or paper.")] = "paper", as_json: Json = False) -> None:
-    """The encoders this version builds: streams, scheme, parameters."""
-    from accelerate import init_empty_weights
+def presets(
+    size: Annotated[str, typer.Option(help="tiny, small or paper: the widths, layers and length that are counted.")] = "paper",
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """The encoders this version builds: streams, terms of the attention scores, costs, longest input, backends that train them."""
+    from .training.config import use_scheme
+    from .training.explain import preset_rows, rows_as_text
 
-    from .encoder import PRESETS, SOURCES, EncoderForMaskedLM, preset
+    use_scheme(scheme)
+    rows = preset_rows(size)
+    _emit({"size": size, "presets": rows}, as_json, rows_as_text(rows, size))
 
-    rows: list[dict[str, Any]] = []
-    for name in PRESETS:
-        config = preset(name, size)
-        with init_empty_weights():
-            parameters = sum(p.numel() for p in EncoderForMaskedLM(config).parameters())
-        scheme = [config.absolute + " table"] * (config.absolute != "none") + [config.relative + " bias"] * (config.relative != "none")
-        scheme += [config.rotation] * (config.rotation != "none")
-        rows.append(
-            {
-                "name": name,
-                "streams": list(config.stream_sizes),
-                "scheme": " + ".join(scheme) or "none",
-                "parameters": parameters,
-                "source": SOURCES[name],
-            }
-        )
-    lines = [f"{'preset':15}{'streams':12}{'scheme':26}{'parameters':>13}  source  (vocabulary {preset('ap').vocab_size:,})"]
-    lines += [f"{r['name']:15}{' + '.join(map(str, r['streams'])):12}{r['scheme']:26}{r['parameters']:>13,}  {r['source']}" for r in rows]
-    _emit({"presets": rows}, as_json, "\n".join(lines))
+
+@app.command()
+def explain(
+    what: Annotated[str, typer.Argument(metavar="CONFIG", help="A preset, a YAML file of a training, or the folder of a trained model.")],
+    size: Annotated[str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]", show_default=False)] = None,
+    scheme: Scheme = None,
+    settings: Setting = None,
+    as_json: Json = False,
+) -> None:
+    """What an encoder is: resolved configuration, formula of its scores, parameters and operations by part, backends here and why."""
+    from .encoder import EncoderConfig
+    from .training.config import use_scheme
+    from .training.explain import as_text
+    from .training.explain import explain as facts_of
+    from .training.pretrain import PretrainConfig
+
+    path = Path(what)
+    if path.is_dir():
+        if size or settings:
+            raise ValueError(f"{what} is a trained model, whose configuration is fixed. Leave --size and --set out.")
+        if not (path / "config.json").is_file():
+            raise ValueError(f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset.")
+        use_scheme(scheme)
+        try:
+            encoder = EncoderConfig.from_pretrained(path, local_files_only=True)
+        except ValueError as error:
+            raise _own_scheme(error, path) from None
+        facts = facts_of(encoder, None, 0.15, "sdpa")
+    else:
+        own = str(scheme) if scheme else None
+        if path.suffix in (".yaml", ".yml"):
+            config = PretrainConfig.load(path, settings or (), size=size, scheme=own)
+        else:
+            config = PretrainConfig.load(None, settings or (), preset=what, size=size, scheme=own)
+        if config.tokenizer is None and "vocab_size" not in config.model:
+            config = config.model_copy(update={"model": {**config.model, "vocab_size": config.vocab_size}})  # of the WordPiece to train
+        facts = facts_of(config.encoder_config(), config.length, config.mask_rate, config.backend)
+    _emit(facts, as_json, as_text(facts))
 
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Versions, cores, memory, accelerator, attention backends and free disk of this machine."""
+    """Versions, cores, memory, accelerator, attention backends, optional packages and free disk of this machine."""
     from .study.machine import diagnose
 
     facts = diagnose(Path("."))
@@ -239,7 +310,8 @@ def doctor(as_json: Json = False) -> None:
         f"{'disk':14} {facts['disk_free_bytes'] / gib:.1f} GiB free here",
         f"{'accelerator':14} {here['accelerator'] or 'none'}",
         f"{'bf16':14} {'used by precision: auto' if facts['bf16'] else 'not faster here; precision: auto uses fp32'}",
-        *(f"{'backend ' + name:14} {state}" for name, state in facts["backends"].items()),
+        *(f"{'backend ' + name:23} {state}" for name, state in facts["backends"].items()),
+        *(f"{name:23} {state}" for name, state in facts["extras"].items()),
     ]
     _emit(facts, as_json, "\n".join(lines))
 

@@ -123,7 +123,8 @@ def load_scheme(path: str | Path) -> Path:
         return path
     known: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES]
     before = [dict(names) for names in known]
-    spec = importlib.util.spec_from_file_location(f"whatwhere_scheme_{path.stem}", path)
+    # As if it stood in this folder, so that the copy that a saved model carries (own_scheme.py, `from .registry import ...`) runs too.
+    spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     try:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

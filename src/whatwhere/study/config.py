@@ -1,17 +1,30 @@
 """StudyConfig: the models, corpus and budget of a comparison."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ..training.pretrain import RECIPES, CorpusConfig, PretrainConfig
+from ..encoder import PRESETS
+from ..training.config import SchemeConfig, use_scheme
+from ..training.pretrain import CorpusConfig, PretrainConfig, defaults, family
+
+ALL = "all"
 
 
-class StudyConfig(CorpusConfig):
+class StudyConfig(CorpusConfig, SchemeConfig):
     """A comparison of presets on one corpus, from one recipe, on the same batches."""
 
-    models: list[str] = Field(default_factory=lambda: ["dstg", "ap", "rp", "rope"], description="presets to compare")
+    models: list[str] = Field(
+        default_factory=lambda: ["dstg", "ap", "rp", "rope"], description="presets to compare; `all` stands for those not named before"
+    )
     size: str = "tiny"
+    recipe: Literal["dstg", "tupe"] = Field(
+        "dstg", description="whose training defaults for all models; default: those of the first's family"
+    )
+    match: Literal["parameters", "operations"] | None = Field(
+        None, description="change the feed-forward widths so that every model costs what the first one does"
+    )
+    widths: dict[str, int] = Field(default_factory=dict, description="intermediate_size of single models; `match` fills it in")
     seeds: int = Field(1, ge=1, description="training seeds per model")
     minutes: float | None = Field(10.0, gt=0, description="budget for the whole study; turned into steps once, by timing")
     steps: int | None = Field(None, ge=1, description="optimizer steps per model, instead of minutes")
@@ -25,7 +38,15 @@ class StudyConfig(CorpusConfig):
         for key in values:
             if key not in cls.model_fields and key in PretrainConfig.model_fields:
                 raise ValueError(f"{key} is a key of the trainings: give training.{key}, for example --set training.{key}=...")
-        recipe = RECIPES.get(values.get("size", "tiny"), {})
+        use_scheme(values.get("scheme"))
+        models = values.get("models") or ["dstg"]
+        if isinstance(values.get("models"), list) and ALL in models:
+            at = models.index(ALL)
+            models = [*models[:at], *(name for name in PRESETS if name not in models), *models[at + 1 :]]
+            values = {**values, "models": models}
+        if not values.get("recipe"):
+            values = {**values, "recipe": family(str(models[0]))}
+        recipe = defaults(str(values["recipe"]), str(values.get("size", "tiny")))
         own = {key: value for key, value in recipe.items() if key in cls.model_fields}
         filled = {**own, **{key: value for key, value in values.items() if value is not None or key == "minutes"}}
         if filled.get("steps") is not None and "minutes" not in values:
@@ -38,14 +59,19 @@ class StudyConfig(CorpusConfig):
             raise ValueError(f"Give steps or minutes, one of them; got steps={self.steps}, minutes={self.minutes}.")
         if len(set(self.models)) < len(self.models) or not self.models:
             raise ValueError(f"models must be different presets, at least one; got {', '.join(self.models) or 'none'}.")
+        if strange := sorted(set(self.widths) - set(self.models)):
+            raise ValueError(f"widths names {strange[0]!r}, which is not in the study. Its models: {', '.join(self.models)}.")
         for name in self.models:
             self.pretraining(name, seed=0, steps=1).encoder_config()
         return self
 
     def pretraining(self, model: str, seed: int, steps: int) -> PretrainConfig:
         """The configuration of one of the trainings."""
-        shared = {key: getattr(self, key) for key in CorpusConfig.model_fields}
-        clash = sorted(set(self.training) & {*shared, "preset", "size", "seed", "steps", "tokens", "minutes"})
+        shared = {key: getattr(self, key) for key in (*CorpusConfig.model_fields, "scheme", "recipe", "size")}
+        clash = sorted(set(self.training) & {*shared, "preset", "seed", "steps", "tokens", "minutes"})
         if clash:
             raise ValueError(f"training.{clash[0]} is the study's own key: set {clash[0]} instead.")
-        return PretrainConfig.parse({**shared, **self.training, "preset": model, "size": self.size, "seed": seed, "steps": steps})
+        training = dict(self.training)
+        if model in self.widths and isinstance(fields := training.get("model", {}), dict):
+            training["model"] = {**fields, "intermediate_size": self.widths[model]}
+        return PretrainConfig.parse({**shared, **training, "preset": model, "seed": seed, "steps": steps})

@@ -15,6 +15,10 @@ from ..encoder.attention import BACKENDS
 from ..training.loop import bf16_pays
 
 PACKAGES = ("whatwhere", "torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "scikit-learn", "plotly", "pyarrow")
+EXTRAS = {
+    "sentence-transformers": "opens a model folder as SentenceTransformer(folder)",
+    "tensorboard": "a tracker of trainings (--set trackers=[tensorboard])",
+}
 
 
 def versions() -> dict[str, str]:
@@ -49,23 +53,42 @@ def machine() -> dict[str, Any]:
     }
 
 
-def backend_works(name: str) -> str:
-    """'' if a training step of the smallest `dstg` runs with this attention backend here, or what went wrong."""
+def backend_state(name: str) -> str:
+    """What of a training step of the smallest `dstg` runs with this attention backend here, and what went wrong."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1))
+    model.to(device)  # type: ignore[arg-type]
+    ids = torch.tensor([[2, 7, 8, 9, 3]], device=device)
     try:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        config = preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1)
-        model = EncoderForMaskedLM(config)
-        model.to(torch.device(device))  # type: ignore[arg-type]
         model.set_attn_implementation(name)
-        ids = torch.tensor([[2, 7, 8, 9, 3]], device=device)
-        model(input_ids=ids, labels=ids).loss.backward()
+        with torch.no_grad():
+            model(input_ids=ids)
     except Exception as error:  # any failure is the answer
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return ""
+        return _line(error)
+    try:
+        model(input_ids=ids, labels=ids).loss.backward()
+    except Exception as error:
+        return f"works without training; in training: {_line(error)}"
+    return "works"
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def extras() -> dict[str, str]:
+    """Versions of the packages that only some functions need, or what they are for and how to get them."""
+    states = {}
+    for name, use in EXTRAS.items():
+        try:
+            states[name] = version(name)
+        except PackageNotFoundError:
+            states[name] = f"missing; {use}: pip install {name}"
+    return states
 
 
 def diagnose(folder: Path) -> dict[str, Any]:
-    """Everything `whatwhere doctor` prints: versions, machine, backends, bf16, free memory and disk in bytes."""
+    """Everything `whatwhere doctor` prints: versions, machine, backends, extras, bf16, free memory and disk in bytes."""
     existing = next(p for p in [folder.resolve(), *folder.resolve().parents] if p.exists())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return {
@@ -74,5 +97,6 @@ def diagnose(folder: Path) -> dict[str, Any]:
         "memory_free_bytes": psutil.virtual_memory().available,
         "disk_free_bytes": shutil.disk_usage(existing).free,
         "bf16": bf16_pays(device),
-        "backends": {name: backend_works(name) or "works" for name in BACKENDS},
+        "backends": {name: backend_state(name) for name in BACKENDS},
+        "extras": extras(),
     }

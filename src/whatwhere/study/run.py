@@ -17,13 +17,15 @@ import torch
 
 from ..analysis.features import FEWEST_DOCUMENTS
 from ..analysis.probes import probe_records
+from ..analysis.shift import shift_records
 from ..analysis.tables import table_records
 from ..corpus import Windows
-from ..encoder import EncoderForMaskedLM
+from ..encoder import SOURCES, EncoderForMaskedLM
 from ..records import Record, read_records, write_records
 from ..report import write_report
 from ..training.checkpoints import WEIGHTS
 from ..training.config import write_text
+from ..training.costs import costs, matched_width
 from ..training.pretrain import SUMMARY, claim_folder, prepare_windows, pretrain, timed_step
 from .claims import evaluate
 from .config import StudyConfig
@@ -80,6 +82,21 @@ class Study:
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
         return steps
 
+    def match_costs(self, windows: Windows, resumed: bool) -> None:
+        """Give every model the feed-forward width at which it costs what the first one does; a resumed study keeps its widths."""
+        first, *rivals = self.config.models
+        what = self.config.match
+        if what is None or (resumed and set(rivals) <= set(self.config.widths)):
+            return
+        trainings = {name: self.config.pretraining(name, 0, 1) for name in self.config.models}
+        configs = {name: training.encoder_config(windows) for name, training in trainings.items()}
+        length, labelled = self.config.length, trainings[first].mask_rate
+        target = costs(configs[first], length, labelled).of(what)
+        widths = {name: matched_width(configs[name], what, target, length, labelled) for name in rivals}
+        self.config = self.config.model_copy(update={"widths": {**self.config.widths, **widths}})
+        self.config.save_run(self.out / CONFIG)
+        self.say(f"{what} matched to those of {first} by feed-forward widths", **widths)
+
     def can_probe(self, windows: Windows) -> bool:
         """Whether enough held-out windows have the full length for the probes (which a study can do without)."""
         return int((windows["held_out"].lengths() == self.config.length).sum()) >= FEWEST_DOCUMENTS
@@ -101,6 +118,7 @@ class Study:
                 documents=self.config.probe_documents,
                 splits=self.config.probe_splits,
             )
+            records += shift_records(model, windows["held_out"], study=self.name, name=name, seed=seed)
         table = model.position_table()
         if table is not None:
             start = EncoderForMaskedLM.from_pretrained(folder / "checkpoints" / "step-0").position_table()
@@ -115,9 +133,11 @@ class Study:
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
         config = self.config
-        resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers",))
+        resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers", "widths"))
+        if resumed and not config.widths:  # those that the study began with
+            config = self.config = config.model_copy(update={"widths": StudyConfig.load(self.out / CONFIG).widths})
         self.out.mkdir(parents=True, exist_ok=True)
-        config.save(self.out / CONFIG)
+        config.save_run(self.out / CONFIG)
         self.say("study resumed" if resumed else "study", models=" ".join(config.models), size=config.size, corpus=config.corpus)
         windows = prepare_windows(config, self.out / "corpus", self.progress)
         facts = windows.manifest
@@ -126,6 +146,8 @@ class Study:
             self.say(
                 f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or join=run-on would give them"
             )
+        self.match_costs(windows, resumed)
+        config = self.config
         steps = self.steps(windows)
         records = corpus_records(windows, self.name)
         trained = []
@@ -142,6 +164,7 @@ class Study:
                     {
                         "name": name,
                         "seed": seed,
+                        "source": SOURCES[name],
                         "config": json.loads((folder / "config.json").read_text(encoding="utf-8")),
                         "training": training.model_dump(mode="json"),
                         "summary": summary,
@@ -164,6 +187,8 @@ class Study:
             "models": trained,
             "seeds": list(range(self.config.seeds)),
             "size": self.config.size,
+            "recipe": self.config.recipe,
+            "match": self.config.match or "none",
             "machine": machine(),
             "versions": versions(),
             "notes": NOTES.get(self.config.size, []),
@@ -220,6 +245,7 @@ def training_records(folder: Path, study: str, name: str, seed: int) -> list[Rec
         ("seconds", "seconds", "s"),
         ("tokens_per_second", "tokens_per_second", "tokens/s"),
         ("parameters", "parameters", "parameters"),
+        ("operations", "operations", "operations/token"),
         ("parameters.embedding", "embedding_parameters", "parameters"),
         ("memory.peak", "peak_memory_bytes", "bytes"),
     ):

@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..encoder.carry import relative_imports
+from ..encoder.registry import load_scheme
+
+SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
 
 
 def write_text(path: Path, text: str) -> None:
@@ -51,19 +56,21 @@ class StrictConfig(BaseModel):
         return message if not key else f"{key}: {message}; got {first['input']!r}."
 
     @classmethod
+    def _read(cls, path: Path) -> dict[str, Any]:
+        if not path.is_file():
+            raise ValueError(f"No configuration file {str(path)!r}.")
+        try:
+            read = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+        if not isinstance(read, dict):
+            raise ValueError(f"{path} must hold `key: value` lines; got {type(read).__name__}.")
+        return read
+
+    @classmethod
     def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
         """A YAML file, overridden by `values` that are not None, overridden by `key=value` settings (values are YAML)."""
-        merged: dict[str, Any] = {}
-        if path is not None:
-            if not Path(path).is_file():
-                raise ValueError(f"No configuration file {str(path)!r}.")
-            try:
-                read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-            except (yaml.YAMLError, UnicodeDecodeError) as error:
-                raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-            if not isinstance(read, dict):
-                raise ValueError(f"{path} must hold `key: value` lines; got {type(read).__name__}.")
-            merged.update(read)
+        merged = cls._read(Path(path)) if path is not None else {}
         merged.update({key: value for key, value in values.items() if value is not None})
         for setting in settings:
             key, equals, text = setting.partition("=")
@@ -87,6 +94,63 @@ class StrictConfig(BaseModel):
     def save(self, path: str | Path) -> None:
         """Write every key with its value as YAML; `load` reads it back to an equal configuration."""
         write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
+
+
+_loaded: set[str] = set()  # texts of the schemes that this process has loaded, wherever they stood
+
+
+def use_scheme(path: Any) -> None:
+    """Load a file that registers an own scheme; no path, and a text that is loaded already (a run keeps a copy), change nothing.
+
+    Raises:
+        ValueError: the file does not run, registers what is taken, or could not travel with a saved model; the message names it.
+    """
+    if not isinstance(path, str | Path):
+        return
+    try:
+        if (file := Path(path)).suffix != ".py" or not file.is_file():
+            raise ValueError("it is no Python file that exists. See examples/kerple.py for one.")
+        text = file.read_text(encoding="utf-8")
+        if text not in _loaded:
+            relative_imports(text)  # else a training would fail when it saves its model
+            load_scheme(file)
+            _loaded.add(text)
+    except SyntaxError as error:
+        raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
+    except ValueError as error:
+        line = " ".join(str(error).split())
+        raise ValueError(line if str(path) in line else f"The scheme {path}: {line}") from None
+
+
+class SchemeConfig(StrictConfig):
+    """A configuration that may name an own scheme, beside the file that names it or from the current directory."""
+
+    scheme: str | None = Field(None, description="Python file that registers a table, bias, rotation or preset of your own")
+
+    @classmethod
+    def _read(cls, path: Path) -> dict[str, Any]:
+        read = super()._read(path)
+        if isinstance(scheme := read.get("scheme"), str) and (beside := path.parent / scheme).is_file():
+            read["scheme"] = str(beside)
+        return read
+
+    def save_run(self, path: Path) -> None:
+        """Save to a run's folder together with the scheme, so that the folder is enough to go on."""
+        saved = self
+        if self.scheme is not None:
+            write_text(path.parent / SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
+            saved = self.model_copy(update={"scheme": SCHEME})
+        saved.save(path)
+
+    def check_scheme(self, out: Path) -> None:
+        """Refuse to go on in a run's folder with another scheme than it began with.
+
+        Raises:
+            ValueError: the scheme differs from the folder's copy.
+        """
+        kept = out / SCHEME
+        if self.scheme is not None and kept.is_file() and kept.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
+            raise ValueError(f"{self.scheme} has changed since {out} began with it (kept as {kept}). Undo that, or choose another --out.")
 
 
 def _number(text: str) -> str | float:

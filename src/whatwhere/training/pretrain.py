@@ -16,10 +16,11 @@ from accelerate.utils import broadcast
 from pydantic import Field, model_validator
 
 from ..corpus import MaskedBatches, Windows, add_newline_token, build_windows, load_tokenizer, open_source, train_tokenizer
-from ..encoder import SIZES, EncoderConfig, EncoderForMaskedLM, preset, write_sentence_transformer
+from ..encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset, write_sentence_transformer
 from .card import model_card, weights_metadata
 from .checkpoints import WEIGHTS, save_model
-from .config import StrictConfig, write_text
+from .config import SchemeConfig, StrictConfig, use_scheme, write_text
+from .costs import costs
 from .loop import LoopConfig, Outcome, Trainer, processes, run, seconds_per_step
 
 CONFIG, SUMMARY = "pretrain.yaml", "training.json"
@@ -44,6 +45,34 @@ RECIPES: dict[str, dict[str, Any]] = {
     "paper": {"length": 512, "batch_size": 256, "learning_rate": 6e-4, "warmup_steps": 10_000, "tokenizer": "bert-base-uncased"},
 }
 
+# What a family of papers changes in them, always and at one size. DSTG 3.3 is the rule above; TUPE: its Table 1, and BERT's masking.
+# (Dropout and the epsilon of norms are part of a preset.)
+FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
+    "dstg": {},
+    "tupe": {
+        "always": {
+            "mask_rate": 0.15,
+            "masking": "80-10-10",
+            "schedule": "linear",
+            "minimum_learning_rate_ratio": 0.0,
+            "epsilon": 1e-6,
+            "betas": (0.9, 0.999),
+        },
+        "paper": {"learning_rate": 1e-4},
+    },
+}
+
+
+def family(name: str) -> str:
+    """The family of a preset: "tupe" for those of BERT's block, else "dstg"."""
+    return "tupe" if PRESETS.get(name, {}).get("block") == "bert" else "dstg"
+
+
+def defaults(recipe: str, size: str) -> dict[str, Any]:
+    """Training keys of a family (unknown names: none) at a size."""
+    own = FAMILIES.get(recipe, {})
+    return {**RECIPES.get(size, {}), **own.get("always", {}), **own.get(size, {})}
+
 
 class CorpusConfig(StrictConfig):
     """Which text, and how it becomes windows of token ids."""
@@ -60,11 +89,12 @@ class CorpusConfig(StrictConfig):
     workers: int | None = Field(None, ge=1, description="processes that tokenise; default: one per core")
 
 
-class PretrainConfig(LoopConfig, CorpusConfig):
-    """A pretraining run. Keys that a size sets (see RECIPES) may be given all the same."""
+class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
+    """A pretraining run. Keys that a size or a recipe sets (see RECIPES and FAMILIES) may be given all the same."""
 
     preset: str = "dstg"
     size: str = "tiny"
+    recipe: Literal["dstg", "tupe"] = Field("dstg", description="whose training defaults; default: those of the preset's family")
     model: dict[str, Any] = Field(default_factory=dict, description="EncoderConfig fields that override the preset's")
     tokens: int | None = Field(None, ge=1, description="budget: training tokens, padding included")
     minutes: float | None = Field(None, gt=0, description="budget: minutes of training, turned into steps once, by timing")
@@ -77,7 +107,9 @@ class PretrainConfig(LoopConfig, CorpusConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
-        recipe = RECIPES.get(values.get("size", "tiny"), {})
+        use_scheme(values.get("scheme"))
+        values = {**values, "recipe": values.get("recipe") or family(str(values.get("preset", "dstg")))}
+        recipe = defaults(str(values["recipe"]), str(values.get("size", "tiny")))
         given = {key: value for key, value in values.items() if value is not None or key in (*BUDGET, "tokenizer")}
         if isinstance(given.get("model"), dict):
             given["model"] = {**recipe.get("model", {}), **given["model"]}
@@ -181,8 +213,12 @@ def claim_folder(config: StrictConfig, out: Path, name: str, resume: bool, free:
     if saved.is_file():
         if not resume:
             raise ValueError(f"{out} already holds a run ({name}). Go on with it (--resume), or choose another --out.")
+        if isinstance(config, SchemeConfig):
+            config.check_scheme(out)
         old = type(config).load(saved).model_dump()
         for key, value in config.model_dump().items():
+            if key == "scheme" and None not in (value, old[key]):
+                continue  # the same text, wherever it stands
             if key not in free and old.get(key) != value:
                 raise ValueError(
                     f"{out} holds a run with {key}={old.get(key)!r}, now {key}={value!r}. Use the same settings, or another --out."
@@ -240,7 +276,8 @@ def pretrain(
     steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
     if state.is_main_process:
-        config.save(out / CONFIG)
+        config.save_run(out / CONFIG)
+    cost = costs(model_config, config.length, config.mask_rate)  # refuses a scheme that cannot be counted before it is trained
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if state.process_index:  # the same weights everywhere, but dropout of its own in each process
@@ -257,7 +294,7 @@ def pretrain(
         label=label or f"{config.preset} seed {config.seed}",
         progress=progress,
     )
-    summary = _summary(config, model, outcome, trainer)
+    summary = {**_summary(config, model, outcome, trainer), "operations": cost.total_operations}
     if state.is_main_process:
         _save_final(model, config, windows, summary, out)
     trainer.accelerator.wait_for_everyone()
@@ -343,4 +380,16 @@ def _save_final(model: EncoderForMaskedLM, config: PretrainConfig, windows: Wind
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-__all__ = ["RECIPES", "SIZES", "CorpusConfig", "PretrainConfig", "budget_steps", "pretrain", "prepare_windows", "timed_step"]
+__all__ = [
+    "FAMILIES",
+    "RECIPES",
+    "SIZES",
+    "CorpusConfig",
+    "PretrainConfig",
+    "budget_steps",
+    "defaults",
+    "family",
+    "pretrain",
+    "prepare_windows",
+    "timed_step",
+]
