@@ -1,0 +1,175 @@
+"""Attention with biases in pieces: outputs and gradients against the plain computation."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from whatwhere.encoder import biased
+from whatwhere.encoder.biased import biased_attention
+
+B, H, N, D_QK, D_V = 3, 2, 7, 5, 4
+SCALE = 0.4
+BASES = ["none", "batch", "shared", "distance"]
+MASKS = ["none", "padding", "packing", "nothing"]
+COMBINATIONS = list(itertools.product(BASES, [False, True], MASKS))
+
+
+def eager(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    base: Tensor | None,
+    values: Tensor | None,
+    special: Tensor,
+    allowed: Tensor | None,
+    scale: float,
+    factors: Tensor | float = 1.0,
+) -> Tensor:
+    """The definition; `factors` (b, h, n, n) are those of dropout."""
+    n = q.shape[2]
+    bias = torch.zeros(1, dtype=q.dtype) if base is None else base
+    if bias.dim() == 2:
+        i = torch.arange(n)
+        bias = bias[:, i[None, :] - i[:, None] + n - 1][None]
+    if values is not None:
+        query, key = special[:, None, :, None], special[:, None, None, :]
+        both, as_query, as_key = values[:, None, :, None, None]
+        bias = torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, bias)))
+    scores = scale * q @ k.transpose(-1, -2) + bias
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1) * factors @ v
+
+
+def inputs(base: str, values: bool, dtype: torch.dtype = torch.float64, n: int = N) -> list[Tensor | None]:
+    """q, k, v, base, values, special."""
+    generator = torch.Generator().manual_seed(3)
+
+    def leaf(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=dtype, generator=generator).requires_grad_()
+
+    shape = {"none": None, "batch": (B, H, n, n), "shared": (1, H, n, n), "distance": (H, 2 * n - 1)}[base]
+    special = torch.zeros(B, n, dtype=torch.bool)
+    special[0, 0] = special[0, n // 2] = special[0, -1] = special[2, 1] = True  # none in the second example
+    q, k, v = leaf(B, H, n, D_QK), leaf(B, H, n, D_QK), leaf(B, H, n, D_V)
+    return [q, k, v, leaf(*shape) if shape else None, leaf(3, H) if values else None, special]
+
+
+def mask(kind: str, n: int = N) -> Tensor | None:
+    lengths = torch.tensor([n, n - 2, 2])
+    if kind == "none":
+        return None
+    if kind == "padding":
+        return (torch.arange(n) < lengths[:, None])[:, None, None]
+    if kind == "nothing":  # the second example has no token, the first no key for its query 1
+        allowed = torch.ones(B, 1, n, n, dtype=torch.bool)
+        allowed[1], allowed[0, :, 1] = False, False
+        return allowed
+    documents = (torch.arange(n) >= lengths[:, None]).long()
+    return (documents[:, :, None] == documents[:, None])[:, None]
+
+
+def gradients(out: Tensor, arguments: list[Tensor | None]) -> list[Tensor]:
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(4)).bfloat16().to(out.dtype)  # the same in every type
+    return list(torch.autograd.grad(out, [a for a in arguments if a is not None and a.requires_grad], weights))
+
+
+@pytest.mark.parametrize("piece", [1 << 19, 2 * H * N * N, H * N * N, N * N, 3 * N, 1])  # examples, heads, queries at a time
+@pytest.mark.parametrize("base,values,allowed", COMBINATIONS)
+def test_outputs_and_gradients_are_those_of_the_definition(
+    base: str, values: bool, allowed: str, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(biased, "PIECE", piece)
+    arguments = inputs(base, values)
+    ours = biased_attention(*arguments, mask(allowed), SCALE, 0.0)
+    plain = eager(*arguments, mask(allowed), SCALE)
+    torch.testing.assert_close(ours, plain, rtol=1e-11, atol=1e-12)
+    for ours_, plain_ in zip(gradients(ours, arguments), gradients(plain, arguments), strict=True):
+        torch.testing.assert_close(ours_, plain_, rtol=1e-11, atol=1e-12)
+
+
+def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, seed: int) -> Tensor:
+    """What dropout multiplies the weights by: with the identity as values, and uniform weights, the output shows it."""
+    n = v.shape[2]
+    zero = torch.zeros_like(arguments[0])
+    identity = torch.eye(n, dtype=v.dtype).expand(*v.shape[:2], n, n)
+    torch.manual_seed(seed)
+    return n * biased_attention(zero, zero, identity, None, None, arguments[5], None, SCALE, dropout)
+
+
+@pytest.mark.parametrize("piece", [1 << 19, H * N * N, N * N, 3 * N])
+@pytest.mark.parametrize("base,values", [("none", False), ("shared", False), ("distance", True)])
+def test_dropout_draws_the_same_factors_forward_and_backward(base: str, values: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(biased, "PIECE", piece)
+    arguments = inputs(base, values)
+    factors = dropout_factors(arguments[2], arguments, 0.3, seed=7)
+    assert set(factors.flatten().mul(0.7).round(decimals=9).tolist()) == {0.0, 1.0}
+    torch.manual_seed(7)
+    ours = biased_attention(*arguments, mask("padding"), SCALE, 0.3)
+    plain = eager(*arguments, mask("padding"), SCALE, factors)
+    torch.testing.assert_close(ours, plain, rtol=1e-11, atol=1e-12)
+    torch.rand(3)  # the state of the generator at the time of the backward pass must not matter
+    for ours_, plain_ in zip(gradients(ours, arguments), gradients(plain, arguments), strict=True):
+        torch.testing.assert_close(ours_, plain_, rtol=1e-11, atol=1e-12)
+
+
+def test_dropout_keeps_the_declared_share_and_differs_between_calls() -> None:
+    n = 64
+    arguments = inputs("none", False, n=n)
+    first = dropout_factors(arguments[2], arguments, 0.1, seed=0)
+    assert abs(float((first == 0).double().mean()) - 0.1) < 0.01  # 24,576 draws: five standard deviations
+    zero, identity = torch.zeros_like(arguments[0]), torch.eye(n, dtype=torch.float64).expand(B, H, n, n)
+    second = n * biased_attention(zero, zero, identity, None, None, arguments[5], None, SCALE, 0.1)
+    assert 0.15 < float(((first == 0) != (second == 0)).double().mean()) < 0.21  # 2 · 0.1 · 0.9 if independent
+
+
+@pytest.mark.parametrize("base,values,allowed", COMBINATIONS)
+def test_bfloat16_is_as_close_as_its_rounding(base: str, values: bool, allowed: str) -> None:
+    *arguments, special = inputs(base, values, n=40)
+    types = [torch.bfloat16] * 3 + [torch.float32] * 2
+    narrow = [x if x is None else x.detach().to(dtype).requires_grad_() for x, dtype in zip(arguments, types, strict=True)]
+    exact = [x if x is None else x.detach().double().requires_grad_() for x in narrow]
+    ours = biased_attention(*narrow, special, mask(allowed, 40), SCALE, 0.0)
+    plain = eager(*exact, special, mask(allowed, 40), SCALE)
+    assert ours.dtype == torch.bfloat16
+    for ours_, plain_ in zip([ours.detach(), *gradients(ours, narrow)], [plain.detach(), *gradients(plain, exact)], strict=True):
+        # A few roundings by up to 2^-9 in a row, relative to the size of the whole result.
+        assert float((ours_ - plain_).norm()) < 0.01 * float(plain_.norm())
+
+
+def test_gradients_by_finite_differences() -> None:
+    arguments = inputs("distance", True)
+    assert torch.autograd.gradcheck(lambda *a: biased_attention(*a, arguments[5], mask("nothing"), SCALE, 0.0), arguments[:5])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_without_a_key_are_finite(dtype: torch.dtype) -> None:
+    arguments = [x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs("distance", True)]
+    out = biased_attention(*arguments, mask("nothing"), SCALE, 0.1)
+    assert all(bool(x.isfinite().all()) for x in [out, *gradients(out, arguments)])
+
+
+def test_a_constant_bias_gets_no_gradient_and_costs_none() -> None:
+    arguments = inputs("distance", True)
+    constant = [*arguments[:3], arguments[3].detach(), arguments[4].detach(), arguments[5]]
+    ours, learned = (biased_attention(*a, None, SCALE, 0.0) for a in (constant, arguments))
+    for ours_, learned_ in zip(gradients(ours, constant), gradients(learned, arguments)[:3], strict=True):
+        assert torch.equal(ours_, learned_)
+
+
+def test_nothing_that_grows_with_the_square_of_the_length_is_kept() -> None:
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        biased_attention(*inputs("distance", True, n=900), None, SCALE, 0.1)
+    assert max(kept) <= 900 * B * H * max(D_QK, D_V)
+
+
+def test_strided_inputs_and_values_of_another_type() -> None:
+    """Heads as they come from a joint projection, and values that autocast left in float32."""
+    arguments = inputs("shared", False, torch.float32)
+    strided = [x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in arguments[:3]]
+    assert torch.equal(biased_attention(*strided, *arguments[3:], None, SCALE, 0.0), biased_attention(*arguments, None, SCALE, 0.0))
+    narrow = biased_attention(strided[0].bfloat16(), strided[1].bfloat16(), strided[2], *arguments[3:], None, SCALE, 0.0)
+    assert narrow.dtype == torch.bfloat16
