@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -13,7 +14,7 @@ from encoder_models import VOCAB
 from safetensors.torch import load_file
 
 import whatwhere as ww
-from whatwhere.encoder import AUTO_CLASSES, PRESETS
+from whatwhere.encoder import AUTO_CLASSES, PRESETS, load_scheme
 from whatwhere.encoder.carry import ENTRY, carry, relative_imports
 
 IDS = torch.tensor([[2, 7, 8, 3, 9, 30, 3], [2, 11, 3, 12, 0, 0, 0]])
@@ -23,6 +24,27 @@ HEADS = {auto: name for auto, name in AUTO_CLASSES.items() if auto not in ("Auto
 CASES = {name: (name, "AutoModelForMaskedLM", "50GB") for name in PRESETS}
 CASES |= {f"{name}/{auto}": (name, auto, "50GB") for name in ("dstg", "ap") for auto in HEADS}
 CASES |= {"dstg/sharded": ("dstg", "AutoModelForMaskedLM", "20KB")}
+CASES |= {name: (name, "AutoModelForMaskedLM", "50GB") for name in ("carried-hill", "table-from-a-file")}
+
+SCHEME = '''"""A bias that falls with the square of the distance."""
+
+from torch import Tensor, nn, zeros
+
+from whatwhere.encoder import EncoderConfig, register_bias, register_preset
+
+
+@register_bias("carried-hill")
+class Hill(nn.Module):
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.steepness = nn.Parameter(zeros(config.num_attention_heads))
+
+    def forward(self, distance: Tensor) -> Tensor:
+        return -self.steepness.exp() * (distance[..., None] / 10) ** 2
+
+
+register_preset("carried-hill", base="ap", source="here", relative="carried-hill")
+'''
 
 OPEN = """
 import sys, json, pathlib
@@ -73,9 +95,17 @@ def build(name: str, auto: str = "AutoModelForMaskedLM", **fields) -> transforme
 def opened(tmp_path_factory) -> tuple[Path, dict[str, transformers.PreTrainedModel], dict[str, torch.Tensor]]:
     """Folder of the saved models, the models, and what the other process computed with each."""
     root = tmp_path_factory.mktemp("carried")
+    (root / "hill.py").write_text(SCHEME, encoding="utf-8")
+    load_scheme(root / "hill.py")
+    (root / "hill.py").unlink()  # what was loaded is carried, not what stands there later
     models, listed = {}, {}
     for case, (name, auto, shard) in CASES.items():
-        models[case] = build(name, auto)
+        if name == "table-from-a-file":
+            np.save(root / "table.npy", np.random.default_rng(0).normal(size=(128, 5)))
+            models[case] = build("ap", auto, absolute="mds", table_file=str(root / "table.npy"), table_width=5)
+            (root / "table.npy").unlink()  # the weights hold it
+        else:
+            models[case] = build(name, auto)
         folder = root / case.replace("/", "-")
         models[case].save_pretrained(folder, max_shard_size=shard)
         listed[case] = (str(folder), auto)
@@ -117,6 +147,14 @@ def test_with_whatwhere_no_remote_code_is_needed_nor_run(case, opened):
             loaded = getattr(transformers, CASES[case][1]).from_pretrained(folder, trust_remote_code=trust)
             assert type(loaded) is type(models[case])
             assert torch.equal(loaded(IDS).logits, models[case](IDS).logits)
+
+
+def test_only_a_model_of_an_own_scheme_carries_it(opened):
+    assert (opened[0] / "carried-hill/own_scheme.py").read_text(encoding="utf-8") == SCHEME.replace(
+        "from whatwhere.encoder import EncoderConfig, register_bias, register_preset",
+        "from .config import EncoderConfig\nfrom .registry import register_bias\nfrom .registry import register_preset",
+    )
+    assert not list((opened[0] / "ap").glob("own_*"))
 
 
 def test_folder_without_code_where_the_caller_wants_none(tmp_path):
@@ -192,4 +230,4 @@ def test_carried_folder_is_the_encoder_and_the_schemes(tmp_path):
     expected = {path.name for path in package.glob("*.py")} - {"__init__.py"}
     assert {path.name for path in tmp_path.iterdir()} == expected | {f"{ENTRY}.py", "own_scheme.py", "own_scheme_2.py"}
     assert (tmp_path / "own_scheme.py").read_text(encoding="utf-8") == "from .presets import preset\n"
-    assert "from .own_scheme_2 import *" in (tmp_path / f"{ENTRY}.py").read_text(encoding="utf-8")
+    assert "from .own_scheme_2 import " in (tmp_path / f"{ENTRY}.py").read_text(encoding="utf-8")

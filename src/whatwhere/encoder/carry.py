@@ -91,7 +91,7 @@ def _files(schemes: Iterable[str]) -> dict[str, str | Path]:
     for number, scheme in enumerate(schemes, 1):
         name = "own_scheme" if number == 1 else f"own_scheme_{number}"
         files[f"{name}.py"] = relative_imports(scheme)
-        text += f"\nfrom .{name} import *  # registers its parts\n"
+        text += f"\nfrom .{name} import __name__ as _  # runs it: it registers its parts\n"
     return {**files, f"{ENTRY}.py": text}
 
 
