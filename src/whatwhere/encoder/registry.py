@@ -21,7 +21,7 @@ SOURCES: dict[str, str] = {}  # where a preset is published
 
 _loaded: dict[Path, tuple[str, set[str]]] = {}  # files that load_scheme ran: their text and what they registered
 
-_Module = TypeVar("_Module", bound=type[nn.Module])
+_Part = TypeVar("_Part", bound=Callable[..., Any])
 
 
 def nearest(name: str, names: tuple[str, ...] | list[str]) -> str:
@@ -37,7 +37,17 @@ def _new(name: str, known: dict[str, Any], kind: str) -> None:
         raise ValueError(f"A {kind} named {name!r} is registered already. Choose another name; taken: {', '.join(known)}.")
 
 
-def register_table(name: str) -> Callable[[_Module], _Module]:
+def _decorator(name: str, known: dict[str, Any], kind: str) -> Callable[[_Part], _Part]:
+    _new(name, known, kind)
+
+    def add(part: _Part) -> _Part:
+        known[name] = part
+        return part
+
+    return add
+
+
+def register_table(name: str) -> Callable[[_Part], _Part]:
     """Class decorator: a position table, `Module(config, rows, width)` whose `forward()` gives (rows, width).
 
     Configurations then take it as `absolute=name`. A method `initialize(config)` sets the initial weights.
@@ -45,16 +55,10 @@ def register_table(name: str) -> Callable[[_Module], _Module]:
     Raises:
         ValueError: the name is taken.
     """
-    _new(name, TABLES, "table")
-
-    def add(module: _Module) -> _Module:
-        TABLES[name] = module
-        return module
-
-    return add
+    return _decorator(name, TABLES, "table")
 
 
-def register_bias(name: str) -> Callable[[_Module], _Module]:
+def register_bias(name: str) -> Callable[[_Part], _Part]:
     """Class decorator: a relative bias, `Module(config)` whose `forward(distance)` gives values (..., heads) in score units.
 
     `distance` holds integers of any shape, key position minus query position. Configurations take it as `relative=name`.
@@ -63,16 +67,10 @@ def register_bias(name: str) -> Callable[[_Module], _Module]:
     Raises:
         ValueError: the name is taken.
     """
-    _new(name, BIASES, "bias")
-
-    def add(module: _Module) -> _Module:
-        BIASES[name] = module
-        return module
-
-    return add
+    return _decorator(name, BIASES, "bias")
 
 
-def register_rotation(name: str) -> Callable[[Rotation], Rotation]:
+def register_rotation(name: str) -> Callable[[_Part], _Part]:
     """Function decorator: `f(position_ids (b, n), d_head, config, dtype)` gives angles (b, n, d_head / 2) in radians.
 
     Configurations take it as `rotation=name`.
@@ -80,13 +78,7 @@ def register_rotation(name: str) -> Callable[[Rotation], Rotation]:
     Raises:
         ValueError: the name is taken.
     """
-    _new(name, ROTATIONS, "rotation")
-
-    def add(function: Rotation) -> Rotation:
-        ROTATIONS[name] = function
-        return function
-
-    return add
+    return _decorator(name, ROTATIONS, "rotation")
 
 
 def register_preset(name: str, base: str | None, source: str, **fields: Any) -> None:
