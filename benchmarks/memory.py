@@ -49,6 +49,8 @@ class Point:
         config = ww.preset(self.preset, self.size, vocab_size=100, max_position_embeddings=self.n, num_hidden_layers=layers)
         model = ww.Encoder(config).train()
         model.set_attn_implementation(self.backend)
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)  # there before the pass, as the weights are
         ids = torch.randint(5, 100, (self.b, self.n))
         ids.scatter_(1, torch.randint(1, self.n - 1, (self.b, 1)), 3)  # a [SEP] at a place of its own in each row
         ids[:, 0], ids[:, -1] = 2, 3
@@ -68,13 +70,12 @@ def measure(point: Point, threads: int) -> dict[str, int]:
     torch.set_num_threads(threads)
     forward, heads = point.build()
     before = psutil.Process().memory_info().rss
-    forward().backward()
-    unit = 1 if sys.platform == "darwin" else 1024
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         with record_function("whole forward"):
             loss = forward()
         loss.backward()
+    unit = 1 if sys.platform == "darwin" else 1024
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))

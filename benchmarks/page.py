@@ -33,10 +33,10 @@ One module forward and backward with its biases. Eager is the specification: eve
 The correlation is computed once in a pass and serves all layers.
 """,
     "memory": """
-Tracked allocations of torch without weights, float32, CPU, each point a process of its own; resident is the growth of the process's peak
-at the longest row, the exponent that of the tracked peak over the three longest. Held: what the forward pass leaves for the backward
-pass. Maps: how many (h, n, n) tensors of float32 make up what grows with n², for a batch of one row, and held by each further row; a
-fraction below 0.01 is none.
+Tracked allocations of torch without weights and their gradients, float32, CPU, each point a process of its own; resident is the growth
+of the process's peak at the longest row, the exponent that of the tracked peak over the three longest. Held: what the forward pass
+leaves for the backward pass. Maps: how many (h, n, n) tensors of float32 make up what grows with n², for a batch of one row, and held by
+each further row; a fraction below 0.01 is none.
 """,
     "packing": """
 Real tokens a second. Padded: one piece of one document in each row. Packed: several documents in a row, isolated, positions restarted.
