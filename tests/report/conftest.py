@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from whatwhere.encoder import PRESETS
 from whatwhere.records import Record, write_records
 from whatwhere.report.load import Study
 
@@ -23,8 +24,16 @@ TOKEN = {
 }
 FACTOR = {"r2.token": 1.0, "r2.segment": 0.9, "r2.intra": 0.1}
 FINAL = {"dstg": 4.21, "ap": 4.62, "rp": 4.35, "rope": 3.71}
-PRESET_WIDTH = {"dstg": 128}
 PARAMETERS = {"dstg": 1_548_320, "ap": 1_402_560, "rp": 1_387_776, "rope": 1_387_200}
+
+
+def scheme(model: str) -> dict[str, object]:
+    """The fields of a preset as a configuration has them; of an unknown name, those of a bias of somebody's own."""
+    plain = {"block": "neobert", "absolute": "none", "untied": "none", "relative": "none", "rotation": "none", "reset": "none"}
+    fields = dict(PRESETS.get(model, {"relative": "log_decay"} if not model.startswith("dstg") else PRESETS["dstg"]))
+    streams = fields.pop("streams", 1)
+    fields.pop("d_pos", None)
+    return plain | {"dropout": 0.0, "position_size": 8 if streams == 2 else 0, "mlm_head": "semantic"} | fields
 
 
 def _shape(model: str, part: str) -> tuple[float, float, float]:
@@ -33,9 +42,27 @@ def _shape(model: str, part: str) -> tuple[float, float, float]:
     return {"position": (0.70, 0.50, 1.0), "semantic": (0.05, 0.03, 1.0)}.get(part, (0.4, 0.2, 1.0))
 
 
+def _parts(model: str) -> list[str]:
+    return ["all", "position", "semantic"] if scheme(model)["position_size"] else ["all"]
+
+
+def _shifts(name: str, model: str, seed: int, layers: int, rng: np.random.Generator) -> list[Record]:
+    """Invented changes of states: large in the position stream, none without a table."""
+    records = []
+    for part in _parts(model):
+        for layer in range(layers + 1):
+            moved = (
+                0.0 if scheme(model)["absolute"] == "none" else 0.9 if part == "position" else 0.06 * layer if part == "semantic" else 0.4
+            )
+            value = moved * (1 + 0.05 * float(rng.standard_normal()))
+            place = {"study": name, "model": model, "seed": seed, "layer": layer, "part": part, "n": 100}
+            records.append(Record(metric="shift.change", value=value, low=0.95 * value, high=1.05 * value, **place))
+    return records
+
+
 def _probes(name: str, model: str, seed: int, layers: int, rng: np.random.Generator) -> list[Record]:
     records = []
-    parts = ["all", "position", "semantic"] if model.startswith("dstg") else ["all"]
+    parts = _parts(model)
     for metric, factor in FACTOR.items():
         for part in parts:
             start, end, bend = _shape(model, part)
@@ -83,8 +110,8 @@ def _training(name: str, model: str, seed: int, steps: int, rng: np.random.Gener
 
 def _table(name: str, model: str, seed: int, positions: int, rng: np.random.Generator) -> tuple[list[Record], dict[str, np.ndarray]]:
     """An invented table: slow waves for dstg, mostly noise for ap."""
-    width = 8 if model.startswith("dstg") else 120
-    noise = 0.03 if model.startswith("dstg") else 0.16
+    width = 8 if scheme(model)["position_size"] else 120
+    noise = 0.03 if scheme(model)["position_size"] else 0.16
     t = (np.arange(positions) + 0.5) / positions
     waves = np.stack([np.cos(np.pi * t), 0.7 * np.cos(2 * np.pi * t)], axis=1)
     table = waves @ rng.standard_normal((2, width)) + noise * math.sqrt(width) * rng.standard_normal((positions, width))
@@ -99,6 +126,8 @@ def _table(name: str, model: str, seed: int, positions: int, rng: np.random.Gene
     records = [Record(metric="pca.share", value=float(v), index=i, **place) for i, v in enumerate(shares)]
     records.append(Record(metric="pca.top2", value=float(shares[:2].sum()), **place))
     records += [Record(metric="dct.low4", value=float(power[i, :4].sum()), index=i, **place) for i in range(3)]
+    if scheme(model)["absolute"] not in ("sinusoidal", "mds"):
+        records += [Record(metric="pca.share", value=1 / width, index=i, step=0, **place) for i in range(2)]
     return records, {"scores": scores, "shares": shares, "dct_power": power}
 
 
@@ -123,6 +152,7 @@ def make_study(
     positions: int = 128,
     title: str = "Does separating position from meaning keep position?",
     corpus: str = "python-docs",
+    shifts: bool = False,
 ) -> Path:
     """A complete made-up study folder."""
     rng = np.random.default_rng(7)
@@ -136,7 +166,8 @@ def make_study(
     for model in models:
         for seed in seeds:
             records += _probes(name, model, seed, layers, rng) + _training(name, model, seed, steps, rng)
-            if model.startswith(("dstg", "ap")):
+            records += _shifts(name, model, seed, layers, rng) if shifts else []
+            if scheme(model)["absolute"] != "none":
                 found, arrays = _table(name, model, seed, positions, rng)
                 records += found
                 np.savez(folder / "arrays" / f"table-{model.replace('/', '_')}-seed-{seed}.npz", **arrays)
@@ -150,12 +181,11 @@ def make_study(
                 "num_hidden_layers": layers,
                 "num_attention_heads": 4,
                 "hidden_size": 128 if model.startswith("dstg") else 120,
-                "position_size": 8 if model.startswith("dstg") else 0,
                 "intermediate_size": 512 if model.startswith("dstg") else 480,
                 "max_position_embeddings": positions,
                 "vocab_size": 4096,
-                "mlm_head": "semantic",
-            },
+            }
+            | scheme(model),
             "training": {"optimizer": "adamw", "learning_rate": 0.004, "batch_size": 32, "steps": steps, "warmup_steps": 100},
         }
         for model in models
@@ -196,6 +226,12 @@ def build(tmp_path: Path) -> Callable[..., Path]:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One made-up study of four models and one seed, shared by all tests; do not write into it."""
     return make_study(tmp_path_factory.mktemp("report") / "demo")
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One made-up study of all presets and a scheme of somebody's own, shared by all tests; do not write into it."""
+    return make_study(tmp_path_factory.mktemp("all") / "all", models=(*PRESETS, "log-decay"), shifts=True)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ import math
 import plotly.graph_objects as go
 import pytest
 
-from whatwhere.report import probe_figures, table_figures, training_figures
+from whatwhere.encoder import PRESETS
+from whatwhere.report import probe_figures, shift_figures, table_figures, training_figures
 from whatwhere.report.figures import line, measured, repeats
 from whatwhere.report.load import Point, load_study
 from whatwhere.report.paper import paper_values
@@ -17,7 +18,8 @@ from whatwhere.report.style import PALETTES
 def every_figure(study):
     """All figures of a study."""
     hero = probe_figures.hero(study, paper_values())
-    found = [hero, *probe_figures.targets(study, paper_values()), *table_figures.figures(study), training_figures.losses(study)]
+    found = [hero, *probe_figures.targets(study, paper_values()), shift_figures.shifts(study)]
+    found += [*table_figures.figures(study), training_figures.losses(study)]
     return [f for f in found if f is not None]
 
 
@@ -44,15 +46,14 @@ STUDIES = {
     "tiny": {},
     "paper": {"layers": 6, "seeds": (0, 1, 2), "models": ("dstg", "dstg-full-mlm", "ap", "rp", "rope", "nope", "alibi")},
     "one": {"models": ("rope",)},
+    "all": {"models": (*PRESETS, "log-decay", "my-own"), "shifts": True},
 }
 
 
 @pytest.mark.parametrize("kind", STUDIES)
 def test_figures_are_valid_plotly(build, kind):
     figures = every_figure(load_study(build(**STUDIES[kind])))
-    assert (
-        len({f.id for f in figures}) == len(figures) == len({f.table.id for f in figures}) >= 5 - 3 * (kind == "one") + 3 * (kind != "one")
-    )
+    assert len({f.id for f in figures}) == len(figures) == len({f.table.id for f in figures}) >= (2 if kind == "one" else 8)
     for figure in figures:
         assert figure.title and figure.subtitle and figure.panels and figure.table.rows
         for panel in figure.panels:

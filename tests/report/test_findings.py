@@ -131,11 +131,39 @@ def test_losses_with_seeds_need_intervals_apart():
 
 
 def test_a_small_run_says_so_first():
-    found = findings.caveats([4.8e6], [1.5e6], 1, ["ap"], True)
+    found = findings.caveats([4.8e6], [1.5e6], 1, ["ap"], True, 4)
     assert found[0].startswith("This is a small run: 4.80M training tokens a model and 1.50M parameters")
     assert "`ap` did not leave the unigram plateau" in found[1]
     assert found[2].startswith("One training seed")
 
 
+def test_many_stuck_models_are_not_listed_one_by_one():
+    names = [f"m{i}" for i in range(20)]
+    assert findings.caveats([9e9], [1e8], 5, names, True, 20)[0].startswith("None of the 20 models left the unigram plateau")
+    assert findings.caveats([9e9], [1e8], 5, names, True, 21)[0].startswith("`m0`, `m1`, `m2` and 17 more did not leave")
+
+
+def test_titles_over_many_tables_give_the_ends():
+    top = {"dstg": Point(0.95), **{f"m{i}": Point(0.1 * i) for i in range(1, 6)}}
+    assert findings.plane(top, "dstg").endswith("95.0\u202f% of its variance, 10.0\u202f% (`m1`) to 50.0\u202f% (`m5`) of the others'")
+    low = {"dstg": [0.95, 0.95], **{f"m{i}": [0.1 * i, 0.0] for i in range(1, 6)}}
+    assert findings.slow(low, "dstg").endswith("the others' first component 10.0\u202f% (`m1`) to 50.0\u202f% (`m5`)")
+    columns = dict.fromkeys("abcde", 120)
+    assert findings.needed({"a": 2, "b": 9, "c": 70, "d": None, "e": 3}, columns).endswith("takes 2 components in `a`, 70 of 120 in `c`")
+    assert findings.needed(dict.fromkeys("abcde"), columns).endswith("more components than were recorded")
+    assert findings.needed(dict.fromkeys("abcde", 2), columns).endswith("2 components in every table")
+
+
+def test_moved_follows_the_interval():
+    streams = {"split": at(0.2), "dstg": at(0.01, 0.005), "other": at(0.05, 0.02)}
+    assert findings.moved(streams, {}) == (
+        "When positions shift, the semantic stream moves in `split` (20.0\u202f%), but hardly moves in `dstg` (1.0\u202f%), "
+        "but moves by an amount not separable from little in `other` (5.0\u202f%)"
+    )
+    assert findings.moved({}, {"ap": at(0.5)}) == "When positions shift, the last layer moves in `ap` (50.0\u202f%)"
+    four = {"a": at(0.2), "b": at(0.3), "c": at(0.4), "d": at(0.5)}
+    assert "of 4 models by 20.0\u202f% (`a`) to 50.0\u202f% (`d`)" in findings.moved(four, {})
+
+
 def test_a_large_run_with_seeds_has_no_caveat():
-    assert findings.caveats([9e9], [1e8], 5, [], True) == []
+    assert findings.caveats([9e9], [1e8], 5, [], True, 4) == []

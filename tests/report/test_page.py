@@ -9,8 +9,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from whatwhere.encoder import PRESETS
 from whatwhere.records import read_records, write_records
 from whatwhere.report import page, write_report
+from whatwhere.report.cards import card, first_cards
 from whatwhere.report.load import Study, load_study
 
 
@@ -169,10 +171,34 @@ def test_no_records_is_one_clear_line(tmp_path):
         write_report(tmp_path)
 
 
-def test_every_preset_has_words_for_the_head_of_the_page():
-    from whatwhere.encoder import PRESETS
+@pytest.fixture(scope="module")
+def all_page(everything):
+    return page.render(load_study(everything))
 
-    assert set(page.SCHEMES) == set(PRESETS)
+
+def test_a_page_of_many_models_lists_them_by_family_and_keeps_a_handful_of_cards(all_page):
+    ids = [a["id"] for tag, a in Page(all_page).elements if tag == "section"]
+    assert ids == ["models", "holds", "where", "moves", "shape", "buys", "how"]
+    listed = all_page[all_page.index('<section id="models"') : all_page.index('<section id="holds"')]
+    assert all(f"<dt><code>{name}</code></dt>" in listed for name in (*PRESETS, "log-decay"))
+    assert "own scheme: <code>log_decay</code> bias" in listed
+    first = all_page[all_page.index('<div class="first') : all_page.index('<section id="models"')]
+    assert first.count('<li class="card">') == 6 and first.count('class="plot"') == 4
+    assert all_page.count('class="plot"') < 90 and len(all_page.encode()) < 10e6
+
+
+@pytest.mark.parametrize("which", ["demo_page", "all_page"])
+def test_every_mark_is_explained_once(which, request):
+    text = request.getfixturevalue(which)
+    assert len(re.findall("best R² on shuffled targets</li>", text)) == len(re.findall(r"\bthe paper</li>", text)) == 1
+
+
+def test_cards_carry_their_rule_and_measured_claims_come_first(build):
+    study = load_study(build())
+    assert page.render(study).count('<details class="cardrule">') == 6
+    unmeasured = [{"id": str(i), "claim": "c", "verdict": "not testable here", "value": None} for i in range(9)]
+    assert [c.id for c in first_cards([card(c) for c in [*unmeasured, *study.claims]])][:2] == ["kept", "lost"]
+    assert len(first_cards([card(c) for c in unmeasured])) == 6
 
 
 def test_the_report_reads_no_other_part_of_the_project():

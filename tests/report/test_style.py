@@ -30,7 +30,7 @@ def test_text_colours_reach_aa(theme, ground):
 @pytest.mark.parametrize("theme", PALETTES)
 def test_line_colours_reach_three_to_one(theme):
     palette = PALETTES[theme]
-    for name in ("semantic", "absolute", "relative", "combined"):
+    for name in ("semantic", "absolute", "relative", "combined", "untied"):
         assert contrast(palette[name], palette["surface"]) >= 3, name
 
 
@@ -44,6 +44,7 @@ def test_models_differ_in_dash_and_marker():
     styles = model_styles(["dstg", "ap", "rp", "rope", "nope", "alibi", "bert-a", "split"])
     assert len({dash for dash, _ in styles.values()}) == len({marker for _, marker in styles.values()}) == 8
     assert styles["dstg"] == ("solid", "circle")
+    assert len(set(model_styles([f"own-{i}" for i in range(30)]).values())) == 30
 
 
 @pytest.mark.parametrize("places", [[0.0, 0.0, 0.0], [5.0, 4.0, 4.5, 100.0], [], [3.0], [10, 20, 30]])

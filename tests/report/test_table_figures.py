@@ -25,7 +25,7 @@ def test_the_lowest_seed_is_drawn_and_said(build):
 def test_shares_are_means_over_seeds(build):
     study = load_study(build(seeds=(0, 1), models=("ap",)))
     mean = np.mean([study.tables["ap", s]["shares"] for s in (0, 1)], axis=0)
-    assert [row[2].raw for row in spectrum(study).table.rows] == pytest.approx(list(mean))
+    assert [row[3].raw for row in spectrum(study).table.rows] == pytest.approx(list(mean))
 
 
 def test_titles_carry_the_recorded_shares(demo):

@@ -107,6 +107,12 @@ def _words(found: Any) -> str:
     return number(found) if isinstance(found, int | float) and not isinstance(found, bool) else str(found)
 
 
+def first_cards(cards: Sequence[Card]) -> list[Card]:
+    """The cards of the first screen: measured claims in their order, `MOST_CARDS` at most; the ledger has all."""
+    measured = [c for c in cards if c.strip is not None]
+    return (measured or list(cards))[:MOST_CARDS]
+
+
 def ledger(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     """Claims by verdict, in the order of `VERDICTS`, then any other verdict."""
     names = [*VERDICTS, *dict.fromkeys(c.verdict for c in cards if c.verdict not in VERDICTS)]

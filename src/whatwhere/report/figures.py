@@ -33,12 +33,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: plotly traces and layout, colours as "@name". `title` stands above it, `alt` is read aloud for it."""
+    """One plot: plotly traces and layout, colours as "@name". `title` and `note` stand above it, `alt` is read aloud for it."""
 
     data: list[Trace]
     layout: dict[str, Any]
     title: str = ""
     alt: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Figure:
     """Panels under one finding.
 
     title: the finding; subtitle: what is drawn, with n and seeds; key: (glyph, text) of marks that no label names;
-    width: smallest width of a panel in pixels, from which the number of columns follows.
+    width: smallest width of a panel in pixels, from which the number of columns follows; even: all panels are equally wide.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Figure:
     table: Table
     key: list[tuple[str, str]] = field(default_factory=list)
     width: int = 280
+    even: bool = False
 
 
 def text(value: str) -> Cell:
@@ -106,6 +108,7 @@ def line(
     hollow: frozenset[float] = frozenset(),
     size: int = 8,
     width: float = 2.4,
+    what: str = "R²",
 ) -> list[Trace]:
     """Traces of one line through its points with a bar for every interval.
 
@@ -165,7 +168,7 @@ def line(
                     "width": [2 if x in hollow else 1 for x in xs],
                 },
             },
-            "hovertext": [hover(name, places.get(x, f"{x:g}"), points[x]) for x in xs],
+            "hovertext": [hover(name, places.get(x, f"{x:g}"), points[x], what) for x in xs],
             "hoverinfo": "text",
         }
     )

@@ -19,6 +19,8 @@ KEPT, LOST, PRESENT, MOST = 0.75, 0.5, 0.25, 0.9
 PROBED = 500  # documents of a probe; only the share that is tested, a fifth, matters to an interval
 PLATEAU_MARGIN = 0.1  # nats below the unigram entropy that count as having left the plateau
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
+NAMED = 3  # models that a title names one by one; of more it gives the ends
+UNMOVED = 0.05  # change of states that counts as none, as in the ledger
 _WORDS = {3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
 
 
@@ -133,7 +135,10 @@ def best(what: str, curves: Mapping[str, Mapping[int, Point]]) -> str:
 
 def plane(top2: Mapping[str, Point], first: str) -> str:
     """Does the table of model `first` lie close to a plane? Yes if two components hold at least 90 % of its variance."""
-    others = ", ".join(f"{percent(p.value)} of `{name}`'s" for name, p in top2.items() if name != first)
+    rest = {name: p.value for name, p in top2.items() if name != first}
+    others = ", ".join(f"{percent(v)} of `{name}`'s" for name, v in rest.items())
+    if len(rest) > NAMED:
+        others = f"{_range(rest)} of the others'"
     share = percent(top2[first].value)
     if top2[first].value >= MOST:
         head = f"`{first}`'s position table lies close to a plane: two components hold {share} of its variance"
@@ -144,6 +149,17 @@ def plane(top2: Mapping[str, Point], first: str) -> str:
 
 def needed(components: Mapping[str, int | None], columns: Mapping[str, int]) -> str:
     """How many components hold 95 % of each table's variance (None: more than were recorded)."""
+    if len(components) > NAMED + 1:
+        known = {name: n for name, n in components.items() if n is not None}
+        if not known:
+            return f"{percent(0.95, 0)} of the variance takes more components than were recorded"
+        few, most = min(known, key=lambda m: known[m]), max(known, key=lambda m: known[m])
+        ends = f"{count(known[few], 'component')} in `{few}`, {known[most]} of {columns[most]} in `{most}`"
+        return (
+            f"{percent(0.95, 0)} of the variance takes {ends}"
+            if known[few] < known[most]
+            else (f"{percent(0.95, 0)} of the variance takes {count(known[few], 'component')} in every table")
+        )
     words = [
         f"{'more than recorded' if n is None else n} of {columns[name]}{'' if i else ' components'} in `{name}`"
         for i, (name, n) in enumerate(components.items())
@@ -160,8 +176,27 @@ def slow(low4: Mapping[str, Sequence[float]], first: str) -> str:
     mine = low4[first][:2]
     verb = "are slow waves" if min(mine) >= MOST else "are not slow waves" if max(mine) < LOST else "are slow waves in part"
     head = f"The first two components of `{first}`'s table {verb}: {shares(mine)} of their power in the four lowest frequencies"
-    others = "; ".join(f"`{name}` {shares(values)}" for name, values in low4.items() if name != first)
+    rest = {name: values for name, values in low4.items() if name != first}
+    others = "; ".join(f"`{name}` {shares(values)}" for name, values in rest.items())
+    if len(rest) > NAMED:
+        others = f"the others' first component {_range({name: values[0] for name, values in rest.items()})}"
     return f"{head}; {others}" if others else head
+
+
+def moved(streams: Mapping[str, Point], others: Mapping[str, Point]) -> str:
+    """How far states move when positions alone do: the semantic streams' last layers, or those of one-stream models.
+
+    Unmoved: the whole interval is at most `UNMOVED`; moved: the whole interval lies above it.
+    """
+    what, found = ("semantic stream", streams) if streams else ("last layer", others)
+    if len(found) > NAMED:
+        return f"Shifted positions change the {what}s of {len(found)} models by {_range({m: p.value for m, p in found.items()})}"
+    verbs: dict[str, list[str]] = {}
+    for name, point in found.items():
+        side = BELOW if (point.high if point.high is not None else point.value) <= UNMOVED else against(point, UNMOVED)
+        verb = {BELOW: "hardly moves", ABOVE: "moves"}.get(side, "moves by an amount not separable from little")
+        verbs.setdefault(verb, []).append(f"`{name}` ({percent(point.value)})")
+    return f"When positions shift, the {what} " + ", but ".join(f"{verb} in {_list(names)}" for verb, names in verbs.items())
 
 
 def left_plateau(final: Point, plateau: float) -> bool:
@@ -198,11 +233,13 @@ def losses(finals: Mapping[str, Point], plateau: float | None) -> str:
     return f"{everyone} the unigram plateau; {end}"
 
 
-def caveats(tokens: Sequence[float], parameters: Sequence[float], seeds: int, stuck: Sequence[str], repeated: bool) -> list[str]:
+def caveats(
+    tokens: Sequence[float], parameters: Sequence[float], seeds: int, stuck: Sequence[str], repeated: bool, models: int
+) -> list[str]:
     """What a reader must know before any number, most important first.
 
     A run is small if a model saw less than a tenth of the paper's training tokens. stuck: models on the unigram plateau.
-    repeated: whether the probes' document splits were repeated.
+    repeated: whether the probes' document splits were repeated; models: how many the run has.
     """
     found = []
     if tokens and max(tokens) < PAPER_TOKENS / 10:
@@ -213,10 +250,8 @@ def caveats(tokens: Sequence[float], parameters: Sequence[float], seeds: int, st
             "It shows tendencies at this scale."
         )
     if stuck:
-        found.append(
-            f"{_list([f'`{m}`' for m in stuck])} did not leave the unigram plateau: "
-            "probes of a model that has learned token frequencies only say little."
-        )
+        who = f"None of the {models} models left" if len(stuck) == models > 1 else f"{_list([f'`{m}`' for m in stuck])} did not leave"
+        found.append(f"{who} the unigram plateau: probes of a model that has learned token frequencies only say little.")
     if seeds == 1:
         within = "intervals are over the choice of probe documents, not over repeated training" if repeated else "there are no intervals"
         found.append(f"One training seed: {within}.")
@@ -225,5 +260,13 @@ def caveats(tokens: Sequence[float], parameters: Sequence[float], seeds: int, st
     return found
 
 
+def _range(values: Mapping[str, float]) -> str:
+    """Smallest and largest of many shares with their models."""
+    low, high = min(values, key=lambda m: values[m]), max(values, key=lambda m: values[m])
+    return f"{percent(values[low])} (`{low}`) to {percent(values[high])} (`{high}`)"
+
+
 def _list(words: Sequence[str]) -> str:
+    if len(words) > NAMED + 2:
+        words = [*words[:NAMED], f"{len(words) - NAMED} more"]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""

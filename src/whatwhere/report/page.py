@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import jinja2
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from . import findings, probe_figures, table_figures, training_figures
-from .cards import MOST_CARDS, card, ledger
+from . import findings, probe_figures, schemes, shift_figures, table_figures, training_figures
+from .cards import card, first_cards, ledger
 from .figures import Cell, Figure, Table, text, value
 from .load import Study, load_study
 from .numbers import compact, count, duration, memory, number, span
@@ -68,6 +68,7 @@ def render(study: Study) -> str:
     paper = paper_values()
     hero = probe_figures.hero(study, paper)
     sections = [s for s in _sections(study, paper) if s.figures or s.tables]
+    sections = _keys_once(hero, sections)
     figures = ([hero] if hero else []) + [f for s in sections for f in s.figures]
     data = {"palettes": PALETTES, "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures}}
     cards = [card(c) for c in study.claims]
@@ -75,10 +76,11 @@ def render(study: Study) -> str:
     return environment.get_template("report.html.j2").render(
         title=_title(study),
         summary=summary(study),
-        glossary=glossary(study),
+        glossary=schemes.line(study),
+        models=schemes.listed(study),
         caveats=caveats(study),
         notes=[str(note) for note in study.facts.get("notes") or []],
-        cards=cards[:MOST_CARDS],
+        cards=first_cards(cards),
         ledger=ledger(cards),
         claims_table=_claims_table(cards),
         hero=hero,
@@ -91,6 +93,19 @@ def render(study: Study) -> str:
         scripts={name: Markup(source) for name, source in scripts.items()},
         policy=policy(scripts.values()),
     )
+
+
+def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
+    """The sections with every mark explained where it appears first, and not again."""
+    seen = set(hero.key) if hero else set()
+    told = []
+    for section in sections:
+        figures = []
+        for figure in section.figures:
+            figures.append(replace(figure, key=[entry for entry in figure.key if entry not in seen]))
+            seen |= set(figure.key)
+        told.append(replace(section, figures=figures))
+    return told
 
 
 def policy(scripts: Any) -> str:
@@ -146,52 +161,54 @@ def summary(study: Study) -> list[str]:
     return pieces
 
 
-# What each preset does with positions, in a few words for the head of the page.
-SCHEMES = {
-    "dstg": "meaning and position in separate streams",
-    "dstg-full-mlm": "separate streams, predictions from both",
-    "ap": "a learned position added to each word",
-    "rp": "attention biased by distance",
-    "rope": "queries and keys rotated by position",
-    "nope": "no position",
-}
-
-
-def glossary(study: Study) -> list[str]:
-    """What the models of the run are, for readers who do not know their names."""
-    kinds = {model: str(study.config(model).get("preset") or model) for model in study.models}
-    return [f"`{model}`: {SCHEMES[kind]}" for model, kind in kinds.items() if kind in SCHEMES]
-
-
 def caveats(study: Study) -> list[str]:
     """What the run is too small to say, by the rules of `findings.caveats`."""
     repeated = any(r.metric.startswith("r2.") and r.low is not None for r in study.records)
     tokens, parameters = training_figures.totals(study, "tokens"), training_figures.totals(study, "parameters")
-    return findings.caveats(list(tokens), list(parameters), len(study.seeds), training_figures.stuck_models(study), repeated)
+    stuck = training_figures.stuck_models(study)
+    said = findings.caveats(list(tokens), list(parameters), len(study.seeds), stuck, repeated, len(study.models))
+    costs = schemes.cost_differences(study)
+    return [*said, costs] if costs else said
 
 
 def _sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
     """Every section the run could have, in the order of the questions; the page leaves empty ones out."""
     loss = training_figures.losses(study)
     costs = training_figures.costs(study)
+    shifts = shift_figures.shifts(study)
+    panels = (
+        "Each panel holds the models of one family, or one stream of those that have two; all others stand behind in grey."
+        if probe_figures.many(study)
+        else "Each panel is one model; the others stand behind it in grey."
+    )
     return [
         Section(
             "where",
             "Where is position kept?",
             "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or from one stream alone. "
-            "R² of 1 is a perfect reading, 0 no better than the mean. Each panel is one model; the others stand behind it in grey.",
+            f"R² of 1 is a perfect reading, 0 no better than the mean. {panels}",
             probe_figures.targets(study, paper),
+        ),
+        Section(
+            "moves",
+            "Does meaning move with position?",
+            "The same text is read twice, the second time further on along the positions. Where distances alone count, the states stay as "
+            "they were, a change of 0; the notes behind `split` say the same of its semantic states, whose values never see position while "
+            "the attention weights do.",
+            [shifts] if shifts else [],
         ),
         Section(
             "shape",
             "What shape does it take?",
-            "A learned position table is a list of vectors, one a position. Their principal components show what the training made of it.",
+            "A position table is a list of vectors, one a position. The principal components of a learned one show what the training made "
+            "of it; a fixed one stays what it was.",
             table_figures.figures(study),
         ),
         Section(
             "buys",
             "What does it buy?",
-            "All models see the same batches with the same masks, so their losses can be compared step by step.",
+            "All models see the same batches with the same masks, so their losses can be compared step by step. "
+            + (schemes.cost_differences(study) or schemes.matched(study) or ""),
             [loss] if loss else [],
             [costs] if costs else [],
         ),
@@ -224,9 +241,10 @@ def how(study: Study) -> dict[str, Any]:
     return {
         "facts": [(name, rows) for name, rows in (("Run", _run(study)), ("Corpus", _corpus(study)), ("Machine", _machine(study))) if rows],
         "versions": _flat(study.facts.get("versions")),
-        "models": _models_table(study),
+        "tables": [t for t in (schemes.table(study), _models_table(study)) if t],
         "configs": _configs(study),
         "has_probes": any(r.metric.startswith("r2.") for r in study.records),
+        "has_operations": any(r.metric == "operations" for r in study.records),
         "has_tables": any(r.metric.startswith("pca.") for r in study.records) or bool(study.tables),
         "records": count(len(study.records), "record"),
         "paper_tokens": compact(findings.PAPER_TOKENS),
@@ -255,6 +273,7 @@ def _run(study: Study) -> list[tuple[str, str]]:
         ("Time", duration(seconds) if isinstance(seconds, int | float) else None),
         ("Size", facts.get("size")),
         ("Models", ", ".join(study.models)),
+        ("Costs", schemes.matched(study)),
         ("Training seeds", ", ".join(str(s) for s in study.seeds)),
         ("Training tokens a model", span(list(tokens)) if (tokens := training_figures.totals(study, "tokens")) else None),
         ("Parameters a model", span(list(p)) if (p := training_figures.totals(study, "parameters")) else None),

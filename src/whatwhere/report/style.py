@@ -21,16 +21,19 @@ PALETTES: dict[str, dict[str, str]] = {
         "absolute": "#D55E00",
         "relative": "#009E73",
         "combined": "#555555",
+        "untied": "#9A3D84",
         "ghost": "#d3d3cd",
         "halo": "rgba(253,253,251,0.72)",
         "ink-semantic": "#0068a3",
         "ink-absolute": "#ad4a00",
         "ink-relative": "#007556",
         "ink-combined": "#4a4a4a",
+        "ink-untied": "#8a3476",
         "band-semantic": "rgba(0,114,178,0.16)",
         "band-absolute": "rgba(213,94,0,0.16)",
         "band-relative": "rgba(0,158,115,0.16)",
         "band-combined": "rgba(85,85,85,0.16)",
+        "band-untied": "rgba(154,61,132,0.16)",
     },
     "dark": {
         "surface": "#15171a",
@@ -44,20 +47,21 @@ PALETTES: dict[str, dict[str, str]] = {
         "absolute": "#e2701a",
         "relative": "#12ab80",
         "combined": "#a5a5a5",
+        "untied": "#c877b2",
         "ghost": "#3f4349",
         "halo": "rgba(21,23,26,0.72)",
         "ink-semantic": "#62b0e2",
         "ink-absolute": "#f0914b",
         "ink-relative": "#37c79d",
         "ink-combined": "#b9b9b9",
+        "ink-untied": "#dc98ca",
         "band-semantic": "rgba(43,142,203,0.24)",
         "band-absolute": "rgba(226,112,26,0.24)",
         "band-relative": "rgba(18,171,128,0.24)",
         "band-combined": "rgba(165,165,165,0.22)",
+        "band-untied": "rgba(200,119,178,0.24)",
     },
 }
-
-STREAM = {"position": "absolute", "semantic": "semantic", "all": "combined"}  # part of a record -> colour name
 
 _KNOWN = {"dstg": ("solid", "circle"), "ap": ("dash", "square"), "rp": ("dot", "diamond"), "rope": ("dashdot", "triangle-up")}
 _SPARE = [
@@ -79,15 +83,17 @@ CHARACTER = 7.7  # pixels, a generous mean width of a character at 14 px
 
 
 def model_styles(models: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Model -> (dash, marker): the four of the paper keep theirs, others take the spare ones in turn."""
-    spare = 0
-    styles = {}
-    for model in models:
-        if model in _KNOWN:
-            styles[model] = _KNOWN[model]
-        else:
-            styles[model] = _SPARE[spare % len(_SPARE)]
-            spare += 1
+    """Model -> (dash, marker): the four of the paper keep theirs, others take those left over in turn.
+
+    Give the models that one plot holds: beyond ten, marks meet other dashes.
+    """
+    left = [style for style in (*_KNOWN.values(), *_SPARE) if style not in {_KNOWN.get(m) for m in models}]
+    styles = {m: _KNOWN[m] for m in models if m in _KNOWN}
+    others = [m for m in models if m not in _KNOWN]
+    # Spare ones first, so that what is drawn beside one of the four never looks like another of them while there is a choice.
+    left.sort(key=lambda style: style in _KNOWN.values())
+    for i, model in enumerate(others):
+        styles[model] = (left[i % len(left)][0], left[(i + i // len(left)) % len(left)][1])
     return styles
 
 

@@ -1,13 +1,14 @@
-"""Figures of the learned position tables (DSTG section 4 (1), B.1): their map, their spectrum, how slow their components are."""
+"""Figures of the position tables (DSTG section 4 (1), B.1): their map, their spectrum, how slow their components are."""
 
 import numpy as np
 
-from . import findings
+from . import findings, schemes
 from .figures import Cell, Figure, Panel, Table, Trace, paper_marks, text, value
+from .layer_panels import groups, share_axis, styles
 from .load import Point, Study
 from .numbers import count, fixed, number, percent
 from .paper import TABLE_VALUES
-from .style import TEXT_SIZE, axis, label_margin, layout, line_end_labels, model_styles, plain
+from .style import TEXT_SIZE, axis, label_margin, layout, line_end_labels, plain
 from .training_figures import stuck_models
 
 # DSTG section 4 (1): share of the first two components, power of components 1 and 2 in the four lowest DCT bins.
@@ -27,10 +28,6 @@ def _first_seed(study: Study) -> dict[str, tuple[int, dict[str, np.ndarray]]]:
         found.setdefault(model, (seed, arrays))
     order = {m: i for i, m in enumerate(study.models)}
     return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
-
-
-def _kind(study: Study, model: str) -> str:
-    return str(study.config(model).get("preset") or model)
 
 
 def _shares(study: Study, model: str) -> list[Point]:
@@ -55,8 +52,9 @@ def top2(study: Study) -> dict[str, Point]:
 
 
 def _story(study: Study, models: list[str]) -> str:
+    """The table to tell of: `dstg`'s, else the first that is learned."""
     named = study.named("dstg")
-    return named if named in models else models[0]
+    return named if named in models else next((m for m in models if not schemes.fixed_table(study, m)), models[0])
 
 
 def _judged(study: Study, models: list[str], title: str) -> str:
@@ -74,20 +72,22 @@ def table_map(study: Study) -> Figure | None:
     }
     if not tables:
         return None
+    dense = len(tables) > schemes.FEW
+    every = NAME_EVERY * (2 if dense else 1)
     panels, rows = [], []
     for model, (seed, scores) in tables.items():
         shares = [study.point("pca.share", model, index=i) for i in (0, 1)]
         names = [f"component {i + 1}" + (f" ({percent(p.value)})" if p else "") for i, p in enumerate(shares)]
-        panels.append(
-            Panel(_path(scores), _map_layout(scores, names), model, f"Map of {len(scores)} positions of {model}, joined in order.")
-        )
+        note = schemes.table_note(study, model)
+        words = f"Map of {len(scores)} positions of {model}, joined in order."
+        panels.append(Panel(_path(scores, every), _map_layout(scores, names, every, dense), model, words, note))
         rows += [
             [text(model), value(seed, str(seed)), value(i, str(i))]
             + [value(float(v), fixed(float(v), 4)) for v in row[:3]]
             + [Cell("")] * (3 - len(row[:3]))
             for i, row in enumerate(scores)
         ]
-    panels += [_curves_panel(model, scores) for model, (_, scores) in tables.items()]
+    panels += [_curves_panel(model, scores, dense) for model, (_, scores) in tables.items()]
     found = {m: p for m, p in top2(study).items() if m in tables}
     title = (
         _judged(study, list(found), findings.plane(found, _story(study, list(found))))
@@ -95,10 +95,10 @@ def table_map(study: Study) -> Figure | None:
         else "The position tables, first two principal components"
     )
     seeds = {seed for seed, _ in tables.values()}
-    paper = [f"{percent(PAPER_TOP2[_kind(study, m)])} in `{m}`" for m in tables if _kind(study, m) in PAPER_TOP2]
+    paper = [f"{percent(PAPER_TOP2[schemes.preset(study, m)])} in `{m}`" for m in tables if schemes.preset(study, m) in PAPER_TOP2]
     subtitle = (
-        "The learned position table of each model on its first two principal components; one point a position, joined in order, "
-        f"every {NAME_EVERY}th named, later positions darker. Below, the same components along the positions. "
+        "The position table of each model on its first two principal components; one point a position, joined in order, "
+        f"every {every}th named, later positions darker. Below, components 1 (solid), 2 (dashed) and 3 (dotted) along the positions. "
         f"Drawn: {', '.join(_seed_words(study, s) for s in sorted(seeds))}."
     ) + (f" The paper's two components hold {' and '.join(paper)}." if paper else "")
     table = Table(
@@ -108,12 +108,12 @@ def table_map(study: Study) -> Figure | None:
         rows,
         frozenset(range(1, 6)),
     )
-    return Figure("table-map", title, subtitle, panels, table, width=420)
+    return Figure("table-map", title, subtitle, panels, table, width=230 if dense else 420, even=dense)
 
 
-def _path(scores: np.ndarray) -> list[Trace]:
+def _path(scores: np.ndarray, every: int) -> list[Trace]:
     n = len(scores)
-    named = [i for i in range(n) if i % NAME_EVERY == 0]
+    named = [i for i in range(n) if i % every == 0]
     x, y = [round(float(v), 5) for v in scores[:, 0]], [round(float(v), 5) for v in scores[:, 1]]
     points = {"type": "scatter", "x": x, "y": y}
     return [
@@ -132,11 +132,11 @@ def _path(scores: np.ndarray) -> list[Trace]:
     ]
 
 
-def _map_layout(scores: np.ndarray, names: list[str]) -> dict[str, object]:
+def _map_layout(scores: np.ndarray, names: list[str], every: int, dense: bool) -> dict[str, object]:
     """Equal scales on both axes; the names of points are pushed away from the middle of the map."""
     middle = scores[:, :2].mean(axis=0)
     notes = []
-    for i in range(0, len(scores), NAME_EVERY):
+    for i in range(0, len(scores), every):
         away = scores[i, :2] - middle
         away = away / (float(np.hypot(*away)) or 1.0)
         notes.append(
@@ -159,34 +159,90 @@ def _map_layout(scores: np.ndarray, names: list[str]) -> dict[str, object]:
     low, high = scores[:, :2].min(axis=0), scores[:, :2].max(axis=0)
     room = 0.11 * float((high - low).max() or 1.0)
     x = axis(
-        names[0], range=[float(low[0]) - room, float(high[0]) + room], nticks=6, constrain="domain", zeroline=True, zerolinecolor="@grid"
+        names[0],
+        range=[float(low[0]) - room, float(high[0]) + room],
+        nticks=4 if dense else 6,
+        constrain="domain",
+        zeroline=True,
+        zerolinecolor="@grid",
     )
     y = axis(
         names[1],
         range=[float(low[1]) - room, float(high[1]) + room],
-        nticks=6,
+        nticks=4 if dense else 6,
         scaleanchor="x",
         constrain="domain",
         zeroline=True,
         zerolinecolor="@grid",
     )
-    return layout(430, x, y, {"l": 62, "r": 12, "t": 8, "b": 52}, annotations=notes)
+    return layout(280 if dense else 430, x, y, {"l": 62, "r": 12, "t": 8, "b": 52}, annotations=notes)
 
 
 def spectrum(study: Study) -> Figure | None:
-    """Cumulative share of variance by number of components, with the paper's share of two."""
+    """Cumulative share of variance by number of components, with the paper's share of two; many tables: a panel a family."""
     shares = {m: s for m in study.models if (s := _shares(study, m))}
     if not shares:
         return None
-    styles = model_styles(study.models)
     columns = {m: len(s) for m, s in shares.items()}
+    totals = {m: np.cumsum([p.value for p in points]) for m, points in shares.items()}
+    reached = {m: next((i + 1 for i, t in enumerate(total) if t >= 0.95 - 1e-12), None) for m, total in totals.items()}
     most = min(MOST_COMPONENTS, max(columns.values()))
-    traces: list[Trace] = []
-    ends, rows, reached = [], [], {}
+    dense = len(shares) > schemes.FEW
+    right = label_margin(list(shares))
+    if dense:
+        tables = [
+            (g.title, [m for m, _ in g.lines]) for g in groups(study, [(m, "position" if _streamed(study, m) else "all") for m in shares])
+        ]
+    else:
+        tables = [("", list(shares))]
+    panels = [_spectrum_panel(study, title, {m: totals[m] for m in models}, most, right, dense) for title, models in tables]
+    rows = []
     for model, points in shares.items():
-        total = np.cumsum([p.value for p in points])
-        reached[model] = next((i + 1 for i, t in enumerate(total) if t >= 0.95 - 1e-12), None)
-        dash, symbol = styles[model]
+        published = PAPER_TOP2.get(schemes.preset(study, model))
+        rows += [
+            [
+                text(model),
+                text(schemes.table_note(study, model)),
+                value(i + 1, str(i + 1)),
+                value(p.value, percent(p.value, 2)),
+                value(float(totals[model][i]), percent(float(totals[model][i]), 2)),
+                value(published, percent(published)) if i == 1 and published is not None else Cell(""),
+            ]
+            for i, p in enumerate(points)
+        ]
+    some = next(iter(shares.values()))[0]
+    over = f"mean of {count(some.seeds, 'training seed')}" if some.seeds > 1 else "one training seed"
+    widths = sorted(set(columns.values()))
+    sizes = f"{widths[0]} to {widths[-1]}" if dense else ", ".join(f"`{m}` {k}" for m, k in columns.items())
+    subtitle = (
+        f"Cumulative share of the variance of each position table by its first components; {over}. Components in all: {sizes}; "
+        "a table with few columns fills its space with few components."
+    )
+    if still := [f"`{m}`" for m in shares if schemes.fixed_table(study, m)]:
+        subtitle += f" Fixed, not learned: {', '.join(still)}."
+    if any(schemes.preset(study, m) in PAPER_TOP2 for m in shares):
+        subtitle += " Hollow markers: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)."
+    table = Table(
+        "spectrum",
+        "Share of variance of every component",
+        ["Model", "Table", "Component", "Share", "Cumulative", "Paper"],
+        rows,
+        frozenset(range(2, 6)),
+    )
+    title = _judged(study, list(shares), findings.needed(reached, columns))
+    return Figure("table-spectrum", title, subtitle, panels, table, width=250 if dense else 280, even=dense)
+
+
+def _streamed(study: Study, model: str) -> bool:
+    return schemes.family(study, model) == "streams"
+
+
+def _spectrum_panel(study: Study, title: str, totals: dict[str, np.ndarray], most: int, right: int, dense: bool) -> Panel:
+    marks = styles(study)
+    traces: list[Trace] = []
+    ends = []
+    for model, total in totals.items():
+        dash, symbol = marks[model]
         xs, ys = list(range(1, min(most, len(total)) + 1)), [float(t) for t in total[:most]]
         traces.append(
             {
@@ -197,65 +253,29 @@ def spectrum(study: Study) -> Figure | None:
                 "line": {"color": "@absolute", "dash": dash, "width": 2.2},
                 "marker": {"symbol": symbol, "size": 7, "color": "@absolute"},
                 "hovertext": [
-                    f"<b>{plain(model)}</b><br>{x} of {len(points)} components: {percent(y)}" for x, y in zip(xs, ys, strict=True)
+                    f"<b>{plain(model)}</b><br>{x} of {len(total)} components: {percent(y)}" for x, y in zip(xs, ys, strict=True)
                 ],
                 "hoverinfo": "text",
             }
         )
         ends.append((float(xs[-1]), ys[-1], model, "absolute"))
-        if (published := PAPER_TOP2.get(_kind(study, model))) is not None:
+        if (published := PAPER_TOP2.get(schemes.preset(study, model))) is not None:
             traces.append(paper_marks({2.0: published}, "absolute", symbol, model, {2.0: "two components"}, "share"))
-        rows += [
-            [
-                text(model),
-                value(i + 1, str(i + 1)),
-                value(p.value, percent(p.value, 2)),
-                value(float(total[i]), percent(float(total[i]), 2)),
-            ]
-            + [
-                value(PAPER_TOP2[_kind(study, model)], percent(PAPER_TOP2[_kind(study, model)]))
-                if i == 1 and _kind(study, model) in PAPER_TOP2
-                else Cell("")
-            ]
-            for i, p in enumerate(points)
-        ]
-    height, margin = 340, {"l": 62, "r": label_margin([e[2] for e in ends]), "t": 10, "b": 52}
+    height, margin = 240 if dense else 340, {"l": 62, "r": right, "t": 10, "b": 52}
     bounds = (0.0, 1.05)
     plot = layout(
         height,
-        axis("number of components", range=[0.6, most + 0.4], tickvals=[i for i in (1, 2, 4, 8, 12, 16) if i <= most], showgrid=False),
         axis(
-            "share of variance",
-            range=list(bounds),
-            tickvals=[0, 0.25, 0.5, 0.75, 1],
-            ticktext=[percent(v, 0) for v in (0, 0.25, 0.5, 0.75, 1)],
+            "components" if dense else "number of components",
+            range=[0.6, most + 0.4],
+            tickvals=[i for i in (1, 2, 4, 8, 12, 16) if i <= most and not (dense and i in (2, 12))],
+            showgrid=False,
         ),
+        share_axis("" if dense else "share of variance", bounds, (0, 0.5, 1) if dense else (0, 0.25, 0.5, 0.75, 1)),
         margin,
         annotations=line_end_labels(ends, bounds, height - margin["t"] - margin["b"]),
     )
-    widths = ", ".join(f"`{m}` {k}" for m, k in columns.items())
-    some = next(iter(shares.values()))[0]
-    over = f"mean of {count(some.seeds, 'training seed')}" if some.seeds > 1 else "one training seed"
-    subtitle = (
-        f"Cumulative share of the variance of each position table by its first components; {over}. Components in all: {widths}; "
-        "a table with few columns fills its space with few components."
-    )
-    if any(_kind(study, m) in PAPER_TOP2 for m in shares):
-        subtitle += " Hollow markers: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)."
-    table = Table(
-        "spectrum",
-        "Share of variance of every component",
-        ["Model", "Component", "Share", "Cumulative", "Paper"],
-        rows,
-        frozenset(range(1, 5)),
-    )
-    return Figure(
-        "table-spectrum",
-        _judged(study, list(shares), findings.needed(reached, columns)),
-        subtitle,
-        [Panel(traces, plot, alt="Cumulative variance by component.")],
-        table,
-    )
+    return Panel(traces, plot, title, f"Cumulative variance by component: {', '.join(totals)}.")
 
 
 def frequencies(study: Study) -> Figure | None:
@@ -270,6 +290,7 @@ def frequencies(study: Study) -> Figure | None:
     panels: list[Panel] = []
     rows: list[list[Cell]] = []
     low4: dict[str, list[float]] = {}
+    dense = len(tables) > schemes.FEW
     for model, (_, power) in tables.items():
         power = power[:3]
         total = np.cumsum(power, axis=1)
@@ -297,12 +318,13 @@ def frequencies(study: Study) -> Figure | None:
             )
             ends.append(f"component {i + 1} {percent(float(row[min(3, bins - 1)]), 0)}")
             names.append(_name_on_line(str(i + 1), row, NAME_HEIGHTS[i]))
-        if (published := PAPER_LOW4.get(_kind(study, model))) is not None:
+        if (published := PAPER_LOW4.get(schemes.preset(study, model))) is not None:
             for i, power_in_four in enumerate(published):
                 traces.append(
                     paper_marks({4.0: power_in_four}, "absolute", "circle", f"component {i + 1}", {4.0: "four lowest frequencies"}, "power")
                 )
-        panels.append(Panel(traces, _frequency_layout(bins, names), model, f"{model}: {', '.join(ends)} in the four lowest."))
+        words = f"{model}: {', '.join(ends)} in the four lowest."
+        panels.append(Panel(traces, _frequency_layout(bins, names, dense), model, words, schemes.table_note(study, model)))
         rows += [
             [text(model), value(k, str(k))]
             + [value(float(power[i, k]), percent(float(power[i, k]), 2)) if i < len(power) else Cell("") for i in range(3)]
@@ -311,7 +333,7 @@ def frequencies(study: Study) -> Figure | None:
     title = (
         _judged(study, list(low4), findings.slow(low4, _story(study, list(low4)))) if low4 else "Power of the first components by frequency"
     )
-    paper = [f"{percent(v[0])} and {percent(v[1])} for `{m}`" for m in tables if (v := PAPER_LOW4.get(_kind(study, m)))]
+    paper = [f"{percent(v[0])} and {percent(v[1])} for `{m}`" for m in tables if (v := PAPER_LOW4.get(schemes.preset(study, m)))]
     seeds = sorted({seed for seed, _ in tables.values()})
     subtitle = (
         "Cumulative power of the type-II cosine transform of components 1 to 3 over positions, lowest frequencies first, "
@@ -324,7 +346,7 @@ def frequencies(study: Study) -> Figure | None:
         rows,
         frozenset(range(1, 5)),
     )
-    return Figure("table-frequencies", title, subtitle, panels, table, width=360)
+    return Figure("table-frequencies", title, subtitle, panels, table, width=230 if dense else 360, even=dense)
 
 
 def _low_bins() -> Trace:
@@ -340,10 +362,10 @@ def _low_bins() -> Trace:
     }
 
 
-def _frequency_layout(bins: int, names: list[dict[str, object]]) -> dict[str, object]:
-    ticks = [2**k for k in range(0, 14) if 2**k <= bins]
+def _frequency_layout(bins: int, names: list[dict[str, object]], dense: bool) -> dict[str, object]:
+    ticks = [2**k for k in range(0, 14, 2 if dense else 1) if 2**k <= bins]
     return layout(
-        280,
+        220 if dense else 280,
         axis(
             "number of lowest frequencies",
             type="log",
@@ -376,7 +398,7 @@ def _name_on_line(name: str, row: np.ndarray, height: float) -> dict[str, object
     }
 
 
-def _curves_panel(model: str, scores: np.ndarray) -> Panel:
+def _curves_panel(model: str, scores: np.ndarray, dense: bool) -> Panel:
     """The first three components as curves over positions."""
     extent = float(np.abs(scores).max() or 1.0) * 1.08
     shown = range(min(3, scores.shape[1]))
@@ -393,13 +415,13 @@ def _curves_panel(model: str, scores: np.ndarray) -> Panel:
         for i in shown
     ]
     ends = [(float(len(scores) - 1), float(scores[-1, i]), str(i + 1), "absolute") for i in shown]
-    height, margin = 240, {"l": 62, "r": 52, "t": 8, "b": 52}
+    height, margin = 180 if dense else 240, {"l": 62, "r": 12 if dense else 52, "t": 8, "b": 52}
     plot = layout(
         height,
-        axis("position", range=[-1, len(scores)], nticks=6, showgrid=False),
-        axis("score", range=[-extent, extent], nticks=5, zeroline=True, zerolinecolor="@rule"),
+        axis("position", range=[-1, len(scores)], nticks=4 if dense else 6, showgrid=False),
+        axis("score", range=[-extent, extent], nticks=3 if dense else 5, zeroline=True, zerolinecolor="@rule"),
         margin,
-        annotations=line_end_labels(ends, (-extent, extent), height - margin["t"] - margin["b"]),
+        annotations=[] if dense else line_end_labels(ends, (-extent, extent), height - margin["t"] - margin["b"]),
     )
     return Panel(traces, plot, f"{model}, along the text", f"Components of {model} over {len(scores)} positions.")
 

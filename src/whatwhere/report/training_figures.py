@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from . import findings
+from . import findings, schemes
 from .figures import Cell, Figure, Panel, Table, Trace, measured, reference, text, value
+from .layer_panels import groups, many, styles
 from .load import Point, Study, summarise
 from .numbers import compact, duration, fixed, memory, number, percent
-from .style import axis, label_margin, layout, line_end_labels, model_styles, plain
+from .style import axis, label_margin, layout, line_end_labels, plain
 
 MOST_POINTS = 400  # of one curve; longer ones are averaged over equal runs of steps
 
@@ -86,20 +87,27 @@ def ticks(top: float, most: int = 5) -> list[float]:
 
 
 def losses(study: Study) -> Figure | None:
-    """Validation and training loss by step, with the tokens seen under the steps and the unigram plateau as a line."""
+    """Validation and training loss by step, with the tokens seen under the steps and the unigram plateau as a line.
+
+    Of many models the validation losses alone are drawn, a panel a family.
+    """
     curves = {part: {m: c for m in study.models if (c := loss_curve(study, m, part))} for part in ("validation", "train")}
     curves = {part: found for part, found in curves.items() if found}
     if not curves:
         return None
+    if many(study) and len(curves) > 1:
+        del curves["train"]
     level = plateau(study)
-    styles = model_styles(study.models)
     last = max(c[-1][0] for found in curves.values() for c in found.values())
     every = [p.value for found in curves.values() for c in found.values() for _, p in c] + ([level] if level is not None else [])
     room = 0.04 * (max(every) - min(every) or 1.0)
     bounds = (min(every) - room, max(every) + room)
     names = [m for found in curves.values() for m in found] + (["unigram"] if level is not None else [])
+    rate = tokens_per_step(study)
     panels = [
-        _loss_panel(part, found, level, styles, last, bounds, label_margin(names), tokens_per_step(study)) for part, found in curves.items()
+        _loss_panel(study, title, part, {m: curves[part][m] for m in models}, level, last, bounds, label_margin(names), rate)
+        for part in curves
+        for title, models in _loss_groups(study, part, curves[part])
     ]
     finals = final_losses(study)
     title = findings.losses(finals, level) if finals else "Loss while training"
@@ -108,20 +116,31 @@ def losses(study: Study) -> Figure | None:
         f"mean over {len(study.seeds)} training seeds, band: {percent(0.95, 0)} interval between seeds" if repeated else "one training seed"
     )
     long = any(len(study.of("loss", m, p)) > MOST_POINTS * max(1, len(study.seeds)) for p in curves for m in curves[p])
-    subtitle = f"Cross-entropy of masked tokens in nats; {seeds}." + (
+    what = "held-out masked tokens" if many(study) and "validation" in curves else "masked tokens"
+    subtitle = f"Cross-entropy of {what} in nats; {seeds}." + (
         f" Dashed line: {fixed(level, 2)} nats, the entropy of token frequencies, where a model that learns nothing else stays."
         if level is not None
         else ""
     )
     subtitle += f" Curves of more than {MOST_POINTS} points are averaged over equal runs of steps." if long else ""
-    return Figure("loss", title, subtitle, panels, _loss_table(curves, tokens_per_step(study)), width=460)
+    table = _loss_table(curves, rate)
+    return Figure("loss", title, subtitle, panels, table, width=250 if many(study) else 460, even=many(study))
+
+
+def _loss_groups(study: Study, part: str, curves: dict[str, Curve]) -> list[tuple[str, list[str]]]:
+    """Title and models of every panel: all models together, or where they are many a panel a family."""
+    if not many(study):
+        return [("Validation loss" if part == "validation" else "Training loss", list(curves))]
+    together = {"Both streams together": schemes.FAMILIES["streams"][0]}  # a loss is no stream's
+    return [(together.get(g.title, g.title), [m for m, _ in g.lines]) for g in groups(study, [(m, "all") for m in curves])]
 
 
 def _loss_panel(
+    study: Study,
+    title: str,
     part: str,
     curves: dict[str, Curve],
     level: float | None,
-    styles: dict[str, tuple[str, str]],
     last: float,
     bounds: tuple[float, float],
     right: int,
@@ -130,9 +149,10 @@ def _loss_panel(
     traces: list[Trace] = []
     if level is not None:
         traces.append(reference([0, last], [level, level], "the unigram plateau"))
-    ends = []
+    ends, marks_of = [], styles(study)
     for model, curve in curves.items():
-        dash, symbol = styles[model]
+        dash, symbol = marks_of[model]
+        colour = schemes.colour(study, model)
         xs, ys = [s for s, _ in curve], [p.value for _, p in curve]
         if all(p.low is not None and p.high is not None for _, p in curve):
             traces.append(
@@ -142,7 +162,7 @@ def _loss_panel(
                     "x": xs + xs[::-1],
                     "y": [p.high for _, p in curve] + [p.low for _, p in curve][::-1],
                     "fill": "toself",
-                    "fillcolor": "@band-combined",
+                    "fillcolor": f"@band-{colour}",
                     "line": {"width": 0},
                     "hoverinfo": "skip",
                 }
@@ -154,34 +174,33 @@ def _loss_panel(
                 "mode": "lines+markers" if marks else "lines",
                 "x": xs,
                 "y": ys,
-                "line": {"color": "@combined", "dash": dash, "width": 1.8},
-                "marker": {"symbol": symbol, "size": 6, "color": "@combined"},
+                "line": {"color": f"@{colour}", "dash": dash, "width": 1.8},
+                "marker": {"symbol": symbol, "size": 6, "color": f"@{colour}"},
                 "hovertext": [f"<b>{plain(model)}</b><br>step {number(round(s))}: {fixed(y, 3)} nats" for s, y in zip(xs, ys, strict=True)],
                 "hoverinfo": "text",
             }
         )
-        ends.append((xs[-1], ys[-1], model, "combined"))
-    if level is not None:
+        ends.append((xs[-1], ys[-1], model, colour))
+    if level is not None and not many(study):
         ends.append((last, level, "unigram", "combined"))
-    places = ticks(last)
+    places = ticks(last, 2 if many(study) else 5)
     shown = [compact(t) + (f"<br>{compact(t * rate)}" if rate else "") for t in places]
-    height, margin = 360, {"l": 52, "r": right, "t": 8, "b": 78 if rate else 52}
+    height, margin = 250 if many(study) else 360, {"l": 52, "r": right, "t": 8, "b": 78 if rate else 52}
     plot = layout(
         height,
         axis(
-            "steps, below them training tokens" if rate else "steps",
+            ("steps and tokens" if many(study) else "steps, below them training tokens") if rate else "steps",
             range=[-0.01 * last, last * 1.01],
             tickvals=places,
             ticktext=shown,
             showgrid=False,
         ),
-        axis("nats", range=list(bounds), nticks=7),
+        axis("nats", range=list(bounds), nticks=5 if many(study) else 7),
         margin,
         annotations=line_end_labels(ends, bounds, height - margin["t"] - margin["b"]),
     )
-    title = "Validation loss" if part == "validation" else "Training loss"
     spoken = "; ".join(f"{m}: {fixed(c[0][1].value, 2)} to {fixed(c[-1][1].value, 2)}" for m, c in curves.items())
-    return Panel(traces, plot, title, f"{title} from first to last step. {spoken}.")
+    return Panel(traces, plot, title, f"{title}, {part} loss from first to last step. {spoken}.")
 
 
 def _loss_table(curves: dict[str, dict[str, Curve]], rate: float | None) -> Table:
@@ -208,6 +227,7 @@ def costs(study: Study) -> Table | None:
     kinds = [
         ("Parameters", "parameters", compact),
         ("of them embeddings", "parameters.embedding", compact),
+        ("Operations/token", "operations", compact),
         ("Steps", "steps", compact),
         ("Training tokens", "tokens", compact),
         ("Training time", "seconds", duration),

@@ -1,0 +1,243 @@
+"""What the models of a run do with positions: a sentence for each preset, families that share a hue, parts of a configuration in words.
+
+A scheme that nobody knew beforehand is described by the fields of its recorded configuration, and by its source where one is recorded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .figures import Cell, Table, text, value
+from .load import Point, Study
+from .numbers import compact, fixed, percent
+
+FEW = 6  # models that one plot, and one line under the title, can name
+APART = 0.03  # share by which two models' costs may differ before the page says so
+
+# Family -> (heading, colour name). Grey is all of hidden, words and positions in one sum; streams have the colours of streams.
+FAMILIES = {
+    "streams": ("Separate streams", "streams"),
+    "untied": ("Untied positions", "untied"),
+    "added": ("Positions added to words", "combined"),
+    "distance": ("Distances or nothing", "relative"),
+    "other": ("Other schemes", "combined"),
+}
+BLOCKS = {"neobert": "NeoBERT", "bert": "BERT"}
+
+# Preset -> (family, what it does with positions).
+SCHEMES: dict[str, tuple[str, str]] = {
+    "dstg": ("streams", "meaning and position in separate streams, and a bias by distance"),
+    "dstg-full-mlm": ("streams", "meaning and position in separate streams, words predicted from both"),
+    "split": ("streams", "meaning and position in separate streams that meet in the scores only"),
+    "bert-ad": ("untied", "words and positions apart at the input, all four of their products in the scores"),
+    "tupe-a-tie-cls": ("untied", "scores of words with words plus scores of positions with positions"),
+    "tupe-a": ("untied", "scores of words plus scores of positions, with learned values where [CLS] takes part"),
+    "tupe-r": ("untied", "scores of words plus scores of positions plus a bias by distance, [CLS] untied"),
+    "tupe-free": ("untied", "scores of words plus a free learned matrix of position scores for each head, [CLS] untied"),
+    "tupe-product": ("untied", "scores of words plus scores of positions plus products of distance vectors, [CLS] untied"),
+    "ap": ("added", "a learned vector for each position, added to the word"),
+    "sinusoidal": ("added", "fixed sines and cosines of the position, added to the word"),
+    "low-rank": ("added", "a learned table of low rank, added to the word"),
+    "fourier": ("added", "sines and cosines with learned frequencies, phases and amplitudes, added to the word"),
+    "bert-a": ("added", "a learned vector for each position, added to the word"),
+    "bert-r": ("added", "a learned vector for each position, added to the word, and a bias by distance"),
+    "rp": ("distance", "a learned bias of attention by distance"),
+    "rope": ("distance", "queries and keys rotated by position"),
+    "alibi": ("distance", "attention that falls with distance along a fixed slope for each head"),
+    "nope": ("distance", "no position: the order of the words is invisible"),
+}
+FIXED = ("sinusoidal", "mds")  # tables that no gradient reaches
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model in the list of the page."""
+
+    name: str
+    block: str
+    words: str
+
+
+def preset(study: Study, model: str) -> str:
+    """The preset that a model was built from, or its own name."""
+    return str(study.config(model).get("preset") or model)
+
+
+def family(study: Study, model: str) -> str:
+    """Family of a model by its configuration; by its preset where an old study recorded no scheme."""
+    config = study.config(model)
+    if "absolute" not in config:
+        known = SCHEMES.get(preset(study, model))
+        return known[0] if known else "streams" if config.get("position_size") or _probed_streams(study, model) else "other"
+    if config.get("position_size"):
+        return "streams"
+    if config.get("untied", "none") != "none":
+        return "untied"
+    return "added" if config["absolute"] != "none" else "distance"
+
+
+def _probed_streams(study: Study, model: str) -> bool:
+    return any("position" in study.parts(metric, model) for metric in ("r2.token", "shift.change"))
+
+
+def colour(study: Study, model: str, part: str = "all") -> str:
+    """Colour name of a line: that of its stream, or for all of hidden that of the model's family."""
+    if part in ("position", "semantic"):
+        return "absolute" if part == "position" else "semantic"
+    kind = family(study, model)
+    return "combined" if kind == "streams" or part != "all" else FAMILIES[kind][1]
+
+
+def block(study: Study, model: str) -> str:
+    """Name of a model's block, or a dash where none is recorded."""
+    found = study.config(model).get("block")
+    return BLOCKS.get(str(found), str(found)) if found else "–"
+
+
+def sentence(study: Study, model: str) -> str:
+    """What a model does with positions."""
+    kind = preset(study, model)
+    if kind in SCHEMES:
+        return SCHEMES[kind][1]
+    source = next((e["source"] for e in study.entries if e.get("name") == model and e.get("source")), None)
+    return _parts(study.config(model)) + (f" ({source})" if source else "")
+
+
+def _parts(config: Mapping[str, Any]) -> str:
+    """A configuration's scheme in words, part by part."""
+    if "absolute" not in config:
+        return "a scheme that the run does not describe"
+    words = []
+    if (table := config["absolute"]) != "none":
+        place = (
+            "in a stream of its own"
+            if config.get("position_size")
+            else "apart from the words"
+            if config.get("untied", "none") != "none"
+            else "added to the word"
+        )
+        words.append(f"`{table}` table {place}")
+    elif config.get("untied") == "free":
+        words.append("a free matrix of position scores")
+    words += [f"`{found}` {what}" for key, what in (("relative", "bias"), ("rotation", "rotation")) if (found := _named(config, key))]
+    return "own scheme: " + (", ".join(words) or "no position")
+
+
+def _named(config: Mapping[str, Any], key: str) -> str | None:
+    found = config.get(key)
+    return str(found) if found and found != "none" else None
+
+
+def line(study: Study) -> list[str]:
+    """The models in one line under the title, where they are few; with their blocks, where those differ."""
+    if len(study.models) > FEW:
+        return []
+    blocks = {m: block(study, m) for m in study.models}
+    return [f"`{m}`{f' ({blocks[m]})' if len(set(blocks.values())) > 1 else ''}: {sentence(study, m)}" for m in study.models]
+
+
+def listed(study: Study) -> list[tuple[str, str, list[Entry]]]:
+    """Heading, colour and models of each family that the run has, where the models are too many for a line."""
+    if len(study.models) <= FEW:
+        return []
+    found: dict[str, list[Entry]] = {}
+    for model in study.models:
+        found.setdefault(family(study, model), []).append(Entry(model, block(study, model), sentence(study, model)))
+    return [(*FAMILIES[kind], found[kind]) for kind in FAMILIES if kind in found]
+
+
+def fixed_table(study: Study, model: str) -> bool:
+    """Whether a position table is not learned: by its kind, or because training left every recorded share as it was."""
+    if study.config(model).get("absolute") in FIXED:
+        return True
+    before, after = ({(r.seed, r.index): r.value for r in _shares(study, model, step)} for step in (0, None))
+    return bool(before) and before == after
+
+
+def _shares(study: Study, model: str, step: int | None) -> list[Any]:
+    return [r for r in study.of("pca.share", model) if r.step == step]
+
+
+def table_note(study: Study, model: str) -> str:
+    """What kind of table a model has and where it enters, for the head of its panel."""
+    config = study.config(model)
+    place = {"streams": "position stream", "untied": "untied", "added": "added"}.get(family(study, model), "")
+    kind = str(config.get("absolute") or "")
+    words = [place] if place else []
+    if fixed_table(study, model):
+        words.append("fixed, not learned" if not config.get("table_width") else "fixed behind a learned map")
+    elif kind == "low_rank":
+        words.append(f"rank {config.get('table_rank')}")
+    elif kind == "fourier":
+        words.append("learned waves")
+    elif kind not in ("", "none", "learned"):
+        words.append(kind)
+    return ", ".join(words)
+
+
+def _scheme_cell(config: Mapping[str, Any], key: str) -> Cell:
+    found = config.get(key)
+    if found is None:
+        return Cell("–")
+    words = str(found)
+    if found == "none":
+        return Cell("none", "none")
+    if key == "absolute":
+        if (rank := config.get("table_rank")) is not None:
+            words += f", rank {rank}"
+        if (start := config.get("table_start", "normal")) != "normal":
+            words += f", from {start}"
+        if (width := config.get("table_width")) is not None:
+            words += f", {width} columns mapped"
+    if key == "relative":
+        words += ", one for all layers" if config.get("relative_shared") else ""
+        words += ", special tokens apart" if config.get("relative_special") else ""
+    return text(words)
+
+
+def table(study: Study) -> Table | None:
+    """The configurations: block, scheme, dropout, parameters, operations a token."""
+    models = [m for m in study.models if study.config(m)]
+    if not models:
+        return None
+    fields = [("Absolute", "absolute"), ("Untied", "untied"), ("Relative", "relative"), ("Rotation", "rotation"), ("Reset", "reset")]
+    rows = []
+    for model in models:
+        config = study.config(model)
+        dropout = config.get("dropout")
+        costs = [study.point(metric, model) for metric in ("parameters", "operations")]
+        rows.append(
+            [text(model), text(block(study, model)) if config.get("block") else Cell("–")]
+            + [_scheme_cell(config, key) for _, key in fields]
+            + [value(dropout, f"{dropout:g}") if isinstance(dropout, int | float) else Cell("–")]
+            + [value(p.value, compact(p.value)) if p else Cell("–") for p in costs]
+        )
+    columns = ["Model", "Block", *(name for name, _ in fields), "Dropout", "Parameters", "Operations/token"]
+    caption = f"Schemes of the models. {matched(study) or 'Whether costs were matched is not recorded.'}"
+    return Table("schemes", caption, columns, rows, frozenset({7, 8, 9}))
+
+
+def matched(study: Study) -> str | None:
+    """Whether the study matched the models' costs, as study.json says; None where it says nothing."""
+    match = study.facts.get("match")
+    if match is None:
+        return None
+    return "Costs were not matched." if match in ("none", False, "") else f"Costs were matched by {str(match).replace('_', ' ')}."
+
+
+def cost_differences(study: Study) -> str | None:
+    """A sentence on the costs of the compared models, where they lie more than `APART` from each other."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for metric, words in (("parameters", "parameters"), ("operations", "operations a token")):
+        points: dict[str, Point] = {m: p for m in study.models if (p := study.point(metric, m))}
+        if len(points) < 2:
+            continue
+        small, large = min(points, key=lambda m: points[m].value), max(points, key=lambda m: points[m].value)
+        low, high = points[small].value, points[large].value
+        if low > 0 and high > (1 + APART) * low:
+            more = percent(high / low - 1, 0) + " more" if high < 2 * low else f"{fixed(high / low, 1)} times as many"
+            said.setdefault((large, small), []).append(f"{more} {words}")
+    if not said:
+        return None
+    pairs = [f"`{large}` has {' and '.join(more)} than `{small}`" for (large, small), more in said.items()]
+    return f"The models differ in cost: {', '.join(pairs)}. {matched(study) or ''}".strip()

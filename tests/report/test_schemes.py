@@ -1,0 +1,119 @@
+"""What models are called and said to do: every preset has its words, own schemes their fields; costs are said where they differ."""
+
+from dataclasses import replace
+
+import pytest
+
+from whatwhere.encoder import PRESETS, preset
+from whatwhere.records import Record
+from whatwhere.report import schemes
+from whatwhere.report.load import Study, load_study
+
+
+def study(*models, **facts):
+    """A study of (name, config) pairs."""
+    return Study("s", {"models": [{"name": name, "seed": 0, "config": config} for name, config in models], **facts})
+
+
+def test_every_preset_has_its_words():
+    assert set(schemes.SCHEMES) == set(PRESETS)
+    words = [sentence for _, sentence in schemes.SCHEMES.values()]
+    assert len(set(words)) >= len(words) - 1  # ap and bert-a differ in their block
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_family_of_a_preset_is_that_of_its_configuration(name):
+    config = preset(name, "tiny").to_dict()
+    assert schemes.family(study((name, config)), name) == schemes.SCHEMES[name][0]
+    assert schemes.family(study((name, {"preset": name})), name) == schemes.SCHEMES[name][0]  # an old study recorded no scheme
+
+
+@pytest.mark.parametrize("block", ["neobert", "bert"])
+def test_a_family_does_not_depend_on_the_block(block):
+    for name in ("dstg", "tupe-r", "split", "ap"):
+        assert schemes.family(study((name, preset(name, "tiny", block=block).to_dict())), name) == schemes.SCHEMES[name][0]
+
+
+@pytest.mark.parametrize(
+    ("config", "words", "family"),
+    [
+        ({"absolute": "none", "relative": "log_decay"}, "own scheme: `log_decay` bias", "distance"),
+        ({"absolute": "none", "rotation": "spiral"}, "own scheme: `spiral` rotation", "distance"),
+        ({"absolute": "wavelets", "position_size": 8}, "own scheme: `wavelets` table in a stream of its own", "streams"),
+        ({"absolute": "wavelets", "untied": "position"}, "own scheme: `wavelets` table apart from the words", "untied"),
+        ({"absolute": "none", "untied": "free"}, "own scheme: a free matrix of position scores", "untied"),
+        ({"absolute": "wavelets", "relative": "t5"}, "own scheme: `wavelets` table added to the word, `t5` bias", "added"),
+        ({"absolute": "none"}, "own scheme: no position", "distance"),
+        ({}, "a scheme that the run does not describe", "other"),
+    ],
+)
+def test_an_own_scheme_is_described_by_its_fields(config, words, family):
+    made = study(("mine", {"preset": "mine", **config}))
+    assert schemes.sentence(made, "mine") == words and schemes.family(made, "mine") == family
+    made.facts["models"][0]["source"] = "my notes"
+    assert schemes.sentence(made, "mine") == f"{words} (my notes)"
+
+
+def test_few_models_stand_in_one_line_many_in_a_list(demo, everything):
+    assert schemes.line(load_study(demo))[1] == "`ap`: a learned vector for each position, added to the word"
+    assert schemes.listed(load_study(demo)) == [] and schemes.line(load_study(everything)) == []
+    listed = {heading: [e.name for e in entries] for heading, _, entries in schemes.listed(load_study(everything))}
+    assert list(listed) == [heading for kind, (heading, _) in schemes.FAMILIES.items() if kind != "other"]
+    assert sorted(sum(listed.values(), [])) == sorted([*PRESETS, "log-decay"])
+    both = study(("dstg", preset("dstg", "tiny").to_dict()), ("split", preset("split", "tiny").to_dict()))
+    assert schemes.line(both)[1].startswith("`split` (BERT): ")
+
+
+def test_lines_have_the_colour_of_their_stream_or_family(everything):
+    found = load_study(everything)
+    assert [schemes.colour(found, "split", p) for p in ("position", "semantic", "all")] == ["absolute", "semantic", "combined"]
+    assert [schemes.colour(found, m) for m in ("ap", "rope", "tupe-a", "log-decay")] == ["combined", "relative", "untied", "relative"]
+
+
+def test_tables_say_what_they_are(everything):
+    found = load_study(everything)
+    notes = {m: schemes.table_note(found, m) for m in found.models}
+    assert notes["sinusoidal"] == "added, fixed, not learned" and notes["fourier"] == "added, learned waves"
+    assert notes["low-rank"] == "added, rank 8" and notes["tupe-a"] == "untied" and notes["split"] == "position stream"
+    mapped = study(("mds", {"absolute": "mds", "table_width": 16}))
+    assert schemes.table_note(mapped, "mds") == "added, fixed behind a learned map"
+
+
+def test_an_own_table_that_training_left_alone_is_fixed():
+    made = study(("mine", {"preset": "mine", "absolute": "wavelets"}))
+    shares = [Record("s", "mine", "pca.share", 0.5, seed=0, index=0, step=step) for step in (0, None)]
+    assert schemes.fixed_table(replace(made, records=shares), "mine")
+    assert not schemes.fixed_table(replace(made, records=[shares[0], replace(shares[1], value=0.6)]), "mine")
+    assert not schemes.fixed_table(replace(made, records=shares[1:]), "mine")
+
+
+def costs(*values, metric="parameters"):
+    return [Record("s", f"m{i}", metric, v, seed=0) for i, v in enumerate(values)]
+
+
+def test_costs_are_said_where_they_differ():
+    def said(records, **facts):
+        return schemes.cost_differences(replace(study(*((f"m{i}", {}) for i in range(2)), **facts), records=records))
+
+    assert said(costs(100, 102)) is None and said([]) is None and said(costs(100)) is None
+    assert said(costs(100, 120)) == "The models differ in cost: `m1` has 20\u202f% more parameters than `m0`."
+    both = [*costs(100, 120), *costs(100, 250, metric="operations")]
+    assert said(both, match="none") == (
+        "The models differ in cost: `m1` has 20\u202f% more parameters and 2.5 times as many operations a token than `m0`. "
+        "Costs were not matched."
+    )
+    assert said(costs(100, 120), match="operations").endswith("Costs were matched by operations.")
+
+
+def test_the_table_shows_schemes_and_costs_and_a_dash_where_nothing_is_recorded(everything):
+    found = load_study(everything)
+    table = schemes.table(found)
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    assert list(table.columns[1:7]) == ["Block", "Absolute", "Untied", "Relative", "Rotation", "Reset"]
+    assert rows["tupe-r"][:7] == ["BERT", "learned", "position", "t5, one for all layers", "none", "sum", "0.1"]
+    assert rows["dstg"][3] == "t5, special tokens apart" and rows["low-rank"][1] == "low_rank, rank 8"
+    assert {row[-1] for row in rows.values()} == {"–"} and "–" not in {row[-2] for row in rows.values()}
+    more = replace(found, records=[*found.records, Record("s", "dstg", "operations", 2.35e6, unit="operations/token", seed=0)])
+    assert {row[0].text: row[-1].text for row in schemes.table(more).rows}["dstg"] == "2.35M"
+    old = schemes.table(study(("ap", {"preset": "ap", "num_hidden_layers": 4})))
+    assert {cell.text for cell in old.rows[0][1:]} == {"–"} and "not recorded" in old.caption
