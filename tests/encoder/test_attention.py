@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from encoder_models import BLOCKS, CASES, build, inputs, real
+from encoder_models import CASES, build, inputs, real
 
 from whatwhere.encoder.attention import BACKENDS, Product, eager, fused
 from whatwhere.encoder.biases import Bias
@@ -101,11 +101,10 @@ def test_softmax_runs_in_float32_at_least(dtype):
     torch.testing.assert_close(float(out[0, 0, 0, 1]), 1 / (1 + math.exp(-0.1)), rtol=0, atol=4e-3)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kind", ["shifted", "both"])
-def test_flex_attention_equals_eager_without_gradients_on_a_cpu(case, block, kind):
-    model = build(case, block=block)
+def test_flex_attention_equals_eager_without_gradients_on_a_cpu(case, kind):
+    model = build(case)
     given = inputs(kind)
     tokens = real(given)
     with torch.no_grad():
