@@ -1,6 +1,8 @@
 """FlexAttention (torch): the bias is looked up inside the kernel, so that no (h, n, n) tensor per example exists. CUDA, opt-in."""
 
+import functools
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -8,7 +10,10 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from .biases import Bias
 
-_compiled = torch.compile(flex_attention, dynamic=False)
+
+@functools.cache
+def _compiled() -> Callable[..., Tensor]:
+    return torch.compile(flex_attention, dynamic=False)  # not on import: that loads torch's compiler, which takes seconds
 
 
 def flex(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float) -> Tensor:
@@ -32,7 +37,7 @@ def flex(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tenso
         return score
 
     if q.device.type == "cuda":
-        return _compiled(q, k, values, score_mod=score_mod, scale=scale)
+        return _compiled()(q, k, values, score_mod=score_mod, scale=scale)
     with warnings.catch_warnings():  # that it is slow without compilation: on a CPU it serves comparisons only
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         return flex_attention(q, k, values, score_mod=score_mod, scale=scale)
