@@ -40,11 +40,11 @@ class View:
         self.page.on(
             "request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else self.troubles.append(f"request: {r.url}")
         )
-        self.page.goto(path.as_uri())
+        self.page.goto(path.as_uri(), timeout=120_000)
         self.ready()
 
     def ready(self):
-        self.page.wait_for_selector("html[data-ready=true]", timeout=60_000)
+        self.page.wait_for_selector("html[data-ready=true]", timeout=120_000)
 
     def download(self, selector):
         """The text that a click on a button hands out, and its file name."""
@@ -100,16 +100,35 @@ def test_works_at_400_pixels_with_text_that_can_be_read(narrow):
     assert narrow.troubles == []
 
 
-def test_labels_at_line_ends_neither_touch_nor_leave_their_figure(wide, narrow):
+def labels_are_apart(view):
+    """Every name on a line lies inside its figure, and no two names of a panel lie over each other."""
     boxes = """ps => ps.map(p => { const f = p.getBoundingClientRect();
         return [...p.querySelectorAll('.annotation-text')].map(a => { const b = a.getBoundingClientRect();
             return [b.left - f.left, b.right - f.left, b.top - f.top, b.bottom - f.top, f.width, f.height] }) })"""
-    for view in (wide, narrow):
-        for labels in view.page.locator("#figure-position .plot, #figure-loss .plot, #figure-probe-token .plot").evaluate_all(boxes):
-            for left, right, top, bottom, full, height in labels:
-                assert left >= 0 and right <= full + 1 and top >= -1 and bottom <= height + 1
-            tops = sorted((top, bottom) for _, _, top, bottom, _, _ in labels)
-            assert all(one[1] <= two[0] + 1 for one, two in itertools.pairwise(tops))
+    drawn = "#figure-position .plot, #figure-loss .plot, #figure-probe-token .plot, #figure-shift .plot, #figure-table-spectrum .plot"
+    for labels in view.page.locator(drawn).evaluate_all(boxes):
+        for left, right, top, bottom, full, height in labels:
+            assert left >= 0 and right <= full + 1 and top >= -1 and bottom <= height + 1
+        for one, two in itertools.combinations(labels, 2):
+            assert one[1] <= two[0] + 1 or two[1] <= one[0] + 1 or one[3] <= two[2] + 1 or two[3] <= one[2] + 1
+
+
+def test_labels_at_line_ends_neither_touch_nor_leave_their_figure(wide, narrow):
+    labels_are_apart(wide)
+    labels_are_apart(narrow)
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_twenty_models_fit(browser, everything, tmp_path, width):
+    with View(browser, write_report(everything, tmp_path / "report.html"), width=width) as view:
+        labels_are_apart(view)
+        assert view.page.evaluate("document.documentElement.scrollWidth") == width
+        if width == 1400:
+            first = (
+                "['.card:last-child', '.first .panel:last-child .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+            )
+            assert max(view.page.evaluate(first)) <= 900
+        assert view.troubles == []
 
 
 def test_theme_follows_the_system_and_the_button(browser, report):

@@ -49,7 +49,7 @@ def test_many_models_are_named_in_every_panel_once(everything):
 
 def test_few_models_share_a_plot_where_the_papers_markers_are_named(demo):
     notes = [n["text"] for n in hero(load_study(demo), paper_values()).panels[0].layout["annotations"]]
-    assert sorted(notes[-5:]) == ["ap", "position", "rope", "rp", "semantic"]
+    assert sorted(notes[-5:]) == ["ap", "dstg", "dstg", "rope", "rp"]
 
 
 def test_tables_of_every_kind_are_drawn(everything):

@@ -9,7 +9,7 @@ from .figures import Panel, Trace, line, paper_marks, reference
 from .load import Study
 from .numbers import fixed, percent
 from .paper import PAPER_LAYERS
-from .style import LABEL_LIMIT, TEXT_SIZE, axis, layout, line_end_labels, model_styles, plain, spread
+from .style import LABEL_GAP, LABEL_LIMIT, TEXT_SIZE, axis, layout, line_end_labels, model_styles, plain, spread
 
 PaperValues = Mapping[tuple[str, str, str, int], float]  # (metric, model, part, our layer index) -> value
 Line = tuple[str, str]  # model, part
@@ -177,12 +177,12 @@ class Frame:
         }
 
     def _paper_names(self, lines: Sequence[Line], height: float) -> list[dict[str, Any]]:
-        """The names of the paper's models, left of their first markers."""
+        """The paper's names of its models, left of their first markers; colours tell the streams of one apart."""
         firsts = []
         for model, part in lines:
             if found := paper_curve(self.paper, self.study, self.metric, model, part):
                 x = min(found)
-                firsts.append((x, found[x][1], model if part == "all" else part, schemes.colour(self.study, model, part)))
+                firsts.append((x, found[x][1], schemes.preset(self.study, model), schemes.colour(self.study, model, part)))
         bottom, top = self.bounds
         wanted = [(top - y) / (top - bottom) * height for _, y, _, _ in firsts]
         return [
@@ -202,7 +202,7 @@ class Frame:
                 "borderpad": 0,
                 "font": {"size": TEXT_SIZE, "color": f"@ink-{colour}"},
             }
-            for (x, y, words, colour), want, at in zip(firsts, wanted, spread(wanted, TEXT_SIZE + 1), strict=True)
+            for (x, y, words, colour), want, at in zip(firsts, wanted, spread(wanted, LABEL_GAP), strict=True)
         ]
 
 

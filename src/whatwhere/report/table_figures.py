@@ -261,7 +261,7 @@ def _spectrum_panel(study: Study, title: str, totals: dict[str, np.ndarray], mos
         ends.append((float(xs[-1]), ys[-1], model, "absolute"))
         if (published := PAPER_TOP2.get(schemes.preset(study, model))) is not None:
             traces.append(paper_marks({2.0: published}, "absolute", symbol, model, {2.0: "two components"}, "share"))
-    height, margin = 240 if dense else 340, {"l": 62, "r": right, "t": 10, "b": 52}
+    height, margin = 240 if dense else 340, {"l": 62, "r": right, "t": 18, "b": 52}
     bounds = (0.0, 1.05)
     plot = layout(
         height,
