@@ -194,10 +194,12 @@ def _own_scheme(error: ValueError, folder: Path) -> ValueError:
 
 def _open_model(folder: Path, scheme: Path | None) -> Any:
     from safetensors import SafetensorError
+    from transformers.utils import logging
 
     from .encoder import EncoderForMaskedLM
     from .training.config import use_scheme
 
+    logging.disable_progress_bar()
     use_scheme(scheme)
     seeds = sorted(p.parent for p in folder.glob("**/seed-*/config.json"))
     if seeds:

@@ -113,7 +113,10 @@ def use_scheme(path: Any) -> None:
         text = file.read_text(encoding="utf-8")
         if text not in _loaded:
             relative_imports(text)  # else a training would fail when it saves its model
-            load_scheme(file)
+            try:
+                load_scheme(file)
+            except SystemExit as stop:
+                raise ValueError(f"it ends the program (exit status {stop.code}); a scheme only registers its parts.") from None
             _loaded.add(text)
     except SyntaxError as error:
         raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
@@ -150,7 +153,9 @@ class SchemeConfig(StrictConfig):
         """
         kept = out / SCHEME
         if self.scheme is not None and kept.is_file() and kept.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
-            raise ValueError(f"{self.scheme} has changed since {out} began with it (kept as {kept}). Undo that, or choose another --out.")
+            raise ValueError(
+                f"{self.scheme} is not the scheme that {out} began with (kept as {kept}). Undo the change, or choose another --out."
+            )
 
 
 def _number(text: str) -> str | float:

@@ -1,0 +1,118 @@
+"""Costs read off the meta model against the real model's parameters and operations counted by formula; matched widths."""
+
+import copy
+import functools
+
+import pytest
+import torch
+
+from whatwhere.encoder import PRESETS, EncoderForMaskedLM, preset
+from whatwhere.training.costs import PARTS, costs, matched_width
+
+VOCAB, N, LABELLED = 300, 24, 0.25
+BLOCKS = ("neobert", "bert")
+everywhere = pytest.mark.parametrize(("name", "block"), [(name, block) for name in PRESETS for block in BLOCKS])
+
+
+def build(name, block, **fields):
+    return preset(name, "tiny", block=block, vocab_size=VOCAB, **fields)
+
+
+@functools.cache
+def counted(name, block):
+    return costs(build(name, block), N, LABELLED)
+
+
+def by_formula(c, n, labelled):
+    """Twice the multiply-adds of every matrix product, per token, from the sizes alone."""
+    d, inner, gates = c.hidden_size, c.intermediate_size, 2 if c.block == "neobert" else 1
+    wide = [inner * width // d for width in c.stream_sizes]  # of the feed-forward, for each stream
+    products = len(c.stream_sizes) if c.stream_qk == "separate" else 1
+    projections = sum(2 * s * (2 * d + s) + 2 * s * s for s in c.stream_sizes)
+    up = (
+        sum(2 * s * gates * w for s, w in zip(c.stream_sizes, wide, strict=True))
+        if c.stream_feed_forward == "separate"
+        else 2 * d * gates * inner
+    )
+    down = sum(2 * w * s for w, s in zip(wide, c.stream_sizes, strict=True))
+    positional, table = 0.0, 0.0
+    if c.untied in ("position", "crossed"):
+        positional = 2 * 2 * d * d + (2 * n * d if c.untied == "position" else 0)
+        positional += 2 * (2 * 2 * d * d) / n if c.reset != "none" else 0  # two rows for θ
+    if c.relative == "product":
+        positional += 2 * 2 * d * d * (2 * c.relative_max_distance + 1) / n
+    if c.absolute == "low_rank":
+        table = 2 * c.max_position_embeddings * c.table_rank * c.position_width / n
+    read = d if c.mlm_head == "full" and c.position_size else c.semantic_size
+    head = 2 * (read if c.block == "neobert" else c.semantic_size) * c.vocab_size
+    head += 2 * read * c.semantic_size if c.block == "bert" else 0
+    return {
+        "word_embedding": 0,
+        "position_table": table,
+        "positional_terms": positional,
+        "attention_projections": c.num_hidden_layers * projections,
+        "attention_scores": c.num_hidden_layers * (products * 2 * n * d + 2 * n * d),
+        "feed_forward": c.num_hidden_layers * (up + down),
+        "norms": 0,
+        "vocabulary_head": labelled * head,
+    }
+
+
+@everywhere
+def test_operations_equal_the_formula(name, block):
+    expected, found = by_formula(build(name, block), N, LABELLED), counted(name, block)
+    assert found.operations == pytest.approx(expected) and found.total_operations == pytest.approx(sum(expected.values()))
+
+
+@everywhere
+def test_parameters_and_terms_are_those_of_the_real_model(name, block):
+    config, found = build(name, block), counted(name, block)
+    model = EncoderForMaskedLM(config)
+    assert found.total_parameters == sum(p.numel() for p in model.parameters()) and set(found.parameters) == set(PARTS)
+    layers = sum(p.numel() for layer in model.encoder.layers for p in layer.feed_forward.parameters())
+    assert found.parameters["feed_forward"] == layers
+    assert found.parameters["word_embedding"] == VOCAB * config.semantic_size
+    assert set(found.terms) == set(model.attention_terms(input_ids=torch.tensor([[2, 7, 3]])))
+
+
+def test_counting_draws_no_random_numbers_and_changes_no_configuration():
+    config = build("tupe-r", "bert")
+    before, state = config.to_dict(), torch.get_rng_state()
+    costs(config, N)
+    assert torch.equal(torch.get_rng_state(), state) and config.to_dict() == before
+
+
+def test_a_table_of_its_own_width_is_counted_with_its_map():
+    config = build("ap", "neobert", table_width=16)
+    found = costs(config, N)
+    assert found.parameters["position_table"] == 128 * 16 + 16 * 120
+    assert found.operations["position_table"] == 2 * 128 * 16 * 120 / N
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("ap", "operations"), ("dstg", "parameters"), ("tupe-r", "operations"), ("split", "parameters")]
+)
+def test_matched_width_is_the_nearest_that_is_allowed(name, what):
+    target = counted("dstg-full-mlm", "neobert").of(what)
+    config = build(name, preset(name).block)
+    width = matched_width(config, what, target, N, LABELLED)
+
+    def distance(width):
+        other = copy.deepcopy(config)
+        other.intermediate_size = width
+        return abs(costs(other, N, LABELLED).of(what) - target)
+
+    step = config.intermediate_step
+    assert width % step == 0 and distance(width) <= min(distance(width - step), distance(width + step))
+
+
+def test_what_cannot_be_matched_or_counted_is_one_line():
+    config = build("split", "bert")
+    with pytest.raises(ValueError, match="split cannot be made to cost 1,000 parameters: .*intermediate_size=4.*first in --models"):
+        matched_width(config, "parameters", 1000, N, LABELLED)
+    with pytest.raises(ValueError, match="position table has 128 rows"):
+        costs(config, 129)
+    with pytest.raises(ValueError, match=r"share of predicted tokens, in \[0, 1\]; got 2"):
+        costs(config, N, labelled=2)
+    with pytest.raises(ValueError, match="at least 1 token; got 0"):
+        costs(config, 0)

@@ -1,0 +1,69 @@
+"""What `explain` says of an encoder is what its configuration and its attention do."""
+
+import pytest
+import torch
+
+from whatwhere.encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
+from whatwhere.encoder.attention import BACKENDS
+from whatwhere.training.costs import costs
+from whatwhere.training.explain import as_text, backend_notes, differing, explain, formula, preset_rows, rows_as_text, trains_with
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("nope", {}, "(q_i·k_j) / √30"),
+        ("ap", {}, "(q_i·k_j) / √30   (q, k from words with positions added)"),
+        ("rope", {}, "((R_i q_i)·(R_j k_j)) / √30"),
+        ("dstg", {}, "(q_sem_i·k_sem_j + q_pos_i·k_pos_j·[i, j not special]) / √32 + t5(j - i) or a value of its own if i or j is special"),
+        ("tupe-r", {}, "(q_i·k_j + reset[(p_i U_Q)·(p_j U_K)]) / √64 + reset[t5(j - i)]"),
+        ("tupe-r", {"reset": "each"}, "θ2 if only j is, for each apart; one bias for all layers"),
+        ("tupe-free", {}, "(q_i·k_j) / √64 + reset[free(i, j)]"),
+        ("bert-ad", {}, "(q_i·k_j + q_i·(p_j U_K) + (p_i U_Q)·k_j + (p_i U_Q)·(p_j U_K)) / √128"),
+        ("split", {}, "(q_sem_i·k_sem_j + q_sem_i·k_pos_j + q_pos_i·k_sem_j + q_pos_i·k_pos_j) / √32"),
+    ],
+)
+def test_formula_of_the_scores(name, fields, said):
+    config = preset(name, "tiny", **fields)
+    assert said in formula(config, costs(config, 8).terms)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_differs_builds_the_same_encoder(name):
+    config = preset(name, "small")
+    again = EncoderConfig(**differing(config))
+    assert again.to_diff_dict() | {"preset": name} == config.to_diff_dict()
+
+
+@pytest.mark.parametrize("name", ["nope", "rp", "bert-a", "tupe-r"])
+def test_backends_that_are_said_to_train_do(name):
+    config = preset(name, "tiny", vocab_size=32, num_hidden_layers=1)
+    notes, trains = backend_notes(config, CPU), trains_with(config, CPU)
+    assert list(notes) == list(BACKENDS) and trains == ["eager", "sdpa"]
+    assert "flex_attention" in trains_with(config, CUDA) or config.dropout
+    ids = torch.tensor([[2, 7, 8, 3]])
+    for backend in BACKENDS:
+        model = EncoderForMaskedLM(config)
+        model.set_attn_implementation(backend)
+        with torch.no_grad():
+            model.eval()(input_ids=ids)  # each works without training
+        if backend in trains:
+            model.train()(input_ids=ids, labels=ids).loss.backward()
+        else:
+            with pytest.raises(ValueError, match="backward"):
+                model.train()(input_ids=ids, labels=ids)
+            assert "not in training" in notes[backend]
+    assert ("our own function over pieces" in notes["sdpa"]) == (name in ("rp", "tupe-r"))
+    assert ("in training our own function" in notes["sdpa"]) == (name == "bert-a")
+
+
+def test_texts_hold_the_numbers():
+    facts = explain(preset("tupe-r", "tiny"), 64, 0.15, "sdpa")
+    page = as_text(facts)
+    assert f"{facts['parameters']['total']:,}" in page and f"{facts['operations']['feed_forward']:,.0f}" in page and "√64" in page
+    rows = preset_rows("tiny")
+    assert [r["name"] for r in rows] == list(PRESETS) and rows[0]["length"] == 128
+    table = rows_as_text(rows, "tiny")
+    assert all(f"{r['parameters']:,}" in line and r["source"] in line for r, line in zip(rows, table.splitlines()[1:], strict=False))
