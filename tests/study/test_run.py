@@ -9,6 +9,7 @@ import time
 import pytest
 from cli_runner import command, environment, sentences, whatwhere
 
+from whatwhere.encoder import PRESETS
 from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.run import run_study
@@ -82,6 +83,38 @@ def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments
     assert (tmp_path / "s/report.html").exists()
 
 
+def test_matched_models_cost_the_same_and_a_resumed_study_keeps_their_widths(arguments, tmp_path):
+    own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own)
+    run_study(config, tmp_path / "s", progress=False)
+    records = read_records(tmp_path / "s/records.parquet")
+    first, second = (select(records, metric="operations", model=name)[0].value for name in ("rope", "tupe-r"))
+    assert abs(second / first - 1) < 0.005
+    widths = StudyConfig.load(tmp_path / "s/study.yaml").widths
+    saved = json.loads((tmp_path / "s/study.json").read_text())
+    assert widths == {"tupe-r": saved["models"][1]["config"]["intermediate_size"]} and saved["match"] == "operations"
+    assert [m["source"] for m in saved["models"]] == ["DSTG section 3.3; RoFormer", "TUPE eq. 11"]
+    assert {m["training"]["masking"] for m in saved["models"]} == {"all"} and saved["recipe"] == "dstg"  # the first one's family
+    run_study(config, tmp_path / "s", progress=False)
+    assert StudyConfig.load(tmp_path / "s/study.yaml").widths == widths
+
+
+def test_what_cannot_be_matched_is_refused_before_training(arguments, tmp_path):
+    own = {"steps": 3, "models": ["nope", "dstg"], "match": "parameters", "widths": {"nope": 1}}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own)
+    with pytest.raises(ValueError, match="dstg cannot be made to cost .* parameters: .*Put dstg first"):
+        run_study(config, tmp_path / "s", progress=False)
+    assert not (tmp_path / "s/models").exists()
+
+
+def test_all_presets_and_the_recipe_of_the_first():
+    config = StudyConfig.parse({"models": ["tupe-a", "all"], "steps": 3})
+    assert config.models[0] == "tupe-a" and set(config.models) == set(PRESETS) and len(config.models) == len(PRESETS)
+    assert config.recipe == "tupe" and config.pretraining("dstg", 0, 3).masking == "80-10-10"
+    assert StudyConfig.parse({"models": ["all"], "steps": 3}).recipe == "dstg"
+    assert StudyConfig.parse({"models": ["tupe-a"], "recipe": "dstg"}).pretraining("tupe-a", 0, 3).mask_rate == 0.2
+
+
 def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
     config = StudyConfig.load(arguments[2])
     config.save(tmp_path / "s/study.yaml")
@@ -95,6 +128,9 @@ def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
         ({"models": ["dstg", "dstg"]}, "models must be different presets"),
         ({"models": []}, "at least one; got none"),
         ({"models": ["dstg"], "steps": 3, "minutes": 2}, "Give steps or minutes"),
+        ({"widths": {"ap": 64}, "models": ["dstg"]}, "widths names 'ap', which is not in the study. Its models: dstg"),
+        ({"widths": {"dstg": 63}}, "multiple of 16: intermediate_size=63"),
+        ({"training": {"recipe": "tupe"}}, "training.recipe is the study's own key"),
         ({"seeds": 0}, "seeds: .*greater than or equal to 1"),
         ({"training": {"seed": 3}}, "training.seed is the study's own key: set seed"),
         ({"training": {"lr": 3}}, "Unknown configuration key 'lr'"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whatwhere.training.pretrain import RECIPES, PretrainConfig
+from whatwhere.training.pretrain import RECIPES, PretrainConfig, defaults
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,9 @@ from whatwhere.training.pretrain import RECIPES, PretrainConfig
         (["steps=3", "minutes=2"], "Give one budget of steps, tokens, minutes; got steps and minutes"),
         (["steps=1", "steps.more=3"], "steps is a single value"),
         (["model=3"], "model: .*dictionary; got 3"),
+        (["recipe=bert"], "recipe: .*'dstg' or 'tupe'; got 'bert'"),
+        (["scheme=3"], "scheme: .*string; got 3"),
+        (["scheme=none.py"], "The scheme none.py: it is no Python file that exists"),
     ],
 )
 def test_wrong_settings_are_one_line_errors(settings, message):
@@ -46,3 +49,48 @@ def test_broken_files_are_errors(tmp_path, text, message):
         PretrainConfig.load(tmp_path / "c.yaml")
     with pytest.raises(ValueError, match="No configuration file"):
         PretrainConfig.load(tmp_path / "none.yaml")
+
+
+TUPE = {
+    "mask_rate": 0.15,
+    "masking": "80-10-10",
+    "schedule": "linear",
+    "minimum_learning_rate_ratio": 0.0,
+    "epsilon": 1e-6,
+    "betas": (0.9, 0.999),
+}
+
+
+def test_a_preset_trains_by_the_recipe_of_its_family():
+    dstg, tupe = (PretrainConfig.load(None, ["size=paper"], preset=name) for name in ("dstg", "tupe-a"))
+    assert (dstg.recipe, dstg.mask_rate, dstg.masking, dstg.schedule, dstg.learning_rate) == ("dstg", 0.2, "all", "cosine", 6e-4)
+    assert tupe.recipe == "tupe" and {key: getattr(tupe, key) for key in TUPE} == TUPE
+    # TUPE table 1: learning rate, batch, warm-up of 1 % of 1M steps, length, clipping, weight decay; dropout is the preset's.
+    table = (tupe.learning_rate, tupe.batch_size, tupe.warmup_steps, tupe.length, tupe.clip, tupe.weight_decay)
+    assert table == (1e-4, 256, 10_000, 512, 1.0, 0.01) and tupe.encoder_config().dropout == 0.1
+    assert PretrainConfig.load(None, preset="split").recipe == "tupe"
+    own = PretrainConfig.load(None, ["recipe=dstg", "mask_rate=0.3"], preset="tupe-a")
+    assert (own.mask_rate, own.masking) == (0.3, "all")
+    assert defaults("tupe", "tiny") == RECIPES["tiny"] | TUPE
+
+
+def test_a_saved_recipe_loads_equal(tmp_path):
+    config = PretrainConfig.load(None, preset="bert-a", steps=3)
+    config.save(tmp_path / "c.yaml")
+    assert PretrainConfig.load(tmp_path / "c.yaml") == config
+
+
+def test_a_scheme_is_found_beside_its_file_then_from_the_current_directory(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    here, beside = tmp_path / "s.py", tmp_path / "runs/s.py"
+    here.write_text('"""Registers nothing."""\n')
+    (tmp_path / "runs/c.yaml").write_text("scheme: s.py\n")
+    monkeypatch.chdir(tmp_path)
+    assert PretrainConfig.load("runs/c.yaml").scheme == "s.py"
+    beside.write_text('"""Registers nothing either."""\n')
+    config = PretrainConfig.load("runs/c.yaml")
+    assert config.scheme == "runs/s.py"
+    config.save_run(tmp_path / "out/pretrain.yaml")
+    (tmp_path / "runs/s.py").unlink()
+    saved = PretrainConfig.load(tmp_path / "out/pretrain.yaml")
+    assert saved.scheme == str(tmp_path / "out/scheme.py") and "nothing either" in (tmp_path / "out/scheme.py").read_text()
