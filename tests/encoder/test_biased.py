@@ -76,12 +76,14 @@ def gradients(out: Tensor, arguments: list[Tensor | None]) -> list[Tensor]:
     return list(torch.autograd.grad(out, [a for a in arguments if a is not None and a.requires_grad], weights))
 
 
+@pytest.mark.parametrize("keep", [0, N])
 @pytest.mark.parametrize("piece", [1 << 19, 2 * H * N * N, H * N * N, N * N, 3 * N, 1])  # examples, heads, queries at a time
 @pytest.mark.parametrize("base,values,allowed", COMBINATIONS)
 def test_outputs_and_gradients_are_those_of_the_definition(
-    base: str, values: bool, allowed: str, piece: int, monkeypatch: pytest.MonkeyPatch
+    base: str, values: bool, allowed: str, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(biased, "PIECE", piece)
+    monkeypatch.setattr(biased, "KEEP", keep)
     arguments = inputs(base, values)
     ours = biased_attention(*arguments, mask(allowed), SCALE, 0.0)
     plain = eager(*arguments, mask(allowed), SCALE)
@@ -99,13 +101,17 @@ def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, s
     return n * biased_attention(zero, zero, identity, None, None, arguments[5], None, SCALE, dropout)
 
 
+@pytest.mark.parametrize("keep", [0, N])
 @pytest.mark.parametrize("piece", [1 << 19, H * N * N, N * N, 3 * N])
 @pytest.mark.parametrize("base,values", [("none", False), ("shared", False), ("distance", True)])
-def test_dropout_draws_the_same_factors_forward_and_backward(base: str, values: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_draws_the_same_factors_forward_and_backward(
+    base: str, values: bool, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(biased, "PIECE", piece)
+    monkeypatch.setattr(biased, "KEEP", keep)
     arguments = inputs(base, values)
     factors = dropout_factors(arguments[2], arguments, 0.3, seed=7)
-    assert set(factors.flatten().mul(0.7).round(decimals=9).tolist()) == {0.0, 1.0}
+    assert set(factors.flatten().mul(0.7).round(decimals=4).tolist()) == {0.0, 1.0}  # 16 random bits: shares are multiples of 2^-16
     torch.manual_seed(7)
     ours = biased_attention(*arguments, mask("padding"), SCALE, 0.3)
     plain = eager(*arguments, mask("padding"), SCALE, factors)
@@ -136,7 +142,7 @@ def test_bfloat16_is_as_close_as_its_rounding(base: str, values: bool, allowed: 
     assert ours.dtype == torch.bfloat16
     for ours_, plain_ in zip([ours.detach(), *gradients(ours, narrow)], [plain.detach(), *gradients(plain, exact)], strict=True):
         # A few roundings by up to 2^-9 in a row, relative to the size of the whole result.
-        assert float((ours_ - plain_).norm()) < 0.01 * float(plain_.norm())
+        assert float((ours_ - plain_).norm()) < 0.02 * float(plain_.norm())
 
 
 def test_gradients_by_finite_differences() -> None:
@@ -173,3 +179,12 @@ def test_strided_inputs_and_values_of_another_type() -> None:
     assert torch.equal(biased_attention(*strided, *arguments[3:], None, SCALE, 0.0), biased_attention(*arguments, None, SCALE, 0.0))
     narrow = biased_attention(strided[0].bfloat16(), strided[1].bfloat16(), strided[2], *arguments[3:], None, SCALE, 0.0)
     assert narrow.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("b,n", [(0, 5), (2, 0), (2, 1)])
+def test_empty_batches_and_single_tokens(b: int, n: int) -> None:
+    q = torch.randn(b, H, n, D_QK, requires_grad=True)
+    table = torch.randn(H, max(2 * n - 1, 0), requires_grad=True)
+    out = biased_attention(q, q, q, table, None, None, None, SCALE, 0.1)
+    assert out.shape == q.shape
+    out.sum().backward()
