@@ -176,7 +176,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
         # The first token that is no padding, which may stand on either side.
-        first = hidden[:, 0] if attention_mask is None else hidden[torch.arange(len(hidden)), attention_mask.long().argmax(-1)]
+        first = hidden[:, 0] if attention_mask is None else hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
         logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
         loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
