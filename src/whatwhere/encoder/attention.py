@@ -141,6 +141,7 @@ class Attention(nn.Module):
         self.dropout = config.dropout
         self.sizes = config.stream_sizes
         self.joint, self.consecutive = config.stream_qk == "joint", config.stream_values == "consecutive"
+        self.absolute_special = config.absolute_special
         qk, biased = self.heads * self.d_head, config.block == "bert"
         self.qkv = nn.ModuleList(nn.Linear(d, 2 * qk + d, bias=biased) for d in self.sizes)
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
@@ -157,7 +158,7 @@ class Attention(nn.Module):
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
             if layout.rotation is not None:
                 q, k = rotate(q, *layout.rotation), rotate(k, *layout.rotation)
-            if name == "absolute" and not self.joint:
+            if name == "absolute" and self.absolute_special:
                 regular = ~layout.special[:, None, :, None]  # zero rows give zero scores: the indicator of eq. 2
                 q, k = q * regular, k * regular
             queries[name], keys[name] = q, k

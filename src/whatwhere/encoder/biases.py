@@ -130,19 +130,17 @@ class ClippedBias(nn.Module):
 class AlibiBias(nn.Module):
     """-m_h·|j - i| with a fixed slope m per head, in both directions (Press et al. 2022, for encoders)."""
 
-    slopes: Tensor
+    marker: Tensor
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.register_buffer("slopes", torch.empty(config.num_attention_heads))
-
-    def initialize(self, config: EncoderConfig) -> None:
-        slopes = config.alibi_slopes or alibi_slopes(config.num_attention_heads)
-        init.copy_(self.slopes, torch.tensor(slopes, dtype=torch.float64))
+        self.slopes = config.alibi_slopes or alibi_slopes(config.num_attention_heads)
+        self.register_buffer("marker", torch.empty(0), persistent=False)  # follows the model's device and dtype
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Values (..., h) for distances of any shape."""
-        return -distance.abs()[..., None] * self.slopes
+        """Values (..., h) for distances of any shape, in at least float32: bfloat16 tells 256 from 257 no more."""
+        wide = torch.promote_types(self.marker.dtype, torch.float32)
+        return -distance.abs()[..., None] * torch.tensor(self.slopes, dtype=wide, device=distance.device)
 
 
 @register_bias("product")

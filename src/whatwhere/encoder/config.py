@@ -51,7 +51,8 @@ class EncoderConfig(PretrainedConfig):
     Scheme, relative positions: `relative` names the bias (`relative_buckets` buckets of T5, logarithmic up to
     `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard ones),
     `relative_shared` makes one for all layers; `rotation` names the rotation of queries and keys ("rope", base `rope_theta`).
-    Scheme, special tokens: `relative_special` gives pairs with a token of S = {cls, sep} three values of their own (DSTG eq. 1);
+    Scheme, special tokens: `relative_special` gives pairs with a token of S = {cls, sep} three values of their own (DSTG eq. 1),
+    `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator);
     `reset` unties [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both
     separately (its published code). They are found by id.
     Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies queries and keys of both (SPLIT);
@@ -77,6 +78,7 @@ class EncoderConfig(PretrainedConfig):
     max_position_embeddings: int = 512
     block: str = "neobert"
     absolute: str = "none"
+    absolute_special: bool = False
     untied: str = "none"
     table_width: int | None = None
     table_rank: int | None = None
@@ -197,6 +199,10 @@ class EncoderConfig(PretrainedConfig):
         if self.relative == "none" and (self.relative_special or self.relative_shared):
             key = "relative_special" if self.relative_special else "relative_shared"
             raise ValueError(f"{key} needs a relative bias: set relative to t5.")
+        if self.absolute_special and (not self.position_size or self.stream_qk == "joint"):
+            raise ValueError("absolute_special needs a score of the position stream alone: set position_size, and stream_qk=separate.")
+        if self.residual == "normalized" and self.block == "bert":
+            raise ValueError("residual=normalized is for block=neobert; BERT's block normalises the sum. Set residual=stream.")
         if self.reset != "none" and self.untied not in ("position", "free") and self.relative == "none":
             raise ValueError(f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias.")
         if self.reset != "none" and self.untied == "crossed":
@@ -214,6 +220,15 @@ class EncoderConfig(PretrainedConfig):
             raise ValueError(f"table_file is for absolute=mds; got absolute={self.absolute}. A learned table starts from table_start.")
         if self.table_start != "normal" and self.absolute != "learned":
             raise ValueError(f"table_start is for absolute=learned; got absolute={self.absolute}.")
+        if self.table_scale is not None:
+            waves = self.absolute in ("sinusoidal", "fourier") or (self.absolute == "learned" and self.table_start == "sinusoidal")
+            if not waves and self.absolute != "mds":
+                raise ValueError(
+                    "table_scale is for tables that are fixed or start from sines (sinusoidal, fourier, mds, table_start=sinusoidal); "
+                    f"got absolute={self.absolute}."
+                )
+            if not 0 < self.table_scale < math.inf:
+                raise ValueError(f"table_scale must be a positive number; got {self.table_scale}.")
         if (self.absolute == "low_rank") != (self.table_rank is not None):
             raise ValueError(f"table_rank belongs to absolute=low_rank; got absolute={self.absolute}, table_rank={self.table_rank}.")
         rows, width = self.max_position_embeddings, self.table_width or self.position_width

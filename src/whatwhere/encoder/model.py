@@ -48,6 +48,15 @@ class EncoderPreTrainedModel(CarriedModel):
         if callable(initialize := getattr(module, "initialize", None)):
             initialize(config)
 
+    def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
+        # In code from outside its package transformers passes over a module that owns no weight directly, as if it were loaded. Tables
+        # and biases may keep all of theirs in submodules.
+        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        below = [*module.parameters(), *module.buffers()]
+        if not own and hasattr(module, "initialize") and not all(getattr(t, "_is_hf_initialized", False) for t in below):
+            is_custom_code = False
+        super()._initialize_weights(module, is_custom_code)
+
 
 def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
     """Whether tokens that see each other are as far apart in positions as in the row, so that 2n - 1 distances say all."""
@@ -114,8 +123,12 @@ class Encoder(EncoderPreTrainedModel):
         rows = self.config.longest
         if rows is not None:
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
-            readable = position_ids.device.type == "cpu" and n and not torch.compiler.is_compiling()
+            readable = position_ids.device.type == "cpu" and position_ids.numel() and not torch.compiler.is_compiling()
             longest = int(position_ids.max()) + 1 if readable else n
+            if readable and int(position_ids.min()) < 0:
+                raise ValueError(
+                    f"Positions are counted from 0; position_ids holds {int(position_ids.min())}. Leave it out for 0, 1, 2, ..."
+                )
             if longest > rows:
                 raise ValueError(
                     f"Sequence reaches position {longest - 1}, but the position table has {rows} rows. "
@@ -150,7 +163,7 @@ class Encoder(EncoderPreTrainedModel):
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
-                positions = self.untied.project(self.dropout(table[rows]))
+                positions = self.untied.project(table[rows])
             else:
                 biases.append(self.untied(table, rows, cls))
         if self.relative is not None:
@@ -253,7 +266,8 @@ class Encoder(EncoderPreTrainedModel):
         In score units, before the padding mask; they sum to the scores that the fused path uses. Names: `semantic`, `absolute` (with
         TUPE's θ), `relative` (with the values at special tokens); `mixed` instead of `semantic` where positions are added to the
         words (`ap`, `bert-a`); `semantic_to_absolute` (query semantic) and `absolute_to_semantic` where both meet (`split`,
-        `bert-ad`). For `rope`, `semantic` is the whole rotated product.
+        `bert-ad`). For `rope`, `semantic` is the whole rotated product. Where packed documents do not see each other, entries mean
+        nothing.
         """
         self._check(input_ids, attention_mask, position_ids, document_ids)
         layout = self.layout(input_ids, attention_mask, position_ids, document_ids)

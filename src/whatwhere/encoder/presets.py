@@ -37,7 +37,7 @@ _add("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
 _add("ap", "nope", "DSTG section 3.3", absolute="learned")
 _add("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
 _add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special=True)
-_add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", streams=2)
+_add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2)
 _add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
 _add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
 _add("alibi", "nope", "Press et al. 2022", relative="alibi")

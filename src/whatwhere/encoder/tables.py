@@ -39,8 +39,8 @@ def read_table(source: str | Path) -> Tensor:
         table = _table_of_model(path)
     elif path.suffix == ".npy" and path.is_file():
         try:
-            table = torch.from_numpy(np.asarray(np.load(path, allow_pickle=False), dtype=np.float64))
-        except (ValueError, EOFError) as error:
+            table = torch.from_numpy(np.load(path, allow_pickle=False).astype(np.float64, casting="same_kind"))
+        except (ValueError, TypeError, EOFError) as error:
             raise ValueError(f"{path} holds no table of numbers ({error}). Write one with numpy.save.") from None
     else:
         raise ValueError(f"No position table at {path}. Give a .npy file of shape (positions, width), or the folder of a model.")
@@ -210,6 +210,16 @@ class FileTable(nn.Module):
         return self.weight
 
 
+class WidthMap(nn.Linear):
+    """The learned map from a table's own width to the one that is needed; it keeps the spread of the table."""
+
+    def __init__(self, width: int, needed: int) -> None:
+        super().__init__(width, needed, bias=False)
+
+    def initialize(self, config: EncoderConfig) -> None:
+        init.normal_(self.weight, std=self.in_features**-0.5)
+
+
 class PositionTable(nn.Module):
     """The configured table, with a learned map to the width that is needed where its own is another (LOWDIM section 5)."""
 
@@ -218,11 +228,7 @@ class PositionTable(nn.Module):
         width = config.table_width or config.position_width
         self.table = TABLES[config.absolute](config, config.max_position_embeddings, width)
         mapped = config.table_width is not None and config.table_width != config.position_width
-        self.map = nn.Linear(width, config.position_width, bias=False) if mapped else None
-
-    def initialize(self, config: EncoderConfig) -> None:
-        if self.map is not None:
-            init.normal_(self.map.weight, std=self.map.in_features**-0.5)  # keeps the spread of the table
+        self.map = WidthMap(width, config.position_width) if mapped else None
 
     def forward(self) -> Tensor:
         """The table as the model uses it: (max_position_embeddings, position_width)."""

@@ -52,7 +52,7 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
         else:
             query, _, key = name.partition("_to_")
             product = f"{written[query][0]}·{written[key or query][1]}"
-            if name == "absolute" and config.position_size and config.stream_qk == "separate":
+            if name == "absolute" and config.absolute_special:
                 product += "·[i, j not special]"
             products.append(f"reset[{product}]" if name == "absolute" and reset else product)
     line = " + ".join([f"({' + '.join(products)}) / √{round(config.scale**-2)}", *biases])
