@@ -1,6 +1,7 @@
 """Every command and the Python example of the README run, in order, in a fresh folder."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ def test_readme_commands_run(tmp_path):
     # The demo and the tests are run by .ci/run and make; minutes and steps are shortened, nothing else.
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line and not line.startswith("make ")]
     assert len(commands) >= 6 and [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
