@@ -58,6 +58,7 @@ TUPE = {
     "minimum_learning_rate_ratio": 0.0,
     "epsilon": 1e-6,
     "betas": (0.9, 0.999),
+    "shift": False,
 }
 
 

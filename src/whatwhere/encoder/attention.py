@@ -79,8 +79,9 @@ def eager(
 
 
 def sdpa(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float) -> Tensor:
-    """torch's scaled_dot_product_attention, or our own function on a CPU where a bias or dropout would make it slow."""
-    if q.device.type == "cpu" and (bias is not None or dropout) and not torch.compiler.is_compiling():
+    """torch's scaled_dot_product_attention, or our own function on a CPU where a bias, dropout or bfloat16 make that slow."""
+    slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16
+    if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
         base, at, special = (None, None, None) if bias is None else (bias.base, bias.values, bias.special)
         return biased_attention(q, k, values, base, at, special, allowed, scale, dropout)
     width = values.shape[-1]

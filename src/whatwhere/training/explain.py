@@ -82,10 +82,12 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
     """For each attention backend, what runs on this device, and why."""
     biased = config.relative != "none" or config.untied in ("position", "free")
     kernel = "torch's scaled_dot_product_attention"
+    own = "our own function (encoder/biased.py)"
     if device.type == "cpu" and biased:
-        sdpa = f"our own function over pieces of {kernel}: on a CPU its fast kernel takes no bias that is trained"
-    elif device.type == "cpu" and config.dropout:
-        sdpa = f"{kernel}; in training our own function, because on a CPU dropout of {config.dropout} would keep it from its fast kernel"
+        sdpa = f"{own}: on a CPU {kernel} leaves its fast path for a bias that is trained"
+    elif device.type == "cpu":
+        why = f"bfloat16 or dropout of {config.dropout}" if config.dropout else "bfloat16"
+        sdpa = f"{kernel}; with {why} {own}, because both are slow there on a CPU" if config.dropout else f"{kernel}; in {why} {own}"
     else:
         sdpa = kernel + (", the bias as its mask" if biased else "")
     flex = "torch's FlexAttention" + (", the bias looked up inside the kernel" if biased else "")

@@ -57,6 +57,7 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
             "minimum_learning_rate_ratio": 0.0,
             "epsilon": 1e-6,
             "betas": (0.9, 0.999),
+            "shift": False,
         },
         "paper": {"learning_rate": 1e-4},
     },
