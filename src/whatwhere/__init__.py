@@ -10,7 +10,12 @@ from .encoder import (
     EncoderForQuestionAnswering,
     EncoderForSequenceClassification,
     EncoderForTokenClassification,
+    load_scheme,
     preset,
+    register_bias,
+    register_preset,
+    register_rotation,
+    register_table,
     write_sentence_transformer,
 )
 
@@ -23,7 +28,12 @@ __all__ = [
     "EncoderForSequenceClassification",
     "EncoderForTokenClassification",
     "geometry",
+    "load_scheme",
     "preset",
+    "register_bias",
+    "register_preset",
+    "register_rotation",
+    "register_table",
     "write_sentence_transformer",
 ]
 

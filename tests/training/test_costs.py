@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from whatwhere.encoder import PRESETS, EncoderForMaskedLM, preset
+from whatwhere.encoder.registry import BIASES
 from whatwhere.training.costs import PARTS, costs, matched_width
+from whatwhere.training.pretrain import PretrainConfig, _operations
 
 VOCAB, N, LABELLED = 300, 24, 0.25
 BLOCKS = ("neobert", "bert")
@@ -116,3 +118,14 @@ def test_what_cannot_be_matched_or_counted_is_one_line():
         costs(config, N, labelled=2)
     with pytest.raises(ValueError, match="at least 1 token; got 0"):
         costs(config, 0)
+
+
+def test_a_scheme_that_reads_numbers_is_trained_without_a_count(monkeypatch, capsys):
+    class Reading(BIASES["t5"]):
+        def forward(self, distance):
+            return super().forward(distance) / max(int(distance.max()), 1)
+
+    monkeypatch.setitem(BIASES, "reading", Reading)
+    config = PretrainConfig.load(None, ["model.relative=reading", "model.num_hidden_layers=1"], preset="nope", steps=1)
+    assert _operations(config, config.encoder_config()) is None
+    assert "reads no values of tensors" in capsys.readouterr().err

@@ -249,7 +249,8 @@ def training_records(folder: Path, study: str, name: str, seed: int) -> list[Rec
         ("parameters.embedding", "embedding_parameters", "parameters"),
         ("memory.peak", "peak_memory_bytes", "bytes"),
     ):
-        records.append(Record(study, name, metric, float(summary[key]), unit=unit, seed=seed))
+        if summary[key] is not None:
+            records.append(Record(study, name, metric, float(summary[key]), unit=unit, seed=seed))
     return records
 
 

@@ -121,7 +121,7 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
     except (RuntimeError, NotImplementedError, AssertionError) as error:
         raise ValueError(
             f"The costs of {config.preset or 'this encoder'} cannot be counted: it does not run on torch's meta device, where tensors "
-            f"have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme must not read values of tensors."
+            f"have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme is counted if it reads no values of tensors."
         ) from None
     parameters, operations = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0.0)
     for name, parameter in model.named_parameters():

@@ -278,7 +278,6 @@ def pretrain(
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
     if state.is_main_process:
         config.save_run(out / CONFIG)
-    cost = costs(model_config, config.length, config.mask_rate)  # refuses a scheme that cannot be counted before it is trained
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if state.process_index:  # the same weights everywhere, but dropout of its own in each process
@@ -295,7 +294,7 @@ def pretrain(
         label=label or f"{config.preset} seed {config.seed}",
         progress=progress,
     )
-    summary = {**_summary(config, model, outcome, trainer), "operations": cost.total_operations}
+    summary = {**_summary(config, model, outcome, trainer), "operations": _operations(config, model_config)}
     if state.is_main_process:
         _save_final(model, config, windows, summary, out)
     trainer.accelerator.wait_for_everyone()
@@ -344,6 +343,15 @@ def _summary(config: PretrainConfig, model: EncoderForMaskedLM, outcome: Outcome
         "precision": trainer.accelerator.mixed_precision.replace("no", "fp32"),
         "processes": trainer.accelerator.num_processes,
     }
+
+
+def _operations(config: PretrainConfig, model_config: EncoderConfig) -> float | None:
+    """Operations per token of a forward pass; None for an own scheme that must see numbers to run (see `costs`)."""
+    try:
+        return costs(model_config, config.length, config.mask_rate).total_operations
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return None
 
 
 def _forget_peak_memory() -> None:
