@@ -184,6 +184,7 @@ from whatwhere.encoder import (  # two
     EncoderConfig,
     Encoder as Body,
 )
+from whatwhere import preset
 def late():
     from whatwhere.encoder.tables import LearnedTable
     return LearnedTable, "é"
@@ -194,6 +195,7 @@ def late():
 import math
 from .config import EncoderConfig
 from .model import Encoder as Body
+from .presets import preset
 def late():
     from .tables import LearnedTable
     return LearnedTable, "é"

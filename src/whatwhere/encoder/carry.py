@@ -48,7 +48,7 @@ def _whatwhere(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
 
 def _rewritten(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The relative import lines that say the same."""
-    if isinstance(node, ast.ImportFrom) and node.module == "whatwhere.encoder":
+    if isinstance(node, ast.ImportFrom) and node.module in ("whatwhere", "whatwhere.encoder"):
         public = _public()
         if all(alias.name in public for alias in node.names):
             return [f"from .{public[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
