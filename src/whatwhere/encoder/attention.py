@@ -125,7 +125,7 @@ def fused(
     products: list[Product], biases: list[Bias], values: Tensor, scale: float, allowed: Tensor | None, dropout: float, backend: str = "sdpa"
 ) -> Tensor:
     """The same outputs in one call of a backend."""
-    q, k = _beside([p.q for p in products], len(values)), _beside([p.k for p in products], len(values))
+    q, k = _beside([p.q for p in products], values.shape[0]), _beside([p.k for p in products], values.shape[0])
     return FUSED[backend](q, k, values, total(biases), allowed, scale, dropout)
 
 

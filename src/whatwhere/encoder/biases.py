@@ -51,6 +51,9 @@ class Bias:
 def toeplitz(values: Tensor) -> Tensor:
     """(..., 2n - 1) values of the distances -(n - 1) ... n - 1 to (..., n, n): entry (i, j) is the value of distance j - i."""
     n = (values.shape[-1] + 1) // 2
+    if torch.compiler.is_compiling():  # which knows no `unfold` of a length that is not a number yet
+        places = torch.arange(n, device=values.device)
+        return values[..., places - places[:, None] + n - 1]
     return values.unfold(-1, n, 1).flip(-2)
 
 
