@@ -1,6 +1,6 @@
 """One command for all figures: one JSON, one Markdown page of ratios, one picture of memory over length.
 
-Run: python -m benchmarks [--quick | --micro] [--only PART,...] [--out FOLDER] [--corpus SPEC] [--tokenizer SPEC] [--threads N]
+Run: python -m benchmarks [--quick | --micro] [--only PART,...] [--out FOLDER] [--corpus SPEC] [--threads N]; all options: --help.
 A part that is run replaces its own entry of the JSON in the folder; the page is written anew from all of them.
 """
 
@@ -76,6 +76,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas (default: {','.join(PARTS)})")
     parser.add_argument("--out", type=Path, help="folder of benchmarks.json, benchmarks.md and memory.svg (default: docs)")
     parser.add_argument("--corpus", default="python-docs", help="documents for packing and windows, for example WikiText-2")
+    parser.add_argument("--document", default="auto", help="what a document of its text files is: file, heading, blank-line, line")
     parser.add_argument("--tokenizer", help="vocabulary file or tokenizer folder for packing (default: trained on the corpus)")
     parser.add_argument("--threads", type=int, help="threads of torch (default: as many as cores)")
     given = parser.parse_args(words)
@@ -94,7 +95,7 @@ def main(words: list[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     path = out / "benchmarks.json"
     done: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.is_file() else {}
-    settings = Settings(given.scale, given.corpus, given.tokenizer)
+    settings = Settings(given.scale, given.corpus, given.tokenizer, given.document)
     for name in (n for n in PARTS if n in given.only.split(",")):
         print(f"{name}: {(PARTS[name].__doc__ or '').splitlines()[0]}", flush=True)
         began, load = time.perf_counter(), os.getloadavg()[0]

@@ -9,7 +9,7 @@ import whatwhere as ww
 from .models import PRECISION, VOCAB, autocast, masked_batch
 from .timing import DEVICE, Results, Settings, alternate, figure, row
 
-SHAPES = {"full": [(128, 32), (512, 8), (2048, 2)], "quick": [(128, 16), (512, 4)], "micro": [(16, 2)]}
+SHAPES = {"full": [(128, 32), (512, 8), (2048, 2)], "quick": [(128, 16), (512, 4), (2048, 1)], "micro": [(16, 2)]}
 AT_LEAST = {512: 1.2, 2048: 1.5}  # dstg, by length
 FORWARD = {"full": [(128, 16), (512, 4)], "quick": [(128, 16)], "micro": [(16, 2)]}
 

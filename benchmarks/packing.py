@@ -41,7 +41,7 @@ class Beginning(Source):
 def packing(settings: Settings) -> Results:
     """Packed against padded, and what isolation costs against run-on rows that need none."""
     results = Results()
-    source = Beginning(open_source(settings.corpus), CHARACTERS[settings.scale])
+    source = Beginning(open_source(settings.corpus, document=settings.document), CHARACTERS[settings.scale])
     tokenizer = load_tokenizer(settings.tokenizer) if settings.tokenizer else train_tokenizer(source)
     names = ("dstg", "ap") if settings.scale != "micro" else ("dstg",)
     b, steps = BATCH[settings.scale], STEPS[settings.scale]

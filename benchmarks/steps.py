@@ -12,7 +12,7 @@ from .timing import Results, Settings, alternate, figure, row
 MAIN = ("ap", "rope", "rp", "alibi", "dstg", "bert-a", "tupe-a", "tupe-r", "split")  # those that are timed at paper size
 SHAPES = {  # size, tokens in a row, rows
     "full": [("tiny", 128, 16), ("paper", 128, 16), ("paper", 512, 4)],
-    "quick": [("tiny", 128, 16), ("paper", 128, 8)],
+    "quick": [("tiny", 128, 16), ("paper", 128, 8), ("paper", 512, 2)],
     "micro": [("tiny", 16, 2)],
 }
 LAYERS = {"full": (6, 12), "quick": (6,), "micro": (2,)}

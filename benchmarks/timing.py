@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-REPEATS = {"full": 7, "quick": 3, "micro": 2}
+REPEATS = {"full": 5, "quick": 3, "micro": 2}
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Settings:
     scale: str = "full"
     corpus: str = "python-docs"
     tokenizer: str | None = None
+    document: str = "auto"  # see whatwhere.corpus.open_source
 
     @property
     def repeats(self) -> int:
@@ -31,7 +32,7 @@ class Settings:
 
     @property
     def corpus_name(self) -> str:
-        return Path(self.corpus).name
+        return Path(self.corpus).name + (f" by {self.document}" if self.document != "auto" else "")
 
 
 @dataclass

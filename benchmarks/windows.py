@@ -30,7 +30,7 @@ def cpu(run: Callable[[], object]) -> float:
 def windows(settings: Settings) -> Results:
     """Megabytes a second for each way of joining documents, and milliseconds a batch."""
     results = Results()
-    source = Beginning(open_source(settings.corpus), CHARACTERS[settings.scale])
+    source = Beginning(open_source(settings.corpus, document=settings.document), CHARACTERS[settings.scale])
     documents = list(source)
     megabytes = sum(len(d.encode()) for d in documents) / 1e6
     tokenizer = train_tokenizer(documents)
