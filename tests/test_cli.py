@@ -36,6 +36,7 @@ def trained(corpus_file, tmp_path_factory):
         (("pretrain", "--out", "OUT", "--preset", "dsgt", "--steps", "1"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("pretrain", "--out", "OUT", "--corpus", "nowhere.txt", "--steps", "1"), "nowhere.txt"),
         (("study", "--out", "OUT", "--models", "dstg,tupe-z"), "Unknown preset 'tupe-z'"),
+        (("study", "--out", "OUT", "--steps", "3", "--minutes", "2"), "Give steps or minutes, one of them; got steps=3, minutes=2.0"),
         (("study", "--out", "OUT", "--match", "flops"), "match: Input should be 'parameters' or 'operations'; got 'flops'"),
         (("explain", "dsgt"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("explain", "."), "config.json is missing"),

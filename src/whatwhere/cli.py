@@ -74,6 +74,7 @@ def study(
     minutes: Annotated[
         float | None, typer.Option(help="Minutes for everything, from text to report, on this machine. [default: 10]", show_default=False)
     ] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps per model, instead of minutes.", show_default=False)] = None,
     seeds: Annotated[int | None, typer.Option(help="Training seeds per model. [default: 1]", show_default=False)] = None,
     tokenizer: Tokenizer = None,
     config: ConfigFile = None,
@@ -86,7 +87,7 @@ def study(
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
     saved = out / "study.yaml"
-    given = any(v is not None for v in (corpus, models, size, scheme, match, minutes, seeds, tokenizer, config)) or bool(settings)
+    given = any(v is not None for v in (corpus, models, size, scheme, match, minutes, steps, seeds, tokenizer, config)) or bool(settings)
     resolved = StudyConfig.load(
         saved if saved.is_file() and not given else config,
         settings or (),
@@ -96,6 +97,7 @@ def study(
         scheme=str(scheme) if scheme else None,
         match=match,
         minutes=minutes,
+        steps=steps,
         seeds=seeds,
         tokenizer=tokenizer,
     )
