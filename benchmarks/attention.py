@@ -54,7 +54,7 @@ def _alone(model: ww.Encoder, ids: torch.Tensor, backend: str, precision: str) -
 
 
 def positional(settings: Settings) -> Results:
-    """TUPE's correlation pU_Q·pU_K with its reset over a forward pass of the encoder, and the pass against bert-a's."""
+    """TUPE's correlation pU_Q·pU_K with θ1, θ2 over a forward pass of the encoder, and the pass against bert-a's."""
     results = Results()
     size = "tiny" if settings.scale == "micro" else "paper"
     for n, b in FORWARD[settings.scale]:
@@ -89,6 +89,6 @@ def _correlation(model: ww.Encoder, ids: torch.Tensor) -> Callable[[], object]:
     @torch.no_grad()
     def run() -> object:
         with autocast():
-            return untied(model.position_table(), positions, cls).settled()
+            return untied(model.position_table(), positions, cls)
 
     return run

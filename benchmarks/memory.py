@@ -1,7 +1,7 @@
 """Memory of attention over length: what a forward pass holds for the backward pass, and the peak of both, fused and eager.
 
 Each point is a fresh process. Tracked bytes are every allocation of torch (its profiler), without weights, in float32 on a CPU; resident
-is the growth of the process's peak. From the two longest rows, f(2n) - 2 f(n) leaves what grows with n²: in units of one (h, n, n)
+is the growth of the process's peak. From rows of n/2 and n tokens, f(n) - 2 f(n/2) leaves what grows with n²: in units of one (h, n, n)
 map of float32 that says how many score maps are kept, for the batch or for each example of it.
 """
 
@@ -27,6 +27,7 @@ from .timing import Results, Settings, figure, row
 
 PRESETS = ("dstg", "rp", "tupe-r", "alibi", "ap")
 LENGTHS = {"full": (128, 256, 512, 1024, 2048, 4096), "quick": (128, 256, 512, 1024), "micro": (16, 32)}
+SHORT = 512  # the length up to which BERT is used: what is kept there is shown beside what is kept at the longest row
 WHOLE = "2-layer model"
 ALONE = "attention alone"
 
@@ -104,7 +105,7 @@ def maps(n: int, heads: int, shorter: int, longer: int) -> float:
 
 
 def curve(module: str, preset: str, backend: str, settings: Settings, run: Callable[[Point], dict[str, int]]) -> dict[str, Any]:
-    """Bytes over all lengths for one row, and at the two longest for two rows."""
+    """Bytes over all lengths for one row, and what a second row adds."""
     size = "tiny" if settings.scale == "micro" else "paper"
     lengths = list(LENGTHS[settings.scale])
     points = [run(Point(module, preset, size, backend, n, 1)) for n in lengths]
@@ -115,9 +116,12 @@ def curve(module: str, preset: str, backend: str, settings: Settings, run: Calla
     made["maps_peak"] = maps(n, heads, *made["peak"][-2:])
     made["maps_held"] = maps(n, heads, *made["held"][-2:])
     if backend != "eager":  # eager holds maps for each example by definition
-        two = [run(Point(module, preset, size, backend, n, 2)) for n in lengths[-2:]]
-        more = [pair["held"] - one["held"] for pair, one in zip(two, points[-2:], strict=True)]
-        made["maps_held_by_example"] = maps(n, heads, *more)
+        two = [run(Point(module, preset, size, backend, n, 2)) for n in lengths]
+        more = [pair["held"] - one["held"] for pair, one in zip(two, points, strict=True)]
+        made["held_by_example"] = more
+        short = max((i for i, n in enumerate(lengths) if n <= SHORT), default=0)
+        ends = dict.fromkeys(i for i in (short, len(lengths) - 1) if i > 0)
+        made["maps_by_example"] = [[lengths[i], maps(lengths[i], heads, more[i - 1], more[i])] for i in ends]
     return made
 
 
