@@ -40,7 +40,8 @@ class Product:
 class Layout:
     """What all layers share in one forward pass.
 
-    special, cls: (b, n), True at tokens of S = {cls, sep} and at [CLS]. position_ids: (b, n).
+    special, cls: (b, n), True at tokens of S = {cls, sep} and at [CLS]; (1, n) where they stand alike in all examples, so that a bias that
+    is equal over the batch exists once. position_ids: (b, n).
     distance: key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions that join the words' (BERT-A^d).
@@ -82,7 +83,7 @@ def sdpa(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tenso
     """torch's scaled_dot_product_attention, or our own function on a CPU where a bias, dropout or bfloat16 make that slow."""
     slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
-        base, at, special = (None, None, None) if bias is None else (bias.base, bias.values, bias.special)
+        base, at, special = (None, None, None) if bias is None else (bias.base, bias.values, bias.special.expand(q.shape[0], -1))
         return biased_attention(q, k, values, base, at, special, allowed, scale, dropout)
     width = values.shape[-1]
     if width < q.shape[-1]:

@@ -5,7 +5,7 @@ T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE foot
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ class Bias:
 
     base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in column
     j - i + n - 1. values: (3, h), for pairs of which both, only the query, only the key is special; None if special tokens
-    are treated like all others. special: (b, n), True at special tokens.
+    are treated like all others. special: (b, n), True at special tokens, or (1, n) where they stand alike in all examples.
     """
 
     name: str
@@ -40,12 +40,6 @@ class Bias:
         query, key = self.special[:, None, :, None], self.special[:, None, None, :]
         both, as_query, as_key = self.values[:, None, :, None, None]
         return torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, self.map())))
-
-    def settled(self) -> "Bias":
-        """The same with the special values in the base, if all examples have special tokens in the same places."""
-        if self.values is None or not bool((self.special == self.special[:1]).all()):
-            return self
-        return replace(self, base=replace(self, special=self.special[:1]).dense(), values=None)
 
 
 def toeplitz(values: Tensor) -> Tensor:
@@ -163,8 +157,9 @@ class ProductBias(nn.Module):
 
     def forward(self, distance: Tensor) -> Tensor:
         """Values (..., h) for distances of any shape."""
-        q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
-        values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)
+        with torch.autocast(self.table.device.type, enabled=False):  # biases in at least float32, if the weights are
+            q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
+            values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
@@ -192,7 +187,7 @@ class RelativeBias(nn.Module):
     def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
         """The bias for `distance`, key minus query position: (b or 1, n, n), or (2n - 1,), the distances -(n-1) ... n-1.
 
-        special, cls: (b, n), True at tokens of S and at [CLS].
+        special, cls: (b or 1, n), True at tokens of S and at [CLS].
         """
         values = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
         base = values.t() if distance.ndim == 1 else values.permute(0, 3, 1, 2)

@@ -123,7 +123,9 @@ class EncoderConfig(PretrainedConfig):
             self.position_initializer_range = self.embedding_initializer_range
         for key, choices in CHOICES.items():
             if (value := getattr(self, key)) not in choices():
-                own = " A scheme of your own must be loaded first (--scheme FILE)." if key in ("absolute", "relative", "rotation") else ""
+                own = ""
+                if key in ("absolute", "relative", "rotation"):
+                    own = " An own scheme must be loaded first: --scheme FILE; a saved model carries its own_scheme.py."
                 raise ValueError(f"{key} must be one of {', '.join(choices())}; got {value!r}.{nearest(str(value), choices())}{own}")
         self._check_numbers()
         self._check_streams()

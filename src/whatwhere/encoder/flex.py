@@ -13,7 +13,8 @@ from .biases import Bias
 
 @functools.cache
 def _compiled() -> Callable[..., Tensor]:
-    return torch.compile(flex_attention, dynamic=False)  # not on import: that loads torch's compiler, which takes seconds
+    # Not on import: that loads torch's compiler, which takes seconds. Shapes become dynamic once a second length is seen.
+    return torch.compile(flex_attention)
 
 
 def flex(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float) -> Tensor:
@@ -28,7 +29,8 @@ def flex(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tenso
             else:
                 value = bias.base[b if bias.base.shape[0] > 1 else 0, h, i, j]
             if bias.values is not None:
-                query, key = bias.special[b, i], bias.special[b, j]
+                row = b if bias.special.shape[0] > 1 else 0
+                query, key = bias.special[row, i], bias.special[row, j]
                 both, as_query, as_key = bias.values[0, h], bias.values[1, h], bias.values[2, h]
                 value = torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, value)))
             score = score + value

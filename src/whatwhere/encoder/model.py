@@ -142,11 +142,14 @@ class Encoder(EncoderPreTrainedModel):
         cls = input_ids == config.cls_token_id
         special = cls | (input_ids == config.sep_token_id)
         looks = not torch.compiler.is_compiling()  # whether values may decide which way the computation goes
+        if looks:
+            special, cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (special, cls))
         counted = position_ids is None and attention_mask is None and document_ids is None  # 0, 1, 2, ... in every row
         position_ids = self._positions(input_ids, attention_mask, position_ids)
         allowed = None
         if attention_mask is not None and not (looks and device.type == "cpu" and bool(attention_mask.all())):
-            allowed = attention_mask[:, None, None, :].bool()
+            seen = attention_mask.bool()
+            allowed = (seen | ~seen.any(-1, keepdim=True))[:, None, None, :]  # where all is padding, all see all: backends agree
         if document_ids is not None:
             same = document_ids[:, None, :, None] == document_ids[:, None, None, :]
             itself = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
@@ -169,8 +172,6 @@ class Encoder(EncoderPreTrainedModel):
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, special, cls))
-        if looks:
-            biases = [bias.settled() for bias in biases]
         summed = total(biases)
         turn = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
         return Layout(
@@ -245,9 +246,13 @@ class Encoder(EncoderPreTrainedModel):
         for other in others:
             if other is not None and other.shape != input_ids.shape:
                 raise ValueError(f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(other.shape)}.")
-        if torch.compiler.is_compiling() or input_ids.device.type != "cpu":
+        if not input_ids.shape[1]:
+            raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
+        if torch.compiler.is_compiling() or input_ids.device.type != "cpu" or not input_ids.numel():
             return
-        if input_ids.numel() and int(input_ids.max()) >= self.config.vocab_size:
+        if int(input_ids.min()) < 0:
+            raise ValueError(f"Token ids count from 0; got {int(input_ids.min())}.")
+        if int(input_ids.max()) >= self.config.vocab_size:
             raise ValueError(
                 f"Token id {int(input_ids.max())}, but the model's vocabulary has {self.config.vocab_size} entries. "
                 "Use the tokenizer that was saved with the model."
@@ -270,6 +275,8 @@ class Encoder(EncoderPreTrainedModel):
         nothing.
         """
         self._check(input_ids, attention_mask, position_ids, document_ids)
+        training = self.training
+        self.eval()  # the terms are those of the model, not of one draw of dropout
         layout = self.layout(input_ids, attention_mask, position_ids, document_ids)
         streams = self.embed(input_ids, layout.position_ids)
         collected: list[dict[str, Tensor]] = []
@@ -278,4 +285,5 @@ class Encoder(EncoderPreTrainedModel):
             products, biases, _ = layer.attention.terms(layer.attention_input(streams), layout)
             collected.append(term_scores(products, biases, self.config.scale))
             streams, _ = layer(streams, layout, "sdpa")
+        self.train(training)
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}

@@ -1,5 +1,6 @@
 """Position tables (n, d): one row a position. They are added to the words, feed the position stream, or stand untied (TUPE)."""
 
+import json
 import math
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from transformers import initialization as init
 
 from .config import EncoderConfig
 from .registry import TABLES, register_table
+
+# Model types whose first rows belong to no position: RoBERTa's count from the padding id + 1, BART's from 2.
+_FROM_PADDING = ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "data2vec-text", "mpnet")
+_FROM_TWO = ("bart", "mbart", "opt")
 
 # What a position table is called in the weights of transformers' encoders and of ours.
 _TABLE_NAMES = ("position_embeddings.table.weight", "position_embeddings.weight", "wpe.weight", "embed_positions.weight")
@@ -29,7 +34,7 @@ def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = No
 
 
 def read_table(source: str | Path) -> Tensor:
-    """A position table (rows, width) in float64 from a .npy file or from the weights of a model folder.
+    """A position table (rows, width) in float64 from a .npy file or from the weights of a model folder; row i is position i.
 
     Raises:
         ValueError: no such file, no table of two dimensions, or numbers that are not finite.
@@ -53,12 +58,15 @@ def read_table(source: str | Path) -> Tensor:
 
 
 def _table_of_model(folder: Path) -> Tensor:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
+    kind = config.get("model_type")
+    unused = config.get("pad_token_id", 1) + 1 if kind in _FROM_PADDING else 2 if kind in _FROM_TWO else 0
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, framework="pt") as weights:
                 for key in weights.keys():  # noqa: SIM118  (safe_open is no dict)
                     if key.endswith(_TABLE_NAMES):
-                        return weights.get_tensor(key).double()
+                        return weights.get_tensor(key).double()[unused:]
         except SafetensorError as error:
             raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
     raise ValueError(f"No position table in {folder}: no weights there named {', '.join(_TABLE_NAMES)}. Give a .npy file instead.")

@@ -47,16 +47,17 @@ class Untied(nn.Module):
         return q, k
 
     def forward(self, table: Tensor | None, position_ids: Tensor, cls: Tensor) -> Bias:
-        """The positional correlation for `position_ids` (b or 1, n); cls (b, n) is True at [CLS]."""
+        """The positional correlation for `position_ids` (b or 1, n); cls (b or 1, n) is True at [CLS]."""
         theta: Tensor | None = None
         if self.free is not None:
             base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)
             theta = self.theta
         else:
             assert table is not None
-            q, k = self.project(table[position_ids])
-            base = self.scale * (q @ k.transpose(-1, -2))
-            if self.cls is not None:
-                q, k = self.project(self.cls[None])
-                theta = self.scale * (q * k).sum(-1)[0].t()  # (2, h)
+            with torch.autocast(table.device.type, enabled=False):  # biases in at least float32, if the weights are
+                q, k = self.project(table[position_ids].to(self.query.weight.dtype))
+                base = self.scale * (q @ k.transpose(-1, -2))
+                if self.cls is not None:
+                    q, k = self.project(self.cls[None])
+                    theta = self.scale * (q * k).sum(-1)[0].t()  # (2, h)
         return Bias("absolute", base, None if theta is None else reset_values(theta), cls)
