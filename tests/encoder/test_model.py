@@ -162,6 +162,10 @@ def test_inputs_that_cannot_work_are_errors(ids):
         model(ids, attention_mask=torch.ones(2, 8))
     with pytest.raises(ValueError, match="labels must have the shape"):
         model(ids, labels=ids[:, 1:])
+    with pytest.raises(ValueError, match="count from 0; got -5"):
+        model(torch.full((1, 3), -5))
+    with pytest.raises(ValueError, match="at least one token a row"):
+        model(torch.empty(2, 0, dtype=torch.long))
 
 
 @pytest.mark.parametrize("name", ["ap", "dstg", "sinusoidal", "tupe-a", "tupe-free", "bert-ad", "split"])
@@ -185,3 +189,36 @@ def test_relative_schemes_have_no_limit_of_their_own(name):
         assert model(torch.full((1, 33), 7)).logits.shape == (1, 33, VOCAB)
         shifted = torch.arange(7).expand(2, 7) - 3
         torch.testing.assert_close(model(**inputs("plain"), position_ids=shifted).logits, model(**inputs("plain")).logits)
+
+
+@pytest.mark.parametrize("name", ["ap", "rp", "dstg", "tupe-r"])
+def test_backends_agree_on_an_example_that_is_all_padding(name, ids):
+    # Once, torch's attention gave zeros there and ours the mean of the values.
+    model, mask = build(name), torch.ones_like(ids)
+    mask[1] = 0
+    found = []
+    for backend in ("eager", "sdpa", "flex_attention"):
+        model.set_attn_implementation(backend)
+        with torch.no_grad():
+            found.append(model(ids, attention_mask=mask).logits)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-11, atol=1e-11)
+
+
+def test_terms_have_no_dropout_and_leave_the_mode_as_it_was(ids):
+    model = build("tupe-r").train()
+    assert model.config.dropout == 0.1
+    first, second = (model.attention_terms(input_ids=ids) for _ in range(2))
+    assert all(torch.equal(first[key], second[key]) for key in first) and model.training
+
+
+@pytest.mark.parametrize(("name", "block"), [("tupe-a", "bert"), ("tupe-product", "neobert")])
+def test_positional_correlations_stay_float32_under_autocast(name, block, ids):
+    model = ww.Encoder(ww.preset(name, "tiny", block=block, vocab_size=VOCAB, num_hidden_layers=1)).eval()
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        biases = model.layout(ids, None, None, None).biases
+    with torch.no_grad():
+        exact = model.double().layout(ids, None, None, None).biases
+    for bias, expected in zip(biases, exact, strict=True):
+        assert bias.base.dtype == torch.float32
+        torch.testing.assert_close(bias.dense().double(), expected.dense(), rtol=1e-4, atol=1e-6)

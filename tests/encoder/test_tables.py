@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from encoder_models import VOCAB, build, config, inputs
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, OPTModel, RobertaModel
 
 import whatwhere as ww
 
@@ -218,6 +218,17 @@ def test_a_learned_table_may_start_from_another_model(tmp_path):
     other = ww.EncoderForMaskedLM(config("ap", max_position_embeddings=ROWS))
     other.save_pretrained(tmp_path / "ours")
     assert torch.equal(table_of(table_start=str(tmp_path / "ours")), other.position_table().detach().double())
+
+
+@pytest.mark.parametrize(("kind", "unused"), [(RobertaModel, 2), (OPTModel, 2)])
+def test_a_table_starts_at_the_first_position_of_the_other_model(kind, unused, tmp_path):
+    # Once, row 0 of RoBERTa's and OPT's tables, which belongs to no position, was taken for position 0.
+    sizes = {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": ROWS + 2}
+    sizes |= {"ffn_dim": 24, "word_embed_proj_dim": 24} if kind is OPTModel else {}
+    other = kind(kind.config_class(**sizes))
+    other.save_pretrained(tmp_path / "other")
+    (table,) = (p for name, p in other.named_parameters() if name.endswith(("position_embeddings.weight", "embed_positions.weight")))
+    assert torch.equal(table_of(table_start=str(tmp_path / "other")), table.detach().double()[unused : unused + ROWS])
 
 
 def test_loading_a_model_does_not_start_its_table_again(table_file, tmp_path):
