@@ -23,9 +23,9 @@ def shift_records(
 ) -> list[Record]:
     """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`, `semantic`).
 
-    The first half of each document is encoded at positions 0, 1, ... and again at those of the second half ([CLS] moves along, as in
-    training with shifted positions). The value is the mean over documents, low and high its 95 %
-    interval over documents; n their number. A model whose positions are not numbered by a table is moved just as far.
+    The first half of each document is encoded at positions 0, 1, ... and again at those of the second half ([CLS] moves along). The
+    value is the mean over documents, low and high its 95 % interval over documents, n their number. A model whose positions are not
+    numbered by a table is moved just as far.
 
     Raises:
         ValueError: too few windows have the full length (see `choose_documents`).

@@ -141,7 +141,7 @@ class Encoder(EncoderPreTrainedModel):
         config, n, device = self.config, input_ids.shape[1], input_ids.device
         cls = input_ids == config.cls_token_id
         special = cls | (input_ids == config.sep_token_id)
-        looks = not torch.compiler.is_compiling()  # whether values may decide which way the computation goes
+        looks = not torch.compiler.is_compiling() and device.type != "meta"  # whether values may decide which way to compute
         if looks:
             special, cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (special, cls))
         counted = position_ids is None and attention_mask is None and document_ids is None  # 0, 1, 2, ... in every row

@@ -73,7 +73,8 @@ def backend_state(name: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    words = " ".join(str(error).split())[:200]
+    return words if isinstance(error, ValueError) else f"{type(error).__name__}: {words}"
 
 
 def extras() -> dict[str, str]:
