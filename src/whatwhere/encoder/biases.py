@@ -5,7 +5,9 @@ T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE foot
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -157,7 +159,7 @@ class ProductBias(nn.Module):
 
     def forward(self, distance: Tensor) -> Tensor:
         """Values (..., h) for distances of any shape."""
-        with torch.autocast(self.table.device.type, enabled=False):  # biases in at least float32, if the weights are
+        with without_autocast(self.table.device):
             q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
             values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
@@ -194,6 +196,13 @@ class RelativeBias(nn.Module):
         if self.reset:
             return Bias("relative", base, base.new_zeros(3, self.heads) if self.cls is None else reset_values(self.cls), cls)
         return Bias("relative", base, self.special, special)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Biases are computed in at least float32, if the weights are: bfloat16 would round all layers' scores alike."""
+    if device.type == "meta" or not torch.is_autocast_enabled(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def reset_values(theta: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .biases import Bias, reset_values
+from .biases import Bias, reset_values, without_autocast
 from .config import EncoderConfig
 
 
@@ -54,7 +54,7 @@ class Untied(nn.Module):
             theta = self.theta
         else:
             assert table is not None
-            with torch.autocast(table.device.type, enabled=False):  # biases in at least float32, if the weights are
+            with without_autocast(table.device):
                 q, k = self.project(table[position_ids].to(self.query.weight.dtype))
                 base = self.scale * (q @ k.transpose(-1, -2))
                 if self.cls is not None:
