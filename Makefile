@@ -16,8 +16,9 @@ $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 demo: $(READY)
 	cd $(ROOT) && $(BIN)/whatwhere study --out runs/demo
 
+# One process a core, each with one thread: several processes with a thread per core wait for each other.
 test: $(READY)
-	cd $(ROOT) && $(BIN)/python -m pytest
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(READY)
 	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
