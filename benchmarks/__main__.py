@@ -23,6 +23,8 @@ from typing import Any  # noqa: E402
 import psutil  # noqa: E402
 import torch  # noqa: E402
 
+from whatwhere.training.loop import keep_freed_memory  # noqa: E402
+
 from .attention import attention, positional  # noqa: E402
 from .memory import memory  # noqa: E402
 from .packing import packing  # noqa: E402
@@ -95,6 +97,7 @@ def main(words: list[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     path = out / "benchmarks.json"
     done: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.is_file() else {}
+    keep_freed_memory()  # as a training does
     settings = Settings(given.scale, given.corpus, given.tokenizer, given.document)
     for name in (n for n in PARTS if n in given.only.split(",")):
         print(f"{name}: {(PARTS[name].__doc__ or '').splitlines()[0]}", flush=True)
