@@ -40,6 +40,9 @@ def trained(corpus_file, tmp_path_factory):
         (("study", "--out", "OUT", "--match", "flops"), "match: Input should be 'parameters' or 'operations'; got 'flops'"),
         (("explain", "dsgt"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("explain", "."), "config.json is missing"),
+        (("explain", "ap", "--set", "model.absolute=mds", "--set", "model.table_file=none.npy"), "No position table at none.npy"),
+        (("pretrain", "--out", "OUT", "--preset", "ap", "--set", "model.table_start=none.npy"), "No position table at none.npy"),
+        (("explain", "dstg", "--set", "model.preset=rope"), "model.preset cannot be set"),
     ],
 )
 def test_wrong_words_are_refused_in_one_line(arguments, message, tmp_path):
@@ -76,9 +79,7 @@ def test_doctor_and_presets_print_one_object(trained):
     facts = json.loads(whatwhere("doctor", "--json").stdout)
     assert facts["backends"]["eager"] == facts["backends"]["sdpa"] == "works"
     flex = facts["backends"]["flex_attention"]
-    assert (
-        flex.startswith("works without training; in training: ValueError: flex_attention has no backward pass on a CPU") or flex == "works"
-    )
+    assert flex.startswith("works without training; in training: flex_attention has no backward pass on a CPU") or flex == "works"
     assert set(facts["extras"]) == {"sentence-transformers", "tensorboard"}
     assert facts["disk_free_bytes"] > 0 and facts["versions"]["torch"].startswith("2.")
     rows = {row["name"]: row for row in json.loads(whatwhere("presets", "--json").stdout)["presets"]}

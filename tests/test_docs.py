@@ -3,6 +3,11 @@
 import re
 from pathlib import Path
 
+import torch
+from transformers import initialization
+
+from whatwhere.encoder import Encoder, preset, registry
+
 ROOT = Path(__file__).parents[1]
 METHOD = (ROOT / "docs/method.md").read_text(encoding="utf-8")
 
@@ -25,3 +30,16 @@ def test_tests_of_the_method_table_exist():
         assert f"def {name}(" in everything, f"docs/method.md names {name}, which does not exist"
     for path in re.findall(r"`(tests/[\w/]+\.py)`", METHOD):
         assert (ROOT / path).is_file(), path
+
+
+def test_own_schemes_of_the_method_page_run(monkeypatch):
+    (example,) = re.findall(r"```python\n(.*?)```", METHOD, flags=re.S)
+    for known in (registry.TABLES, registry.ROTATIONS, registry.PRESETS, registry.SOURCES):
+        for name in ("ramp", "slow"):
+            monkeypatch.setitem(known, name, None)  # taken out again at the end
+            del known[name]
+    exec(compile(example, "docs/method.md", "exec"), {**vars(registry), "torch": torch, "nn": torch.nn, "init": initialization})
+    model = Encoder(preset("ramp", "tiny", vocab_size=32, num_hidden_layers=1, rotation="slow"))
+    table = model.position_table()
+    assert float(table[0].abs().max()) == 0 and float(table[-1].detach().std()) > 0
+    assert model(torch.tensor([[2, 7, 3]])).last_hidden_state.isfinite().all()

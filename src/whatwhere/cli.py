@@ -16,6 +16,7 @@ app = typer.Typer(
     help="Train text encoders that keep meaning apart from position, and measure what position encodings do inside a model.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # its markup would swallow [default: ...]
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -270,6 +271,7 @@ def explain(
 ) -> None:
     """What an encoder is: resolved configuration, formula of its scores, parameters and operations by part, backends here and why."""
     from .encoder import EncoderConfig
+    from .encoder.tables import check_table_files
     from .training.config import use_scheme
     from .training.explain import as_text
     from .training.explain import explain as facts_of
@@ -295,7 +297,9 @@ def explain(
             config = PretrainConfig.load(None, settings or (), preset=what, size=size, scheme=own)
         if config.tokenizer is None and "vocab_size" not in config.model:
             config = config.model_copy(update={"model": {**config.model, "vocab_size": config.vocab_size}})  # of the WordPiece to train
-        facts = facts_of(config.encoder_config(), config.length, config.mask_rate, config.backend)
+        encoder = config.encoder_config()
+        check_table_files(encoder)
+        facts = facts_of(encoder, config.length, config.mask_rate, config.backend)
     _emit(facts, as_json, as_text(facts))
 
 

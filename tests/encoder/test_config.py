@@ -132,7 +132,7 @@ UNTIED = {"absolute": "learned", "untied": "position"}
         ({"absolute": "mds"}, "needs table_file"),
         ({"absolute": "learned", "table_file": "x.npy"}, "table_file is for absolute=mds"),
         ({"absolute": "sinusoidal", "table_start": "sinusoidal"}, "table_start is for absolute=learned"),
-        ({"absolute": "low_rank"}, "table_rank belongs to absolute=low_rank"),
+        ({"absolute": "low_rank"}, "absolute=low_rank needs table_rank"),
         ({"absolute": "learned", "table_rank": 4}, "table_rank belongs to absolute=low_rank"),
         ({"absolute": "low_rank", "table_rank": 513}, "table_rank must be at most 512"),
         ({"absolute": "low_rank", "table_rank": 0}, "table_rank must be at least 1"),
@@ -140,6 +140,16 @@ UNTIED = {"absolute": "learned", "untied": "position"}
         ({"absolute": "sinusoidal", "table_scale": float("nan")}, "table_scale"),
         ({"absolute": "learned", "table_scale": 2.0}, "table_scale"),
         ({"block": "bert", "residual": "normalized"}, "residual"),
+        ({"hidden_size": "abc"}, "hidden_size must be a whole number; got 'abc'"),
+        ({"num_attention_heads": 4.0}, "num_attention_heads must be a whole number; got 4.0"),
+        ({"num_attention_heads": 0}, "num_attention_heads must be at least 1"),
+        ({"num_hidden_layers": True}, "num_hidden_layers must be a whole number"),
+        ({"absolute_special": "maybe"}, "absolute_special must be true or false; got 'maybe'"),
+        ({"absolute": "low_rank", "table_rank": 2.5}, "table_rank must be a whole number; got 2.5"),
+        ({"relative": "alibi", "alibi_slopes": 1}, "alibi_slopes must be a list of numbers; got 1"),
+        ({"relative": "alibi", "alibi_slopes": [0.5, "a"]}, "alibi_slopes must be a list of numbers"),
+        ({"dropout": "none"}, "dropout must be a number; got 'none'"),
+        ({"vocab_size": 4}, "mask_token_id=4 is no entry of a vocabulary of 4"),
     ],
 )
 def test_wrong_fields_are_one_line_errors(fields, message):
@@ -414,3 +424,10 @@ def test_a_checkpoint_of_an_unknown_scheme_is_one_clear_line(names, tmp_path):
     with pytest.raises(ValueError, match="absolute must be one of none, learned.*got 'ramp'.*loaded first") as caught:
         ww.Encoder.from_pretrained(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("fields", [{"num_attention_heads": 0}, {"hidden_size": "x"}, {"embedding_initializer_range": "x"}])
+@pytest.mark.parametrize("name", ["dstg", "split"])
+def test_a_preset_with_impossible_values_is_a_clear_error(name, fields):
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        ww.preset(name, "tiny", **fields)

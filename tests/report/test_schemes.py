@@ -117,3 +117,10 @@ def test_the_table_shows_schemes_and_costs_and_a_dash_where_nothing_is_recorded(
     assert {row[0].text: row[-1].text for row in schemes.table(more).rows}["dstg"] == "2.35M"
     old = schemes.table(study(("ap", {"preset": "ap", "num_hidden_layers": 4})))
     assert {cell.text for cell in old.rows[0][1:]} == {"–"} and "not recorded" in old.caption
+
+
+def test_models_of_two_backbones_are_said_to_differ_in_more_than_their_scheme():
+    one, other = preset("ap", "tiny").to_dict(), preset("tupe-a", "tiny").to_dict()
+    said = schemes.backbone_differences(study(("ap", one), ("tupe-a", other)))
+    assert "blocks (neobert, bert) and dropout (0.0, 0.1)" in said
+    assert schemes.backbone_differences(study(("ap", one), ("rp", preset("rp", "tiny").to_dict()))) is None

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
+from whatwhere.encoder.registry import BIASES
 from whatwhere.training.card import CITATIONS, PARTS, bibtex, corpus_name, model_card, sources, weights_metadata
 from whatwhere.training.checkpoints import save_model, write_metadata
 from whatwhere.training.pretrain import PretrainConfig, pretrain
@@ -46,6 +47,8 @@ def trained(corpus_file, tmp_path_factory) -> Path:
 def test_pretraining_leaves_card_code_weights_and_pooling(trained):
     summary = json.loads((trained / "training.json").read_text(encoding="utf-8"))
     card = (trained / "README.md").read_text(encoding="utf-8")
+    longest = ww.EncoderConfig.from_pretrained(trained).longest
+    assert json.loads((trained / "tokenizer_config.json").read_text(encoding="utf-8"))["model_max_length"] == longest
     assert f"loss {summary['validation_loss']:.4f} nats" in card and "corpus.txt" in card and str(trained.parent) not in card
     with safe_open(trained / "model.safetensors", "pt") as file:
         head = file.metadata()
@@ -152,3 +155,12 @@ def test_metadata_stands_in_every_shard(tmp_path, monkeypatch):
         with safe_open(shard, "pt") as file:
             assert file.metadata() == {"format": "pt", "preset": "dstg"}
     assert torch.equal(ww.EncoderForMaskedLM.from_pretrained(tmp_path).encoder.word_embeddings.weight, model.encoder.word_embeddings.weight)
+
+
+def test_card_names_what_the_scheme_changes_and_how_an_own_one_is_loaded(monkeypatch):
+    config = ww.preset("ap", "tiny", table_width=16, table_start="sinusoidal")
+    card = model_card(config, settings(), SUMMARY)
+    assert "| table_width | 16 |" in card and "| table_start | `sinusoidal` |" in card and "load_scheme" not in card
+    monkeypatch.setitem(BIASES, "mine", BIASES["t5"])
+    card = model_card(ww.preset("nope", "tiny", relative="mine"), settings(), SUMMARY)
+    assert 'ww.load_scheme("FOLDER/own_scheme.py")' in card and "but for its own scheme" in card

@@ -50,7 +50,7 @@ def toeplitz(values: Tensor) -> Tensor:
     if torch.compiler.is_compiling():  # which knows no `unfold` of a length that is not a number yet
         places = torch.arange(n, device=values.device)
         return values[..., places - places[:, None] + n - 1]
-    return values.unfold(-1, n, 1).flip(-2)
+    return values.unfold(-1, n, 1).flip(-2).contiguous()  # else sums with it come out in an order that is slow to add
 
 
 def total(biases: list[Bias]) -> Bias | None:
@@ -174,7 +174,7 @@ class RelativeBias(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.function = BIASES[config.relative](config)
+        self.name, self.function = config.relative, BIASES[config.relative](config)
         # Order: special_special, special_query, special_key. i is the query (eq. 2; the text around eq. 1 says the reverse).
         self.special = nn.Parameter(torch.zeros(3, config.num_attention_heads)) if config.relative_special else None
         own = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
@@ -192,6 +192,11 @@ class RelativeBias(nn.Module):
         special, cls: (b or 1, n), True at tokens of S and at [CLS].
         """
         values = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
+        if values.shape != (*distance.shape, self.heads):
+            raise ValueError(
+                f"The bias {self.name} gives shape {tuple(values.shape)} for distances {tuple(distance.shape)}; "
+                f"needed is a value for each head at the end, {(*distance.shape, self.heads)}."
+            )
         base = values.t() if distance.ndim == 1 else values.permute(0, 3, 1, 2)
         if self.reset:
             return Bias("relative", base, base.new_zeros(3, self.heads) if self.cls is None else reset_values(self.cls), cls)

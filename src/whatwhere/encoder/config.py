@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from types import NoneType
+from typing import Any, ClassVar, get_args
 
 from transformers import PretrainedConfig
 
@@ -27,6 +28,9 @@ _HF_KEYS = frozenset(
     "torch_dtype num_labels name_or_path _commit_hash output_attentions attn_implementation experts_implementation model_type "
     "_attn_implementation_internal _experts_implementation_internal auto_map use_cache problem_type".split()
 )
+
+
+_KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 
 
 def _multiples(value: int, of: int) -> str:
@@ -115,8 +119,10 @@ class EncoderConfig(PretrainedConfig):
         fields = list(type(self).__dataclass_fields__)
         for key in kwargs:
             if key not in _HF_KEYS:
-                raise ValueError(f"EncoderConfig has no field {key!r}.{nearest(key, fields) or ' Fields: whatwhere presets --help.'}")
+                near = nearest(key, fields) or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
+                raise ValueError(f"EncoderConfig has no field {key!r}.{near}")
         super().__post_init__(**kwargs)
+        self._check_types()
         if self.intermediate_size is None:
             self.intermediate_size = 4 * self.hidden_size
         if self.position_initializer_range is None:
@@ -130,6 +136,21 @@ class EncoderConfig(PretrainedConfig):
         self._check_numbers()
         self._check_streams()
         self._check_scheme()
+
+    def _check_types(self) -> None:
+        """Values come from YAML and JSON, where a number may be a word."""
+        for key, hint in EncoderConfig.__annotations__.items():
+            value, kinds = getattr(self, key), get_args(hint) or (hint,)
+            if key == "model_type" or (value is None and NoneType in kinds):
+                continue
+            if key == "alibi_slopes":
+                good = isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value)
+                kinds = ("a list of numbers",)
+            else:
+                good = isinstance(value, (*kinds, int) if float in kinds else kinds) and (bool in kinds or not isinstance(value, bool))
+            if not good:
+                names = [_KINDS.get(kind, str(kind)) for kind in kinds if kind is not NoneType]
+                raise ValueError(f"{key} must be {' or '.join(names)}; got {value!r}.")
 
     def _check_numbers(self) -> None:
         for key in (
@@ -147,6 +168,9 @@ class EncoderConfig(PretrainedConfig):
         for key in ("initializer_range", "embedding_initializer_range", "position_initializer_range", "norm_eps", "rope_theta"):
             if not getattr(self, key) > 0:
                 raise ValueError(f"{key} must be above 0; got {getattr(self, key)}.")
+        for key in ("pad_token_id", "unk_token_id", "cls_token_id", "sep_token_id", "mask_token_id"):
+            if not 0 <= getattr(self, key) < self.vocab_size:
+                raise ValueError(f"{key}={getattr(self, key)} is no entry of a vocabulary of {self.vocab_size} (vocab_size).")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout must be in [0, 1); got {self.dropout}.")
         if self.relative_buckets < 4 or self.relative_buckets % 4:
@@ -231,7 +255,9 @@ class EncoderConfig(PretrainedConfig):
                 )
             if not 0 < self.table_scale < math.inf:
                 raise ValueError(f"table_scale must be a positive number; got {self.table_scale}.")
-        if (self.absolute == "low_rank") != (self.table_rank is not None):
+        if self.absolute == "low_rank" and self.table_rank is None:
+            raise ValueError("absolute=low_rank needs table_rank, the rank of the table; got none.")
+        if self.absolute != "low_rank" and self.table_rank is not None:
             raise ValueError(f"table_rank belongs to absolute=low_rank; got absolute={self.absolute}, table_rank={self.table_rank}.")
         rows, width = self.max_position_embeddings, self.table_width or self.position_width
         if self.table_rank is not None and self.table_rank > min(rows, width):

@@ -1,5 +1,6 @@
 """Each published variant in a few lines: the diff between two papers is the diff between two presets."""
 
+from contextlib import suppress
 from typing import Any
 
 from . import biases, rotary, tables  # noqa: F401  (they register what presets name)
@@ -103,12 +104,12 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         "tie_word_embeddings": widths["tied"],
         **own,
     }
-    if streams == 2:
-        head = resolved["hidden_size"] // resolved["num_attention_heads"]
-        resolved.setdefault("position_size", head if d_pos == "head" else d_pos)
-    if resolved.get("position_size") and "position_initializer_range" not in own:
-        words = own.get("embedding_initializer_range", EncoderConfig.embedding_initializer_range)
-        resolved["position_initializer_range"] = SIZES[size]["table"] * words
+    with suppress(TypeError, ZeroDivisionError):  # of values that EncoderConfig refuses
+        if streams == 2:
+            resolved.setdefault("position_size", resolved["hidden_size"] // resolved["num_attention_heads"] if d_pos == "head" else d_pos)
+        if resolved.get("position_size") and "position_initializer_range" not in own:
+            words = own.get("embedding_initializer_range", EncoderConfig.embedding_initializer_range)
+            resolved["position_initializer_range"] = SIZES[size]["table"] * words
     return EncoderConfig(**resolved)
 
 

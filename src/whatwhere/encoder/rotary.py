@@ -17,7 +17,13 @@ def rope(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.
 def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32."""
     dtype = torch.promote_types(dtype, torch.float32)
-    angle = ROTATIONS[config.rotation](position_ids, config.d_head, config, dtype)[:, None]
+    angle = ROTATIONS[config.rotation](position_ids, config.d_head, config, dtype)
+    if angle.shape != (*position_ids.shape, config.d_head // 2):
+        raise ValueError(
+            f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}; needed (b, n, d_head / 2) = "
+            f"{(*position_ids.shape, config.d_head // 2)}."
+        )
+    angle = angle[:, None]
     angle = torch.cat([angle, angle], dim=-1)
     return angle.cos(), angle.sin()
 

@@ -84,6 +84,18 @@ def _fit(table: Tensor, source: str, rows: int, width: int) -> Tensor:
     return table[:rows]
 
 
+def check_table_files(config: EncoderConfig) -> None:
+    """Read the files that a new model's table comes from, to refuse them early; a saved model needs them no more.
+
+    Raises:
+        ValueError: a file is missing, is no table, or does not fit.
+    """
+    start = None if config.table_start in ("normal", "sinusoidal") else config.table_start
+    for source in (config.table_file, start):
+        if source is not None:
+            _fit(read_table(source), source, config.max_position_embeddings, config.table_width or config.position_width)
+
+
 def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
     """Factor of a table that is not trained: as configured, or to the spread that a learned table starts with."""
     if config.table_scale is not None:
@@ -234,11 +246,14 @@ class PositionTable(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.table_width or config.position_width
-        self.table = TABLES[config.absolute](config, config.max_position_embeddings, width)
+        self.name, self.shape = config.absolute, (config.max_position_embeddings, width)
+        self.table = TABLES[config.absolute](config, *self.shape)
         mapped = config.table_width is not None and config.table_width != config.position_width
         self.map = WidthMap(width, config.position_width) if mapped else None
 
     def forward(self) -> Tensor:
         """The table as the model uses it: (max_position_embeddings, position_width)."""
         table = self.table()
+        if table.shape != self.shape:
+            raise ValueError(f"The table {self.name} gives shape {tuple(table.shape)}; needed (positions, width) = {self.shape}.")
         return table if self.map is None else self.map(table)

@@ -167,8 +167,7 @@ def caveats(study: Study) -> list[str]:
     tokens, parameters = training_figures.totals(study, "tokens"), training_figures.totals(study, "parameters")
     stuck = training_figures.stuck_models(study)
     said = findings.caveats(list(tokens), list(parameters), len(study.seeds), stuck, repeated, len(study.models))
-    costs = schemes.cost_differences(study)
-    return [*said, costs] if costs else said
+    return [*said, *filter(None, (schemes.backbone_differences(study), schemes.cost_differences(study)))]
 
 
 def _sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:

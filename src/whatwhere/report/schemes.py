@@ -225,6 +225,21 @@ def matched(study: Study) -> str | None:
     return "Costs were not matched." if match in ("none", False, "") else f"Costs were matched by {str(match).replace('_', ' ')}."
 
 
+def backbone_differences(study: Study) -> str | None:
+    """A sentence where models differ in more than their position scheme: in block or dropout."""
+    said = []
+    for key, words in (("block", "blocks"), ("dropout", "dropout")):
+        found = dict.fromkeys(str(config[key]) for m in study.models if key in (config := study.config(m)))
+        if len(found) > 1:
+            said.append(f"{words} ({', '.join(found)})")
+    if not said:
+        return None
+    return (
+        f"The models differ in {' and '.join(said)}, not in their position scheme alone. One backbone for all: "
+        "--set training.model.block=neobert --set training.model.dropout=0."
+    )
+
+
 def cost_differences(study: Study) -> str | None:
     """A sentence on the costs of the compared models, where they lie more than `APART` from each other."""
     said: dict[tuple[str, str], list[str]] = {}

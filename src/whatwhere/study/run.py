@@ -136,6 +136,9 @@ class Study:
         resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers", "widths"))
         if resumed and not config.widths:  # those that the study began with
             config = self.config = config.model_copy(update={"widths": StudyConfig.load(self.out / CONFIG).widths})
+        if not resumed:
+            for name in config.models:
+                config.pretraining(name, 0, 1).check()
         self.out.mkdir(parents=True, exist_ok=True)
         config.save_run(self.out / CONFIG)
         self.say("study resumed" if resumed else "study", models=" ".join(config.models), size=config.size, corpus=config.corpus)

@@ -34,6 +34,12 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("relative_special", True): ("dstg",),
     ("rotation", "rope"): ("rope",),
 }
+# What a card and the weights' files say of a scheme, where it is not the default.
+SCHEME_FIELDS = (
+    *("absolute", "absolute_special", "untied", "table_width", "table_rank", "table_file", "table_start", "table_scale"),
+    *("relative", "relative_shared", "relative_special", "alibi_slopes", "rotation", "reset"),
+    *("stream_qk", "stream_feed_forward", "stream_values", "mlm_head", "residual"),
+)
 # Authors, title, where it appeared.
 CITATIONS = {
     "dstg": (
@@ -107,7 +113,7 @@ def corpus_name(corpus: str) -> str:
 
 def weights_metadata(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, str]:
     """What stands in the head of every weights file: texts only, and nothing that another run of the same settings would change."""
-    scheme = ("preset", "block", "absolute", "untied", "relative", "rotation", "reset")
+    scheme = ("preset", "block", *(field for field in SCHEME_FIELDS if field not in ("table_file", "table_start")))
     sizes = ("hidden_size", "position_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings")
     measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
     facts = {key: getattr(config, key) for key in (*scheme, *sizes)} | {key: summary[key] for key in measured}
@@ -123,12 +129,18 @@ def _scheme(config: EncoderConfig) -> dict[str, Any]:
     streams = f"two: columns 0 to {d_pos - 1} position, {d_pos} to {d_pos + d_sem - 1} meaning" if d_pos else "one"
     source = SOURCES.get(config.preset)
     rows = {"preset": f"`{config.preset}`" + (f" ({source})" if source else ""), "block": config.block, "streams": streams}
-    for field in ("absolute", "untied", "relative", "relative_shared", "relative_special", "rotation", "reset"):
+    for field in SCHEME_FIELDS:
         value = getattr(config, field)
-        if value not in ("none", False):
-            own = field in ("absolute", "relative", "rotation") and (field, value) not in PARTS
-            rows[field] = f"{value} (a scheme of its own: `own_scheme.py`)" if own else value
+        if value != getattr(EncoderConfig, field):
+            rows[field] = f"{value} (a scheme of its own: `own_scheme.py`)" if field in _own_parts(config) else value
+            if field in ("table_file", "table_start"):
+                rows[field] = f"`{Path(str(value)).name}`"
     return rows
+
+
+def _own_parts(config: EncoderConfig) -> list[str]:
+    """The fields that name a part which no source here published."""
+    return [f for f in ("absolute", "relative", "rotation") if getattr(config, f) != "none" and (f, getattr(config, f)) not in PARTS]
 
 
 def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
@@ -166,6 +178,8 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
         "held-out": held_out,
     }
     citations = "\n".join(map(bibtex, sources(config)))
+    own = '\nww.load_scheme("FOLDER/own_scheme.py")  # what this model adds to the schemes of whatwhere' if _own_parts(config) else ""
+    but = ", but for its own scheme" if own else ""
     order = ", position first" if config.position_size else ""
     semantic = ", its semantic columns only" if run["pooling"] == "semantic" and config.position_size else ""
     return f"""---
@@ -197,7 +211,7 @@ With transformers alone; `trust_remote_code=True` runs the Python files of this 
 ```python
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+tokenizer = AutoTokenizer.from_pretrained("FOLDER", trust_remote_code=True)
 encoder = AutoModel.from_pretrained("FOLDER", trust_remote_code=True)  # also AutoModelForMaskedLM, ...ForSequenceClassification
 hidden = encoder(**tokenizer("some text", return_tensors="pt")).last_hidden_state
 ```
@@ -210,11 +224,13 @@ from sentence_transformers import SentenceTransformer
 vectors = SentenceTransformer("FOLDER", trust_remote_code=True).encode(["some text"])
 ```
 
-With whatwhere no code of this folder is run:
+With whatwhere no code of this folder is run{but}:
 
 ```python
 import whatwhere as ww
-
+from transformers import AutoTokenizer
+{own}
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 model = ww.EncoderForMaskedLM.from_pretrained("FOLDER")
 terms = model.attention_terms(**tokenizer("some text", return_tensors="pt"))
 ```

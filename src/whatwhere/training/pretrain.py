@@ -17,6 +17,8 @@ from pydantic import Field, model_validator
 
 from ..corpus import MaskedBatches, Windows, add_newline_token, build_windows, load_tokenizer, open_source, train_tokenizer
 from ..encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset, write_sentence_transformer
+from ..encoder.attention import check_backend
+from ..encoder.tables import check_table_files
 from .card import model_card, weights_metadata
 from .checkpoints import WEIGHTS, save_model
 from .config import SchemeConfig, StrictConfig, use_scheme, write_text
@@ -125,6 +127,8 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
         """The model's configuration; vocabulary and special tokens are those of `windows`, if given."""
+        if "preset" in self.model:
+            raise ValueError(f"model.preset cannot be set: choose the preset itself, for example --preset {self.model['preset']}.")
         fields = dict(self.model)
         if windows is not None:
             fields = {"vocab_size": windows.manifest["vocab_size"], **windows.manifest["special_token_ids"], **fields}
@@ -139,6 +143,18 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
                 f"length={self.length} tokens, but the position table of {self.preset} has {config.longest} rows. "
                 f"Use --set length={config.longest}, or --set model.max_position_embeddings={self.length}."
             )
+        return config
+
+    def check(self) -> EncoderConfig:
+        """Refuse what cannot work before any text is read: the encoder, files it starts from, the attention backend.
+
+        Raises:
+            ValueError: says which and why.
+        """
+        config = self.encoder_config()
+        check_table_files(config)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        check_backend(self.backend, device, training=True, dropout=config.dropout)
         return config
 
 
@@ -249,7 +265,8 @@ def pretrain(
         ValueError: bad configuration, a corpus smaller than one batch, or a loss that is no finite number.
     """
     out = Path(out)
-    config.encoder_config()  # refuse what cannot work before the corpus is read
+    if not (out / CONFIG).is_file():
+        config.check()
     state = processes()
     if state.is_main_process:  # alone: a slower process would find this one's files
         claim_folder(config, out, CONFIG, resume, free=(*BUDGET, "workers"))
@@ -276,10 +293,10 @@ def pretrain(
         )
     steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
-    if state.is_main_process:
-        config.save_run(out / CONFIG)
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
+    if state.is_main_process:
+        config.save_run(out / CONFIG)
     if state.process_index:  # the same weights everywhere, but dropout of its own in each process
         torch.manual_seed((config.seed << 16) + state.process_index)
     _forget_peak_memory()
@@ -379,6 +396,10 @@ def _save_final(model: EncoderForMaskedLM, config: PretrainConfig, windows: Wind
     try:
         save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
         shutil.copytree(windows.folder / "tokenizer", temporary, dirs_exist_ok=True)
+        if model.config.longest is not None:  # so that `truncation=True` cuts where the position table ends
+            tokenizer_config = temporary / "tokenizer_config.json"
+            facts = json.loads(tokenizer_config.read_text(encoding="utf-8"))
+            write_text(tokenizer_config, json.dumps({**facts, "model_max_length": model.config.longest}, indent=2))
         write_text(temporary / "README.md", model_card(model.config, settings, summary))
         write_sentence_transformer(temporary, config.pooling)
         write_text(out / SUMMARY, json.dumps(summary, indent=1))
