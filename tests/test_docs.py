@@ -41,5 +41,5 @@ def test_own_schemes_of_the_method_page_run(monkeypatch):
     exec(compile(example, "docs/method.md", "exec"), {**vars(registry), "torch": torch, "nn": torch.nn, "init": initialization})
     model = Encoder(preset("ramp", "tiny", vocab_size=32, num_hidden_layers=1, rotation="slow"))
     table = model.position_table()
-    assert float(table[0].abs().max()) == 0 and float(table[-1].detach().std()) > 0
+    assert not table[0].any() and bool(table[-1].any())
     assert model(torch.tensor([[2, 7, 3]])).last_hidden_state.isfinite().all()
