@@ -35,11 +35,11 @@ from .timing import DEVICE, REPEATS, Results, Settings  # noqa: E402
 from .windows import windows  # noqa: E402
 
 PARTS: dict[str, Callable[[Settings], Results]] = {
+    "memory": memory,  # first: later parts leave a large process behind, which keeps what it freed
     "presets": presets,
     "peers": peers,
     "attention": attention,
     "positional": positional,
-    "memory": memory,
     "packing": packing,
     "probes": probes,
     "windows": windows,
