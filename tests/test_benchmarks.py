@@ -47,7 +47,7 @@ def check(folder: Path, parts: list[str]) -> dict:
 
 def test_command_writes_figures_page_and_picture(main, tmp_path):
     main(["--micro", "--only", "attention,memory,probes", "--out", str(tmp_path)])
-    whole = check(tmp_path, ["attention", "memory", "probes"])
+    whole = check(tmp_path, ["memory", "attention", "probes"])  # in the order of PARTS
     eager, fused = whole["parts"]["memory"]["curves"][:2]
     assert eager["backend"] == "eager" and fused["backend"] == "sdpa"
     assert all(0 < held <= peak for held, peak in zip(fused["held"], fused["peak"], strict=True))
@@ -67,7 +67,7 @@ def test_a_part_run_again_replaces_its_own_entry(main, tmp_path):
 def test_command_refuses_what_it_does_not_know(main, capsys):
     with pytest.raises(SystemExit):
         main(["--only", "presents"])
-    assert "No part presents. Parts: presets, peers" in capsys.readouterr().err
+    assert "No part presents. Parts: memory, presets, peers" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--micro"])
     assert "--out" in capsys.readouterr().err
