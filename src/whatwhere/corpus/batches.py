@@ -1,5 +1,6 @@
-"""Batches for masked-language modelling: masks, position shift, padding, as a pure function of (seed, epoch, index of the window)."""
+"""Batches as a pure function of the step: order by (seed, epoch); for masked-language modelling masks, position shift and padding."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,7 +13,55 @@ MASKINGS = ("all", "80-10-10")
 IGNORED = -100
 
 
-class MaskedBatches:
+class Batches(ABC):
+    """`total` rows in another random order each epoch, dealt out to steps and processes; `_collate` makes a batch of some of them.
+
+    Raises:
+        ValueError: a negative seed.
+    """
+
+    def __init__(self, total: int, seed: int) -> None:
+        if seed < 0:
+            raise ValueError(f"seed={seed} must not be negative.")
+        self.total, self.seed = total, seed
+        self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        """Rows of one epoch."""
+        return self.total
+
+    def permutation(self, epoch: int) -> np.ndarray:
+        """The order of the rows in an epoch: (len,) int64."""
+        if self._order[0] != epoch:
+            generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, epoch))))
+            self._order = epoch, generator.permutation(self.total)
+        return self._order[1]
+
+    def batch(self, step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
+        """The rows of process `rank` in optimizer step `step`; `batch_size` counts the rows of all `world` processes together.
+
+        Global sample s = step * batch_size + row; process r takes the rows r, r + world, ...
+        """
+        if batch_size < 1 or batch_size % world:
+            raise ValueError(f"batch_size={batch_size} must be a positive multiple of the number of processes, {world}.")
+        chosen = []
+        for sample in range(step * batch_size + rank, (step + 1) * batch_size, world):
+            epoch, at = divmod(sample, self.total)
+            chosen.append((epoch, int(self.permutation(epoch)[at])))
+        return self._collate(chosen)
+
+    def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
+        """`limit` rows (default all), evenly spaced, in their own order as in epoch 0; the last batch may be smaller."""
+        chosen = np.linspace(0, self.total - 1, self.total if limit is None else min(limit, self.total), dtype=np.int64)
+        for begin in range(0, len(chosen), batch_size):
+            yield self._collate([(0, int(i)) for i in chosen[begin : begin + batch_size]])
+
+    @abstractmethod
+    def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
+        """The batch of (epoch, row) pairs: every entry a tensor whose first axis is the rows."""
+
+
+class MaskedBatches(Batches):
     """Batches of a `WindowSet`, each window masked and shifted by its own random numbers.
 
     mask_rate: every token but the special ones is masked with this probability; a window in which none was drawn gets the one with the
@@ -44,53 +93,20 @@ class MaskedBatches:
                 f"Windows of {window_set.length} tokens, but the position table has {max_positions} rows. "
                 "Use shorter windows or a longer table."
             )
-        if seed < 0:
-            raise ValueError(f"seed={seed} must not be negative.")
-        self.windows, self.seed, self.mask_rate, self.masking = window_set, seed, mask_rate, masking
+        super().__init__(len(window_set), seed)
+        self.windows, self.mask_rate, self.masking = window_set, mask_rate, masking
         self.max_positions, self.shift = max_positions, shift
         ids = window_set.special_ids
         self.pad_id, self.mask_id = ids["pad_token_id"], ids["mask_token_id"]
         self.special = np.zeros(window_set.vocab_size, bool)
         self.special[list(ids.values())] = True
         self.ordinary = np.flatnonzero(~self.special)
-        self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
-
-    def __len__(self) -> int:
-        """Windows of one epoch."""
-        return len(self.windows)
-
-    def permutation(self, epoch: int) -> np.ndarray:
-        """The order of the windows in an epoch: (len,) int64."""
-        if self._order[0] != epoch:
-            generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, epoch))))
-            self._order = epoch, generator.permutation(len(self.windows))
-        return self._order[1]
-
-    def batch(self, step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
-        """The rows of process `rank` in optimizer step `step`; `batch_size` counts the rows of all `world` processes together.
-
-        Global sample s = step * batch_size + row; process r takes the rows r, r + world, ...
-
-        Returns:
-            input_ids, labels (-100 where not masked), attention_mask, position_ids, document_ids if isolated: (b, n) int64,
-            padded on the right to the longest.
-        """
-        if batch_size < 1 or batch_size % world:
-            raise ValueError(f"batch_size={batch_size} must be a positive multiple of the number of processes, {world}.")
-        chosen = []
-        for sample in range(step * batch_size + rank, (step + 1) * batch_size, world):
-            epoch, at = divmod(sample, len(self.windows))
-            chosen.append((epoch, int(self.permutation(epoch)[at])))
-        return self._collate(chosen)
-
-    def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
-        """`limit` windows (default all), evenly spaced, in their own order with the masks of epoch 0; the last batch may be smaller."""
-        total = len(self.windows)
-        chosen = np.linspace(0, total - 1, total if limit is None else min(limit, total), dtype=np.int64)
-        for begin in range(0, len(chosen), batch_size):
-            yield self._collate([(0, int(i)) for i in chosen[begin : begin + batch_size]])
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
+        """input_ids, labels (-100 where not masked), attention_mask, position_ids, document_ids if isolated: (b, n) int64.
+
+        Padded on the right to the longest.
+        """
         rows = [self._masked(epoch, index) for epoch, index in chosen]
         longest = max(len(row[0]) for row in rows)
         shape = len(rows), longest
