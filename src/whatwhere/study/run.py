@@ -26,7 +26,8 @@ from ..report import write_report
 from ..training.checkpoints import WEIGHTS
 from ..training.config import write_text
 from ..training.costs import costs, matched_width
-from ..training.pretrain import SUMMARY, claim_folder, prepare_windows, pretrain, timed_step
+from ..training.pretrain import prepare_windows, pretrain, timed_step
+from ..training.runs import SUMMARY, claim_folder
 from .claims import evaluate
 from .config import StudyConfig
 from .machine import machine, versions

@@ -48,7 +48,8 @@ class LoopConfig(StrictConfig):
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
-    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints, besides 0, 1, 3, 10, 30, ...")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints, besides 0, those of checkpoint_steps, and the last")
+    checkpoint_steps: list[int] | None = Field(None, description="steps of further checkpoints; default: 1, 3, 10, 30, 100, ...")
     validate_every: int = Field(100, ge=1, description="steps between validations")
     log_every: int = Field(10, ge=1, description="steps between log lines")
     trackers: list[str] = Field(default_factory=list, description="accelerate trackers, for example tensorboard")
@@ -258,7 +259,7 @@ def run(
     accelerator.wait_for_everyone()
     if config.trackers:
         accelerator.init_trackers("whatwhere")
-    marks = log_spaced(steps)
+    marks = log_spaced(steps) if config.checkpoint_steps is None else set(config.checkpoint_steps)
     began = time.perf_counter()
 
     def log(line: dict[str, Any]) -> None:

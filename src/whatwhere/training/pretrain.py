@@ -1,12 +1,6 @@
 """Masked-language-model pretraining: a corpus, a preset and a budget in; a transformers folder out."""
 
-import contextlib
-import json
 import math
-import os
-import platform
-import resource
-import shutil
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -16,16 +10,16 @@ from accelerate.utils import broadcast
 from pydantic import Field, model_validator
 
 from ..corpus import MaskedBatches, Windows, add_newline_token, build_windows, load_tokenizer, open_source, train_tokenizer
-from ..encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset, write_sentence_transformer
+from ..encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
 from .card import model_card, weights_metadata
-from .checkpoints import WEIGHTS, save_model
-from .config import SchemeConfig, StrictConfig, use_scheme, write_text
+from .config import SchemeConfig, StrictConfig, use_scheme
 from .costs import costs
-from .loop import LoopConfig, Outcome, Trainer, processes, run, seconds_per_step
+from .loop import LoopConfig, Trainer, processes, seconds_per_step
+from .runs import enter, save_final, train
 
-CONFIG, SUMMARY = "pretrain.yaml", "training.json"
+CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")
 
 # What a size changes in the defaults. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps), NeoBERT's learning rate.
@@ -218,34 +212,6 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     raise ValueError("No budget: give one of steps, tokens or minutes, for example --set minutes=5.")
 
 
-def claim_folder(config: StrictConfig, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> bool:
-    """Make sure that `out` is empty, or holds the same run if `resume`; True if it holds one already.
-
-    `free` keys may differ between the two configurations.
-
-    Raises:
-        ValueError: the folder holds something else, a run that was not to be resumed, or one with other settings.
-    """
-    saved = out / name
-    if saved.is_file():
-        if not resume:
-            raise ValueError(f"{out} already holds a run ({name}). Go on with it (--resume), or choose another --out.")
-        if isinstance(config, SchemeConfig):
-            config.check_scheme(out)
-        old = type(config).load(saved).model_dump()
-        for key, value in config.model_dump().items():
-            if key == "scheme" and None not in (value, old[key]):
-                continue  # the same text, wherever it stands
-            if key not in free and old.get(key) != value:
-                raise ValueError(
-                    f"{out} holds a run with {key}={old.get(key)!r}, now {key}={value!r}. Use the same settings, or another --out."
-                )
-        return True
-    if out.is_dir() and any(p for p in out.iterdir() if not p.name.startswith(".")):
-        raise ValueError(f"{out} is not empty and holds no run of this kind ({name} is missing). Choose another --out.")
-    return False
-
-
 def pretrain(
     config: PretrainConfig,
     out: str | Path,
@@ -267,19 +233,16 @@ def pretrain(
     out = Path(out)
     if not (out / CONFIG).is_file():
         config.check()
-    state = processes()
-    if state.is_main_process:  # alone: a slower process would find this one's files
-        claim_folder(config, out, CONFIG, resume, free=(*BUDGET, "workers"))
-    state.wait_for_everyone()
-    if (out / CONFIG).is_file():
-        saved = PretrainConfig.load(out / CONFIG)
+    saved, finished = enter(config, out, CONFIG, resume, free=(*BUDGET, "workers"))
+    if saved is not None:
         tokens_per_step = saved.batch_size * saved.length
         asked = config.steps if config.tokens is None else math.ceil(config.tokens / tokens_per_step)
         if asked is not None and asked != saved.steps:
             raise ValueError(f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked. Use another --out.")
         config = saved
-        if (out / WEIGHTS).is_file() and (out / SUMMARY).is_file():
-            return json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+    if finished is not None:
+        return finished
+    state = processes()
     out.mkdir(parents=True, exist_ok=True)
     if windows is None:
         with state.main_process_first():
@@ -297,12 +260,10 @@ def pretrain(
     model = EncoderForMaskedLM(model_config)
     if state.is_main_process:
         config.save_run(out / CONFIG)
-    if state.process_index:  # the same weights everywhere, but dropout of its own in each process
-        torch.manual_seed((config.seed << 16) + state.process_index)
-    _forget_peak_memory()
-    trainer = Trainer(model, config, steps, out)
-    outcome = run(
-        trainer,
+    trainer, facts = train(
+        model,
+        config,
+        steps,
         batches.batch,
         out,
         tokens_per_step=config.batch_size * config.length,
@@ -311,9 +272,18 @@ def pretrain(
         label=label or f"{config.preset} seed {config.seed}",
         progress=progress,
     )
-    summary = {**_summary(config, model, outcome, trainer), "operations": _operations(config, model_config)}
+    summary = {"size": config.size, **facts, "operations": _operations(config, model_config)}
     if state.is_main_process:
-        _save_final(model, config, windows, summary, out)
+        settings = config.model_dump()
+        save_final(
+            model,
+            windows.tokenizer(),
+            out,
+            summary=summary,
+            card=model_card(model.config, settings, summary),
+            metadata=weights_metadata(model.config, settings, summary),
+            pooling=config.pooling,
+        )
     trainer.accelerator.wait_for_everyone()
     return summary
 
@@ -338,30 +308,6 @@ def _validator(config: PretrainConfig, windows: Windows, model_config: EncoderCo
     return validate
 
 
-def _summary(config: PretrainConfig, model: EncoderForMaskedLM, outcome: Outcome, trainer: Trainer) -> dict[str, Any]:
-    device = trainer.accelerator.device
-    on_gpu = device.type == "cuda"
-    validated = [line for line in outcome.history if "validation_loss" in line]
-    rates = sorted(line["tokens_per_second"] for line in outcome.history if "tokens_per_second" in line)
-    return {
-        "preset": config.preset,
-        "size": config.size,
-        "seed": config.seed,
-        "steps": outcome.steps,
-        "tokens": outcome.steps * config.batch_size * config.length,
-        "seconds": outcome.seconds,
-        "tokens_per_second": rates[len(rates) // 2],
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "embedding_parameters": model.encoder.word_embeddings.weight.numel(),
-        "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else _peak_memory(),
-        "validation_loss": validated[-1]["validation_loss"] if validated else None,
-        "validation_accuracy": validated[-1]["validation_accuracy"] if validated else None,
-        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
-        "precision": trainer.accelerator.mixed_precision.replace("no", "fp32"),
-        "processes": trainer.accelerator.num_processes,
-    }
-
-
 def _operations(config: PretrainConfig, model_config: EncoderConfig) -> float | None:
     """Operations per token of a forward pass; None for an own scheme that must see numbers to run (see `costs`)."""
     try:
@@ -369,45 +315,6 @@ def _operations(config: PretrainConfig, model_config: EncoderConfig) -> float | 
     except ValueError as error:
         print(error, file=sys.stderr)
         return None
-
-
-def _forget_peak_memory() -> None:
-    """Start measuring the peak anew, so that a model in a study does not inherit that of the one before."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    with contextlib.suppress(OSError):  # Linux: 5 resets the high-water mark of the resident memory
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def _peak_memory() -> int:
-    """Largest resident memory of this process in bytes since `_forget_peak_memory`; of its life where the system cannot forget."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _save_final(model: EncoderForMaskedLM, config: PretrainConfig, windows: Windows, summary: dict[str, Any], out: Path) -> None:
-    """A transformers folder at `out`, its weights last: their presence means that all the rest is there."""
-    temporary = out / f".final.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    settings = config.model_dump()
-    try:
-        save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
-        shutil.copytree(windows.folder / "tokenizer", temporary, dirs_exist_ok=True)
-        if model.config.longest is not None:  # so that `truncation=True` cuts where the position table ends
-            tokenizer_config = temporary / "tokenizer_config.json"
-            facts = json.loads(tokenizer_config.read_text(encoding="utf-8"))
-            write_text(tokenizer_config, json.dumps({**facts, "model_max_length": model.config.longest}, indent=2))
-        write_text(temporary / "README.md", model_card(model.config, settings, summary))
-        write_sentence_transformer(temporary, config.pooling)
-        write_text(out / SUMMARY, json.dumps(summary, indent=1))
-        for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
-            shutil.rmtree(out / path.name, ignore_errors=True)  # a folder that an attempt left; a file is replaced
-            os.replace(path, out / path.name)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 __all__ = [
