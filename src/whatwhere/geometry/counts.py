@@ -1,0 +1,303 @@
+"""How often each token stands at each position: sparse counts that are made in a stream, add up, and are kept in a file.
+
+The first step of GEOM algorithm 1 (its line 3, before the division). Special tokens are neither counted nor positions: position i is the
+i-th token of the text, from 0.
+"""
+
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+ALIGNMENTS = ("start", "relative")
+FORMAT = "whatwhere-counts-1"
+_CHUNK = 1 << 21  # tokens that are sorted at once: some ten bytes each
+
+
+class Tally:
+    """Adds up rows of token ids; what `positional_counts` does for rows that come one after the other.
+
+    Each token becomes one number, (group * n + position) * V + id. Numbers are sorted two million at a time (numpy sorts unsigned integers
+    faster than they can be scattered into a table of that size), runs of equal ones become a sparse matrix, and matrices of about the same
+    size are added, as a binary counter carries. Memory: a few times the non-zeros, and the chunk.
+    """
+
+    def __init__(
+        self, vocab_size: int, max_positions: int, *, special_ids: Collection[int] = (), align: str = "start", n_groups: int = 1
+    ) -> None:
+        for name, value in (("vocab_size", vocab_size), ("max_positions", max_positions), ("n_groups", n_groups)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1.")
+        if align not in ALIGNMENTS:
+            raise ValueError(f"align must be one of {', '.join(ALIGNMENTS)}, not {align!r}.")
+        if strange := [i for i in special_ids if not 0 <= i < vocab_size]:
+            raise ValueError(f"special_ids has {strange[0]}, but ids run from 0 to {vocab_size - 1} (vocab_size={vocab_size}).")
+        self.vocab_size, self.positions, self.n_groups, self.align = vocab_size, max_positions, n_groups, align
+        self.ordinary = np.ones(vocab_size, bool)
+        self.ordinary[list(special_ids)] = False
+        rows = n_groups * max_positions
+        self._key = np.dtype(np.uint32 if rows * vocab_size < 2**32 else np.uint64)
+        self._row_starts = np.arange(rows + 1, dtype=self._key) * self._key.type(vocab_size)
+        self._keys: list[np.ndarray] = []
+        self._held = 0
+        self._sums: list[csr_array] = []
+
+    def add(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray | int = 0) -> None:
+        """Counts the rows ids[starts[i]:starts[i + 1]]; `groups`: the group of each, (rows,), or of all.
+
+        Raises:
+            ValueError: an id or a group out of range.
+        """
+        groups = np.broadcast_to(groups, len(starts) - 1)
+        if len(groups) and not 0 <= groups.min() <= groups.max() < self.n_groups:
+            raise ValueError(f"groups run from {groups.min()} to {groups.max()}, but n_groups={self.n_groups}: 0 to {self.n_groups - 1}.")
+        begin = 0
+        while begin < len(groups):  # as many whole rows as make a chunk, at least one
+            end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + _CHUNK, side="right")) - 1)
+            self._hold(self._keys_of(ids[starts[begin] : starts[end]], starts[begin : end + 1], groups[begin:end]))
+            begin = end
+
+    def add_counts(self, matrix: csr_array) -> None:
+        """Adds counts that another tally made."""
+        while self._sums and self._sums[-1].nnz <= 2 * matrix.nnz:
+            matrix = self._sums.pop() + matrix
+        self._sums.append(matrix)
+
+    def total(self) -> csr_array:
+        """The counts so far, (n_groups * max_positions, vocab_size) int64."""
+        self._flush()
+        total = reduce(add, reversed(self._sums), csr_array((len(self._row_starts) - 1, self.vocab_size), dtype=np.int64))
+        self._sums = [total]
+        return total
+
+    def _keys_of(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """One number for each token that counts."""
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
+            wrong = int(ids.min() if ids.min() < 0 else ids.max())
+            raise ValueError(f"Token id {wrong}, but ids run from 0 to {self.vocab_size - 1}. Use the tokenizer that made the windows.")
+        bounds = starts - starts[0]
+        if not self.ordinary.all():
+            counts = np.take(self.ordinary, ids)
+            ids = np.compress(counts, ids)
+            bounds = np.concatenate([[0], np.cumsum(counts)])[bounds]
+        lengths = np.diff(bounds)
+        first_row = groups.astype(np.int64) * self.positions
+        if self.align == "start":
+            row = np.arange(len(ids)) + np.repeat(first_row - bounds[:-1], lengths)
+            if len(lengths) and lengths.max() > self.positions:
+                inside = row < np.repeat(first_row + self.positions, lengths)
+                row, ids = np.compress(inside, row), np.compress(inside, ids)
+        else:
+            place = np.arange(len(ids)) - np.repeat(bounds[:-1], lengths)
+            row = place * self.positions // np.repeat(lengths, lengths) + np.repeat(first_row, lengths)
+        return row.astype(self._key) * self._key.type(self.vocab_size) + ids.astype(self._key)
+
+    def _hold(self, keys: np.ndarray) -> None:
+        self._keys.append(keys)
+        self._held += len(keys)
+        if self._held >= _CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            keys = np.sort(np.concatenate(self._keys))
+            first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+            values = np.diff(first, append=len(keys))
+            keys = keys[first]
+            indptr = np.searchsorted(keys, self._row_starts)
+            columns = (keys - np.repeat(self._row_starts[:-1], np.diff(indptr))).astype(np.int32)
+            shape = len(self._row_starts) - 1, self.vocab_size
+            self.add_counts(csr_array((values, columns, indptr.astype(np.int32)), shape=shape))
+        self._keys, self._held = [], 0
+
+
+def positional_counts(
+    windows: np.ndarray | tuple[np.ndarray, np.ndarray] | Iterable[np.ndarray],
+    vocab_size: int,
+    max_positions: int,
+    *,
+    special_ids: Collection[int] = (),
+    align: str = "start",
+    groups: np.ndarray | None = None,
+    n_groups: int = 1,
+) -> csr_array:
+    """How often each token stands at each position, int64, shape (n_groups * max_positions, vocab_size).
+
+    Counts of parts of a corpus add up to the counts of the whole. Memory grows with the non-zeros, not with the rows.
+
+    Args:
+        windows: rows of token ids: an array (rows, length); or a pair (ids, starts), row i being ids[starts[i]:starts[i + 1]], as the
+            shards of a corpus are; or an iterable of 1-D arrays. Arrays may be memory-mapped.
+        special_ids: ids that are passed over: they are not counted and take no position.
+        align: "start": position i is the i-th token of the row, tokens from max_positions on are left out. "relative": place i of `length`
+            tokens is position floor(i / length * max_positions), so every row reaches from the first position to the last.
+        groups: (rows,) the group of each row, 0 to n_groups - 1; position i of group g is row g * max_positions + i of the result.
+
+    Raises:
+        ValueError: an id, a group or an option out of range, rows that are no integers, or another number of groups than of rows.
+    """
+    tally = Tally(vocab_size, max_positions, special_ids=special_ids, align=align, n_groups=n_groups)
+    done = 0
+    for ids, starts in _blocks(windows):
+        rows = len(starts) - 1
+        if groups is not None and len(groups) < done + rows:
+            raise ValueError(f"groups has {len(groups)} entries, but there are more rows than that. Give one for each row.")
+        tally.add(ids, starts, 0 if groups is None else np.asarray(groups[done : done + rows]))
+        done += rows
+    if groups is not None and len(groups) != done:
+        raise ValueError(f"groups has {len(groups)} entries for {done} rows. Give one for each row.")
+    return tally.total()
+
+
+def _blocks(windows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows end to end, with the starts of each and the end of the last."""
+    if isinstance(windows, np.ndarray):
+        if windows.ndim != 2:
+            raise ValueError(f"windows of shape {windows.shape}: an array of rows has two dimensions, (rows, length).")
+        rows, length = windows.shape
+        step = max(1, _CHUNK // max(length, 1))
+        for at in range(0, rows, step):
+            block = windows[at : at + step]
+            yield _whole_numbers(block).reshape(-1), np.arange(len(block) + 1) * length
+    elif isinstance(windows, tuple) and len(windows) == 2:
+        ids, starts = _whole_numbers(windows[0]), np.asarray(windows[1], dtype=np.int64)
+        if ids.ndim != 1 or starts.ndim != 1 or not len(starts) or starts[0] < 0 or starts[-1] > len(ids) or (np.diff(starts) < 0).any():
+            raise ValueError(f"starts must rise from 0 to at most {ids.size}, the number of ids; row i is ids[starts[i]:starts[i + 1]].")
+        yield ids, starts
+    else:
+        yield from _gathered(windows)
+
+
+def _gathered(rows: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The rows of an iterable, a chunk at a time."""
+    held: list[np.ndarray] = []
+    tokens = 0
+    for row in rows:
+        held.append(_whole_numbers(row).reshape(-1))
+        tokens += len(held[-1])
+        if tokens >= _CHUNK:
+            yield _end_to_end(held)
+            held, tokens = [], 0
+    if held:
+        yield _end_to_end(held)
+
+
+def _end_to_end(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate(rows), np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+
+
+def _whole_numbers(ids: Any) -> np.ndarray:
+    ids = np.asanyarray(ids)
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise ValueError(f"Token ids are whole numbers, these are {ids.dtype}.")
+    return ids if ids.dtype.kind in "iu" else ids.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Counts of a corpus by position, kept apart for groups of its documents so that intervals can be made by resampling them.
+
+    matrix: csr_array (G * n, V) int64, row g * n + i the tokens at position i in the documents of group g. positions: n. groups: G.
+    documents: (G,) int64 documents (or rows) of each group. align: see `positional_counts`.
+    facts: what was counted, plain JSON values: corpora (a list of name and fingerprint), tokenizer_sha256, special_ids.
+    """
+
+    matrix: csr_array
+    positions: int
+    groups: int
+    documents: np.ndarray
+    align: str = "start"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.matrix.shape[0] != self.positions * self.groups or self.documents.shape != (self.groups,):
+            raise ValueError(
+                f"A matrix of {self.matrix.shape[0]} rows and documents of shape {self.documents.shape} "
+                f"do not belong to {self.groups} groups of {self.positions} positions."
+            )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens counted."""
+        return int(self.matrix.sum())
+
+    def total(self) -> csr_array:
+        """Counts of all groups together, (n, V)."""
+        return self.of(range(self.groups))
+
+    def group(self, g: int) -> csr_array:
+        """Counts of one group, (n, V)."""
+        if not 0 <= g < self.groups:
+            raise ValueError(f"No group {g}: there are groups 0 to {self.groups - 1}.")
+        return self.matrix[g * self.positions : (g + 1) * self.positions]
+
+    def of(self, groups: Iterable[int]) -> csr_array:
+        """Counts of some groups together, (n, V); a group that is named twice counts twice."""
+        parts = [self.group(g) for g in groups]
+        while len(parts) > 1:  # in pairs: each number is added log2(groups) times
+            parts = [reduce(add, parts[i : i + 2]) for i in range(0, len(parts), 2)]
+        return parts[0] if parts else csr_array((self.positions, self.matrix.shape[1]), dtype=np.int64)
+
+    def __add__(self, other: "Counts") -> "Counts":
+        """Counts of two corpora, or of two parts of one, group by group.
+
+        Raises:
+            ValueError: other positions, groups, vocabulary, alignment, tokenizer or special tokens.
+        """
+        mine, theirs = (
+            {
+                "positions": c.positions,
+                "groups": c.groups,
+                "vocabulary": c.matrix.shape[1],
+                "align": c.align,
+                **{key: c.facts.get(key) for key in ("tokenizer_sha256", "special_ids")},
+            }
+            for c in (self, other)
+        )
+        for key, value in mine.items():
+            if value != theirs[key]:
+                raise ValueError(f"Counts of {key}={value!r} and {key}={theirs[key]!r} do not add up. Count both in the same way.")
+        corpora = [*self.facts.get("corpora", []), *other.facts.get("corpora", [])]
+        facts = {**self.facts, "corpora": corpora}
+        return Counts(self.matrix + other.matrix, self.positions, self.groups, self.documents + other.documents, self.align, facts)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the counts to an .npz file, whole or not at all."""
+        path = Path(path)
+        about = {"format": FORMAT, "positions": self.positions, "groups": self.groups, "align": self.align, "facts": self.facts}
+        arrays = {name: getattr(self.matrix, name) for name in ("data", "indices", "indptr", "shape")}
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with open(temporary, "wb") as file:
+                np.savez_compressed(file, about=json.dumps(about), documents=self.documents, **arrays)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Counts":
+        """Reads what `save` wrote.
+
+        Raises:
+            ValueError: no such file, a damaged or foreign one, or one of another version.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                about = json.loads(str(file["about"]))
+                parts = {name: file[name] for name in ("data", "indices", "indptr", "shape", "documents")}
+            matrix = csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
+            matrix.check_format(full_check=True)
+        except FileNotFoundError as error:
+            raise ValueError(f"No counts at {path}. Make them with `whatwhere geometry`.") from error
+        except Exception as error:  # numpy, zipfile, zlib, json and scipy each raise their own
+            raise ValueError(f"{path} is damaged or holds no positional counts. Count the corpus again.") from error
+        if about.get("format") != FORMAT:
+            raise ValueError(f"{path} has format {about.get('format')!r}, this version reads {FORMAT!r}. Count the corpus again.")
+        return cls(matrix, about["positions"], about["groups"], parts["documents"], about["align"], about["facts"])
