@@ -289,7 +289,7 @@ class Counts:
             ValueError: no such file, a damaged or foreign one, or one of another version.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 about = json.loads(str(file["about"]))
                 parts = {name: file[name] for name in ("data", "indices", "indptr", "shape", "documents")}
             matrix = csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
