@@ -1,4 +1,6 @@
-"""Spectra of position tables: identities, scikit-learn's PCA, known values of LOWDIM Table 1, invariances, bad input."""
+"""Spectra of position tables: identities, scikit-learn's PCA, known values of LOWDIM, E·Eᵀ, outliers, invariances, bad input."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,7 +8,17 @@ from scipy.linalg import toeplitz
 from scipy.stats import ortho_group
 from sklearn.decomposition import PCA
 
-from whatwhere.geometry import spectrum
+from whatwhere.geometry import (
+    approximation,
+    component_shares,
+    dominant_turns,
+    equivariance,
+    equivariance_null,
+    inner_products,
+    isolation,
+    outliers,
+    spectrum,
+)
 
 
 def sinusoidal(n, d, exponent):
@@ -64,7 +76,7 @@ def test_sinusoidal_table_of_lowdim_table_1(exponent, expected):
     s = spectrum(sinusoidal(512, 128, exponent))
     top = np.cumsum(s.shares)
     assert tuple(np.round(top[[2, 4, 9]], 3)) == pytest.approx(expected[:3], abs=6e-4)
-    assert s.n50 == pytest.approx(100 * expected[3] / 128)
+    assert s.n50_count == expected[3] and s.n50 == pytest.approx(100 * expected[3] / 128)
 
 
 def test_sinusoidal_table_is_equivariant_and_noise_is_not():
@@ -78,6 +90,73 @@ def test_equivariance_is_r2_of_the_diagonal_means(table):
     fit = toeplitz([p.diagonal(lag).mean() for lag in range(len(p))])
     expected = 1 - ((p - fit) ** 2).sum() / ((p - p.mean()) ** 2).sum()
     assert spectrum(table).equivariance == pytest.approx(expected, abs=1e-10)
+
+
+def test_equivariance_of_a_wide_table_is_that_of_a_narrow_one_with_the_same_products():
+    wide = np.random.default_rng(2).normal(size=(20, 300))
+    u, s, _ = np.linalg.svd(wide, full_matrices=False)
+    assert equivariance(wide) == pytest.approx(equivariance(u * s), abs=1e-12)
+    assert equivariance(np.ones((5, 3))) == 1
+
+
+def test_shuffled_positions_keep_the_diagonal_and_no_more():
+    # The exact mean over all orders, for a table whose rows have unequal lengths: from all 720 permutations of 6 rows.
+    rows = np.random.default_rng(4).normal(size=(6, 3)) * np.arange(1, 7)[:, None]
+    every = np.mean([equivariance(rows[list(order)]) for order in itertools.permutations(range(6))])
+    null = equivariance_null(rows, shuffles=2000)
+    assert null.mean() == pytest.approx(every, abs=4 * null.std() / np.sqrt(2000))
+    assert np.all(np.diff(null) >= 0) and np.array_equal(null, equivariance_null(rows, shuffles=2000))
+    assert equivariance(waves(64, 1, 2)) > equivariance_null(waves(64, 1, 2))[-1]
+
+
+def test_approximations_end_at_the_table_and_lose_what_the_components_hold(table):
+    np.testing.assert_allclose(approximation(table, 12), table, atol=1e-12)
+    np.testing.assert_allclose(approximation(table, 0), np.tile(table.mean(0), (40, 1)), atol=1e-12)
+    s = spectrum(table)
+    for k in (1, 3, 7):
+        left = table - approximation(table, k)
+        assert np.sum(left**2) / np.sum((table - table.mean(0)) ** 2) == pytest.approx(s.shares[k:].sum())
+    np.testing.assert_allclose(inner_products(table), table @ table.T)
+    np.testing.assert_allclose(inner_products(table, 2), approximation(table, 2) @ approximation(table, 2).T)
+    with pytest.raises(ValueError, match="0 or more components. Got -1"):
+        approximation(table, -1)
+
+
+@pytest.mark.parametrize("shape", [(300, 20), (20, 300), (30, 30)])
+def test_component_shares_are_those_of_the_spectrum(shape):
+    table = np.random.default_rng(6).normal(size=shape) * np.linspace(3, 0.1, shape[1]) + 5.0
+    np.testing.assert_allclose(component_shares(table), spectrum(table).shares, atol=1e-13)
+    with pytest.raises(ValueError, match="equal"):
+        component_shares(np.full(shape, 0.1))
+
+
+def test_the_first_and_last_position_stand_alone():
+    # LOWDIM figure 4: two outliers from the circle, and not their neighbours.
+    turn = 2 * np.pi * np.arange(64) / 70
+    circle = np.stack([np.cos(turn), np.sin(turn)], 1)
+    assert isolation(circle) == pytest.approx(1) and outliers(circle).size == 0
+    circle[0] += 3
+    circle[-1] -= 2
+    assert outliers(circle).tolist() == [0, 63]
+    assert outliers(np.random.default_rng(0).normal(size=(256, 16))).size == 0
+    assert isolation(np.ones((9, 2))).tolist() == [0] * 9
+
+
+def test_isolation_is_the_nearest_distance_in_medians():
+    rows = np.random.default_rng(8).normal(size=(1500, 3))  # more than one block
+    distance = np.linalg.norm(rows[:, None] - rows[None], axis=2) + np.where(np.eye(1500), np.inf, 0)
+    nearest = distance.min(1)
+    np.testing.assert_allclose(isolation(1e5 * rows), nearest / np.median(nearest), rtol=1e-6)
+
+
+def test_dominant_turns_are_the_peaks_of_the_summed_magnitudes():
+    turn = 2 * np.pi * np.arange(128)[:, None] / 128
+    table = np.concatenate([4 * np.cos(turn), 2 * np.sin(5 * turn), np.cos(15 * turn), np.cos(40 * turn + 1)], 1)
+    noisy = table + 0.05 * np.random.default_rng(0).normal(size=table.shape)
+    s = spectrum(noisy)
+    assert set(dominant_turns(s.magnitudes)[:4].tolist()) == {1, 5, 15, 40}
+    np.testing.assert_allclose(s.magnitudes, np.abs(np.fft.rfft(s.scores, axis=0)).T, atol=1e-10)
+    assert dominant_turns(spectrum(np.random.default_rng(1).normal(size=(256, 64))).magnitudes).size == 0
 
 
 def test_waves_land_in_their_bins():
