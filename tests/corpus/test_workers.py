@@ -9,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 import psutil
 import pytest
 
-from whatwhere.corpus import build_windows, shards, workers
+from whatwhere.corpus import build_windows, workers
 
 
 def shard_files(out) -> dict[str, bytes]:
@@ -21,18 +21,16 @@ def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer
     monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
     options = {"length": 32, "progress": False, "shard_characters": 3000}
     build_windows(list_source(documents), tokenizer, tmp_path / "one", workers=1, **options)
-    done_here = []
-    monkeypatch.setattr(
-        "whatwhere.corpus.windows.write_shard", lambda t, job, *rest: done_here.append(job.number) or shards.write_shard(t, job, *rest)
-    )
+    sent, submit = [], workers.Workers.submit
+    monkeypatch.setattr(workers.Workers, "submit", lambda self, work, task: sent.append(task[0].number) or submit(self, work, task))
     build_windows(list_source(documents), tokenizer, tmp_path / "two", workers=2, **options)
     assert shard_files(tmp_path / "one") == shard_files(tmp_path / "two")
     assert (tmp_path / "one" / "manifest.json").read_text() == (tmp_path / "two" / "manifest.json").read_text()
-    assert 0 not in done_here
+    assert sent[0] == 0
 
 
 def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, tmp_path, monkeypatch):
-    def broken(self, job, parts, digest):
+    def broken(self, work, task):
         future = Future()
         future.set_exception(BrokenProcessPool("killed"))
         return future
@@ -61,9 +59,9 @@ from tokenizers import Tokenizer
 from whatwhere.corpus import workers
 if __name__ == "__main__":
     pool = workers.Workers(Path(sys.argv[1]), 2)
-    from whatwhere.corpus.shards import Job, Part
+    from whatwhere.corpus.shards import Job, Part, write_shard
     job = Job(sys.argv[2], 0, 16, "run-on", 0.0, 2, 3, "uint16")
-    pool.submit(job, [Part("alpha beta", True, 0.5)], "digest").result()
+    pool.submit(write_shard, (job, [Part("alpha beta", True, 0.5)], "digest")).result()
     print("ready", flush=True)
     input()
 """

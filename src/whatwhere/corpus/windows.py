@@ -10,10 +10,7 @@ import multiprocessing
 import os
 import shutil
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -299,9 +296,8 @@ def _shards_of_text(source: Source, size: int) -> Iterator[list[Part]]:
 def _build(source: Source, pool: Workers, job_of: Callable[[int], Job], progress: bool, size: int) -> list[dict[str, Any]]:
     """Builds the shards that are not on disk yet; the descriptions of all, in order."""
     done: dict[int, dict[str, Any]] = {}
-    waiting: deque[tuple[Job, list[Part], str, Future[dict[str, Any]]]] = deque()
     read = built = 0
-    with progress_bar(progress) as show:
+    with progress_bar(progress, "windows") as show:
 
         def take(description: dict[str, Any]) -> None:
             nonlocal built
@@ -309,29 +305,20 @@ def _build(source: Source, pool: Workers, job_of: Callable[[int], Job], progress
             built += sum(description["characters"].values())
             show(built, read, source.share_read())
 
-        def collect() -> None:
-            job, parts, digest, future = waiting.popleft()
-            try:
-                take(future.result())
-            except BrokenProcessPool:  # a worker was killed, or could not start: go on without
-                pool.children = 0
-                take(write_shard(pool.tokenizer, job, parts, digest))
+        def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
+            nonlocal read
+            for number, parts in enumerate(_shards_of_text(source, size)):
+                read += sum(len(part.text) for part in parts)
+                job = job_of(number)
+                digest = job.digest(parts)
+                finished = finished_shard(job, digest)
+                if finished is None:
+                    yield job, parts, digest
+                else:
+                    take(finished)
 
-        for number, parts in enumerate(_shards_of_text(source, size)):
-            read += sum(len(part.text) for part in parts)
-            job = job_of(number)
-            digest = job.digest(parts)
-            while waiting and waiting[0][3].done():
-                collect()
-            finished = finished_shard(job, digest)
-            if finished is not None:
-                take(finished)
-            elif len(waiting) < 2 * pool.children and pool.worth_it(read, source.share_read()):
-                waiting.append((job, parts, digest, pool.submit(job, parts, digest)))
-            else:
-                take(write_shard(pool.tokenizer, job, parts, digest))
-        while waiting:
-            collect()
+        for description in pool.each(write_shard, unfinished(), lambda: pool.worth_it(read, source.share_read())):
+            take(description)
     return [done[number] for number in sorted(done)]
 
 

@@ -1,9 +1,10 @@
-"""Worker processes that turn shards of text into rows, and the progress bar over them."""
+"""Worker processes that tokenise shards of text, and the progress bar over them."""
 
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -14,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tokenizers import Tokenizer
 
-from whatwhere.corpus.shards import Job, Part, write_shard
+Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
+Task = tuple[Any, ...]
 
 # A worker process takes some seconds to start (it imports torch): it is worth it if that many characters are still to be done.
 WORTH_WORKERS = 20_000_000
@@ -41,15 +43,37 @@ class Workers:
         left = read * (1 / share - 1) if share else read
         return self.executor is not None or left >= WORTH_WORKERS
 
-    def submit(self, job: Job, parts: Sequence[Part], digest: str) -> Future[dict[str, Any]]:
+    def each(self, work: Work, tasks: Iterable[Task], worth: Callable[[], bool]) -> Iterator[Any]:
+        """The results of work(tokenizer, *task), in any order. `worth`: whether this task may go to a process, started if there is none."""
+        waiting: deque[tuple[Task, Future[Any]]] = deque()
+
+        def collect() -> Any:
+            task, future = waiting.popleft()
+            try:
+                return future.result()
+            except BrokenProcessPool:  # a worker was killed, or could not start: go on without
+                self.children = 0
+                return work(self.tokenizer, *task)
+
+        for task in tasks:
+            while waiting and waiting[0][1].done():
+                yield collect()
+            if len(waiting) < 2 * self.children and worth():
+                waiting.append((task, self.submit(work, task)))
+            else:
+                yield work(self.tokenizer, *task)
+        while waiting:
+            yield collect()
+
+    def submit(self, work: Work, task: Task) -> Future[Any]:
         if self.executor is None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
             context = multiprocessing.get_context("spawn")
             self.executor = ProcessPoolExecutor(self.children, context, initializer=_start_worker, initargs=(self.file,))
         try:
-            return self.executor.submit(_work, job, parts, digest)
+            return self.executor.submit(_work, work, task)
         except BrokenProcessPool as error:
-            failed: Future[dict[str, Any]] = Future()
+            failed: Future[Any] = Future()
             failed.set_exception(error)
             return failed
 
@@ -85,20 +109,20 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
-def _work(job: Job, parts: Sequence[Part], digest: str) -> dict[str, Any]:
+def _work(work: Work, task: Task) -> Any:
     assert _worker_tokenizer is not None
-    return write_shard(_worker_tokenizer, job, parts, digest)
+    return work(_worker_tokenizer, *task)
 
 
 @contextmanager
-def progress_bar(progress: bool) -> Iterator[Callable[[int, int, float | None], None]]:
+def progress_bar(progress: bool, what: str) -> Iterator[Callable[[int, int, float | None], None]]:
     """A progress bar on stderr; it is told the characters done and read, and the share of the text that was read."""
     if not progress:
         yield lambda done, read, share: None
         return
-    columns = TextColumn("windows"), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn()
+    columns = TextColumn(what), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("windows", total=None, said="")
+        task = bar.add_task(what, total=None, said="")
 
         def show(done: int, read: int, share: float | None) -> None:
             bar.update(task, completed=done, total=max(done, read / share) if share else None, said=f"{done / 1e6:.1f} million characters")
