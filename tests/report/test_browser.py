@@ -9,8 +9,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from whatwhere.records import read_records
-from whatwhere.report import page, write_report
+from whatwhere.report import write_report
 from whatwhere.report.load import visible
+from whatwhere.report.page import write_page
+from whatwhere.report.study_page import study_page
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 LONG = "x" * 300
@@ -185,7 +187,7 @@ def test_tables_sort_by_mouse_and_keyboard(wide):
 
 def test_hostile_strings_run_nowhere(browser, hostile_study, hostile_texts, tmp_path):
     path = tmp_path / "hostile.html"
-    path.write_text(page.render(hostile_study(visible(hostile_texts[-1] + LONG))), encoding="utf-8")
+    write_page(path, study_page(hostile_study(visible(hostile_texts[-1] + LONG))))
     for width in (1400, 400):
         with View(browser, path, width=width) as view:
             assert view.page.evaluate("typeof window.pwned") == "undefined"

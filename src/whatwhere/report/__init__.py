@@ -1,5 +1,5 @@
 """The report: one self-contained HTML page made from the plain files of a study folder."""
 
-from .page import write_report
+from .study_page import write_report
 
 __all__ = ["write_report"]

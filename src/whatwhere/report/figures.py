@@ -48,6 +48,7 @@ class Figure:
 
     title: the finding; subtitle: what is drawn, with n and seeds; key: (glyph, text) of marks that no label names;
     width: smallest width of a panel in pixels, from which the number of columns follows; even: all panels are equally wide.
+    behind: what the table behind it holds, read aloud.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Figure:
     key: list[tuple[str, str]] = field(default_factory=list)
     width: int = 280
     even: bool = False
+    behind: str = "The table below holds every value."
 
 
 def text(value: str) -> Cell:

@@ -27,6 +27,8 @@ _KEPT = {"\n", "\t"}
 def visible(value: Any) -> Any:
     """The value with every control, bidirectional or otherwise invisible character replaced by U+FFFD; containers as a whole."""
     if isinstance(value, str):
+        if value.isprintable():  # at once for most: Python's notion of printable holds none of what is replaced
+            return value
         return "".join(c if c in _KEPT or unicodedata.category(c) not in _UNSEEN else "\ufffd" for c in value)
     if isinstance(value, dict):
         return {visible(str(k)): visible(v) for k, v in value.items()}

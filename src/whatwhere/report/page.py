@@ -1,14 +1,15 @@
-"""Puts the report together: reads a study folder, makes the figures, writes one HTML file that needs nothing else.
+"""A page of the report: one HTML file that needs nothing else, made from figures, tables and words.
 
-Nothing from outside becomes markup: the template escapes everything, data travels as JSON without `<`, `>` and `&`, and a
-content security policy lets only the page's own two scripts run (by their hashes) and fetches nothing at all.
+Nothing from outside becomes markup: the template escapes everything, data travels as JSON without `<`, `>` and `&`, characters
+that hide or turn text are replaced, and a content security policy lets only the page's own two scripts run (by their hashes)
+and fetches nothing at all.
 """
 
 import base64
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,10 @@ import jinja2
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from . import findings, probe_figures, schemes, shift_figures, table_figures, training_figures
-from .cards import card, first_cards, ledger
-from .figures import Cell, Figure, Table, text, value
-from .load import Study, load_study
-from .numbers import compact, count, duration, memory, number, span
-from .paper import paper_values
-from .style import FONT, PALETTES
+from .cards import Card, first_cards, ledger
+from .figures import Cell, Figure, Table, text
+from .load import visible
+from .style import FONT, MAPS, PALETTES
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -39,59 +37,100 @@ class Section:
     tables: list[Table] = field(default_factory=list)
 
 
-def write_report(folder: Path, out: Path | None = None) -> Path:
-    """Write the report of a study folder to `out` (default: report.html inside it), whole or not at all; returns the path.
+@dataclass(frozen=True)
+class How:
+    """The last section. Each part may be empty.
 
-    Raises:
-        ValueError: the folder has no records, or a file in it is damaged.
+    words: paragraphs. facts: heading and rows of name and value. configs: heading and text of a fold.
+    cite: what is cited, and its BibTeX. In `words` and `cite`, `Markup` stands as it is: for our own words only.
     """
-    folder = Path(folder)
-    out = Path(out) if out is not None else folder / "report.html"
-    html = render(load_study(folder))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+
+    words: Sequence[str] = ()
+    facts: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
+    versions: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Table] = ()
+    configs: Sequence[tuple[str, str]] = ()
+    cite: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page shows, from top to bottom; only the title is needed. `Backticks` in any words are set as code.
+
+    summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title and again
+    in the last section; notes: there only. Beside the large figure `hero` stand either `cards`, verdicts on claims, or `lead`,
+    what came out in plain sentences under headings (an empty heading is left out). models: heading, colour and entries of each
+    family (`schemes.listed`). Sections without figures and tables are left out.
+    """
+
+    title: str
+    summary: Sequence[str] = ()
+    glossary: Sequence[str] = ()
+    caveats: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    lead: Sequence[tuple[str, Sequence[str]]] = ()
+    cards: Sequence[Card] = ()
+    hero: Figure | None = None
+    models: Sequence[Any] = ()
+    sections: Sequence[Section] = ()
+    how: How = How()
+
+
+def write_page(path: Path, page: Page) -> Path:
+    """Write a page to `path`, whole or not at all (temporary name, then rename); returns the path."""
+    path = Path(path)
+    html = render_page(page)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(html, encoding="utf-8", newline="\n")
-        os.replace(temporary, out)
+        os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    return out
+    return path
 
 
-def render(study: Study) -> str:
-    """The page as text."""
+def render_page(page: Page) -> str:
+    """The page as text.
+
+    Raises:
+        ValueError: a number in a figure is not finite.
+    """
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda found: visible(found) if type(found) is str else found,  # Markup is our own
     )
     environment.filters["code"] = code_spans
     environment.filters["plain"] = lambda words: str(words).replace("`", "")
-    paper = paper_values()
-    hero = probe_figures.hero(study, paper)
-    sections = [s for s in _sections(study, paper) if s.figures or s.tables]
-    sections = _keys_once(hero, sections)
-    figures = ([hero] if hero else []) + [f for s in sections for f in s.figures]
-    data = {"palettes": PALETTES, "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures}}
-    cards = [card(c) for c in study.claims]
+    sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables])
+    figures = ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]
+    palettes = {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()}
+    data = {"palettes": palettes, "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures}}
     scripts = {"plotly": get_plotlyjs(), "own": (_TEMPLATES / "report.js").read_text(encoding="utf-8")}
     return environment.get_template("report.html.j2").render(
-        title=_title(study),
-        summary=summary(study),
-        glossary=schemes.line(study),
-        models=schemes.listed(study),
-        caveats=caveats(study),
-        notes=[str(note) for note in study.facts.get("notes") or []],
-        cards=first_cards(cards),
-        ledger=ledger(cards),
-        claims_table=_claims_table(cards),
-        hero=hero,
+        title=page.title,
+        summary=page.summary,
+        glossary=page.glossary,
+        models=page.models,
+        caveats=list(page.caveats),
+        notes=list(page.notes),
+        lead=page.lead,
+        cards=first_cards(page.cards),
+        ledger=ledger(page.cards),
+        claims_table=_claims_table(page.cards),
+        hero=page.hero,
         sections=sections,
-        how=how(study),
+        how=page.how,
         palettes=PALETTES,
         font=FONT,
         style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        data=script_json(data),
+        data=script_json(visible(data)),
         scripts={name: Markup(source) for name, source in scripts.items()},
-        policy=policy(scripts.values()),
+        policy=policy(list(scripts.values())),
     )
 
 
@@ -108,7 +147,7 @@ def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
     return told
 
 
-def policy(scripts: Any) -> str:
+def policy(scripts: Sequence[str]) -> str:
     """Content security policy: the given scripts by hash, inline styles, images made by the page itself; no request anywhere."""
     hashes = " ".join("'sha256-" + base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() + "'" for s in scripts)
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -125,96 +164,16 @@ def script_json(data: Any) -> Markup:
 
 
 def code_spans(words: str) -> Markup:
-    """Escaped text in which `backticks` become code elements."""
+    """Escaped text in which `backticks` become code elements; `Markup` as it is."""
+    if isinstance(words, Markup):
+        return words
     pieces = str(words).split("`")
     if len(pieces) % 2 == 0:  # an odd backtick is text
         pieces[-2:] = ["`".join(pieces[-2:])]
-    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(pieces))
+    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(visible(pieces)))
 
 
-def _title(study: Study) -> str:
-    return str(study.facts.get("title") or study.name)
-
-
-def _corpus_name(study: Study) -> str:
-    corpus = study.facts.get("corpus")
-    name = corpus.get("name") if isinstance(corpus, dict) else corpus
-    return str(name or "")
-
-
-def summary(study: Study) -> list[str]:
-    """Corpus and size in one line: name; documents, characters, tokens; models; depth and width; training; seeds."""
-    pieces = [_corpus_name(study)] if _corpus_name(study) else []
-    corpus = [f"{compact(p.value)} {unit}" for unit in ("documents", "characters", "tokens") if (p := study.point(f"corpus.{unit}", ""))]
-    pieces += [", ".join(corpus)] if corpus else []
-    if study.models:
-        size = f" of size {study.facts['size']}" if isinstance(study.facts.get("size"), str) else ""
-        depths = sorted({study.depth(m) for m in study.models})
-        layers = count(depths[0], "layer") if len(depths) == 1 else f"{depths[0]} to {depths[-1]} layers"
-        pieces.append(f"{count(len(study.models), 'model')}{size}, {layers}")
-    if parameters := training_figures.totals(study, "parameters"):
-        pieces.append(f"{span(list(parameters))} parameters")
-    if tokens := training_figures.totals(study, "tokens"):
-        pieces.append(f"{span(list(tokens))} training tokens each")
-    if study.seeds:
-        pieces.append(count(len(study.seeds), "seed"))
-    return pieces
-
-
-def caveats(study: Study) -> list[str]:
-    """What the run is too small to say, by the rules of `findings.caveats`."""
-    repeated = any(r.metric.startswith("r2.") and r.low is not None for r in study.records)
-    tokens, parameters = training_figures.totals(study, "tokens"), training_figures.totals(study, "parameters")
-    stuck = training_figures.stuck_models(study)
-    said = findings.caveats(list(tokens), list(parameters), len(study.seeds), stuck, repeated, len(study.models))
-    return [*said, *filter(None, (schemes.backbone_differences(study), schemes.cost_differences(study)))]
-
-
-def _sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
-    """Every section the run could have, in the order of the questions; the page leaves empty ones out."""
-    loss = training_figures.losses(study)
-    costs = training_figures.costs(study)
-    shifts = shift_figures.shifts(study)
-    panels = (
-        "Each panel holds the models of one family, or one stream of those that have two; all others stand behind in grey."
-        if probe_figures.many(study)
-        else "Each panel is one model; the others stand behind it in grey."
-    )
-    return [
-        Section(
-            "where",
-            "Where is position kept?",
-            "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or from one stream alone. "
-            f"R² of 1 is a perfect reading, 0 no better than the mean. {panels}",
-            probe_figures.targets(study, paper),
-        ),
-        Section(
-            "moves",
-            "Does meaning move with position?",
-            "The same text is read twice, the second time further on along the positions. Where distances alone count, the states stay as "
-            "they were, a change of 0; the notes behind `split` say the same of its semantic states, whose values never see position while "
-            "the attention weights do.",
-            [shifts] if shifts else [],
-        ),
-        Section(
-            "shape",
-            "What shape does it take?",
-            "A position table is a list of vectors, one a position. The principal components of a learned one show what the training made "
-            "of it; a fixed one stays what it was.",
-            table_figures.figures(study),
-        ),
-        Section(
-            "buys",
-            "What does it buy?",
-            "All models see the same batches with the same masks, so their losses can be compared step by step. "
-            + (schemes.cost_differences(study) or schemes.matched(study) or ""),
-            [loss] if loss else [],
-            [costs] if costs else [],
-        ),
-    ]
-
-
-def _claims_table(cards: list[Any]) -> Table | None:
+def _claims_table(cards: Sequence[Card]) -> Table | None:
     if not cards:
         return None
     rows: list[list[Cell]] = [
@@ -233,108 +192,3 @@ def _claims_table(cards: list[Any]) -> Table | None:
     ]
     columns = ["Id", "Claim", "Verdict", "Measured", "Interval", "Paper", "Source", "Rule", "Scale"]
     return Table("claims", "Every claim with its rule", columns, rows, frozenset({3, 4, 5}))
-
-
-def how(study: Study) -> dict[str, Any]:
-    """The last section: facts as name and value, one table of models, every configuration."""
-    return {
-        "facts": [(name, rows) for name, rows in (("Run", _run(study)), ("Corpus", _corpus(study)), ("Machine", _machine(study))) if rows],
-        "versions": _flat(study.facts.get("versions")),
-        "tables": [t for t in (schemes.table(study), _models_table(study)) if t],
-        "configs": _configs(study),
-        "has_probes": any(r.metric.startswith("r2.") for r in study.records),
-        "has_operations": any(r.metric == "operations" for r in study.records),
-        "has_tables": any(r.metric.startswith("pca.") for r in study.records) or bool(study.tables),
-        "records": count(len(study.records), "record"),
-        "paper_tokens": compact(findings.PAPER_TOKENS),
-    }
-
-
-def _configs(study: Study) -> list[tuple[str, str]]:
-    """Heading and JSON of every configuration: one a model and seed, and what identifies the corpus."""
-    folds = [(_heading(m), {k: v for k, v in m.items() if k not in ("name", "seed")}) for m in study.entries]
-    corpus = study.facts.get("corpus")
-    folds += [("Corpus", corpus)] if isinstance(corpus, dict) else []
-    return [(name, json.dumps(body, indent=2, ensure_ascii=False)) for name, body in folds]
-
-
-def _heading(entry: Mapping[str, Any]) -> str:
-    seed = entry.get("seed")
-    return str(entry.get("name") or "model") + (f", seed {seed}" if seed is not None else "")
-
-
-def _run(study: Study) -> list[tuple[str, str]]:
-    facts = study.facts
-    seconds = facts.get("seconds")
-    rows = [
-        ("Command", facts.get("command")),
-        ("Started", facts.get("started")),
-        ("Time", duration(seconds) if isinstance(seconds, int | float) else None),
-        ("Size", facts.get("size")),
-        ("Models", ", ".join(study.models)),
-        ("Costs", schemes.matched(study)),
-        ("Training seeds", ", ".join(str(s) for s in study.seeds)),
-        ("Training tokens a model", span(list(tokens)) if (tokens := training_figures.totals(study, "tokens")) else None),
-        ("Parameters a model", span(list(p)) if (p := training_figures.totals(study, "parameters")) else None),
-    ]
-    return [(k, str(v) if not isinstance(v, list) else " ".join(str(x) for x in v)) for k, v in rows if v]
-
-
-def _corpus(study: Study) -> list[tuple[str, str]]:
-    found = study.facts.get("corpus")
-    counts = {k: p for k in ("documents", "characters", "tokens", "windows") if (p := study.point(f"corpus.{k}", ""))}
-    rows = [("Name", _corpus_name(study))] if _corpus_name(study) else []
-    rows += [(k.capitalize(), number(p.value)) for k, p in counts.items()]
-    if isinstance(found, dict):
-        known = {"length": "Window length", "join": "Windows joined", "vocab_size": "Vocabulary"}
-        rest = {k: v for k, v in found.items() if k != "name" and k not in counts and not isinstance(v, dict | list)}
-        rows += _flat({known.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
-    return rows
-
-
-def _machine(study: Study) -> list[tuple[str, str]]:
-    machine = study.facts.get("machine")
-    if not isinstance(machine, dict):
-        return []
-    names = {"cpu": "Processor", "cores": "Cores", "memory_bytes": "Memory", "accelerator": "Accelerator"}
-    rows: list[tuple[str, str]] = []
-    for key, found in machine.items():
-        shown = memory(found) if key.endswith("_bytes") and isinstance(found, int | float) else "none" if found is None else str(found)
-        rows.append((names.get(key) or str(key), shown))
-    return rows
-
-
-def _flat(found: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested facts as name and value."""
-    if not isinstance(found, dict):
-        return []
-    rows: list[tuple[str, str]] = []
-    for key, item in found.items():
-        if isinstance(item, dict):
-            rows += _flat(item, f"{prefix}{key} ")
-        elif isinstance(item, bool) or not isinstance(item, int | float):
-            rows.append((f"{prefix}{key}", ", ".join(str(i) for i in item) if isinstance(item, list) else str(item)))
-        else:
-            rows.append((f"{prefix}{key}", number(item)))
-    return rows
-
-
-def _models_table(study: Study) -> Table | None:
-    columns = [
-        ("Layers", "num_hidden_layers"),
-        ("Heads", "num_attention_heads"),
-        ("Width", "hidden_size"),
-        ("Position stream", "position_size"),
-        ("Feed-forward", "intermediate_size"),
-        ("Positions", "max_position_embeddings"),
-        ("Vocabulary", "vocab_size"),
-    ]
-    models = [m for m in study.models if study.config(m)]
-    columns = [(name, key) for name, key in columns if any(isinstance(study.config(m).get(key), int) for m in models)]
-    if not models or not columns:
-        return None
-    rows = [
-        [text(m)] + [value(v, f"{v:,}") if isinstance(v := study.config(m).get(key), int) else Cell("–") for _, key in columns]
-        for m in models
-    ]
-    return Table("models", "Sizes of the models", ["Model", *(name for name, _ in columns)], rows, frozenset(range(1, len(columns) + 1)))

@@ -63,6 +63,23 @@ PALETTES: dict[str, dict[str, str]] = {
     },
 }
 
+# Colours of maps, nine each in steps that the eye takes for equal (equal ways in OKLab), from the ground of the page to its ink;
+# the diverging ones meet at the ground.
+_MAP_COLOURS = {
+    "light": {
+        "map": ["#f9f7ee", "#e0dcb4", "#c1c47b", "#87b17a", "#519a7f", "#277e7e", "#185f75", "#114163", "#13234d"],
+        "signed": ["#0f68a2", "#4b8dc2", "#7cb2e0", "#b9d5ed", "#f5f7f9", "#f0cbb6", "#e49f78", "#c67748", "#a74f0c"],
+    },
+    "dark": {
+        "map": ["#171c25", "#233349", "#294c6e", "#2b6b83", "#388a91", "#52a999", "#7dc49a", "#b6da97", "#f1ec9d"],
+        "signed": ["#64b7ef", "#478dbc", "#2c658b", "#274152", "#1c1e20", "#513623", "#884f24", "#b9713d", "#ed9658"],
+    },
+}
+MAPS = {
+    theme: {f"{name}-{i}": colour for name, colours in kinds.items() for i, colour in enumerate(colours)}
+    for theme, kinds in _MAP_COLOURS.items()
+}
+
 _KNOWN = {"dstg": ("solid", "circle"), "ap": ("dash", "square"), "rp": ("dot", "diamond"), "rope": ("dashdot", "triangle-up")}
 _SPARE = [
     ("longdash", "triangle-down"),
@@ -104,6 +121,17 @@ def plain(text: str, limit: int = 0) -> str:
         text = text[: limit - 1] + "…"
     # `$...$` would be read as TeX where the reader's browser has MathJax, `%{...}` as a hover field.
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;").replace("%{", "%&#123;")
+
+
+def sequential(first: int = 0) -> list[list[Any]]:
+    """Plotly colour scale from low to high; `first` leaves out colours near the ground, so that lines and points stay visible."""
+    names = [f"@map-{i}" for i in range(first, 9)]
+    return [[i / (len(names) - 1), name] for i, name in enumerate(names)]
+
+
+def diverging() -> list[list[Any]]:
+    """Plotly colour scale of signed values; give the map `zmid=0`."""
+    return [[i / 8, f"@signed-{i}"] for i in range(9)]
 
 
 def spread(places: Sequence[float], gap: float, low: float = float("-inf"), high: float = float("inf")) -> list[float]:

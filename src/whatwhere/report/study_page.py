@@ -1,0 +1,276 @@
+"""The report of a study: reads its folder, makes the figures, says in words what was done."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from . import findings, probe_figures, schemes, shift_figures, table_figures, training_figures
+from .cards import card
+from .figures import Cell, Table, text, value
+from .load import Study, load_study
+from .numbers import compact, count, duration, memory, number, span
+from .page import How, Page, Section, write_page
+from .paper import paper_values
+
+
+def write_report(folder: Path, out: Path | None = None) -> Path:
+    """Write the report of a study folder to `out` (default: report.html inside it), whole or not at all; returns the path.
+
+    Raises:
+        ValueError: the folder has no records, or a file in it is damaged.
+    """
+    folder = Path(folder)
+    return write_page(Path(out) if out is not None else folder / "report.html", study_page(load_study(folder)))
+
+
+def study_page(study: Study) -> Page:
+    """The page of a study."""
+    paper = paper_values()
+    return Page(
+        title=_title(study),
+        summary=summary(study),
+        glossary=schemes.line(study),
+        models=schemes.listed(study),
+        caveats=caveats(study),
+        notes=[str(note) for note in study.facts.get("notes") or []],
+        cards=[card(c) for c in study.claims],
+        hero=probe_figures.hero(study, paper),
+        sections=_sections(study, paper),
+        how=how(study),
+    )
+
+
+def _title(study: Study) -> str:
+    return str(study.facts.get("title") or study.name)
+
+
+def _corpus_name(study: Study) -> str:
+    corpus = study.facts.get("corpus")
+    name = corpus.get("name") if isinstance(corpus, dict) else corpus
+    return str(name or "")
+
+
+def summary(study: Study) -> list[str]:
+    """Corpus and size in one line: name; documents, characters, tokens; models; depth and width; training; seeds."""
+    pieces = [_corpus_name(study)] if _corpus_name(study) else []
+    corpus = [f"{compact(p.value)} {unit}" for unit in ("documents", "characters", "tokens") if (p := study.point(f"corpus.{unit}", ""))]
+    pieces += [", ".join(corpus)] if corpus else []
+    if study.models:
+        size = f" of size {study.facts['size']}" if isinstance(study.facts.get("size"), str) else ""
+        depths = sorted({study.depth(m) for m in study.models})
+        layers = count(depths[0], "layer") if len(depths) == 1 else f"{depths[0]} to {depths[-1]} layers"
+        pieces.append(f"{count(len(study.models), 'model')}{size}, {layers}")
+    if parameters := training_figures.totals(study, "parameters"):
+        pieces.append(f"{span(list(parameters))} parameters")
+    if tokens := training_figures.totals(study, "tokens"):
+        pieces.append(f"{span(list(tokens))} training tokens each")
+    if study.seeds:
+        pieces.append(count(len(study.seeds), "seed"))
+    return pieces
+
+
+def caveats(study: Study) -> list[str]:
+    """What the run is too small to say, by the rules of `findings.caveats`."""
+    repeated = any(r.metric.startswith("r2.") and r.low is not None for r in study.records)
+    tokens, parameters = training_figures.totals(study, "tokens"), training_figures.totals(study, "parameters")
+    stuck = training_figures.stuck_models(study)
+    said = findings.caveats(list(tokens), list(parameters), len(study.seeds), stuck, repeated, len(study.models))
+    return [*said, *filter(None, (schemes.backbone_differences(study), schemes.cost_differences(study)))]
+
+
+def _sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
+    """Every section the run could have, in the order of the questions; the page leaves empty ones out."""
+    loss = training_figures.losses(study)
+    costs = training_figures.costs(study)
+    shifts = shift_figures.shifts(study)
+    panels = (
+        "Each panel holds the models of one family, or one stream of those that have two; all others stand behind in grey."
+        if probe_figures.many(study)
+        else "Each panel is one model; the others stand behind it in grey."
+    )
+    return [
+        Section(
+            "where",
+            "Where is position kept?",
+            "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or from one stream alone. "
+            f"R² of 1 is a perfect reading, 0 no better than the mean. {panels}",
+            probe_figures.targets(study, paper),
+        ),
+        Section(
+            "moves",
+            "Does meaning move with position?",
+            "The same text is read twice, the second time further on along the positions. Where distances alone count, the states stay as "
+            "they were, a change of 0; the notes behind `split` say the same of its semantic states, whose values never see position while "
+            "the attention weights do.",
+            [shifts] if shifts else [],
+        ),
+        Section(
+            "shape",
+            "What shape does it take?",
+            "A position table is a list of vectors, one a position. The principal components of a learned one show what the training made "
+            "of it; a fixed one stays what it was.",
+            table_figures.figures(study),
+        ),
+        Section(
+            "buys",
+            "What does it buy?",
+            "All models see the same batches with the same masks, so their losses can be compared step by step. "
+            + (schemes.cost_differences(study) or schemes.matched(study) or ""),
+            [loss] if loss else [],
+            [costs] if costs else [],
+        ),
+    ]
+
+
+# What every study says of its method. This text is ours, so it may hold markup.
+_TRAINED = Markup(
+    "The corpus is cut into windows; training and held-out windows come from different documents. All models are trained by "
+    "masked-language modelling on the same batches with the same masks, in the same order. Every figure of this page is read from one "
+    "file of {records}."
+)
+_PROBED = (
+    Markup(
+        "A probe is a ridge regression from the hidden state of a token, after one layer, to one of three targets: its position in the "
+        "document, the index of its segment, its progress inside the segment. R² is measured on documents that the probe has not seen. "
+        "Layer 0 is the embedding, layer <i>l</i> the output of block <i>l</i>. Chance is the same probe with shuffled targets."
+    ),
+    Markup(
+        "With one training seed, an interval is the 95&#8239;% interval over the splits of documents into probe training and test: it "
+        "says how sure the reading of this one model is, and nothing about another training. The splits share documents, so the interval "
+        "is the corrected one of Nadeau and Bengio (Machine Learning 52, 2003). With several seeds, values are means over seeds and "
+        "intervals are Student intervals between seeds."
+    ),
+    Markup(
+        "The paper’s models have six layers. Layer <i>k</i> of six is drawn at the same relative depth, so that last layer stands over "
+        "last layer; with six layers that is the layer itself. The last position layer of a model whose prediction head reads the "
+        "semantic stream only gets no gradient: it is drawn hollow and takes part in no verdict."
+    ),
+)
+_TABLES = Markup(
+    "Position tables are centred over positions before their principal components are taken. The cosine transform of type II is applied "
+    "to each component's scores; power is squared amplitude as a share of the component's total."
+)
+_OPERATIONS = Markup(
+    "Operations are those of the matrix products of a forward pass, two for each multiply-add, per token of a full window."
+)
+_PAPER = Markup("The paper's training is counted as 70,000 steps of 256 sequences of 512 tokens, {tokens} tokens; its text says 22B.")
+_CITE = (
+    Markup("The architecture, the probes and the paper's values:"),
+    Markup("""\
+@misc{lequeu-give-it-space,
+  title  = {Give it Space! Explicit Disentangling of Positional and Semantic
+            Representations in Encoders},
+  author = {Lequeu, Pierre-Antoine and Barboule, Camille and
+            Piwowarski, Benjamin},
+  note   = {Code: https://github.com/LequeuISIR/DSTG-encoder}
+}"""),
+)
+
+
+def how(study: Study) -> How:
+    """The last section: facts as name and value, one table of models, every configuration."""
+    words = [_TRAINED.format(records=count(len(study.records), "record"))]
+    words += _PROBED if any(r.metric.startswith("r2.") for r in study.records) else ()
+    words += [_TABLES] if any(r.metric.startswith("pca.") for r in study.records) or study.tables else []
+    words += [_OPERATIONS] if any(r.metric == "operations" for r in study.records) else []
+    return How(
+        words=[*words, _PAPER.format(tokens=compact(findings.PAPER_TOKENS))],
+        facts=[(name, rows) for name, rows in (("Run", _run(study)), ("Corpus", _corpus(study)), ("Machine", _machine(study))) if rows],
+        versions=_flat(study.facts.get("versions")),
+        tables=[t for t in (schemes.table(study), _models_table(study)) if t],
+        configs=_configs(study),
+        cite=[_CITE],
+    )
+
+
+def _configs(study: Study) -> list[tuple[str, str]]:
+    """Heading and JSON of every configuration: one a model and seed, and what identifies the corpus."""
+    folds = [(_heading(m), {k: v for k, v in m.items() if k not in ("name", "seed")}) for m in study.entries]
+    corpus = study.facts.get("corpus")
+    folds += [("Corpus", corpus)] if isinstance(corpus, dict) else []
+    return [(name, json.dumps(body, indent=2, ensure_ascii=False)) for name, body in folds]
+
+
+def _heading(entry: Mapping[str, Any]) -> str:
+    seed = entry.get("seed")
+    return str(entry.get("name") or "model") + (f", seed {seed}" if seed is not None else "")
+
+
+def _run(study: Study) -> list[tuple[str, str]]:
+    facts = study.facts
+    seconds = facts.get("seconds")
+    rows = [
+        ("Command", facts.get("command")),
+        ("Started", facts.get("started")),
+        ("Time", duration(seconds) if isinstance(seconds, int | float) else None),
+        ("Size", facts.get("size")),
+        ("Models", ", ".join(study.models)),
+        ("Costs", schemes.matched(study)),
+        ("Training seeds", ", ".join(str(s) for s in study.seeds)),
+        ("Training tokens a model", span(list(tokens)) if (tokens := training_figures.totals(study, "tokens")) else None),
+        ("Parameters a model", span(list(p)) if (p := training_figures.totals(study, "parameters")) else None),
+    ]
+    return [(k, str(v) if not isinstance(v, list) else " ".join(str(x) for x in v)) for k, v in rows if v]
+
+
+def _corpus(study: Study) -> list[tuple[str, str]]:
+    found = study.facts.get("corpus")
+    counts = {k: p for k in ("documents", "characters", "tokens", "windows") if (p := study.point(f"corpus.{k}", ""))}
+    rows = [("Name", _corpus_name(study))] if _corpus_name(study) else []
+    rows += [(k.capitalize(), number(p.value)) for k, p in counts.items()]
+    if isinstance(found, dict):
+        known = {"length": "Window length", "join": "Windows joined", "vocab_size": "Vocabulary"}
+        rest = {k: v for k, v in found.items() if k != "name" and k not in counts and not isinstance(v, dict | list)}
+        rows += _flat({known.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
+    return rows
+
+
+def _machine(study: Study) -> list[tuple[str, str]]:
+    machine = study.facts.get("machine")
+    if not isinstance(machine, dict):
+        return []
+    names = {"cpu": "Processor", "cores": "Cores", "memory_bytes": "Memory", "accelerator": "Accelerator"}
+    rows: list[tuple[str, str]] = []
+    for key, found in machine.items():
+        shown = memory(found) if key.endswith("_bytes") and isinstance(found, int | float) else "none" if found is None else str(found)
+        rows.append((names.get(key) or str(key), shown))
+    return rows
+
+
+def _flat(found: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested facts as name and value."""
+    if not isinstance(found, dict):
+        return []
+    rows: list[tuple[str, str]] = []
+    for key, item in found.items():
+        if isinstance(item, dict):
+            rows += _flat(item, f"{prefix}{key} ")
+        elif isinstance(item, bool) or not isinstance(item, int | float):
+            rows.append((f"{prefix}{key}", ", ".join(str(i) for i in item) if isinstance(item, list) else str(item)))
+        else:
+            rows.append((f"{prefix}{key}", number(item)))
+    return rows
+
+
+def _models_table(study: Study) -> Table | None:
+    columns = [
+        ("Layers", "num_hidden_layers"),
+        ("Heads", "num_attention_heads"),
+        ("Width", "hidden_size"),
+        ("Position stream", "position_size"),
+        ("Feed-forward", "intermediate_size"),
+        ("Positions", "max_position_embeddings"),
+        ("Vocabulary", "vocab_size"),
+    ]
+    models = [m for m in study.models if study.config(m)]
+    columns = [(name, key) for name, key in columns if any(isinstance(study.config(m).get(key), int) for m in models)]
+    if not models or not columns:
+        return None
+    rows = [
+        [text(m)] + [value(v, f"{v:,}") if isinstance(v := study.config(m).get(key), int) else Cell("–") for _, key in columns]
+        for m in models
+    ]
+    return Table("models", "Sizes of the models", ["Model", *(name for name, _ in columns)], rows, frozenset(range(1, len(columns) + 1)))

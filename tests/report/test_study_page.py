@@ -1,0 +1,178 @@
+"""The page as text: complete, self-contained, escaped whatever the strings, whole or not written at all."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from page_parser import Parsed
+
+from whatwhere.encoder import PRESETS
+from whatwhere.records import read_records, write_records
+from whatwhere.report import write_report
+from whatwhere.report.cards import card, first_cards
+from whatwhere.report.load import Study, load_study
+from whatwhere.report.page import render_page
+from whatwhere.report.study_page import study_page
+
+
+def render(study: Study) -> str:
+    return render_page(study_page(study))
+
+
+@pytest.fixture(scope="module")
+def demo_page(demo):
+    return render(load_study(demo))
+
+
+def test_sections_stand_in_the_order_of_the_questions(demo_page):
+    ids = [a["id"] for tag, a in Parsed(demo_page).elements if tag == "section"]
+    assert ids == ["holds", "where", "shape", "buys", "how"]
+
+
+def test_first_screen_has_six_cards_and_one_figure(demo_page):
+    first = demo_page[demo_page.index('<div class="first') : demo_page.index('<section id="holds"')]
+    assert first.count('<li class="card">') == 6 and first.count("<figure") == 1
+    assert "24,300 documents, 41.3M characters, 10.2M tokens" in demo_page and "4.51M training tokens each" in demo_page
+    assert demo_page.index("This is a small run") < demo_page.index('<div class="first')
+
+
+def test_every_figure_has_a_table_buttons_and_words_for_the_ear(demo_page):
+    found = Parsed(demo_page).elements
+    figures = [a["id"] for tag, a in found if tag == "figure"]
+    assert len(figures) == 1 + 3 + 3 + 1
+    assert sum(tag == "button" and a.get("class") == "svg" for tag, a in found) == len(figures)
+    tables = {a["id"] for tag, a in found if tag == "table"}
+    assert {a["data-table"] for tag, a in found if tag == "button" and a.get("class") == "csv"} <= tables
+    plots = [a for tag, a in found if a.get("class") == "plot"]
+    assert all(a["role"] == "img" and len(a["aria-label"]) > 60 for a in plots)
+    assert len({a["id"] for _, a in found if a.get("id")}) == sum(1 for _, a in found if a.get("id"))
+
+
+def test_nothing_is_fetched_and_only_the_pages_own_scripts_may_run(demo_page):
+    parsed = Parsed(demo_page)
+    assert not [a for tag, a in parsed.elements if a.get("src") or tag in ("link", "iframe", "object", "embed", "base")]
+    assert all(a["href"].startswith("#") for tag, a in parsed.elements if tag == "a")
+    policy = next(a["content"] for tag, a in parsed.elements if a.get("http-equiv") == "Content-Security-Policy")
+    allowed = re.search(r"script-src ([^;]*)", policy).group(1).split()
+    hashes = ["'sha256-" + base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() + "'" for s in parsed.scripts[1:]]
+    assert allowed == hashes and len(hashes) == 2 and "default-src 'none'" in policy and "unsafe-eval" not in policy
+    css = demo_page[demo_page.index("<style>") : demo_page.index("</style>")]
+    assert "url(" not in css and "@import" not in css
+
+
+def test_the_page_is_one_file_of_less_than_ten_megabytes(demo_page):
+    assert 4.5e6 < len(demo_page.encode()) < 7e6
+    assert demo_page.count("plotly.js v") == 1
+
+
+def test_a_section_without_records_is_left_out(demo):
+    study = load_study(demo)
+    bare = render(replace(study, records=[r for r in study.records if r.metric in ("loss", "loss.unigram")], claims=[], tables={}))
+    ids = [a["id"] for tag, a in Parsed(bare).elements if tag == "section"]
+    assert ids == ["buys", "how"] and '<li class="card">' not in bare and "A probe is a ridge" not in bare
+
+
+def test_a_study_of_nothing_is_still_a_page():
+    assert "How it was done" in render(Study("empty"))
+
+
+@pytest.mark.parametrize("kind", range(10))
+def test_no_string_becomes_markup(kind, hostile_texts, hostile_study, tmp_path):
+    text = hostile_texts[kind]
+    study = hostile_study(text)
+    write_records(tmp_path / "records.parquet", study.records)
+    (tmp_path / "study.json").write_text(json.dumps(study.facts))
+    (tmp_path / "claims.json").write_text(json.dumps(study.claims))
+    found = write_report(tmp_path).read_text(encoding="utf-8")
+    plain_page, hostile_page = Parsed(render(hostile_study("harmless"))), Parsed(found)
+
+    def shape(parsed):
+        return [(tag, sorted(a)) for tag, a in parsed.elements if tag not in ("code", "span")]
+
+    assert shape(hostile_page) == shape(plain_page)  # the same elements with the same attributes: nothing was added
+    assert len(hostile_page.scripts) == 3 and json.loads(hostile_page.scripts[0])["figures"]
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b-\u200f]", found)
+    shown = "".join(hostile_page.words).replace("`", "")
+    assert " ".join(text.replace("\u202e", "\ufffd").replace("\u2066", "\ufffd").replace("`", "").split()) in " ".join(shown.split())
+
+
+def test_numbers_of_the_page_follow_the_records(build):
+    folder = build()
+    before = write_report(folder).read_text(encoding="utf-8")
+    records = [
+        replace(r, value=7.77) if (r.metric, r.model, r.part, r.step) == ("loss", "ap", "validation", None) else r
+        for r in read_records(folder / "records.parquet")
+    ]
+    write_records(folder / "records.parquet", records)
+    after = write_report(folder).read_text(encoding="utf-8")
+    assert ">7.77<" not in before and ">7.77<" in after
+
+
+def test_write_report_returns_its_path_and_leaves_nothing_else(build, tmp_path):
+    folder = build()
+    names = sorted(p.name for p in folder.iterdir())
+    assert write_report(folder) == folder / "report.html"
+    assert sorted(p.name for p in folder.iterdir()) == sorted([*names, "report.html"])
+    assert write_report(folder, tmp_path / "new" / "x.html").is_file()
+
+
+def test_a_failed_report_leaves_the_old_one(build, monkeypatch):
+    folder = build()
+    (folder / "report.html").write_text("old")
+
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError):
+        write_report(folder)
+    assert (folder / "report.html").read_text() == "old" and not list(folder.glob(".report*"))
+
+
+def test_no_records_is_one_clear_line(tmp_path):
+    with pytest.raises(ValueError, match="No records at"):
+        write_report(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def all_page(everything):
+    return render(load_study(everything))
+
+
+def test_a_page_of_many_models_lists_them_by_family_and_keeps_a_handful_of_cards(all_page):
+    ids = [a["id"] for tag, a in Parsed(all_page).elements if tag == "section"]
+    assert ids == ["models", "holds", "where", "moves", "shape", "buys", "how"]
+    listed = all_page[all_page.index('<section id="models"') : all_page.index('<section id="holds"')]
+    assert all(f"<dt><code>{name}</code></dt>" in listed for name in (*PRESETS, "log-decay"))
+    assert "own scheme: <code>log_decay</code> bias" in listed
+    first = all_page[all_page.index('<div class="first') : all_page.index('<section id="models"')]
+    assert first.count('<li class="card">') == 6 and first.count('class="plot"') == 4
+    assert all_page.count('class="plot"') < 90 and len(all_page.encode()) < 10e6
+
+
+@pytest.mark.parametrize("which", ["demo_page", "all_page"])
+def test_every_mark_is_explained_once(which, request):
+    text = request.getfixturevalue(which)
+    assert len(re.findall("best R² on shuffled targets</li>", text)) == len(re.findall(r"\bthe paper</li>", text)) == 1
+
+
+def test_cards_carry_their_rule_and_measured_claims_come_first(build):
+    study = load_study(build())
+    assert render(study).count('<details class="cardrule">') == 6
+    unmeasured = [{"id": str(i), "claim": "c", "verdict": "not testable here", "value": None} for i in range(9)]
+    assert [c.id for c in first_cards([card(c) for c in [*unmeasured, *study.claims]])][:2] == ["kept", "lost"]
+    assert len(first_cards([card(c) for c in unmeasured])) == 6
+
+
+def test_the_report_reads_no_other_part_of_the_project():
+    import whatwhere.report as report
+
+    for path in Path(report.__file__).parent.glob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if re.match(r"\s*(from|import) whatwhere", line):
+                assert line.startswith(("from whatwhere.records import", "from whatwhere.intervals import")), f"{path.name}: {line}"
