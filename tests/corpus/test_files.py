@@ -19,6 +19,10 @@ PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard
 def content(ending: str, tmp_path) -> bytes:
     if ending == ".jsonl":
         return "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)).encode()
+    if ending in (".tsv", ".csv"):
+        tab, quote = ("\t", "") if ending == ".tsv" else (",", '"')
+        rows = [("id", "text"), *((str(i), t.replace("\n", " ") if ending == ".tsv" else t) for i, t in enumerate(TEXTS))]
+        return "".join(f"{a}{tab}{quote}{b}{quote}\n" for a, b in rows).encode("utf-8-sig")
     if ending == ".parquet":
         pq.write_table(pa.table({"id": [1, 2, 3], "text": TEXTS}), tmp_path / "plain")
         return (tmp_path / "plain").read_bytes()
@@ -26,12 +30,12 @@ def content(ending: str, tmp_path) -> bytes:
 
 
 @pytest.mark.parametrize("packing", PACK)
-@pytest.mark.parametrize("ending", [".txt", ".tokens", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("ending", [".txt", ".tokens", ".jsonl", ".parquet", ".tsv", ".csv"])
 def test_every_format_gives_the_same_documents(tmp_path, ending, packing):
     path = tmp_path / f"text{ending}{packing}"
     path.write_bytes(PACK[packing](content(ending, tmp_path)))
     source = open_source(path)
-    assert list(source) == list(source) == TEXTS
+    assert list(source) == list(source) == [t.replace("\n", " ") if ending == ".tsv" else t for t in TEXTS]
     assert source.share_read() == 1.0
     assert source.name == path.name
     facts = source.fingerprint()
@@ -106,6 +110,39 @@ def test_a_bad_json_line_is_an_error(tmp_path, line, wanted):
     assert "\n" not in str(error.value)
 
 
+def test_quotes_are_text_in_tsv_and_quotes_in_csv(tmp_path):
+    (tmp_path / "t.tsv").write_text('sentence\tlabel\n"good\t1\n\nit\'s "fine"\t0')
+    assert list(open_source(tmp_path / "t.tsv", field="sentence")) == ['"good', 'it\'s "fine"']
+    (tmp_path / "t.csv").write_text('label,sentence\r\n1,"a ""b"", c\nd"\r\n\r\n0,e\r\n')
+    assert list(open_source(tmp_path / "t.csv", field="sentence")) == ['a "b", c\nd', "e"]
+    (tmp_path / "long.csv").write_text(f"text\n{'word ' * 50_000}\n")
+    assert len(next(iter(open_source(tmp_path / "long.csv")))) == 249_999
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("t.tsv", "1\tgood\n0\tbad\n", "no field 'text'. Its first line must name the fields, there: 1, good. Name the one"),
+        ("t.csv", "id,text\n1,a\n2,b,c\n", "line 3: 3 fields, but the first line names 2"),
+        ("t.tsv", "id\ttext\n1\n", "line 2: 1 fields, but the first line names 2"),
+        ("t.csv", 'id,text\n1,"a" b\n', "line 2: no comma-separated values"),
+        ("t.csv", 'id,text\n1,"a\n2,b\n', "line 3: no comma-separated values .unexpected end of data"),
+    ],
+)
+def test_a_bad_table_is_an_error(tmp_path, name, content, wanted):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=wanted) as error:
+        list(open_source(tmp_path / name))
+    assert "\n" not in str(error.value)
+
+
+def test_an_endless_line_of_a_table_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_LONGEST_ROW", 2_000_000)
+    (tmp_path / "t.tsv").write_text("text\nfine\n" + "x" * 3_000_000)
+    with pytest.raises(ValueError, match="a line of more than 2,000,000 characters after 2 others"):
+        list(open_source(tmp_path / "t.tsv"))
+
+
 def test_a_parquet_file_without_the_field_names_those_it_has(tmp_path):
     pq.write_table(pa.table({"title": ["a"], "n": [1]}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="no field 'text'. Fields there: title, n"):
@@ -148,10 +185,10 @@ def test_a_damaged_archive_is_an_error(tmp_path, ending):
             list(open_source(path, document="file"))
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t", "t.txt.bz2", "t.gz"])
+@pytest.mark.parametrize("name", ["t.doc", "t", "t.txt.bz2", "t.gz"])
 def test_an_unknown_ending_names_the_known(tmp_path, name):
     (tmp_path / name).write_text("x")
-    with pytest.raises(ValueError, match=r"unknown ending. Endings: .txt, .tokens, .jsonl, .parquet, each also with .gz, .xz, .zst"):
+    with pytest.raises(ValueError, match=r"unknown ending. Endings: .txt, .tokens, .jsonl, .tsv, .csv, .parquet, each also with .gz"):
         open_source(tmp_path / name)
     with pytest.raises(ValueError, match="No file with a known ending"):
         open_source(tmp_path)

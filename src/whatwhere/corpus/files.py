@@ -1,9 +1,10 @@
-"""Documents from files and folders: text, JSON lines and parquet, plain or compressed, read as a stream.
+"""Documents from files and folders: text, JSON lines, tables and parquet, plain or compressed, read as a stream.
 
 Text must be UTF-8: other bytes are an error that names the file and the place, never a silent replacement.
 """
 
 import codecs
+import csv
 import gzip
 import hashlib
 import io
@@ -23,11 +24,12 @@ import zstandard
 from whatwhere.corpus.sources import KINDS, PART_CHARACTERS, Source, cut_point, split_long
 
 DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")
-_KINDS = {".txt": "text", ".tokens": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
+_KINDS = {".txt": "text", ".tokens": "text", ".jsonl": "jsonl", ".tsv": "table", ".csv": "table", ".parquet": "parquet"}
 _PACKED = (".gz", ".xz", ".zst")
 _ENDINGS = ", ".join(_KINDS) + f", each also with {', '.join(_PACKED)}"
 _HEADING = re.compile(r"\s*= (?!=)[^\n]*(?<! =) =\s*\Z")  # "= Title =" of WikiText, not "= = Section = ="
 _CHUNK = 1 << 20
+_LONGEST_ROW = 1 << 27  # characters of a line of a table
 
 
 class Files(Source):
@@ -36,7 +38,8 @@ class Files(Source):
     `document` says what a document of a text file is: "file", the whole file; "blank-line", a block between empty lines; "heading", from
     one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first megabyte of the first text file: "heading" if its
     first line that is not empty is a heading; else "file" in a folder; else "blank-line" if there is an empty line between others; else
-    "line". A JSON line or a parquet row is a document, its text in `field`.
+    "line". A JSON line, a row of a table or a parquet row is a document, its text in `field`. The first line of a table names its
+    fields; .csv has commas and may quote, .tsv has tabs and does not.
 
     Raises:
         ValueError: nothing there, an unknown ending, no file of a known ending in a folder, an unknown rule. While reading: bytes that are
@@ -91,17 +94,23 @@ class Files(Source):
                 if kind == "text":
                     yield from _text_parts(_lines(_characters(path, raw)), self.document)
                 else:
-                    yield from split_long((_json_lines if kind == "jsonl" else _parquet_rows)(path, raw, self.field))
+                    read = {"jsonl": _json_lines, "table": _table_rows, "parquet": _parquet_rows}[kind or ""]
+                    yield from split_long(read(path, raw, self.field))
             self._done += size
             self._now = None
 
 
 def _kind(path: Path) -> str | None:
-    """ "text", "jsonl" or "parquet" by the ending below a compression's; None if unknown."""
+    """ "text", "jsonl", "table" or "parquet" by the ending below a compression's; None if unknown."""
+    return _KINDS.get(_ending(path))
+
+
+def _ending(path: Path) -> str:
+    """The ending below a compression's."""
     name = path.name.lower()
     for packed in _PACKED:
         name = name.removesuffix(packed)
-    return _KINDS.get(Path(name).suffix)
+    return Path(name).suffix
 
 
 def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
@@ -239,6 +248,53 @@ def _json_lines(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     number += 1
     if rest.strip():
         yield text_of(rest)
+
+
+def _table_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
+    """The text of each row of a .tsv or .csv file with a header."""
+    lines = _whole_lines(path, raw)
+    if _ending(path) == ".tsv":
+        rows = ((number, line.rstrip("\n").split("\t")) for number, line in enumerate(lines, 1))
+    else:
+        rows = _quoted_rows(path, lines)
+    _, names = next(rows, (0, []))
+    if names and field not in names:
+        raise ValueError(
+            f"{path}: no field {field!r}. Its first line must name the fields, there: {', '.join(name[:40] for name in names)}. "
+            "Name the one that holds the text: --set field=NAME."
+        )
+    for number, row in rows:
+        if len(row) == len(names):
+            yield row[names.index(field)]
+        elif row not in ([], [""]):
+            raise ValueError(f"{path}, line {number}: {len(row)} fields, but the first line names {len(names)}. Mend or remove the line.")
+
+
+def _quoted_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """(number of its last line, fields) of each row of a .csv file."""
+    csv.field_size_limit(_LONGEST_ROW)  # the module's own limit, 131,072, is less than some documents have
+    reader = csv.reader(lines, strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: no comma-separated values ({error}). Mend the line, or its quotes.") from error
+
+
+def _whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
+    """The lines of a table, with their \\n."""
+    pieces: list[str] = []
+    for number, (_, text) in enumerate(_lines(_characters(path, raw)), 1):
+        pieces.append(text)
+        if text.endswith("\n"):
+            yield "".join(pieces)
+            pieces = []
+        elif len(pieces) * PART_CHARACTERS > _LONGEST_ROW:
+            raise ValueError(
+                f"{path}: a line longer than {_LONGEST_ROW:,} characters after {number - len(pieces):,} others. Is it a table?"
+            )
+    if pieces:
+        yield "".join(pieces)
 
 
 def text_field(row: dict[str, Any], field: str, place: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 PART_CHARACTERS = 1_000_000  # a longer document is handed on in pieces cut at white space
-KINDS = "python-docs, a file or folder (.txt, .jsonl, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], synthetic:repeat"
+KINDS = "python-docs, a file or folder (.txt, .jsonl, .tsv, .csv, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], synthetic:repeat"
 
 
 class Source:
@@ -76,7 +76,7 @@ def valid_unicode(text: str) -> str:
 def open_source(spec: str | Path, field: str = "text", document: str = "auto") -> Source:
     """The source that a corpus argument names.
 
-    field: the field of a JSONL, parquet or Hub corpus that holds the text. document: what a document of a text file is, see `files.Files`.
+    field: the field of a JSONL, .tsv, .csv, parquet or Hub corpus that holds the text. document: what a document of a text file is, see `files.Files`.
 
     Raises:
         ValueError: nothing of that name, an unknown kind or file ending, an unknown `document` rule.
