@@ -1,13 +1,27 @@
-"""Position tables: what each starts from, what it learns, and every one of them at the input, as a stream and untied."""
+"""Position tables: what each starts from, what it learns, every one of them in every place, and those read from other models."""
+
+import json
 
 import naive
 import numpy as np
 import pytest
 import torch
 from encoder_models import VOCAB, build, config, inputs
-from transformers import BertConfig, BertModel, OPTModel, RobertaModel
+from transformers import (
+    AlbertModel,
+    BertConfig,
+    BertModel,
+    ElectraModel,
+    GPT2Model,
+    LlamaConfig,
+    LlamaModel,
+    OPTModel,
+    RobertaModel,
+    ViTModel,
+)
 
 import whatwhere as ww
+from whatwhere.encoder.tables import read_table
 
 ROWS = 32
 USES = {"input": "ap", "stream": "dstg", "untied": "tupe-a"}
@@ -229,6 +243,125 @@ def test_a_table_starts_at_the_first_position_of_the_other_model(kind, unused, t
     other.save_pretrained(tmp_path / "other")
     (table,) = (p for name, p in other.named_parameters() if name.endswith(("position_embeddings.weight", "embed_positions.weight")))
     assert torch.equal(table_of(table_start=str(tmp_path / "other")), table.detach().double()[unused : unused + ROWS])
+
+
+# Reading the tables of other models
+
+SMALL = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 24, "intermediate_size": 24}
+TEXT = SMALL | {"vocab_size": VOCAB, "max_position_embeddings": ROWS}
+# Model -> (sizes, where its positions are, where its words are, rows that belong to no position).
+FAMILIES = {
+    BertModel: (TEXT, "embeddings.position_embeddings", "embeddings.word_embeddings", 0),
+    AlbertModel: (TEXT | {"embedding_size": 16}, "embeddings.position_embeddings", "embeddings.word_embeddings", 0),
+    RobertaModel: (TEXT, "embeddings.position_embeddings", "embeddings.word_embeddings", 2),
+    ElectraModel: (TEXT | {"embedding_size": 16}, "embeddings.position_embeddings", "embeddings.word_embeddings", 0),
+    GPT2Model: ({"vocab_size": VOCAB, "n_positions": ROWS, "n_embd": 24, "n_layer": 1, "n_head": 2}, "wpe", "wte", 0),
+    ViTModel: (SMALL | {"image_size": 32, "patch_size": 8}, "embeddings.position_embeddings", None, 0),
+}
+
+
+@pytest.mark.parametrize("kind", FAMILIES, ids=lambda k: k.__name__)
+def test_tables_of_published_families_are_read_by_their_names(kind, tmp_path, monkeypatch):
+    sizes, positions, words, unused = FAMILIES[kind]
+    model = kind(kind.config_class(**sizes))
+    model.save_pretrained(tmp_path, max_shard_size="10KB")  # several files, as large models have
+    monkeypatch.setattr(torch.nn.Module, "__init__", None)  # and no model is built
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+
+    def of(name):
+        part = model.get_parameter(name) if name.endswith("embeddings.position_embeddings") and kind is ViTModel else None
+        return (part[0] if part is not None else model.get_submodule(name).weight).detach().double()
+
+    assert torch.equal(read_table(tmp_path), of(positions)[unused:])
+    if words:
+        assert torch.equal(read_table(tmp_path, words=True), of(words))
+    else:
+        with pytest.raises(ValueError, match="No word table in .*'vit' keeps none.*Leave --words out"):
+            read_table(tmp_path, words=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("ap", {}),
+        ("sinusoidal", {}),
+        ("low-rank", {"table_rank": 3}),
+        ("fourier", {}),
+        ("dstg", {"table_width": 6}),
+        ("tupe-a", {}),
+    ],
+)
+def test_tables_of_ours_are_read_as_the_model_uses_them(name, fields, tmp_path):
+    model = ww.EncoderForMaskedLM(config(name, **fields))
+    model.save_pretrained(tmp_path / "all")
+    model.encoder.save_pretrained(tmp_path / "encoder")
+    expected = model.double().position_table().detach()
+    for folder in ("all", "encoder"):
+        assert torch.allclose(read_table(tmp_path / folder), expected, atol=1e-7)
+    assert torch.equal(read_table(tmp_path / "all", words=True), model.get_input_embeddings().weight.detach())
+
+
+def without_weights(folder):
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+
+
+def pickled(folder):
+    without_weights(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"0")
+
+
+def truncated(folder):
+    without_weights(folder)
+    (folder / "model.safetensors").write_bytes(b"0" * 100)
+
+
+def half_config(folder):
+    (folder / "config.json").write_text('{"model_type": ')
+
+
+def rotary(folder):
+    LlamaModel(LlamaConfig(**TEXT)).save_pretrained(folder)
+
+
+def without_table(folder):
+    ww.EncoderForMaskedLM(config("rope")).save_pretrained(folder)
+
+
+def diverged(folder):
+    model = BertModel(BertConfig(**TEXT))
+    model.embeddings.position_embeddings.weight.data[5, 2] = float("nan")
+    model.save_pretrained(folder)
+
+
+def other_width(folder):
+    ww.EncoderForMaskedLM(config("ap")).save_pretrained(folder)
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"max_position_embeddings": ROWS + 1}))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (without_weights, "No weights in .*finished model"),
+        (pickled, r"pickle alone \(pytorch_model.bin\), which runs code"),
+        (truncated, "does not open"),
+        (half_config, "not complete JSON"),
+        (rotary, "No position table in .*'llama' keeps none"),
+        (without_table, "No position table in .*its scheme, rope, keeps no position"),
+        (diverged, "NaN or infinity, first in row 5"),
+        (other_width, "does not fit its config.json .*size mismatch"),
+    ],
+)
+def test_folders_without_a_table_are_refused_in_one_line(make, message, tmp_path):
+    make(tmp_path)
+    with pytest.raises(ValueError, match=message) as error:
+        read_table(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_single_table_has_no_words(table_file):
+    with pytest.raises(ValueError, match="one table and has no words beside it"):
+        read_table(table_file, words=True)
 
 
 def test_loading_a_model_does_not_start_its_table_again(table_file, tmp_path):

@@ -17,8 +17,10 @@ from .registry import TABLES, register_table
 _FROM_PADDING = ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "data2vec-text", "mpnet")
 _FROM_TWO = ("bart", "mbart", "opt")
 
-# What a position table is called in the weights of transformers' encoders and of ours.
-_TABLE_NAMES = ("position_embeddings.table.weight", "position_embeddings.weight", "wpe.weight", "embed_positions.weight")
+# What tables are called in the weights of transformers' models and of ours (ViT's and BEiT's positions are no embedding layer).
+_POSITIONS = ("position_embeddings.weight", "position_embeddings", "wpe.weight", "embed_positions.weight")
+_WORDS = ("word_embeddings.weight", "wte.weight", "embed_tokens.weight", "tok_embeddings.weight")
+_OWN = "position_embeddings."  # the module of all our tables
 
 
 def sinusoid(rows: int, width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
@@ -33,15 +35,25 @@ def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = No
     return torch.exp(-2 * k / width * math.log(10000.0))
 
 
-def read_table(source: str | Path) -> Tensor:
+def read_table(source: str | Path, words: bool = False) -> Tensor:
     """A position table (rows, width) in float64 from a .npy file or from the weights of a model folder; row i is position i.
 
+    Of a model folder one tensor is read by its name, from safetensors alone, and no model is built: BERT, ALBERT, RoBERTa, ELECTRA,
+    GPT-2, ViT and what names its table as they do; of a model of ours, the table as the model uses it, whatever its kind.
+
+    Args:
+        words: the table of words instead, row i token id i, all rows; a .npy file has none.
+
     Raises:
-        ValueError: no such file, no table of two dimensions, or numbers that are not finite.
+        ValueError: no such file, no such table, weights in pickle files alone, not two dimensions, or numbers that are not finite.
     """
     path = Path(source)
     if path.is_dir():
-        table = _table_of_model(path)
+        table = _table_of_model(path, words)
+    elif words:
+        raise ValueError(
+            f"{path} is one table and has no words beside it. Give the folder of a model, or the words as a source of their own."
+        )
     elif path.suffix == ".npy" and path.is_file():
         try:
             table = torch.from_numpy(np.load(path, allow_pickle=False).astype(np.float64, casting="same_kind"))
@@ -57,19 +69,76 @@ def read_table(source: str | Path) -> Tensor:
     return table
 
 
-def _table_of_model(folder: Path) -> Tensor:
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
+def _table_of_model(folder: Path, words: bool) -> Tensor:
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
+    except ValueError as error:
+        raise ValueError(f"{folder}/config.json is not complete JSON ({error}). Use a complete copy of the model.") from None
     kind = config.get("model_type")
-    unused = config.get("pad_token_id", 1) + 1 if kind in _FROM_PADDING else 2 if kind in _FROM_TWO else 0
+    tensors = _named_tensors(folder)
+    if kind == EncoderConfig.model_type and not words:
+        return _own_table(folder, tensors)
+    names = _WORDS if words else _POSITIONS
+    key = next((k for k in tensors if k.endswith(tuple(f".{name}" for name in names)) or k in names), None)
+    if key is None:
+        what = "word" if words else "position"
+        whose = f"model type {kind!r} keeps none" if kind else "no config.json says what model it is"
+        raise ValueError(
+            f"No {what} table in {folder}: {whose} under the names {', '.join(names)}. "
+            + ("Leave --words out." if words else "Give a model with absolute positions, or a .npy file.")
+        )
+    table = _tensor(tensors[key], key).double()
+    if words:
+        return table
+    pad = config.get("pad_token_id")
+    unused = (1 if pad is None else pad) + 1 if kind in _FROM_PADDING else 2 if kind in _FROM_TWO else 0
+    return (table[0] if table.ndim == 3 and table.shape[0] == 1 else table)[unused:]  # ViT's has a batch dimension
+
+
+def _named_tensors(folder: Path) -> dict[str, Path]:
+    """Name of every tensor in a folder -> its file."""
+    found: dict[str, Path] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, framework="pt") as weights:
-                for key in weights.keys():  # noqa: SIM118  (safe_open is no dict)
-                    if key.endswith(_TABLE_NAMES):
-                        return weights.get_tensor(key).double()[unused:]
+                found |= dict.fromkeys(weights.keys(), path)
         except SafetensorError as error:
             raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
-    raise ValueError(f"No position table in {folder}: no weights there named {', '.join(_TABLE_NAMES)}. Give a .npy file instead.")
+    if not found:
+        pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
+        if pickles:
+            raise ValueError(
+                f"{folder} has its weights as pickle alone ({pickles[0]}), which runs code when opened and is never read here. "
+                "Convert it where you trust it: model.save_pretrained writes safetensors."
+            )
+        raise ValueError(f"No weights in {folder}: no .safetensors file. Give the folder of a finished model, or a .npy file.")
+    return found
+
+
+def _tensor(path: Path, key: str) -> Tensor:
+    with safe_open(path, framework="pt") as weights:
+        found: Tensor = weights.get_tensor(key)
+        return found
+
+
+def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
+    """The table of a model of ours, computed from its parts in float64."""
+    config = EncoderConfig.from_pretrained(folder, local_files_only=True)
+    if config.absolute == "none":
+        raise ValueError(
+            f"No position table in {folder}: its scheme, {config.preset or 'unnamed'}, keeps no position in one. Try a dstg or ap model."
+        )
+    parts = {key.rpartition(_OWN)[2]: _tensor(path, key) for key, path in tensors.items() if _OWN in key}
+    module = PositionTable(config)
+    try:
+        module.load_state_dict(parts)
+    except RuntimeError as error:
+        raise ValueError(
+            f"The table of {folder} does not fit its config.json ({' '.join(str(error).split())[:160]}). Use a complete copy."
+        ) from None
+    with torch.no_grad():
+        table: Tensor = module.double()()
+    return table
 
 
 def _fit(table: Tensor, source: str, rows: int, width: int) -> Tensor:

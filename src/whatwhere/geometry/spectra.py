@@ -238,7 +238,7 @@ def _all_equal(n: int) -> ValueError:
 
 def _narrow(table: np.ndarray) -> np.ndarray:
     """A table of the same inner products with at most n columns: the transposed triangle of a QR factorisation."""
-    return np.linalg.qr(table.T, mode="r").T if table.shape[1] > len(table) else table
+    return np.asarray(np.linalg.qr(table.T, mode="r")).T if table.shape[1] > len(table) else table
 
 
 def _equivariance(table: np.ndarray) -> float:
