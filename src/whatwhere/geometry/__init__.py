@@ -1,5 +1,16 @@
 """Shapes of positions: numpy and scipy only, arrays in, arrays out, float64. Public names of the folder."""
 
+from whatwhere.geometry.encodings import ENCODINGS, alibi, random_table, rope, sinusoidal
+from whatwhere.geometry.hellinger import MIN_SUPPORT, Distributions, hellinger, positional_distributions
+from whatwhere.geometry.mds import MDS, Smacof, centred_gram, classical_mds, hellinger_mds, mds_of_squares, mds_table, smacof
+from whatwhere.geometry.monotonicity import (
+    circulant_share,
+    monotonicity_interval,
+    monotonicity_violations,
+    toeplitz_share,
+    violations_of_distances,
+)
+from whatwhere.geometry.resampling import Corrected, Interval, corrected_hellinger, corrected_squares, jackknife
 from whatwhere.geometry.rotations import Rotation, Waves, fitted_waves, rotations
 from whatwhere.geometry.spectra import (
     Spectrum,
@@ -14,21 +25,53 @@ from whatwhere.geometry.spectra import (
     outliers,
     spectrum,
 )
+from whatwhere.geometry.stress import distance_correlation, lag_correlation, stress, stress_of_distances
 
 __all__ = [
+    "Corrected",
+    "Distributions",
+    "ENCODINGS",
+    "Interval",
+    "MDS",
+    "MIN_SUPPORT",
     "Rotation",
+    "Smacof",
     "Spectrum",
     "Waves",
+    "alibi",
     "approximation",
+    "centred_gram",
+    "circulant_share",
+    "classical_mds",
     "component_shares",
+    "corrected_hellinger",
+    "corrected_squares",
+    "distance_correlation",
     "dominant_turns",
     "equivariance",
     "equivariance_null",
     "fitted_waves",
     "half_of_variance",
+    "hellinger",
+    "hellinger_mds",
     "inner_products",
     "isolation",
+    "jackknife",
+    "lag_correlation",
+    "mds_of_squares",
+    "mds_table",
+    "monotonicity_interval",
+    "monotonicity_violations",
     "outliers",
+    "positional_distributions",
+    "random_table",
+    "rope",
     "rotations",
+    "sinusoidal",
+    "smacof",
     "spectrum",
+    "stress",
+    "stress_of_distances",
+    "toeplitz_share",
+    "violations_of_distances",
 ]

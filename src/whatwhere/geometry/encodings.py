@@ -1,0 +1,71 @@
+"""Position tables that need no training, for comparison with a corpus: sinusoidal, RoPE, ALiBi, random (GEOM section 6.3)."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+BASE = 10000.0
+
+
+def sinusoidal(n: int, d: int) -> np.ndarray:
+    """Vaswani et al. 2017 (GEOM eq. 2): columns 2k and 2k + 1 are sin and cos of i / 10000^(2k/d); (n, d)."""
+    angles = _angles(n, d)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, -1)[:, :d]
+
+
+def rope(n: int, d: int, head_width: int = 64) -> np.ndarray:
+    """RoPE as a table: the rotation of each position, cos and sin of i / 10000^(2k/head_width), repeated for every head; (n, d).
+
+    RoPE has no table: it turns queries and keys. GEOM gives its stress without saying of what; these columns come within 1 % of it
+    with heads 64 wide (the distances are those of `sinusoidal` at width head_width, times √(d / head_width)).
+
+    Raises:
+        ValueError: `head_width` is odd, or d is no multiple of it.
+    """
+    if head_width < 2 or head_width % 2 or d % head_width:
+        raise ValueError(f"RoPE needs an even head_width that divides d: d={d}, head_width={head_width}. For example d=768, head_width=64.")
+    angles = _angles(n, head_width)
+    return np.tile(np.concatenate([np.cos(angles), np.sin(angles)], axis=1), d // head_width)
+
+
+def alibi(n: int, heads: int = 12, slopes: Sequence[float] | None = None) -> np.ndarray:
+    """ALiBi as a table: -m_h · i / n for position i and head h; (n, heads).
+
+    ALiBi has no table either: it subtracts m_h · |i - j| from scores. This one gives GEOM's stress on SST-2; its value for IMDB comes
+    out with all slopes 1. The slopes m_h default to those of Press et al. 2022: 2^(-8h/heads), and where `heads` is no power of two,
+    those of the power below, filled up from twice as many.
+
+    Raises:
+        ValueError: the number of slopes is not `heads`.
+    """
+    chosen = _slopes(heads) if slopes is None else np.asarray(slopes, dtype=np.float64)
+    if chosen.shape != (heads,):
+        raise ValueError(f"ALiBi needs a slope for each head: heads={heads}, {chosen.size} slopes. Give as many slopes as heads.")
+    return -np.arange(n)[:, None] * chosen / n
+
+
+def random_table(n: int, d: int, seed: int = 0) -> np.ndarray:
+    """Independent standard normal values; (n, d)."""
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+# name -> table of n positions at width d. RoPE's head is 64 wide, or as wide as a smaller table; ALiBi has 12 columns whatever d is.
+ENCODINGS: dict[str, Callable[[int, int], np.ndarray]] = {
+    "sinusoidal": sinusoidal,
+    "rope": lambda n, d: rope(n, d, min(64, d)),
+    "alibi": lambda n, d: alibi(n),
+    "random": random_table,
+}
+
+
+def _angles(n: int, d: int) -> np.ndarray:
+    """i · 10000^(-2k/d) for k < d/2, rounded up; (n, ⌈d/2⌉)."""
+    k = np.arange((d + 1) // 2)
+    return np.arange(n)[:, None] * np.exp(-2 * k / d * math.log(BASE))
+
+
+def _slopes(heads: int) -> np.ndarray:
+    power = 2 ** int(math.log2(heads))
+    first = 2.0 ** (-8 * np.arange(1, power + 1) / power)
+    return np.concatenate([first, 2.0 ** (-4 * np.arange(1, 2 * (heads - power), 2) / power)])

@@ -1,0 +1,122 @@
+"""Do distances grow with the distance between positions? Violated triples; how Toeplitz or circulant a matrix is.
+
+Sources: GEOM section 6.6 and remark 7.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from whatwhere.geometry.distances import check_distances, check_table, distances, squared_differences
+
+EXACT_UP_TO = 1024  # positions whose triples are all looked at: n³ / 2 comparisons, half a second
+SAMPLES = 1_000_000
+TOLERANCE = 1e-9  # of the largest distance: equal distances differ by rounding
+
+
+class Share(NamedTuple):
+    """A share of triples with its 95 % interval: low = value = high where all triples were counted."""
+
+    value: float
+    low: float
+    high: float
+
+
+def monotonicity_violations(table: np.ndarray) -> float:
+    """Share of the triples of positions that a table (n, d) orders against their distance in the sequence (GEOM section 6.6).
+
+    Triples of distinct i, j, k with |i - j| < |i - k|; violated if |p_i - p_j| > |p_i - p_k| + 1e-9 · the largest distance. 0 for a
+    table that is monotone, 0.5 for a random one. Up to 1,024 positions every triple is counted, in memory of n² numbers; beyond, a
+    million random triples are (`monotonicity_interval` has the interval).
+
+    Raises:
+        ValueError: not a table, or fewer than 3 positions.
+    """
+    return monotonicity_interval(table).value
+
+
+def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> Share:
+    """`monotonicity_violations` with its 95 % interval over the random triples; exact up to 1,024 positions, and the interval a point."""
+    table = check_table(table)
+    if len(table) <= EXACT_UP_TO:
+        share = violations_of_distances(distances(table))
+        return Share(share, share, share)
+    i, j, k = _triples(len(table), samples, np.random.default_rng(seed))
+    step = max(1, 2**22 // table.shape[1])
+    near, far = (
+        np.concatenate([np.sqrt(squared_differences(table[i[a : a + step]], table[b[a : a + step]])) for a in range(0, len(i), step)])
+        for b in (j, k)
+    )
+    return _interval(near > far + TOLERANCE * max(near.max(), far.max()))
+
+
+def violations_of_distances(dist: np.ndarray) -> float:
+    """Share of violated triples of a (n, n) distance matrix, as `monotonicity_violations` counts them; every triple, n³ / 2 of them."""
+    dist = check_distances(dist)
+    n = len(dist)
+    if n < 3:
+        raise ValueError(f"Monotonicity compares triples of positions. Got {n} positions, 3 are needed.")
+    slack = TOLERANCE * dist.max()
+    violated = triples = 0
+    for i in range(n):
+        lag = np.delete(np.abs(np.arange(n, dtype=np.int32) - i), i)
+        d = np.delete(dist[i], i)
+        nearer = lag[:, None] < lag  # (j, k)
+        triples += int(np.count_nonzero(nearer))
+        nearer &= d[:, None] > (d + slack)
+        violated += int(np.count_nonzero(nearer))
+    return violated / triples
+
+
+def toeplitz_share(matrix: np.ndarray) -> float:
+    """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix explains (the mean of every diagonal).
+
+    1 if the entries depend on j - i alone; about 1/n for a symmetric matrix without such an order. The diagonal is left out: distances
+    have zeros there and few counts raise it in B, so that a matrix of noise would look like a Toeplitz one. NaN if all are equal.
+    """
+    return _share(matrix, cyclic=False)
+
+
+def circulant_share(matrix: np.ndarray) -> float:
+    """Share of the variance of the entries off the diagonal that the nearest circulant matrix explains (means over equal j - i mod n).
+
+    1 only if first and last position are neighbours: the premise under which GEOM remark 7 calls sinusoids optimal. It never exceeds
+    `toeplitz_share`. About 1/(2n) for a symmetric matrix without such an order. NaN if all entries are equal.
+    """
+    return _share(matrix, cyclic=True)
+
+
+def _share(matrix: np.ndarray, cyclic: bool) -> float:
+    """R² of the means over equal lags."""
+    matrix = np.asarray(matrix, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 3:
+        raise ValueError(f"A square matrix of at least 3 positions is needed. Got shape {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        raise ValueError("The matrix has NaN or infinite entries. Leave positions without support out.")
+    i, j = np.nonzero(~np.eye(len(matrix), dtype=bool))
+    entries = matrix[i, j]
+    entries = entries - entries.mean()
+    labels = (j - i) % len(matrix) if cyclic else j - i + len(matrix)
+    sizes = np.bincount(labels)
+    means = np.bincount(labels, entries)[sizes > 0] / sizes[sizes > 0]
+    total = float(entries @ entries)
+    if total <= 1e-20 * float(np.vdot(matrix, matrix)):
+        return float("nan")
+    return float(np.clip(np.sum(sizes[sizes > 0] * means**2) / total, 0.0, 1.0))
+
+
+def _triples(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
+    """(3, samples) random i, j, k, distinct, |i - j| < |i - k|, each such triple equally likely."""
+    i, j, k = rng.integers(n, size=(3, samples + samples // 4))
+    swap = np.abs(i - j) > np.abs(i - k)
+    j, k = np.where(swap, k, j), np.where(swap, j, k)
+    good = (i != j) & (np.abs(i - j) < np.abs(i - k))
+    return np.stack([i[good], j[good], k[good]])[:, :samples]
+
+
+def _interval(violated: np.ndarray) -> Share:
+    """Wilson's 95 % interval of a share."""
+    m, p, z = len(violated), float(violated.mean()), 1.959964
+    middle = (p + z**2 / (2 * m)) / (1 + z**2 / m)
+    half = z / (1 + z**2 / m) * float(np.sqrt(p * (1 - p) / m + z**2 / (4 * m**2)))
+    return Share(p, middle - half, middle + half)

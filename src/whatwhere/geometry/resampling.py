@@ -1,0 +1,166 @@
+"""What few samples do to Hellinger distances: noise floor, corrected distances, intervals over groups of documents.
+
+An estimated distribution is further from every other one than the true one is, the more so the fewer tokens it has, so that a corpus of
+noise looks like n equidistant positions. Halves of the documents have independent noise, and products across them are free of it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.stats import t
+
+from whatwhere.geometry.distances import Rows, inner_products, squared_differences
+from whatwhere.geometry.hellinger import square_roots
+
+Counts = Any  # sparse (n, V) counts of one group of documents
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """Hellinger distances without what chance adds, and how large that is; m positions.
+
+    squares: (m, m) squared distances, mean over splits of the documents; an estimate free of the noise's squares, so small ones may be
+        negative. Zero diagonal.
+    floor: (m,) distance between two halves of the documents at one position: what the plug-in shows where nothing differs. (Samples
+        of all documents would be nearer each other, by √2 where words are frequent.)
+    floor_low, floor_high: (m,) 2.5 and 97.5 % quantiles over the splits.
+    splits: number of splits.
+    """
+
+    squares: np.ndarray
+    floor: np.ndarray
+    floor_low: np.ndarray
+    floor_high: np.ndarray
+    splits: int
+
+    @property
+    def distances(self) -> np.ndarray:
+        """(m, m) roots of the squares, negative ones as 0."""
+        return np.sqrt(np.maximum(self.squares, 0.0))
+
+
+class Interval(NamedTuple):
+    """A statistic of all documents and its 95 % interval; arrays or numbers."""
+
+    value: Any
+    low: Any
+    high: Any
+
+
+def corrected_squares(a: Rows, b: Rows) -> np.ndarray:
+    """Squared distances (a_i - a_j) · (b_i - b_j) from √p of two halves of the documents, (m, V) each: (m, m), signed, zero diagonal.
+
+    Equal to ½(|a_i - b_j|² + |b_i - a_j|²) - ½(|a_i - b_i|² + |a_j - b_j|²). The noise of a and b is independent, so it adds nothing
+    on average, where |a_i - a_j|² contains the square of both noises. What remains is that the root of a share is estimated too small
+    where its word was counted a few times only: distances are those of the shrunken roots, too small for rare words, and positions of
+    very unequal support keep a little of that difference. The centred Gram matrix of the result is that of half-samples a and b.
+
+    Raises:
+        ValueError: shapes differ.
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"Two halves have the same positions and vocabulary. Got shapes {a.shape} and {b.shape}.")
+    across = inner_products(a, b)
+    own = across.diagonal()
+    return own[:, None] + own - across - across.T
+
+
+def corrected_hellinger(groups: Sequence[Counts], positions: np.ndarray, splits: int = 10, seed: int = 0) -> Corrected:
+    """Corrected squared Hellinger distances and noise floor from counts in groups of documents, each group (n, V).
+
+    The groups are split in two random halves, `splits` times; `corrected_squares` of each split are averaged.
+
+    Args:
+        groups: at least two, each of documents chosen at random (a hash of the text does); 20 to 50 are enough.
+        positions: (m,) positions to keep; each needs tokens in both halves of every split.
+        splits: random splits.
+        seed: of the splits.
+
+    Raises:
+        ValueError: one group only, or a position without tokens in a half.
+    """
+    stacked, n, rng = _stack(groups), groups[0].shape[0], np.random.default_rng(seed)
+    positions = np.asarray(positions)
+    total = _sum_of(stacked, n, np.ones(len(groups)))[positions]
+    squares, floors = np.zeros((len(positions), len(positions))), []
+    for _ in range(splits):
+        chosen = np.zeros(len(groups))
+        chosen[rng.permutation(len(groups))[: len(groups) // 2]] = 1
+        first = _sum_of(stacked, n, chosen)[positions]
+        a, b = _roots(first, positions), _roots(total - first, positions)
+        squares += corrected_squares(a, b) / splits
+        floors.append(np.sqrt(squared_differences(a, b)))
+    low, high = np.quantile(floors, [0.025, 0.975], axis=0)
+    return Corrected(squares, np.mean(floors, axis=0), low, high, splits)
+
+
+def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summed: bool = True) -> Interval:
+    """A statistic of the corpus with its 95 % interval, by leaving out one group of documents after the other.
+
+    value ± t(0.975, G - 1) · √((G - 1)/G · sum of squares of the G values around their mean) for G groups. The statistic keeps the bias
+    that it has in all documents; a bootstrap of documents would add it once more, because a resample has the noise of the sample
+    and its own on top (plug-in distances of a resample are about √2 times too far where noise dominates).
+
+    Args:
+        groups: (n, V) counts of each group of documents.
+        statistic: gets the (n, V) counts of the documents left in, and returns a number or an array, of the same shape each time.
+        summed: False gives the statistic the list of the groups left in, for example for `corrected_hellinger`.
+
+    Raises:
+        ValueError: fewer than two groups.
+    """
+    groups = list(groups)
+    stacked, size = _stack(groups), len(groups)
+    if summed:
+        total = _sum_of(stacked, groups[0].shape[0], np.ones(size))
+        value = np.asarray(statistic(total), dtype=np.float64)
+        left = [statistic(_without_zeros(total - group)) for group in groups]
+    else:
+        value = np.asarray(statistic(groups), dtype=np.float64)
+        left = [statistic(groups[:g] + groups[g + 1 :]) for g in range(size)]
+    values = np.asarray(left, dtype=np.float64)
+    half = t.ppf(0.975, size - 1) * np.sqrt((size - 1) / size * np.sum((values - values.mean(axis=0)) ** 2, axis=0))
+    if value.ndim == 0:
+        return Interval(float(value), float(value - half), float(value + half))
+    return Interval(value, value - half, value + half)
+
+
+def _stack(groups: Sequence[Counts]) -> Any:
+    """Counts of all groups below each other, (G · n, V)."""
+    if len(groups) < 2:
+        raise ValueError(
+            f"Noise and intervals need at least 2 groups of documents. Got {len(groups)}: of one document nothing tells what chance adds."
+        )
+    if len({g.shape for g in groups}) > 1:
+        raise ValueError(f"All groups have the same positions and vocabulary. Got shapes {sorted({g.shape for g in groups})}.")
+    return sparse.vstack([sparse.csr_array(g) for g in groups], format="csr")
+
+
+def _sum_of(stacked: Any, n: int, weights: np.ndarray) -> Any:
+    """Sum of the groups with weight 1, (n, V)."""
+    chosen = np.flatnonzero(weights)
+    rows = np.tile(np.arange(n), len(chosen))
+    columns = (chosen[:, None] * n + np.arange(n)).ravel()
+    pick = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, stacked.shape[0]))
+    return pick @ stacked
+
+
+def _without_zeros(counts: Any) -> Any:
+    counts = sparse.csr_array(counts)
+    counts.eliminate_zeros()
+    return counts
+
+
+def _roots(counts: Any, positions: np.ndarray) -> Any:
+    """√p of half of the documents."""
+    counts = _without_zeros(counts)
+    totals = np.asarray(counts.sum(axis=1)).ravel()
+    if not totals.all():
+        raise ValueError(
+            f"Position {positions[totals.argmin()]} has no token in one half of the documents. Keep positions with more support "
+            "(min_support), or count more documents."
+        )
+    return square_roots(counts.multiply(1 / totals[:, None]).tocsr())
