@@ -253,6 +253,7 @@ def _json_lines(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
 def _table_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     """The text of each row of a .tsv or .csv file with a header."""
     lines = _whole_lines(path, raw)
+    rows: Iterator[tuple[int, list[str]]]
     if _ending(path) == ".tsv":
         rows = ((number, line.rstrip("\n").split("\t")) for number, line in enumerate(lines, 1))
     else:
@@ -290,9 +291,7 @@ def _whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
             yield "".join(pieces)
             pieces = []
         elif len(pieces) * PART_CHARACTERS > _LONGEST_ROW:
-            raise ValueError(
-                f"{path}: a line longer than {_LONGEST_ROW:,} characters after {number - len(pieces):,} others. Is it a table?"
-            )
+            raise ValueError(f"{path}: a line of more than {_LONGEST_ROW:,} characters after {number - len(pieces):,} others: no table.")
     if pieces:
         yield "".join(pieces)
 
