@@ -71,7 +71,7 @@ def test_no_records_is_an_error(tmp_path):
 def test_a_damaged_json_file_is_an_error(tmp_path, name, content):
     write_records(tmp_path / "records.parquet", [r2(0.5)])
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{name}.*Delete it and run the study again"):
+    with pytest.raises(ValueError, match=f"{name}.*Delete it and run the command again"):
         load_study(tmp_path)
 
 

@@ -173,29 +173,50 @@ class Study:
         return last if head == "full" else last - 1
 
 
-def _read_json(path: Path, kind: type) -> Any:
+def read_json(path: Path, kind: type) -> Any:
+    """The object in a JSON file, all of its strings visible; an empty one of the kind where there is no file.
+
+    Raises:
+        ValueError: the file is damaged or holds something else.
+    """
     if not path.is_file():
         return kind()
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not complete JSON ({error}). Delete it and run the study again.") from error
+        raise ValueError(f"{path} is not complete JSON ({error}). Delete it and run the command again.") from error
     if not isinstance(found, kind):
-        raise ValueError(f"{path} holds a {type(found).__name__}, expected a {kind.__name__}. Delete it and run the study again.")
+        raise ValueError(f"{path} holds a {type(found).__name__}, expected a {kind.__name__}. Delete it and run the command again.")
     return visible(found)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file as float64; never a pickle.
+
+    Raises:
+        ValueError: the file is damaged, or an array holds no numbers.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {k: np.asarray(arrays[k], dtype=float) for k in arrays.files}
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a complete array file ({error}). Delete it and run the command again.") from error
+
+
+def visible_records(folder: Path) -> list[Record]:
+    """The records of a run's folder, all of their strings visible."""
+    return [
+        replace(r, model=visible(r.model), metric=visible(r.metric), part=visible(r.part), unit=visible(r.unit))
+        for r in read_records(folder / "records.parquet")
+    ]
 
 
 def _read_tables(folder: Path) -> dict[tuple[str, int], dict[str, np.ndarray]]:
     tables = {}
     for path in sorted(folder.glob("table-*-seed-*.npz")):
         name, _, seed = path.stem.removeprefix("table-").rpartition("-seed-")
-        if not seed.isdigit():
-            continue
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                tables[visible(name), int(seed)] = {k: np.asarray(arrays[k], dtype=float) for k in arrays.files}
-        except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-            raise ValueError(f"{path} is not a complete array file ({error}). Delete it and run the study again.") from error
+        if seed.isdigit():
+            tables[visible(name), int(seed)] = read_arrays(path)
     return tables
 
 
@@ -206,14 +227,10 @@ def load_study(folder: str | Path) -> Study:
         ValueError: there is no record file, or a file is damaged.
     """
     folder = Path(folder)
-    records = [
-        replace(r, model=visible(r.model), metric=visible(r.metric), part=visible(r.part), unit=visible(r.unit))
-        for r in read_records(folder / "records.parquet")
-    ]
     return Study(
         name=visible(folder.resolve().name),
-        facts=_read_json(folder / "study.json", dict),
-        records=records,
-        claims=[c for c in _read_json(folder / "claims.json", list) if isinstance(c, dict)],
+        facts=read_json(folder / "study.json", dict),
+        records=visible_records(folder),
+        claims=[c for c in read_json(folder / "claims.json", list) if isinstance(c, dict)],
         tables=_read_tables(folder / "arrays"),
     )
