@@ -252,23 +252,36 @@ def _json_lines(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
 
 def _table_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     """The text of each row of a .tsv or .csv file with a header."""
-    lines = _whole_lines(path, raw)
-    rows: Iterator[tuple[int, list[str]]]
-    if _ending(path) == ".tsv":
-        rows = ((number, line.rstrip("\n").split("\t")) for number, line in enumerate(lines, 1))
-    else:
-        rows = _quoted_rows(path, lines)
+    rows = table_rows(path, raw)
     _, names = next(rows, (0, []))
     if names and field not in names:
         raise ValueError(
             f"{path}: no field {field!r}. Its first line must name the fields, there: {', '.join(name[:40] for name in names)}. "
             "Name the one that holds the text: --set field=NAME."
         )
+    for _, row in rows:
+        yield row[names.index(field)]
+
+
+def table_rows(path: Path, raw: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
+    """(number of its last line, fields) of each row of a .tsv or .csv file, the first one the header; all are as wide as that.
+
+    Raises:
+        ValueError: a row of another width, or broken quotes.
+    """
+    lines = whole_lines(path, raw)
+    rows: Iterator[tuple[int, list[str]]]
+    if _ending(path) == ".tsv":
+        rows = ((number, line.rstrip("\n").split("\t")) for number, line in enumerate(lines, 1))
+    else:
+        rows = _quoted_rows(path, lines)
+    width = None
     for number, row in rows:
-        if len(row) == len(names):
-            yield row[names.index(field)]
+        width = len(row) if width is None else width
+        if len(row) == width:
+            yield number, row
         elif row not in ([], [""]):
-            raise ValueError(f"{path}, line {number}: {len(row)} fields, but the first line names {len(names)}. Mend or remove the line.")
+            raise ValueError(f"{path}, line {number}: {len(row)} fields, but the first line names {width}. Mend or remove the line.")
 
 
 def _quoted_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
@@ -282,8 +295,8 @@ def _quoted_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[s
         raise ValueError(f"{path}, line {reader.line_num}: no comma-separated values ({error}). Mend the line, or its quotes.") from error
 
 
-def _whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
-    """The lines of a table, with their \\n."""
+def whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
+    """The lines of a table or a JSON-lines file, with their \\n."""
     pieces: list[str] = []
     for number, (_, text) in enumerate(_lines(_characters(path, raw)), 1):
         pieces.append(text)
