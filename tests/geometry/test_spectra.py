@@ -14,6 +14,7 @@ from whatwhere.geometry import (
     dominant_turns,
     equivariance,
     equivariance_null,
+    equivariance_of_first,
     inner_products,
     isolation,
     outliers,
@@ -118,6 +119,9 @@ def test_approximations_end_at_the_table_and_lose_what_the_components_hold(table
         assert np.sum(left**2) / np.sum((table - table.mean(0)) ** 2) == pytest.approx(s.shares[k:].sum())
     np.testing.assert_allclose(inner_products(table), table @ table.T)
     np.testing.assert_allclose(inner_products(table, 2), approximation(table, 2) @ approximation(table, 2).T)
+    expected = [equivariance(approximation(table, k)) for k in (0, 1, 5, 12)]
+    np.testing.assert_allclose(equivariance_of_first(table, (0, 1, 5, 12)), expected, atol=1e-11)
+    np.testing.assert_allclose(equivariance_of_first(table.T, (2, 30)), [equivariance(approximation(table.T, 2)), equivariance(table.T)])
     with pytest.raises(ValueError, match="0 or more components. Got -1"):
         approximation(table, -1)
 

@@ -4,6 +4,7 @@ Sources: DSTG section 4 (1) and appendix B.1 (two components, low DCT bins); LOW
 magnitudes, E·Eᵀ from the first components, the first and last position). Pairs of components that turn: `rotations.py`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,6 +160,18 @@ def equivariance_null(table: np.ndarray, shuffles: int = 99, seed: int = 0) -> n
     narrow = _narrow(_scaled(table)[0])
     draw = np.random.default_rng(seed)
     return np.sort([_equivariance(narrow[draw.permutation(len(narrow))]) for _ in range(shuffles)])
+
+
+def equivariance_of_first(table: np.ndarray, components: Sequence[int]) -> np.ndarray:
+    """Equivariance of the approximation by each of the given numbers of first components (LOWDIM figure 3, as numbers).
+
+    Raises:
+        ValueError: as `equivariance`.
+    """
+    table = _narrow(_scaled(table)[0])
+    mean = table.mean(axis=0)
+    u, s, vt = np.linalg.svd(table - mean, full_matrices=False)
+    return np.array([_equivariance(mean + (u[:, :k] * s[:k]) @ vt[:k]) for k in components])
 
 
 def isolation(table: np.ndarray) -> np.ndarray:
