@@ -34,7 +34,7 @@ from .machine import machine, versions
 
 CONFIG, BUDGET = "study.yaml", "budget.json"
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
-RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.06
+RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
 FEWEST_STEPS = 20
 
 
@@ -240,8 +240,9 @@ def training_records(folder: Path, study: str, name: str, seed: int) -> list[Rec
             if key in line:
                 records.append(Record(study, name, "loss", line[key], unit="nats", seed=seed, part=part, step=line["step"]))
         if "validation_accuracy" in line:
-            accuracy = Record(study, name, "accuracy", line["validation_accuracy"], seed=seed, part="validation", step=line["step"])
-            records.append(accuracy)
+            low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
+            value = line["validation_accuracy"]
+            records.append(Record(study, name, "accuracy", value, low, high, seed=seed, part="validation", step=line["step"], n=n))
     summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
     for metric, key, unit in (
         ("steps", "steps", "steps"),
@@ -253,7 +254,7 @@ def training_records(folder: Path, study: str, name: str, seed: int) -> list[Rec
         ("parameters.embedding", "embedding_parameters", "parameters"),
         ("memory.peak", "peak_memory_bytes", "bytes"),
     ):
-        if summary[key] is not None:
+        if summary.get(key) is not None:
             records.append(Record(study, name, metric, float(summary[key]), unit=unit, seed=seed))
     return records
 
