@@ -107,7 +107,8 @@ def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summ
     Args:
         groups: (n, V) counts of each group of documents.
         statistic: gets the (n, V) counts of the documents left in, and returns a number or an array, of the same shape each time.
-        summed: False gives the statistic the list of the groups left in, for example for `corrected_hellinger`.
+        summed: False gives the statistic the list of all groups, the one left out without counts: `corrected_hellinger` then splits the
+            others in the same halves each time. Other halves would add their chance to the interval, G - 1 times.
 
     Raises:
         ValueError: fewer than two groups.
@@ -120,7 +121,8 @@ def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summ
         left = [statistic(_without_zeros(total - group)) for group in groups]
     else:
         value = np.asarray(statistic(groups), dtype=np.float64)
-        left = [statistic(groups[:g] + groups[g + 1 :]) for g in range(size)]
+        empty = sparse.csr_array(groups[0].shape)
+        left = [statistic([*groups[:g], empty, *groups[g + 1 :]]) for g in range(size)]
     values = np.asarray(left, dtype=np.float64)
     half = t.ppf(0.975, size - 1) * np.sqrt((size - 1) / size * np.sum((values - values.mean(axis=0)) ** 2, axis=0))
     if value.ndim == 0:
