@@ -146,6 +146,56 @@ def pretrain(
 
 
 @app.command()
+def finetune(
+    model: Annotated[Path, typer.Argument(help="Folder of a pretrained encoder of ours.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; the finished classifier is a transformers folder there.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst.", show_default=False)
+    ] = None,
+    dev: Annotated[Path | None, typer.Option(help="Labelled table for the accuracy.", show_default=False)] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the text. [default: sentence]", show_default=False)] = None,
+    text_pair: Annotated[str | None, typer.Option(help="Column of a second text, for tasks on pairs.", show_default=False)] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the label: words or whole numbers. [default: label]", show_default=False)
+    ] = None,
+    from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Take configuration and tokenizer of MODEL, weights anew.")] = False,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the data. [default: 3]", show_default=False)] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps, instead of epochs.", show_default=False)] = None,
+    scheme: Scheme = None,
+    config: ConfigFile = None,
+    settings: Setting = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest complete checkpoint, or from the beginning where there is none.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Fine-tune an encoder to classify texts or pairs of texts; keeps its position table at steps 0, 50, 100, 200, 500, ... (GEOM 6.5).
+
+    OUT/records.parquet holds losses, accuracy and, where there is a position table, its separation at every checkpoint.
+    """
+    from .records import write_records
+    from .study.finetune import finetune_records
+    from .training.finetune import CONFIG, FinetuneConfig
+    from .training.finetune import finetune as run_finetuning
+
+    saved = out / CONFIG
+    given = config or (saved if resume and saved.is_file() else None)
+    paths = {"start": model, "data": data, "dev": dev, "scheme": scheme}
+    values = {key: str(path) for key, path in paths.items() if path is not None}
+    others = {"text": text, "text_pair": text_pair, "label": label, "from_scratch": from_scratch or None, "epochs": epochs, "steps": steps}
+    try:
+        resolved = FinetuneConfig.load(given, settings or (), **values, **others)
+        summary = run_finetuning(resolved, out, resume=resume)
+    except ValueError as error:
+        raise _own_scheme(error, model) from None
+    if int(os.environ.get("RANK", "0")) == 0:
+        write_records(out / "records.parquet", finetune_records(out))
+        low, high = summary["accuracy_low"], summary["accuracy_high"]
+        measured = f"accuracy {summary['validation_accuracy']:.3f} [{low:.3f}, {high:.3f}] on {summary['dev_rows']:,} rows"
+        _emit({"out": str(out), **summary}, as_json, f"{out}: {summary['steps']:,} steps in {summary['seconds']:,.0f} s, {measured}.")
+
+
+@app.command()
 def probe(
     model: Annotated[Path, typer.Argument(help="A trained model: a folder that pretrain or a study wrote.")],
     corpus: Annotated[Path, typer.Option(help="Folder of windows (the corpus/ of a run or study) whose held-out part is probed.")],

@@ -1,9 +1,9 @@
-"""95 % intervals of a mean: over splits of the same documents (they overlap) and over training seeds (they do not)."""
+"""95 % intervals: of a mean over splits of the same documents (they overlap) or over training seeds (they do not), and of a share."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import t
+from scipy.stats import binomtest, t
 
 
 def tested(documents: int) -> int:
@@ -25,6 +25,15 @@ def split_interval(values: Sequence[float] | np.ndarray, documents: int) -> tupl
 def seed_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] | None:
     """Student's t interval of the mean of `values`, one from each training seed; None for a single value."""
     return _interval(values, 1 / max(len(values), 1))
+
+
+def share_interval(hits: int, trials: int) -> tuple[float, float]:
+    """Wilson's score interval of a share, for example of right answers; inside [0, 1] and never empty, even at 0 and 1.
+
+    It speaks of this model on other rows like these, not of another training seed.
+    """
+    found = binomtest(hits, trials).proportion_ci(0.95, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def _interval(values: Sequence[float] | np.ndarray, variance_factor: float) -> tuple[float, float] | None:

@@ -116,8 +116,9 @@ def weights_metadata(config: EncoderConfig, run: Mapping[str, Any], summary: Map
     scheme = ("preset", "block", *(field for field in SCHEME_FIELDS if field not in ("table_file", "table_start")))
     sizes = ("hidden_size", "position_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings")
     measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
-    facts = {key: getattr(config, key) for key in (*scheme, *sizes)} | {key: summary[key] for key in measured}
-    return {key: str(value) for key, value in facts.items()} | {"corpus": corpus_name(run["corpus"]), "whatwhere": whatwhere.__version__}
+    facts = {key: getattr(config, key) for key in (*scheme, *sizes)} | {key: summary[key] for key in measured if key in summary}
+    text = {key: corpus_name(run[key]) for key in ("corpus", "start", "data", "dev") if key in run}
+    return {key: str(value) for key, value in facts.items()} | text | {"whatwhere": whatwhere.__version__}
 
 
 def _rows(rows: Mapping[str, Any]) -> str:
@@ -143,6 +144,40 @@ def _own_parts(config: EncoderConfig) -> list[str]:
     return [f for f in ("absolute", "relative", "rotation") if getattr(config, f) != "none" and (f, getattr(config, f)) not in PARTS]
 
 
+def _size(config: EncoderConfig, summary: Mapping[str, Any], longest: str) -> dict[str, str]:
+    return {
+        "parameters": f"{summary['parameters']:,}, {summary['embedding_parameters']:,} of them word embeddings",
+        "layers, heads": f"{config.num_hidden_layers}, {config.num_attention_heads}",
+        "hidden, feed-forward": f"{config.hidden_size}, {config.intermediate_size}",
+        "vocabulary": f"{config.vocab_size:,}",
+        "longest input": longest,
+    }
+
+
+def _longest(config: EncoderConfig, length: int) -> str:
+    return f"{config.longest} tokens" if config.longest else f"not limited by the scheme; trained on {length} tokens"
+
+
+def _optimizer(run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    return f"{run['optimizer']}, learning rate {run['learning_rate']:g}, {summary['precision']}"
+
+
+def _load_own(config: EncoderConfig) -> str:
+    """The line that loads what no source here published; nothing for a published scheme."""
+    return '\nww.load_scheme("FOLDER/own_scheme.py")  # what this model adds to the schemes of whatwhere' if _own_parts(config) else ""
+
+
+def _page(head: Mapping[str, Any], config: EncoderConfig, opening: str, sections: Mapping[str, str]) -> str:
+    """A card: the hub's YAML head, what the model is, its scheme, the sections, and whom to cite."""
+    scheme = f"{_rows(_scheme(config))}\n\n`last_hidden_state` is (batch, tokens, {config.hidden_size})"
+    scheme += f"{', position first' if config.position_size else ''}. All settings are in `config.json`."
+    citations = "\n".join(map(bibtex, sources(config)))
+    cite = f"Please cite the authors of what the scheme is made of:\n\n```bibtex\n{citations}\n```"
+    body = "\n\n".join(f"## {title}\n\n{text}" for title, text in {"Position scheme": scheme, **sections, "Citation": cite}.items())
+    title = f"# {config.preset} encoder, {config.num_hidden_layers} layers, {config.hidden_size} wide"
+    return f"---\n{yaml.safe_dump(dict(head), sort_keys=False).strip()}\n---\n\n{title}\n\n{opening}\n\n{body}\n"
+
+
 def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """The card of a pretrained encoder, as Markdown with the hub's YAML head.
 
@@ -157,14 +192,7 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
         "language": "und",  # undetermined: it is the corpus's
         "tags": ["whatwhere", "encoder", "positional-encoding", config.preset, "sentence-transformers", "custom_code"],
     }
-    longest = f"{config.longest} tokens" if config.longest else f"not limited by the scheme; trained on {run['length']} tokens"
-    sizes = {
-        "parameters": f"{summary['parameters']:,}, {summary['embedding_parameters']:,} of them word embeddings",
-        "layers, heads": f"{config.num_hidden_layers}, {config.num_attention_heads}",
-        "hidden, feed-forward": f"{config.hidden_size}, {config.intermediate_size}",
-        "vocabulary": f"{config.vocab_size:,}",
-        "longest input": longest,
-    }
+    longest = _longest(config, run["length"])
     masking = "all of them masked" if run["masking"] == "all" else "80 % masked, 10 % replaced, 10 % kept"
     loss, accuracy = summary["validation_loss"], summary["validation_accuracy"]
     held_out = "no held-out text" if loss is None else f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
@@ -173,40 +201,14 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
         "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
         "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {run['batch_size']} windows of {run['length']} tokens",
         "documents": run["join"],
-        "optimizer": f"{run['optimizer']}, learning rate {run['learning_rate']:g}, {summary['precision']}",
+        "optimizer": _optimizer(run, summary),
         "seed": summary["seed"],
         "held-out": held_out,
     }
-    citations = "\n".join(map(bibtex, sources(config)))
-    own = '\nww.load_scheme("FOLDER/own_scheme.py")  # what this model adds to the schemes of whatwhere' if _own_parts(config) else ""
+    own = _load_own(config)
     but = ", but for its own scheme" if own else ""
-    order = ", position first" if config.position_size else ""
     semantic = ", its semantic columns only" if run["pooling"] == "semantic" and config.position_size else ""
-    return f"""---
-{yaml.safe_dump(head, sort_keys=False).strip()}
----
-
-# {config.preset} encoder, {config.num_hidden_layers} layers, {config.hidden_size} wide
-
-A text encoder trained by masked-language modelling with whatwhere {whatwhere.__version__}.
-
-## Position scheme
-
-{_rows(_scheme(config))}
-
-`last_hidden_state` is (batch, tokens, {config.hidden_size}){order}. All settings are in `config.json`.
-
-## Size
-
-{_rows(sizes)}
-
-## Training
-
-{_rows(training)}
-
-## How to open it
-
-With transformers alone; `trust_remote_code=True` runs the Python files of this folder:
+    how = f"""With transformers alone; `trust_remote_code=True` runs the Python files of this folder:
 
 ```python
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
@@ -233,20 +235,70 @@ from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 model = ww.EncoderForMaskedLM.from_pretrained("FOLDER")
 terms = model.attention_terms(**tokenizer("some text", return_tensors="pt"))
-```
-
-## Limits
-
-- It has read `{corpus}` and nothing else: languages, subjects and prejudices are those of that text, and the held-out figures are too.
+```"""
+    read = f"It has read `{corpus}` and nothing else"
+    limits = f"""- {read}: languages, subjects and prejudices are those of that text, and the held-out figures are too.
 - It predicts masked tokens and gives vectors; it does not write text. For a task of your own, train a head on it.
 - It is one training with one seed: a difference from another such model says nothing about their schemes by itself.
-- Longest input: {longest}.
+- Longest input: {longest}."""
+    return _page(
+        head,
+        config,
+        f"A text encoder trained by masked-language modelling with whatwhere {whatwhere.__version__}.",
+        {"Size": _rows(_size(config, summary, longest)), "Training": _rows(training), "How to open it": how, "Limits": limits},
+    )
 
-## Citation
 
-Please cite the authors of what the scheme is made of:
+def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """The card of a fine-tuned classifier, as `model_card` makes that of an encoder.
 
-```bibtex
-{citations}
+    Args:
+        run: the settings, as a `FinetuneConfig` dumps them. summary: what `finetune` returns.
+    """
+    data, dev = corpus_name(run["data"]), corpus_name(run["dev"])
+    head = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-classification",
+        "language": "und",
+        "tags": ["whatwhere", "encoder", "positional-encoding", config.preset, "custom_code"],
+    }
+    columns = [f"`{run[key]}`" for key in ("text", "text_pair", "label") if run[key]]
+    classes = [f"`{name}`" for name in summary["labels"]]
+    longest = _longest(config, run["length"])
+    training = {
+        "start": "fresh weights" if run["from_scratch"] else f"the encoder `{corpus_name(run['start'])}`",
+        "data": f"`{data}`, columns {', '.join(columns)}",
+        "classes": ", ".join(classes[:20]) + (f" and {len(classes) - 20} more" if len(classes) > 20 else ""),
+        "rows": f"{summary['rows']:,}; {summary['steps']:,} steps of {run['batch_size']}, at most {run['length']} tokens each",
+        "optimizer": _optimizer(run, summary),
+        "seed": summary["seed"],
+        f"accuracy on `{dev}`": f"{summary['validation_accuracy']:.1%} of {summary['dev_rows']:,} rows "
+        f"(95 %: {summary['accuracy_low']:.1%} to {summary['accuracy_high']:.1%}); always the commonest class: {summary['commonest']:.1%}",
+    }
+    how = f"""With transformers alone; `trust_remote_code=True` runs the Python files of this folder:
+
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER", trust_remote_code=True)
+model = AutoModelForSequenceClassification.from_pretrained("FOLDER", trust_remote_code=True)
+number = int(model(**tokenizer("some text", return_tensors="pt")).logits.argmax())
+print(model.config.id2label[number])
 ```
-"""
+
+With whatwhere no code of this folder is run{", but for its own scheme" if _own_parts(config) else ""}:
+
+```python
+import whatwhere as ww
+{_load_own(config)}
+model = ww.EncoderForSequenceClassification.from_pretrained("FOLDER")
+```"""
+    limits = f"""- It has learned from `{data}` and was measured on `{dev}`: other texts may be another matter.
+- It is one training with one seed; the interval speaks of other rows like these, not of another training.
+- Longest input: {longest}."""
+    return _page(
+        head,
+        config,
+        f"A text classifier trained with whatwhere {whatwhere.__version__}.",
+        {"Size": _rows(_size(config, summary, longest)), "Training": _rows(training), "How to open it": how, "Limits": limits},
+    )

@@ -52,6 +52,8 @@ class StrictConfig(BaseModel):
             close = difflib.get_close_matches(key, keys, n=2)
             hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key!r}. {hint}"
+        if first["type"] == "missing":
+            return f"{key} is missing: {cls.model_fields[key].description}."
         message = first["msg"].removeprefix("Value error, ")
         return message if not key else f"{key}: {message}; got {first['input']!r}."
 

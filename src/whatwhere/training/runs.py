@@ -160,10 +160,13 @@ def save_final(
     try:
         save_model(model, temporary, code=True, metadata=metadata)
         tokenizer.save_pretrained(temporary)
+        tokenizer_config = temporary / "tokenizer_config.json"
+        facts = json.loads(tokenizer_config.read_text(encoding="utf-8"))
+        for how_it_was_opened in ("is_local", "local_files_only"):
+            facts.pop(how_it_was_opened, None)
         if model.config.longest is not None:  # so that `truncation=True` cuts where the position table ends
-            tokenizer_config = temporary / "tokenizer_config.json"
-            facts = json.loads(tokenizer_config.read_text(encoding="utf-8"))
-            write_text(tokenizer_config, json.dumps({**facts, "model_max_length": model.config.longest}, indent=2))
+            facts["model_max_length"] = model.config.longest
+        write_text(tokenizer_config, json.dumps(facts, indent=2))
         write_text(temporary / "README.md", card)
         if pooling is not None:
             write_sentence_transformer(temporary, pooling)

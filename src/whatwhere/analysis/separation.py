@@ -1,0 +1,103 @@
+"""How far apart a training keeps the rows of its position table, at every checkpoint (GEOM sections 6.5-6.7, figures 5-7)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import whatwhere
+from whatwhere.geometry import distance_correlation, monotonicity_interval, spectrum, stress
+from whatwhere.geometry.distances import distances
+from whatwhere.records import Record
+from whatwhere.training.checkpoints import all_checkpoints
+
+PERCENT = (1, 5, 25, 50, 75, 95, 99)  # of the pairs, in `separation.quantile`
+SHARES = 10  # components whose share is recorded
+
+
+@dataclass(frozen=True, eq=False)
+class CorpusDistances:
+    """Hellinger distances of a corpus (m, m) and the positions that their rows are, counted from 0 without special tokens (m,)."""
+
+    dist: np.ndarray
+    positions: np.ndarray
+
+
+def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
+    """(step, position table (rows, width) in float64) of every checkpoint of a pretraining or fine-tuning, by step.
+
+    Raises:
+        ValueError: no checkpoints there, or a model without a position table.
+    """
+    folders = list(all_checkpoints(Path(run) / "checkpoints"))
+    if not folders:
+        raise ValueError(f"{run} has no checkpoints. Give the folder of a run: whatwhere pretrain or finetune leaves them in checkpoints/.")
+    for folder in folders:
+        config = whatwhere.EncoderConfig.from_pretrained(folder, local_files_only=True)
+        if config.absolute == "none":
+            raise ValueError(f"{run} has no position table: its scheme ({config.preset}) keeps no position in the input. Try ap or dstg.")
+        kind = getattr(whatwhere, (config.architectures or ["Encoder"])[0])
+        table = kind.from_pretrained(folder, local_files_only=True).position_table()
+        yield int(folder.name.removeprefix("step-")), table.detach().double().numpy()
+
+
+def separation_records(
+    run: str | Path, *, study: str, name: str, seed: int | None, used: int | None = None, corpus: CorpusDistances | None = None
+) -> list[Record]:
+    """Records of a run's position table at every checkpoint; `step` is the checkpoint's.
+
+    `part` says which rows: None all of them; "used" the first `used`, that the training's texts reach (the others have no gradient, so
+    what is measured on them is how they began); "corpus" those of the corpus's positions (row i + 1 is position i; row 0 is [CLS]).
+    Of each part: `separation` (smallest |p_i - p_j|, GEOM figure 5), `separation.quantile` (index: per cent of the pairs below it),
+    `violations` of monotonicity (figure 6), `pca.share` (index: component), `n50` ("%"), `change` (|P - P_0| / |P_0| in Frobenius norm,
+    P_0 the table of the first checkpoint). Of "corpus" also `stress.raw`, `stress.optimal` and `correlation` of the distances (figure
+    7). n is the number of rows. There are no intervals: only several seeds can give them.
+
+    Raises:
+        ValueError: see `checkpoint_tables`; a corpus with positions that the table does not have.
+    """
+    records: list[Record] = []
+    first: np.ndarray | None = None
+    for step, table in checkpoint_tables(run):
+        first = table if first is None else first
+        parts: dict[str | None, np.ndarray] = {None: np.arange(len(table))}
+        if used is not None:
+            parts["used"] = np.arange(min(used, len(table)))
+        if corpus is not None:
+            parts["corpus"] = _rows_of(corpus, len(table))
+        for part, rows in parts.items():
+            record = partial(Record, study, name, seed=seed, part=part, step=step, n=len(rows))
+            records += _shape(table[rows], record)
+            records.append(record("change", float(np.linalg.norm(table[rows] - first[rows]) / np.linalg.norm(first[rows]))))
+            if part == "corpus" and corpus is not None:
+                records.append(record("stress.raw", stress(table[rows], corpus.dist)))
+                records.append(record("stress.optimal", stress(table[rows], corpus.dist, "optimal")))
+                records.append(record("correlation", distance_correlation(table[rows], corpus.dist)))
+    return records
+
+
+def _rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
+    """The table's rows of the corpus's positions."""
+    found = np.asarray(corpus.positions) + 1
+    if found.max() >= rows:
+        raise ValueError(
+            f"The corpus has a position {found.max() - 1}, in row {found.max()}, but the table has {rows} rows. "
+            f"Keep {rows - 1} positions: --positions {rows - 1}."
+        )
+    return found
+
+
+def _shape(table: np.ndarray, record: "partial[Record]") -> list[Record]:
+    """What the rows of a table say by themselves."""
+    apart = distances(table)[np.triu_indices(len(table), 1)]
+    violations, shape = monotonicity_interval(table), spectrum(table)
+    exact = violations.low == violations.high
+    return [
+        record("separation", float(apart.min())),
+        *(record("separation.quantile", float(q), index=p) for p, q in zip(PERCENT, np.percentile(apart, PERCENT), strict=True)),
+        record("violations", violations.value, *((None, None) if exact else (violations.low, violations.high))),
+        *(record("pca.share", float(share), index=i) for i, share in enumerate(shape.shares[:SHARES])),
+        record("n50", shape.n50, unit="%"),
+    ]

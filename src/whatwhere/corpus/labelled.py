@@ -1,0 +1,160 @@
+"""Labelled texts: read from tables (.tsv, .csv, .jsonl, also packed), encoded, and dealt out in batches for sequence classification."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from whatwhere.corpus.batches import Batches
+from whatwhere.corpus.files import table_rows, whole_lines
+
+KINDS = (".tsv", ".csv", ".jsonl")
+MOST_LABELS = 1000
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts, perhaps pairs of texts, and the label of each as it stands in the file."""
+
+    texts: list[str]
+    pairs: list[str] | None
+    labels: list[str]
+
+
+def read_labelled(path: str | Path, text: str, label: str, text_pair: str | None = None) -> LabelledTexts:
+    """The rows of a table with a header (.tsv without quoting, .csv with) or of a JSON-lines file, plain or .gz .xz .zst.
+
+    Args:
+        text, text_pair, label: names of the columns or fields; a label may be a word or a whole number.
+
+    Raises:
+        ValueError: no such file, an unknown ending, no such column, a row of another width or without a label, or no rows.
+    """
+    path = Path(path)
+    texts: list[str] = []
+    pairs: list[str] = []
+    labels: list[str] = []
+    for place, row in _rows(path):
+        for name in (text, label, *([text_pair] if text_pair else [])):
+            if name not in row:
+                raise ValueError(
+                    f"{place}: no column {name!r}. Columns there: {', '.join(map(str, row))}. Choose with text, text_pair, label."
+                )
+        if not isinstance(row[label], str | int) or not str(row[label]).strip():
+            raise ValueError(f"{place}: the label {row[label]!r} is neither a word nor a whole number. Leave such rows out.")
+        for name, found in ((text, texts), *([(text_pair, pairs)] if text_pair else [])):
+            if not isinstance(row[name], str):
+                raise ValueError(f"{place}: {name!r} holds {type(row[name]).__name__}, not text.")
+            found.append(row[name])
+        labels.append(str(row[label]).strip())
+    if not labels:
+        raise ValueError(f"{path} holds no rows. Give a table with a header and labelled rows.")
+    return LabelledTexts(texts, pairs if text_pair else None, labels)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) of a table."""
+    if not path.is_file():
+        raise ValueError(f"No labelled table {str(path)!r}: no such file. Give a {', '.join(KINDS)} file.")
+    kind = next((end for end in path.suffixes if end in KINDS), None)
+    if kind is None:
+        raise ValueError(f"{path} has an unknown ending. A labelled table is {', '.join(KINDS)}, also with .gz, .xz or .zst.")
+    with path.open("rb") as raw:
+        if kind == ".jsonl":
+            yield from _objects(path, raw)
+        else:
+            rows = table_rows(path, raw)
+            _, names = next(rows, (0, []))
+            yield from ((f"{path}, line {number}", dict(zip(names, row, strict=True))) for number, row in rows)
+
+
+def _objects(path: Path, raw: IO[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(whole_lines(path, raw), 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}, line {number}: an object is wanted, this is a {type(row).__name__}.")
+            yield f"{path}, line {number}", row
+
+
+def label_names(labels: list[str]) -> list[str]:
+    """The different labels, numbers by size and words by the alphabet: the class number of a label is its place.
+
+    Raises:
+        ValueError: only one, or more than a thousand (then the column holds texts or measurements).
+    """
+    names = sorted(set(labels), key=lambda name: (int(name) if name.isdecimal() else -1, name))
+    if len(names) < 2:
+        raise ValueError(f"All {len(labels)} rows have the label {names[0]!r}. Classification needs two classes or more.")
+    if len(names) > MOST_LABELS:
+        raise ValueError(
+            f"The label column has {len(names)} different values, for example {names[0][:40]!r}. Name the column of the classes."
+        )
+    return names
+
+
+class LabelledBatches(Batches):
+    """Batches of encoded texts with class numbers: `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`, padded to the longest.
+
+    names: the classes; a label's number is its place there. length: most tokens of a row, special ones included; of longer rows the end
+    is cut (of pairs, that of the longer text). truncated: the number of such rows.
+
+    Raises:
+        ValueError: a label that is not among `names`.
+    """
+
+    def __init__(self, data: LabelledTexts, names: list[str], tokenizer: PreTrainedTokenizerFast, length: int, seed: int = 0) -> None:
+        super().__init__(len(data.labels), seed)
+        numbers = {name: number for number, name in enumerate(names)}
+        strange = sorted(set(data.labels) - set(names))
+        if strange:
+            raise ValueError(f"The label {strange[0]!r} does not occur in the training data. Labels there: {', '.join(names)}.")
+        backend = tokenizer.backend_tokenizer
+        backend.no_padding()
+        backend.enable_truncation(length, strategy="longest_first")
+        rows = list(zip(data.texts, data.pairs, strict=True)) if data.pairs is not None else data.texts
+        encodings = backend.encode_batch(rows)
+        backend.no_truncation()
+        self.ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
+        self.labels = np.array([numbers[name] for name in data.labels], np.int64)
+        self.truncated = sum(bool(encoding.overflowing) for encoding in encodings)
+        assert isinstance(tokenizer.pad_token_id, int)
+        self.pad_id = tokenizer.pad_token_id
+
+    @property
+    def mean_length(self) -> float:
+        """Tokens of a row, special ones included, on average."""
+        return sum(map(len, self.ids)) / len(self.ids)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row."""
+        return max(map(len, self.ids))
+
+    def digest(self) -> str:
+        """SHA-256 of all ids and class numbers in order."""
+        found = hashlib.sha256(self.labels.tobytes())
+        for row in self.ids:
+            found.update(len(row).to_bytes(4, "little") + row.tobytes())
+        return found.hexdigest()
+
+    def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
+        """input_ids, attention_mask (b, n) and labels (b,), int64."""
+        rows = [self.ids[index] for _, index in chosen]
+        input_ids = np.full((len(rows), max(map(len, rows))), self.pad_id, np.int64)
+        for i, row in enumerate(rows):
+            input_ids[i, : len(row)] = row
+        lengths = np.array([len(row) for row in rows])
+        attention_mask = (np.arange(input_ids.shape[1]) < lengths[:, None]).astype(np.int64)
+        labels = self.labels[[index for _, index in chosen]]
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
+        return {name: torch.from_numpy(array) for name, array in batch.items()}

@@ -1,0 +1,249 @@
+"""Fine-tuning for sequence classification: a pretrained folder (or only its configuration) and a labelled table in, a classifier out.
+
+The loop, its schedules, checkpoints and exact resume are those of pretraining; here are the data, the model and the defaults
+(GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrained and 2e-4 from fresh weights, positions at eight steps).
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from transformers.utils import logging as transformers_logging
+
+from ..corpus import load_tokenizer
+from ..corpus.labelled import LabelledBatches, label_names, read_labelled
+from ..encoder import EncoderConfig, EncoderForSequenceClassification
+from ..encoder.attention import check_backend
+from ..intervals import share_interval
+from .card import classifier_card, weights_metadata
+from .config import SchemeConfig, use_scheme, write_text
+from .loop import LoopConfig, Trainer, processes
+from .runs import enter, save_final, train
+
+CONFIG, DATA = "finetune.yaml", "data.json"
+MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
+DEFAULTS: dict[str, Any] = {
+    "batch_size": 64,
+    "schedule": "linear",
+    "minimum_learning_rate_ratio": 0.0,
+    "betas": (0.9, 0.999),
+    "checkpoint_steps": MARKS,
+}
+RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and from scratch
+
+
+def default_rate(start: str, from_scratch: bool) -> float:
+    """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, so a narrow model needs longer ones."""
+    return RATES[from_scratch] * 768 / EncoderConfig.from_pretrained(model_folder(start), local_files_only=True).hidden_size
+
+
+def model_folder(start: str) -> Path:
+    """The folder of one of our models.
+
+    Raises:
+        ValueError: there is none, or another kind of model.
+    """
+    path = Path(start) / "config.json"
+    if not path.is_file():
+        raise ValueError(f"No model at {start}: config.json is missing. Give the folder that pretrain wrote.")
+    kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
+    if kind != EncoderConfig.model_type:
+        raise ValueError(f"{start} holds a model of type {kind!r}. Only encoders of whatwhere are fine-tuned here: whatwhere pretrain.")
+    return path.parent
+
+
+class FinetuneConfig(LoopConfig, SchemeConfig):
+    """A fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
+
+    start: str = Field(description="folder of a pretrained encoder: its weights, configuration and tokenizer")
+    from_scratch: bool = Field(False, description="take the configuration and the tokenizer only, weights anew")
+    model: dict[str, Any] = Field(default_factory=dict, description="EncoderConfig fields that override the folder's, e.g. dropout")
+    data: str = Field(description="labelled table to train on: .tsv, .csv or .jsonl, also .gz, .xz, .zst")
+    dev: str = Field(description="labelled table that the accuracy is measured on")
+    text: str = Field("sentence", description="column of the text")
+    text_pair: str | None = Field(None, description="column of a second text, for tasks on pairs")
+    label: str = Field("label", description="column of the label: words or whole numbers, each a class")
+    length: int = Field(128, ge=4, description="most tokens of a row, [CLS] and [SEP] included; longer ones are cut")
+    epochs: float | None = Field(None, gt=0, description="budget: passes over the data; default 3, or give steps")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
+        use_scheme(values.get("scheme"))
+        filled = {**DEFAULTS, **values}
+        if filled.get("learning_rate") is None and isinstance(start := filled.get("start"), str):
+            filled["learning_rate"] = default_rate(start, bool(filled.get("from_scratch")))
+        if filled.get("steps") is None and filled.get("epochs") is None:
+            filled["epochs"] = 3.0
+        return filled
+
+    @model_validator(mode="after")
+    def _check(self) -> "FinetuneConfig":
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError(f"Give one budget, steps or epochs; got steps={self.steps} and epochs={self.epochs:g}.")
+        return self
+
+    def total_steps(self, rows: int) -> int:
+        """Optimizer steps of the budget on so many rows."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return math.ceil(self.epochs * rows / self.batch_size)
+
+    def encoder_config(self, labels: list[str]) -> EncoderConfig:
+        """The folder's configuration with the overrides and the classes.
+
+        Raises:
+            ValueError: no such field, or a length that the position table does not have.
+        """
+        found = EncoderConfig.from_pretrained(model_folder(self.start), local_files_only=True)
+        own = {field: getattr(found, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
+        names = dict(enumerate(labels))
+        config = EncoderConfig(**{**own, **self.model}, id2label=names, label2id={name: number for number, name in names.items()})
+        config.problem_type = "single_label_classification"
+        if config.longest is not None and self.length > config.longest:
+            raise ValueError(
+                f"length={self.length} tokens, but the position table has {config.longest} rows. Use --set length={config.longest}."
+            )
+        return config
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' report that the masked-language head is left out and the classifier is new, which is the purpose."""
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
+
+
+def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSequenceClassification:
+    """The model before its first step; new weights come from `config.seed`.
+
+    Raises:
+        ValueError: no finished model in the folder, or overrides that change the shapes of its weights.
+    """
+    encoder = config.encoder_config(labels)
+    torch.manual_seed(config.seed)
+    if config.from_scratch:
+        return EncoderForSequenceClassification(encoder)
+    try:
+        with _quiet():
+            return EncoderForSequenceClassification.from_pretrained(config.start, config=encoder, local_files_only=True)
+    except RuntimeError:
+        changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items()) or "its configuration"
+        raise ValueError(f"The weights of {config.start} do not fit {changed}. Leave it out, or start --from-scratch.") from None
+
+
+def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, progress: bool = True) -> dict[str, Any]:
+    """Train a classifier and leave a transformers folder at `out`; returns its summary.
+
+    As `pretrain`: checkpoints in `out/checkpoints/step-N`, all of them kept, log in `out/log.jsonl`, settings in `out/finetune.yaml`,
+    the summary in `out/training.json`; `model.safetensors` is written last.
+
+    Raises:
+        ValueError: bad settings or data, other data than the run began with, or a loss that is no finite number.
+    """
+    out = Path(out)
+    saved, finished = enter(config, out, CONFIG, resume)
+    if finished is not None:
+        return finished
+    config = config if saved is None else saved
+    rows = read_labelled(config.data, config.text, config.label, config.text_pair)
+    names = label_names(rows.labels)
+    model = build_classifier(config, names)
+    check_backend(config.backend, processes().device, training=True, dropout=model.config.dropout)
+    tokenizer = load_tokenizer(config.start)
+    data = LabelledBatches(rows, names, tokenizer, config.length, config.seed)
+    dev = LabelledBatches(read_labelled(config.dev, config.text, config.label, config.text_pair), names, tokenizer, config.length)
+    if len(data) < config.batch_size:
+        raise ValueError(
+            f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}. Use a smaller --set batch_size=."
+        )
+    facts = _data_facts(data, dev, names)
+    if processes().is_main_process:
+        _claim_data(out, facts)
+        config.save_run(out / CONFIG)
+    trainer, trained = train(
+        model,
+        config,
+        config.total_steps(len(data)),
+        data.batch,
+        out,
+        tokens_per_step=round(config.batch_size * data.mean_length),
+        validate=_validator(dev, config.batch_size),
+        resume=resume,
+        label=f"{model.config.preset} seed {config.seed}",
+        progress=progress,
+    )
+    low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
+    summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
+    if processes().is_main_process:
+        settings = config.model_dump()
+        save_final(
+            model,
+            tokenizer,
+            out,
+            summary=summary,
+            card=classifier_card(model.config, settings, summary),
+            metadata=weights_metadata(model.config, settings, summary),
+        )
+    trainer.accelerator.wait_for_everyone()
+    return summary
+
+
+def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -> dict[str, Any]:
+    """What the data are; lengths in tokens, special ones included.
+
+    `commonest` is the accuracy on the dev set of always naming the class that is commonest in training.
+    """
+    commonest = int(np.bincount(data.labels).argmax())
+    return {
+        "labels": names,
+        "rows": len(data),
+        "dev_rows": len(dev),
+        "truncated": data.truncated,
+        "mean_length": data.mean_length,
+        "longest": data.longest,
+        "commonest": float((dev.labels == commonest).mean()),
+        "sha256": data.digest(),
+    }
+
+
+def _claim_data(out: Path, facts: dict[str, Any]) -> None:
+    """Keep what the data are; refuse to go on with other rows, which would resume to other numbers."""
+    kept = out / DATA
+    if kept.is_file() and json.loads(kept.read_text(encoding="utf-8"))["sha256"] != facts["sha256"]:
+        raise ValueError(f"The training rows, or the tokenizer, are not those that {out} began with. Restore them, or use another --out.")
+    write_text(kept, json.dumps(facts, indent=1))
+
+
+def _validator(dev: LabelledBatches, batch_size: int) -> Callable[[Trainer], dict[str, float]]:
+    @torch.no_grad()
+    def validate(trainer: Trainer) -> dict[str, float]:
+        trainer.plain.eval()
+        total, correct = 0.0, 0
+        for batch in dev.in_order(batch_size):
+            batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items()}
+            with trainer.accelerator.autocast():
+                output = trainer.plain(**batch)
+            total += float(output.loss) * len(batch["labels"])
+            correct += int((output.logits.argmax(-1) == batch["labels"]).sum())
+        low, high = share_interval(correct, len(dev))
+        return {
+            "validation_loss": total / len(dev),
+            "validation_accuracy": correct / len(dev),
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "validation_labels": len(dev),
+        }
+
+    return validate
