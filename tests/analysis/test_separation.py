@@ -1,0 +1,86 @@
+"""Separation of position tables over checkpoints: against naive loops, the numbers of GEOM 6.5, and rows that no text reaches."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from whatwhere.analysis.separation import PERCENT, CorpusDistances, checkpoint_tables, separation_records
+from whatwhere.records import select
+from whatwhere.training.checkpoints import write_checkpoint
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A folder with checkpoints 0 and 5 of an `ap` model whose first 10 of 24 rows have moved."""
+    folder = tmp_path_factory.mktemp("run")
+    torch.manual_seed(0)
+    model = ww.EncoderForMaskedLM(ww.preset("ap", "tiny", vocab_size=40, num_hidden_layers=1, max_position_embeddings=24))
+    write_checkpoint(folder / "checkpoints", 0, model, [], {"cpu": torch.zeros(1)}, {})
+    with torch.no_grad():
+        model.position_table()[:10] += 0.05 * torch.randn(10, 120)
+    write_checkpoint(folder / "checkpoints", 5, model, [], {"cpu": torch.zeros(1)}, {})
+    return folder
+
+
+def value(records, metric, **columns):
+    (found,) = select(records, metric=metric, **columns)
+    return found.value
+
+
+def test_records_equal_naive_loops(run):
+    (_, first), (step, table) = checkpoint_tables(run)
+    rng = np.random.default_rng(0)
+    positions = np.array([0, 1, 3, 4, 7, 20])
+    points = rng.normal(size=(6, 2))
+    dist = np.linalg.norm(points[:, None] - points, axis=2)
+    records = separation_records(run, study="s", name="m", seed=3, used=10, corpus=CorpusDistances(dist, positions))
+    assert {r.step for r in records} == {0, 5} and {(r.study, r.model, r.seed) for r in records} == {("s", "m", 3)}
+    for part, rows in ((None, np.arange(24)), ("used", np.arange(10)), ("corpus", positions + 1)):
+        p = table[rows]
+        apart = [np.linalg.norm(p[i] - p[j]) for i, j in itertools.combinations(range(len(p)), 2)]
+        here = {"part": part, "step": step}
+        assert value(records, "separation", **here) == pytest.approx(min(apart))
+        assert [value(records, "separation.quantile", index=q, **here) for q in PERCENT] == pytest.approx(np.percentile(apart, PERCENT))
+        assert value(records, "change", **here) == pytest.approx(np.linalg.norm(p - first[rows]) / np.linalg.norm(first[rows]))
+        assert value(records, "change", part=part, step=0) == 0
+        assert value(records, "violations", **here) == ww.geometry.monotonicity_violations(p)
+        assert value(records, "n50", **here) == ww.geometry.spectrum(p).n50
+    d = np.array([[np.linalg.norm(a - b) for b in table[positions + 1]] for a in table[positions + 1]])
+    pairs = np.triu_indices(6, 1)
+    best = (d[pairs] * dist[pairs]).sum() / (d[pairs] ** 2).sum()
+    for metric, scale in (("stress.raw", 1.0), ("stress.optimal", best)):
+        expected = ((scale * d[pairs] - dist[pairs]) ** 2).sum() / (dist[pairs] ** 2).sum()
+        assert value(records, metric, part="corpus", step=step) == pytest.approx(expected)
+    assert value(records, "correlation", part="corpus", step=step) == pytest.approx(np.corrcoef(d[pairs], dist[pairs])[0, 1])
+
+
+def test_untouched_rows_hide_what_training_did(run):
+    records = separation_records(run, study="", name="m", seed=0, used=10)
+    assert value(records, "change", part="used", step=5) > 1.5 * value(records, "change", part=None, step=5) > 0
+
+
+def test_fresh_tables_have_the_separation_that_geom_reports():
+    # GEOM 6.5: 0.70 from scratch, "flat". It is the smallest distance of 512 (or 128) rows drawn from N(0, 0.02²) in 768 dimensions.
+    model = ww.Encoder(ww.preset("bert-a", num_hidden_layers=1, vocab_size=10))
+    assert model.position_table().shape == (512, 768)
+    table = model.position_table().detach().double()
+    assert torch.pdist(table).min() == pytest.approx(0.70, abs=0.01)
+    assert torch.pdist(table[:128]).min() == pytest.approx(0.71, abs=0.02)
+
+
+def test_what_has_no_table_or_no_checkpoints_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="has no checkpoints"):
+        separation_records(tmp_path, study="", name="m", seed=0)
+    model = ww.EncoderForMaskedLM(ww.preset("rope", "tiny", vocab_size=40, num_hidden_layers=1))
+    write_checkpoint(tmp_path / "checkpoints", 0, model, [], {"cpu": torch.zeros(1)}, {})
+    with pytest.raises(ValueError, match="has no position table"):
+        separation_records(tmp_path, study="", name="m", seed=0)
+
+
+def test_positions_beyond_the_table_are_refused(run):
+    corpus = CorpusDistances(np.ones((2, 2)) - np.eye(2), np.array([0, 23]))
+    with pytest.raises(ValueError, match="position 23, in row 24, but the table has 24 rows. Keep 23 positions"):
+        separation_records(run, study="", name="m", seed=0, corpus=corpus)

@@ -1,0 +1,169 @@
+"""Fine-tuning: the same loop and exact resume as pretraining, GEOM's marks, accuracy as counted by hand, wrong input in one line."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from cli_runner import whatwhere
+from safetensors import safe_open
+from transformers import AutoTokenizer
+
+import whatwhere as ww
+from whatwhere.intervals import share_interval
+from whatwhere.records import read_records, select
+from whatwhere.training import checkpoints
+from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
+from whatwhere.training.pretrain import PretrainConfig, pretrain
+
+SMALL = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "model": {"num_hidden_layers": 2}}
+QUICK = {"length": 32, "batch_size": 8, "precision": "fp32", "steps": 12, "checkpoint_steps": [2, 5], "log_every": 5, "validate_every": 6}
+
+
+@pytest.fixture(scope="module")
+def encoder(corpus_file, tmp_path_factory) -> Path:
+    """A pretrained `ap` folder."""
+    out = tmp_path_factory.mktemp("pretrained") / "ap"
+    pretrain(PretrainConfig.parse({**SMALL, "preset": "ap", "corpus": str(corpus_file), "steps": 3}), out, progress=False)
+    return out
+
+
+def write_table(path: Path, rows: int, seed: int, rule=lambda words: words[0] < words[-1]) -> Path:
+    draw = random.Random(seed)
+    lines = ["sentence\tlabel"]
+    for _ in range(rows):
+        words = [draw.choice("abcdefgh") for _ in range(draw.randint(3, 12))]
+        lines.append(" ".join(words) + "\t" + ("yes" if rule(words) else "no"))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("tables")
+    return {"data": str(write_table(folder / "train.tsv", 120, 0)), "dev": str(write_table(folder / "dev.tsv", 40, 1))}
+
+
+def config_of(encoder, tables, **values) -> FinetuneConfig:
+    return FinetuneConfig.parse({"start": str(encoder), **tables, **QUICK, **values})
+
+
+def losses(out: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
+
+
+def test_a_resumed_fine_tuning_equals_one_run_and_keeps_the_marks(encoder, tables, tmp_path):
+    config = config_of(encoder, tables, model={"dropout": 0.1}, accumulate=2, checkpoint_every=7)
+    whole = finetune(config, tmp_path / "whole", progress=False)
+    kept = [f.name for f in checkpoints.all_checkpoints(tmp_path / "whole/checkpoints")]
+    assert kept == ["step-0", "step-2", "step-5", "step-7", "step-12"]
+    # As if killed after step 7: what came later is not there.
+    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    for name in ("checkpoints/step-12", "model.safetensors", "training.json"):
+        path = tmp_path / "broken" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert checkpoints.newest(tmp_path / "broken/checkpoints")[0].step == 7
+    again = finetune(config, tmp_path / "broken", resume=True, progress=False)
+    assert (tmp_path / "whole/model.safetensors").read_bytes() == (tmp_path / "broken/model.safetensors").read_bytes()
+    assert losses(tmp_path / "whole") == losses(tmp_path / "broken")
+    assert again["validation_accuracy"] == whole["validation_accuracy"]
+    assert finetune(config, tmp_path / "broken", resume=True, progress=False) == again  # a finished run is left alone
+
+
+def test_accuracy_is_that_of_the_saved_folder_and_has_wilsons_interval(encoder, tables, tmp_path):
+    summary = finetune(config_of(encoder, tables), tmp_path / "run", progress=False)
+    model = ww.EncoderForSequenceClassification.from_pretrained(tmp_path / "run").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    rows = [line.split("\t") for line in Path(tables["dev"]).read_text().splitlines()[1:]]
+    with torch.no_grad():  # one by one, without padding
+        named = [model.config.id2label[int(model(**tokenizer(text, return_tensors="pt")).logits.argmax())] for text, _ in rows]
+    right = sum(name == label for name, (_, label) in zip(named, rows, strict=True))
+    assert summary["validation_accuracy"] == right / 40 and (summary["accuracy_low"], summary["accuracy_high"]) == share_interval(right, 40)
+    assert summary["labels"] == ["no", "yes"] and (summary["rows"], summary["dev_rows"]) == (120, 40)
+    shares = [sum(label == name for _, label in rows) / 40 for name in ("no", "yes")]
+    assert summary["commonest"] in shares
+    card = (tmp_path / "run/README.md").read_text()
+    assert "text-classification" in card and f"{right / 40:.1%} of 40 rows" in card and "the encoder `ap`" in card
+    assert str(tmp_path) not in card and str(encoder.parent) not in card
+    with safe_open(tmp_path / "run/model.safetensors", "pt") as file:
+        assert file.metadata()["data"] == "train.tsv" and file.metadata()["steps"] == "12"
+
+
+def test_it_starts_from_the_pretrained_weights_or_from_fresh_ones(encoder, tables):
+    pretrained = ww.EncoderForMaskedLM.from_pretrained(encoder).encoder.state_dict()
+    started = build_classifier(config_of(encoder, tables), ["no", "yes"])
+    assert all(torch.equal(value, pretrained[name]) for name, value in started.encoder.state_dict().items())
+    fresh = build_classifier(config_of(encoder, tables, from_scratch=True), ["no", "yes"])
+    table = fresh.position_table()
+    assert not torch.equal(table, started.position_table()) and float(table.detach().std()) == pytest.approx(0.03, rel=0.1)
+    assert fresh.config.num_hidden_layers == 2 and fresh.config.id2label == {0: "no", 1: "yes"}
+    again = build_classifier(config_of(encoder, tables, from_scratch=True), ["no", "yes"])
+    assert torch.equal(again.position_table(), table)
+
+
+def test_it_learns_a_rule_on_the_first_word(encoder, tmp_path):
+    rule = {
+        name: str(write_table(tmp_path / f"{name}.tsv", rows, seed, lambda words: words[0] < "e"))
+        for name, rows, seed in (("data", 600, 2), ("dev", 100, 3))
+    }
+    config = config_of(encoder, rule, from_scratch=True, steps=60, batch_size=16, warmup_steps=5)
+    assert finetune(config, tmp_path / "run", progress=False)["accuracy_low"] > 0.8
+
+
+def test_defaults_are_those_of_geom_for_its_width(encoder, tables):
+    config = FinetuneConfig.parse({"start": str(encoder), **tables})
+    assert (config.epochs, config.batch_size, config.schedule, config.checkpoint_steps[:3]) == (3, 64, "linear", [50, 100, 200])
+    assert config.learning_rate == pytest.approx(2e-5 * 768 / 120) and default_rate(str(encoder), True) == pytest.approx(2e-4 * 768 / 120)
+    assert config.total_steps(67349) == 3157 and max(config.checkpoint_steps) < 3157  # SST-2: the eighth checkpoint is the last step
+    config.save(Path(tables["data"]).with_name("c.yaml"))
+    assert FinetuneConfig.load(Path(tables["data"]).with_name("c.yaml")) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 1}, "Give one budget, steps or epochs; got steps=12 and epochs=1"),
+        ({"start": "nowhere"}, "No model at nowhere: config.json is missing"),
+        ({"lenght": 3}, "Unknown configuration key 'lenght'. Did you mean length"),
+        ({"length": 500}, "length=500 tokens, but the position table has 128 rows"),
+        ({"model": {"hidden_size": 64}}, "do not fit model.hidden_size=64"),
+        ({"model": {"dropuot": 0.1}}, "EncoderConfig has no field 'dropuot'"),
+        ({"batch_size": 200}, "has 120 rows, less than one batch of 200"),
+        ({"label": "labels"}, "no column 'labels'. Columns there: sentence, label"),
+    ],
+)
+def test_wrong_settings_are_one_line_errors(values, message, encoder, tables, tmp_path):
+    with pytest.raises(ValueError, match=message) as caught:
+        finetune(config_of(encoder, tables, **values), tmp_path / "run", progress=False)
+    assert "\n" not in str(caught.value) and not (tmp_path / "run/finetune.yaml").exists()
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(ValueError, match="start is missing: folder of a pretrained encoder"):
+        FinetuneConfig.parse({"data": "a.tsv", "dev": "b.tsv"})
+
+
+def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_path):
+    data = shutil.copy(tables["data"], tmp_path / "train.tsv")
+    config = config_of(encoder, {**tables, "data": str(data)}, steps=2)
+    finetune(config, tmp_path / "run", progress=False)
+    (tmp_path / "run/model.safetensors").unlink()
+    write_table(tmp_path / "train.tsv", 120, 5)
+    with pytest.raises(ValueError, match="are not those that .* began with"):
+        finetune(config, tmp_path / "run", resume=True, progress=False)
+
+
+def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
+    out = tmp_path / "run"
+    settings = [a for key in ("length=32", "batch_size=8", "precision=fp32", "checkpoint_steps=[1,3]") for a in ("--set", key)]
+    data = ["--data", tables["data"], "--dev", tables["dev"]]
+    done = whatwhere("finetune", str(encoder), "--out", str(out), *data, "--steps", "4", "--json", *settings)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 4
+    records = read_records(out / "records.parquet")
+    assert [r.step for r in select(records, metric="separation", part=None)] == [0, 1, 3, 4]
+    (last,) = select(records, metric="accuracy", step=4)
+    assert last.low < last.value < last.high and last.n == 40
