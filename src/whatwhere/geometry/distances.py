@@ -10,8 +10,9 @@ Rows = Any  # (m, V) numbers: a numpy array, or a sparse array of scipy, which h
 # |x|² + |y|² - 2 x·y loses the digits that x and y share: below this share of |x|² + |y|² the difference is taken entry by entry.
 _NEAR = 1e-4
 # Columns that this share of the rows occupies are multiplied as a dense block, the others as sparse ones: equal cost near it.
-_CROWDED = 0.06
-_BLOCK = 2**22  # numbers held at once beyond the result: 32 MiB
+_CROWDED = 0.1
+_BLOCK = 2**22  # numbers of a block held beyond the result: 32 MiB
+_PAIRS = 2**18  # numbers of differences taken at once: what a cache holds
 
 
 def inner_products(a: Rows, b: Rows | None = None) -> np.ndarray:
@@ -30,8 +31,9 @@ def inner_products(a: Rows, b: Rows | None = None) -> np.ndarray:
     wide = np.flatnonzero(crowded)
     step = max(1, _BLOCK // max(result.shape))
     for at in range(0, len(wide), step):
-        block = left[:, wide[at : at + step]].toarray()
-        result += block @ (block if b is None else right[:, wide[at : at + step]].toarray()).T
+        chosen = wide[at : at + step]
+        block = left[:, chosen].T.toarray()  # transposed: a column's entries go to one row of memory
+        result += block.T @ (block if b is None else right[:, chosen].T.toarray())
     narrow = np.flatnonzero(~crowded & (pairs > (1 if b is None else 0)))  # a column of one row matters to that row's norm only
     rows, columns = left[:, narrow].tocsr(), right[:, narrow].T
     step = max(1, _BLOCK // max(1, result.shape[1]))
@@ -60,24 +62,28 @@ def distances(x: Rows) -> np.ndarray:
     Relative error below 1e-10 for all pairs, equal rows exactly 0: pairs that are near for their norms are computed again from their
     differences. Sparse rows keep their origin, dense ones are centred and scaled first (a large common offset costs no digits).
     """
-    scale = 1.0
-    if not sparse.issparse(x):
-        x = x - x.mean(axis=0)
-        scale = float(np.abs(x).max(initial=0.0)) or 1.0
-        x = x / scale
-    squares = inner_products(x)
-    norms = squares.diagonal().copy()
-    squares *= -2
+    if sparse.issparse(x):
+        return distances_from_products(inner_products(x), x)
+    x = x - x.mean(axis=0)
+    scale = float(np.abs(x).max(initial=0.0)) or 1.0
+    x /= scale
+    return scale * distances_from_products(inner_products(x), x)
+
+
+def distances_from_products(products: np.ndarray, x: Rows) -> np.ndarray:
+    """Distances between the rows of `x` from their inner products, near pairs from the rows themselves; see `distances`."""
+    norms = products.diagonal()
+    squares = -2 * products
     squares += norms[:, None]
     squares += norms
     near_i, near_j = np.nonzero(np.triu(squares < _NEAR * (norms[:, None] + norms), 1))
     squares = np.triu(squares, 1)
-    step = max(1, _BLOCK // max(1, x.nnz // len(norms) if sparse.issparse(x) else x.shape[1]))
+    step = max(1, _PAIRS // max(1, x.nnz // len(norms) if sparse.issparse(x) else x.shape[1]))
     for at in range(0, len(near_i), step):
         i, j = near_i[at : at + step], near_j[at : at + step]
         squares[i, j] = squared_differences(x[i], x[j])
     squares += squares.T
-    return scale * np.sqrt(squares)
+    return np.sqrt(squares)
 
 
 def check_distances(dist: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from whatwhere.geometry.distances import Rows, check_distances, distances, inner_products, squared_norms
+from whatwhere.geometry.distances import Rows, check_distances, distances, distances_from_products, inner_products, squared_norms
 from whatwhere.geometry.hellinger import square_roots
 from whatwhere.geometry.stress import stress_of_distances
 
@@ -102,7 +102,8 @@ def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
         raise ValueError(f"A geometry needs at least 2 positions. Got {n}. Keep more positions, or count more text.")
     if dims is not None and n > FULL_UP_TO and dims < n // 4:
         return _truncated(roots, _checked_dims(dims))
-    return _embedding(_centred(inner_products(roots)), distances(roots), dims, above=0.0)
+    products = inner_products(roots)
+    return _embedding(_centred(products), distances_from_products(products, roots), dims, above=0.0)
 
 
 def smacof(dist: np.ndarray, dims: int, init: str | np.ndarray = "classical", max_iter: int = 300, tol: float = 1e-6) -> Smacof:
