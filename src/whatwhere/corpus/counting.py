@@ -6,12 +6,11 @@ Memory holds the counts and a few shards, whatever the size of the corpus.
 
 import hashlib
 import os
-import re
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from scipy.sparse import csr_array
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from whatwhere.corpus.encoding import BulkEncoder
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.sources import Source
 from whatwhere.corpus.tokenizer import special_token_ids
@@ -30,9 +30,7 @@ from whatwhere.corpus.workers import Workers, progress_bar
 from whatwhere.geometry.counts import Counts, Tally
 
 LONGEST_TOKEN = 64  # characters a position, on average: where a document is cut if counts are aligned from its start
-_LIKELY_TOKEN = 8  # the beginning of a document that is looked at first; four times as much if that was too short
-_BATCH = 1 << 16  # characters per call of the tokenizer: what it returns stays in the cache
-_SPACE = re.compile(r"\s")
+_BATCH = 1 << 18  # characters that are tokenised at once
 
 
 @dataclass(frozen=True)
@@ -136,41 +134,20 @@ def count_windows(window_set: WindowSet, positions: int, *, align: str = "start"
 
 def count_texts(tokenizer: Tokenizer, job: CountJob, texts: Sequence[str]) -> tuple[csr_array, np.ndarray, int]:
     """Counts, documents of each group (G,), and the number of characters of some documents; may run in a worker process."""
-    tokenizer.encode_special_tokens = True
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tally = job.tally()
+    tally, encoder = job.tally(), _encoder(tokenizer)
     groups = np.array([zlib.crc32(text.encode("utf-8")) % job.groups for text in texts], np.int64)
     done = 0
     for batch in _batches(texts, _BATCH):
-        rows = _encode(tokenizer, batch, job.positions if job.align == "start" else None)
-        starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-        ids = np.fromiter(chain.from_iterable(rows), np.uint32, starts[-1])
+        ids, starts = encoder.encode(batch, job.positions if job.align == "start" else None)
         tally.add(ids, starts, groups[done : done + len(batch)])
         done += len(batch)
     return tally.total(), np.bincount(groups, minlength=job.groups), sum(map(len, texts))
 
 
-def _encode(tokenizer: Tokenizer, texts: Sequence[str], enough: int | None) -> list[list[int]]:
-    """The ids of each text; if `enough`, of so much of its beginning that there are that many."""
-    rows: list[list[int]] = [[]] * len(texts)
-    left = list(range(len(texts)))
-    characters = max(map(len, texts)) if enough is None else _LIKELY_TOKEN * enough
-    while left:
-        heads = [_head(texts[i], characters) for i in left]
-        for i, encoding in zip(left, tokenizer.encode_batch_fast(heads, add_special_tokens=False), strict=True):
-            rows[i] = encoding.ids
-        left = [i for i, head in zip(left, heads, strict=True) if len(head) < len(texts[i]) and len(rows[i]) < (enough or 0)]
-        characters *= 4
-    return rows
-
-
-def _head(text: str, characters: int) -> str:
-    """The text up to the first white space after so many characters, or after a thousand more; all of it if little is left."""
-    if len(text) <= 2 * characters:
-        return text
-    space = _SPACE.search(text, characters, characters + 1000)
-    return text[: space.start() if space else characters + 1000]
+@lru_cache(maxsize=1)
+def _encoder(tokenizer: Tokenizer) -> BulkEncoder:
+    """The same from shard to shard, as it remembers words."""
+    return BulkEncoder(tokenizer)
 
 
 def _documents(source: Source, most: int | None) -> Iterator[str]:
