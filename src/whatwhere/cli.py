@@ -223,19 +223,33 @@ def probe(
 
 @app.command()
 def spectra(
-    model: Annotated[Path, typer.Argument(help="A trained model with a position table.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; safetensors only), "
+            "a study folder (all its models), or a model's name on the Hub.",
+        ),
+    ],
+    words: Annotated[bool, typer.Option("--words", help="Word tables too: their shares and N50.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False)
+    ] = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """Shape of a model's position table: share of variance per component, N50, low-frequency power (DSTG section 4)."""
-    from .analysis.tables import table_records
+    """Shape of any position table: components, frequencies, rotations, translation equivariance, outliers (LOWDIM; DSTG section 4)."""
+    from .study.spectra import run_spectra, spectra_text
+    from .training.config import use_scheme
 
-    table = _open_model(model, scheme).position_table()
-    if table is None:
-        raise ValueError(f"{model} has no position table: its scheme keeps no position in the input. Try a dstg or ap model.")
-    records, _ = table_records(table.detach().double().numpy(), study="", name=model.name, seed=None)
-    text = "\n".join(f"{r.metric:12} {'' if r.index is None else r.index:>3} {r.value:8.4f} {r.unit}" for r in records)
-    _emit({"model": str(model), "records": [vars(r) for r in records]}, as_json, text)
+    use_scheme(scheme)
+    try:
+        run, page = run_spectra(sources, out, words)
+    except ValueError as error:
+        raise _own_scheme(error, Path(sources[0])) from None
+    facts = {**run.facts(), "records": [vars(r) for records in run.records for r in records], "report": str(page) if page else None}
+    written = f"\n\nThe report is {page}: open it in a browser." if page else ""
+    _emit(facts, as_json, spectra_text(run) + written)
 
 
 def _own_scheme(error: ValueError, folder: Path) -> ValueError:

@@ -91,14 +91,15 @@ def summarise(records: Iterable[Record]) -> Point | None:
 class Study:
     """What a study folder holds, as the report needs it.
 
-    facts: study.json; claims: claims.json; tables: (model, seed) -> arrays of its learned position table.
+    facts: study.json; claims: claims.json; tables: (model, seed) -> arrays of its position table, seed None where no training
+    of ours made it.
     """
 
     name: str
     facts: dict[str, Any] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     claims: list[dict[str, Any]] = field(default_factory=list)
-    tables: dict[tuple[str, int], dict[str, np.ndarray]] = field(default_factory=dict)
+    tables: dict[tuple[str, int | None], dict[str, np.ndarray]] = field(default_factory=dict)
 
     @cached_property
     def _index(self) -> dict[tuple[str, str, str | None], list[Record]]:
@@ -211,8 +212,8 @@ def visible_records(folder: Path) -> list[Record]:
     ]
 
 
-def _read_tables(folder: Path) -> dict[tuple[str, int], dict[str, np.ndarray]]:
-    tables = {}
+def _read_tables(folder: Path) -> dict[tuple[str, int | None], dict[str, np.ndarray]]:
+    tables: dict[tuple[str, int | None], dict[str, np.ndarray]] = {}
     for path in sorted(folder.glob("table-*-seed-*.npz")):
         name, _, seed = path.stem.removeprefix("table-").rpartition("-seed-")
         if seed.isdigit():

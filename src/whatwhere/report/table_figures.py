@@ -1,5 +1,7 @@
 """Figures of the position tables (DSTG section 4 (1), B.1): their map, their spectrum, how slow their components are."""
 
+from collections.abc import Collection, Iterable
+
 import numpy as np
 
 from . import findings, schemes
@@ -21,10 +23,10 @@ NAME_HEIGHTS = (0.66, 0.44, 0.22)  # of the names of components 1, 2, 3 on their
 DASHES = ("solid", "6px,4px", "2px,3px")
 
 
-def _first_seed(study: Study) -> dict[str, tuple[int, dict[str, np.ndarray]]]:
+def first_seed(study: Study) -> dict[str, tuple[int | None, dict[str, np.ndarray]]]:
     """Model -> (seed, arrays): components of different seeds have no common axes, so one seed is drawn, the lowest."""
-    found: dict[str, tuple[int, dict[str, np.ndarray]]] = {}
-    for (model, seed), arrays in sorted(study.tables.items(), key=lambda item: item[0][1]):
+    found: dict[str, tuple[int | None, dict[str, np.ndarray]]] = {}
+    for (model, seed), arrays in sorted(study.tables.items(), key=lambda item: -1 if item[0][1] is None else item[0][1]):
         found.setdefault(model, (seed, arrays))
     order = {m: i for i, m in enumerate(study.models)}
     return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
@@ -41,8 +43,13 @@ def _shares(study: Study, model: str) -> list[Point]:
     return shares
 
 
-def _seed_words(study: Study, seed: int) -> str:
-    return f"seed {seed}" + (f" of {count(len(study.seeds), 'training seed')}" if len(study.seeds) > 1 else ", the only training seed")
+def drawn(study: Study, seeds: Iterable[int | None]) -> str:
+    """Which training seeds a figure draws, as a sentence; nothing for tables that no training of ours made."""
+    known = sorted({seed for seed in seeds if seed is not None})
+    if not known:
+        return ""
+    rest = f" of {count(len(study.seeds), 'training seed')}" if len(study.seeds) > 1 else ", the only training seed"
+    return " Drawn: " + ", ".join(f"seed {seed}{rest}" for seed in known) + "."
 
 
 def top2(study: Study) -> dict[str, Point]:
@@ -65,9 +72,10 @@ def _judged(study: Study, models: list[str], title: str) -> str:
 
 def table_map(study: Study) -> Figure | None:
     """PCA map of every position table, points joined in order, every 16th named; below, its components along positions."""
+    found = {m: arrays for m, (_, arrays) in first_seed(study).items()}
     tables = {
         m: (s, a["scores"])
-        for m, (s, a) in _first_seed(study).items()
+        for m, (s, a) in first_seed(study).items()
         if "scores" in a and a["scores"].ndim == 2 and a["scores"].shape[1] >= 2
     }
     if not tables:
@@ -75,31 +83,32 @@ def table_map(study: Study) -> Figure | None:
     dense = len(tables) > schemes.FEW
     every = NAME_EVERY * (2 if dense else 1)
     panels, rows = [], []
+    alone = {m: {int(i) for i in found[m].get("outliers", ())} for m in tables}
     for model, (seed, scores) in tables.items():
         shares = [study.point("pca.share", model, index=i) for i in (0, 1)]
         names = [f"component {i + 1}" + (f" ({percent(p.value)})" if p else "") for i, p in enumerate(shares)]
         note = schemes.table_note(study, model)
         words = f"Map of {len(scores)} positions of {model}, joined in order."
-        panels.append(Panel(_path(scores, every), _map_layout(scores, names, every, dense), model, words, note))
+        panels.append(Panel(path(scores, every, alone[model]), path_layout(scores, names, every, dense, alone[model]), model, words, note))
         rows += [
-            [text(model), value(seed, str(seed)), value(i, str(i))]
+            [text(model), value(seed, "–" if seed is None else str(seed)), value(i, str(i))]
             + [value(float(v), fixed(float(v), 4)) for v in row[:3]]
             + [Cell("")] * (3 - len(row[:3]))
             for i, row in enumerate(scores)
         ]
     panels += [_curves_panel(model, scores, dense) for model, (_, scores) in tables.items()]
-    found = {m: p for m, p in top2(study).items() if m in tables}
+    shares2 = {m: p for m, p in top2(study).items() if m in tables}
     title = (
-        _judged(study, list(found), findings.plane(found, _story(study, list(found))))
-        if found
+        _judged(study, list(shares2), findings.plane(shares2, _story(study, list(shares2))))
+        if shares2
         else "The position tables, first two principal components"
     )
-    seeds = {seed for seed, _ in tables.values()}
+    rings = any(alone.values())
     paper = [f"{percent(PAPER_TOP2[schemes.preset(study, m)])} in `{m}`" for m in tables if schemes.preset(study, m) in PAPER_TOP2]
     subtitle = (
         "The position table of each model on its first two principal components; one point a position, joined in order, "
-        f"every {every}th named, later positions darker. Below, components 1 (solid), 2 (dashed) and 3 (dotted) along the positions. "
-        f"Drawn: {', '.join(_seed_words(study, s) for s in sorted(seeds))}."
+        f"every {every}th named, later positions darker{', those that stand alone ringed' if rings else ''}. "
+        "Below, components 1 (solid), 2 (dashed) and 3 (dotted) along the positions." + drawn(study, [seed for seed, _ in tables.values()])
     ) + (f" The paper's two components hold {' and '.join(paper)}." if paper else "")
     table = Table(
         "map",
@@ -111,7 +120,8 @@ def table_map(study: Study) -> Figure | None:
     return Figure("table-map", title, subtitle, panels, table, width=230 if dense else 420, even=dense)
 
 
-def _path(scores: np.ndarray, every: int) -> list[Trace]:
+def path(scores: np.ndarray, every: int, alone: Collection[int] = ()) -> list[Trace]:
+    """Positions (n, 2 or more) in the plane of the first two columns, joined in order; those that stand `alone` ringed."""
     n = len(scores)
     named = [i for i in range(n) if i % every == 0]
     x, y = [round(float(v), 5) for v in scores[:, 0]], [round(float(v), 5) for v in scores[:, 1]]
@@ -129,14 +139,23 @@ def _path(scores: np.ndarray, every: int) -> list[Trace]:
             "hovertext": [f"position {i}" for i in range(n)],
             "hoverinfo": "text",
         },
+        *_rings(x, y, sorted(alone)),
     ]
 
 
-def _map_layout(scores: np.ndarray, names: list[str], every: int, dense: bool) -> dict[str, object]:
-    """Equal scales on both axes; the names of points are pushed away from the middle of the map."""
+def _rings(x: list[float], y: list[float], alone: list[int]) -> list[Trace]:
+    if not alone:
+        return []
+    ring = {"size": 15, "symbol": "circle-open", "color": "@text", "line": {"width": 1.4, "color": "@text"}}
+    at = {"x": [x[i] for i in alone], "y": [y[i] for i in alone]}
+    return [{"type": "scatter", "mode": "markers", **at, "marker": ring, "hoverinfo": "skip"}]
+
+
+def path_layout(scores: np.ndarray, names: list[str], every: int, dense: bool, alone: Collection[int] = ()) -> dict[str, object]:
+    """Equal scales on both axes; the names of points, every so many and those `alone`, are pushed away from the middle of the map."""
     middle = scores[:, :2].mean(axis=0)
     notes = []
-    for i in range(0, len(scores), every):
+    for i in sorted({*range(0, len(scores), every), *alone}):
         away = scores[i, :2] - middle
         away = away / (float(np.hypot(*away)) or 1.0)
         notes.append(
@@ -211,11 +230,11 @@ def spectrum(study: Study) -> Figure | None:
             for i, p in enumerate(points)
         ]
     some = next(iter(shares.values()))[0]
-    over = f"mean of {count(some.seeds, 'training seed')}" if some.seeds > 1 else "one training seed"
+    over = f"; mean of {count(some.seeds, 'training seed')}" if some.seeds > 1 else "; one training seed" if study.seeds else ""
     widths = sorted(set(columns.values()))
     sizes = f"{widths[0]} to {widths[-1]}" if dense else ", ".join(f"`{m}` {k}" for m, k in columns.items())
     subtitle = (
-        f"Cumulative share of the variance of each position table by its first components; {over}. Components in all: {sizes}; "
+        f"Cumulative share of the variance of each position table by its first components{over}. Components in all: {sizes}; "
         "a table with few columns fills its space with few components."
     )
     if still := [f"`{m}`" for m in shares if schemes.fixed_table(study, m)]:
@@ -282,7 +301,7 @@ def frequencies(study: Study) -> Figure | None:
     """Cumulative DCT-II power of the first three components of every table, by frequency bin."""
     tables = {
         m: (s, a["dct_power"])
-        for m, (s, a) in _first_seed(study).items()
+        for m, (s, a) in first_seed(study).items()
         if "dct_power" in a and a["dct_power"].ndim == 2 and a["dct_power"].shape[1] > 1
     }
     if not tables:
@@ -334,10 +353,9 @@ def frequencies(study: Study) -> Figure | None:
         _judged(study, list(low4), findings.slow(low4, _story(study, list(low4)))) if low4 else "Power of the first components by frequency"
     )
     paper = [f"{percent(v[0])} and {percent(v[1])} for `{m}`" for m in tables if (v := PAPER_LOW4.get(schemes.preset(study, m)))]
-    seeds = sorted({seed for seed, _ in tables.values()})
     subtitle = (
         "Cumulative power of the type-II cosine transform of components 1 to 3 over positions, lowest frequencies first, "
-        f"four lowest shaded. Drawn: {', '.join(_seed_words(study, s) for s in seeds)}."
+        "four lowest shaded." + drawn(study, [seed for seed, _ in tables.values()])
     ) + (f" Hollow: the paper's components 1 and 2, {'; '.join(paper)}." if paper else "")
     table = Table(
         "frequencies",
