@@ -36,7 +36,7 @@ def test_records_equal_naive_loops(run):
     positions = np.array([0, 1, 3, 4, 7, 20])
     points = rng.normal(size=(6, 2))
     dist = np.linalg.norm(points[:, None] - points, axis=2)
-    records = separation_records(run, study="s", name="m", seed=3, used=10, corpus=CorpusDistances(dist, positions))
+    records = separation_records(run, study="s", name="m", seed=3, used=10, corpus=CorpusDistances(dist, positions, 2 * dist))
     assert {r.step for r in records} == {0, 5} and {(r.study, r.model, r.seed) for r in records} == {("s", "m", 3)}
     for part, rows in ((None, np.arange(24)), ("used", np.arange(10)), ("corpus", positions + 1)):
         p = table[rows]
@@ -54,6 +54,9 @@ def test_records_equal_naive_loops(run):
     for metric, scale in (("stress.raw", 1.0), ("stress.optimal", best)):
         expected = ((scale * d[pairs] - dist[pairs]) ** 2).sum() / (dist[pairs] ** 2).sum()
         assert value(records, metric, part="corpus", step=step) == pytest.approx(expected)
+    assert value(records, "stress.optimal.corrected", step=step) == value(records, "stress.optimal", step=step)
+    halved = ((d[pairs] / 2 - dist[pairs]) ** 2).sum() / (dist[pairs] ** 2).sum()
+    assert value(records, "stress.raw.corrected", step=step) == pytest.approx(halved)
     assert value(records, "correlation", part="corpus", step=step) == pytest.approx(np.corrcoef(d[pairs], dist[pairs])[0, 1])
 
 

@@ -19,10 +19,14 @@ SHARES = 10  # components whose share is recorded
 
 @dataclass(frozen=True, eq=False)
 class CorpusDistances:
-    """Hellinger distances of a corpus (m, m) and the positions that their rows are, counted from 0 without special tokens (m,)."""
+    """Hellinger distances of a corpus (m, m) and the positions that their rows are, counted from 0 without special tokens (m,).
+
+    corrected: the same without what few samples add (`geometry.corrected_hellinger`), or None.
+    """
 
     dist: np.ndarray
     positions: np.ndarray
+    corrected: np.ndarray | None = None
 
 
 def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
@@ -53,7 +57,8 @@ def separation_records(
     Of each part: `separation` (smallest |p_i - p_j|, GEOM figure 5), `separation.quantile` (index: per cent of the pairs below it),
     `violations` of monotonicity (figure 6), `pca.share` (index: component), `n50` ("%"), `change` (|P - P_0| / |P_0| in Frobenius norm,
     P_0 the table of the first checkpoint). Of "corpus" also `stress.raw`, `stress.optimal` and `correlation` of the distances (figure
-    7). n is the number of rows. There are no intervals: only several seeds can give them.
+    7), and the same with the ending `.corrected` against corrected ones. n is the number of rows. There are no intervals: only several
+    seeds can give them.
 
     Raises:
         ValueError: see `checkpoint_tables`; a corpus with positions that the table does not have.
@@ -72,9 +77,18 @@ def separation_records(
             records += _shape(table[rows], record)
             records.append(record("change", float(np.linalg.norm(table[rows] - first[rows]) / np.linalg.norm(first[rows]))))
             if part == "corpus" and corpus is not None:
-                records.append(record("stress.raw", stress(table[rows], corpus.dist)))
-                records.append(record("stress.optimal", stress(table[rows], corpus.dist, "optimal")))
-                records.append(record("correlation", distance_correlation(table[rows], corpus.dist)))
+                records += _fit(table[rows], corpus, record)
+    return records
+
+
+def _fit(table: np.ndarray, corpus: CorpusDistances, record: "partial[Record]") -> list[Record]:
+    """How well the distances of a table are those of the corpus, plug-in and corrected."""
+    records = []
+    for ending, dist in (("", corpus.dist), (".corrected", corpus.corrected)):
+        if dist is not None:
+            records.append(record(f"stress.raw{ending}", stress(table, dist)))
+            records.append(record(f"stress.optimal{ending}", stress(table, dist, "optimal")))
+            records.append(record(f"correlation{ending}", distance_correlation(table, dist)))
     return records
 
 

@@ -139,8 +139,8 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSeq
         with _quiet():
             return EncoderForSequenceClassification.from_pretrained(config.start, config=encoder, local_files_only=True)
     except RuntimeError:
-        changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items()) or "its configuration"
-        raise ValueError(f"The weights of {config.start} do not fit {changed}. Leave it out, or start --from-scratch.") from None
+        changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items()) or f"{len(labels)} classes"
+        raise ValueError(f"The weights of {config.start} do not fit {changed}. Start from another encoder, or --from-scratch.") from None
 
 
 def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, progress: bool = True) -> dict[str, Any]:
