@@ -6,13 +6,15 @@ from whatwhere.corpus import open_source, sources
 from whatwhere.corpus.files import Files
 from whatwhere.corpus.hub import Hub
 from whatwhere.corpus.python_docs import PythonDocs
-from whatwhere.corpus.synthetic import RepeatedDocuments
+from whatwhere.corpus.synthetic import RepeatedDocuments, ThreeRegimes
 
 
 def test_an_argument_names_its_source(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     assert isinstance(open_source("python-docs"), PythonDocs)
     assert isinstance(open_source("synthetic:repeat"), RepeatedDocuments)
+    assert isinstance(open_source("synthetic:three-regimes"), ThreeRegimes)
+    assert open_source("synthetic:three-regimes:seed=3,n=32,own=1").name == "synthetic:three-regimes:seed=3,own=1.0"
     assert isinstance(open_source("hub:owner/name"), Hub)
     assert isinstance(open_source(tmp_path / "a.txt"), Files) and isinstance(open_source(str(tmp_path)), Files)
 
@@ -21,7 +23,13 @@ def test_an_argument_names_its_source(tmp_path):
     ("spec", "wanted"),
     [
         ("nowhere.txt", "No corpus 'nowhere.txt': no such file or folder"),
-        ("synthetic:other", "There is synthetic:repeat"),
+        ("synthetic:other", "There are synthetic:repeat and synthetic:three-regimes"),
+        ("synthetic:three-regimes:m=3", "no option 'm'. Options: n, vocabulary, documents, seed, initial, terminal, own, other"),
+        ("synthetic:three-regimes:n=3.5", "'n=3.5' is no number. Write n=32"),
+        ("synthetic:three-regimes:n", "'n' is no number"),
+        ("synthetic:three-regimes:documents=0", "documents=0 must be at least 1"),
+        ("synthetic:three-regimes:own=0", "own=0.0 is a Dirichlet concentration"),
+        ("synthetic:three-regimes:n=10", "initial=8 and terminal=8 are more than n=10"),
         ("hub:", "names no data set"),
         ("hub:a:b:c", "names no data set"),
     ],

@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 PART_CHARACTERS = 1_000_000  # a longer document is handed on in pieces cut at white space
-KINDS = "python-docs, a file or folder (.txt, .jsonl, .tsv, .csv, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], synthetic:repeat"
+KINDS = (
+    "python-docs, a file or folder (.txt, .jsonl, .tsv, .csv, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], "
+    "synthetic:repeat, synthetic:three-regimes"
+)
 
 
 class Source:
@@ -85,7 +88,7 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
     from whatwhere.corpus.files import Files
     from whatwhere.corpus.hub import Hub
     from whatwhere.corpus.python_docs import PythonDocs
-    from whatwhere.corpus.synthetic import RepeatedDocuments
+    from whatwhere.corpus.synthetic import Regimes, RepeatedDocuments, ThreeRegimes
 
     name = str(spec)
     if name == "python-docs":
@@ -94,6 +97,9 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
         return Hub(name, field)
     if name == "synthetic:repeat":
         return RepeatedDocuments()
+    kind, _, options = name.removeprefix("synthetic:").partition(":")
+    if name.startswith("synthetic:") and kind == "three-regimes":
+        return ThreeRegimes(Regimes.parse(options))
     if name.startswith("synthetic:"):
-        raise ValueError(f"Unknown synthetic corpus {name!r}. There is synthetic:repeat.")
+        raise ValueError(f"Unknown synthetic corpus {name!r}. There are synthetic:repeat and synthetic:three-regimes[:n=32,seed=0,...].")
     return Files(Path(spec).expanduser(), field, document)
