@@ -1,5 +1,6 @@
 """Shapes of positions: numpy and scipy only, arrays in, arrays out, float64. Public names of the folder."""
 
+from whatwhere.geometry.counts import Counts, positional_counts
 from whatwhere.geometry.encodings import ENCODINGS, alibi, random_table, rope, sinusoidal
 from whatwhere.geometry.hellinger import MIN_SUPPORT, Distributions, hellinger, positional_distributions
 from whatwhere.geometry.mds import MDS, Smacof, centred_gram, classical_mds, hellinger_mds, mds_of_squares, mds_table, smacof
@@ -30,6 +31,7 @@ from whatwhere.geometry.stress import distance_correlation, lag_correlation, str
 
 __all__ = [
     "Corrected",
+    "Counts",
     "Distributions",
     "ENCODINGS",
     "Interval",
@@ -65,6 +67,7 @@ __all__ = [
     "monotonicity_interval",
     "monotonicity_violations",
     "outliers",
+    "positional_counts",
     "positional_distributions",
     "random_table",
     "rope",
