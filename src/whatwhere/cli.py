@@ -252,6 +252,90 @@ def spectra(
     _emit(facts, as_json, spectra_text(run) + written)
 
 
+@app.command()
+def geometry(
+    out: Annotated[Path, typer.Option(help="Folder of the results; counts that it holds of the same text are used again.")],
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a name; several are "
+            "compared. [default: python-docs]",
+            show_default=False,
+        ),
+    ] = None,
+    field: Annotated[
+        list[str] | None, typer.Option(help="Field of the text in tables and JSON lines; one for all corpora or one each. [default: text]")
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Vocabulary file, tokenizer folder, Hub name, `words` or `characters`. [default: the first --model's, else a WordPiece "
+            "trained on the first corpus]",
+            show_default=False,
+        ),
+    ] = None,
+    positions: Annotated[
+        int | None, typer.Option(help="Positions to count, special tokens not among them. [default: 128]", show_default=False)
+    ] = None,
+    align: Annotated[
+        str | None,
+        typer.Option(help="start: position from the start of a document; relative: its place in --positions equal parts. [default: start]"),
+    ] = None,
+    dims: Annotated[
+        str | None,
+        typer.Option(help="Widths d of the curve of stress, with commas. [default: 16,32,64,128,256,512,768]", show_default=False),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]", show_default=False
+        ),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="A further table to compare: .npy, model folder or Hub name (row 0 is [CLS]); may be given again."),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="A run: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; may be given again."),
+    ] = None,
+    intervals: Annotated[
+        bool | None, typer.Option("--intervals/--no-intervals", help="95 % intervals, which take most of the time. [default: intervals]")
+    ] = None,
+    smacof: Annotated[
+        bool | None, typer.Option("--smacof/--no-smacof", help="Tables of least stress beside classical MDS. [default: smacof]")
+    ] = None,
+    config: ConfigFile = None,
+    settings: Setting = None,
+    as_json: Json = False,
+) -> None:
+    """How much position matters in corpora: Hellinger distances, MDS, stress of position tables, with noise floor and intervals."""
+    from .study.geometry import GeometryConfig, run_geometry
+
+    try:
+        widths = [int(d) for d in dims.split(",")] if dims is not None else None
+    except ValueError:
+        raise ValueError(f"--dims takes whole numbers with commas, for example 16,64,256; got {dims!r}.") from None
+    resolved = GeometryConfig.load(
+        config,
+        settings or (),
+        corpora=corpus,
+        field=field,
+        tokenizer=tokenizer,
+        positions=positions,
+        align=align,
+        dims=widths,
+        protocol=protocol,
+        tables=table,
+        models=model,
+        intervals=intervals,
+        smacof=smacof,
+    )
+    result = run_geometry(resolved, out)
+    said = [f"{c['name']}: {sentence}" for c in result["corpora"] for sentence in c["summary"]]
+    _emit(result, as_json, "\n".join([*said, f"The report is {result['report']}: open it in a browser."]))
+
+
 def _own_scheme(error: ValueError, folder: Path) -> ValueError:
     """The error of an unknown scheme, with the file that the model's folder carries."""
     if "--scheme FILE" in str(error) and (folder / "own_scheme.py").is_file():

@@ -1,0 +1,302 @@
+"""How much position matters in a corpus, and how well position tables fit it: every statistic of GEOM sections 5 and 6 with its interval.
+
+Two geometries side by side: "plug-in", the Hellinger distances of the counted distributions, as GEOM has them; and "corrected", without
+what few samples add (`geometry.corrected_hellinger`). A statistic of the second has the ending `.corrected`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..geometry import (
+    ENCODINGS,
+    MDS,
+    MIN_SUPPORT,
+    Corrected,
+    Distributions,
+    alibi,
+    centred_gram,
+    circulant_share,
+    classical_mds,
+    corrected_hellinger,
+    distance_correlation,
+    hellinger,
+    jackknife,
+    lag_correlation,
+    mds_of_squares,
+    positional_distributions,
+    smacof,
+    stress,
+    stress_of_distances,
+    toeplitz_share,
+    violations_of_distances,
+)
+from ..geometry.counts import Counts
+from ..geometry.distances import distances
+
+SPLITS_OF_INTERVALS = 2  # splits of the documents for each interval: fewer than for the value, so an interval is rather too wide
+FEWEST_GROUPS = 8  # of documents, to fit a table on half of them and to try it on the corrected distances of the others
+MOST_WITH_INTERVALS = 512  # positions up to which every single distance gets an interval: more would fill the memory
+PAPER_SMOOTHING = 1e-12
+RANKS_TRIED = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured on a corpus.
+
+    paper: GEOM's own protocol: all positions, smoothed counts, no correction. min_support: tokens of a position that is kept.
+    width: d of the encodings. dims: d of the curves. ranks: r of the MDS tables. heads: columns of ALiBi's table.
+    tables: further tables by name, each (positions, width), row i of position i. splits: random halves. intervals: whether there are any.
+    """
+
+    paper: bool = False
+    min_support: float = MIN_SUPPORT
+    width: int = 768
+    dims: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 768)
+    ranks: tuple[int, ...] = (1, 2, 3, 7)
+    heads: int = 12
+    tables: Mapping[str, np.ndarray] = field(default_factory=dict)
+    splits: int = 10
+    intervals: bool = True
+    use_smacof: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One number of a corpus: metric, part (encoding) and index (rank, width, component or position) as in `Record`; interval if any."""
+
+    metric: str
+    value: float
+    part: str | None = None
+    index: int | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """The geometry of the positions of one corpus; m positions kept of n.
+
+    dist: (m, m) plug-in distances. corrected: without noise, or None (paper's protocol, or one group of documents).
+    mds, mds_corrected: classical MDS of both at full rank. statistics: every number.
+    dist_half, squares_half: (m, m) half 95 % intervals of `dist` and of the corrected squares, or None.
+    """
+
+    distributions: Distributions
+    dist: np.ndarray
+    corrected: Corrected | None
+    mds: MDS
+    mds_corrected: MDS | None
+    statistics: list[Statistic]
+    dist_half: np.ndarray | None = None
+    squares_half: np.ndarray | None = None
+
+
+Key = tuple[str, str | None, int | None]
+
+
+def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
+    """The tables that a corpus of n positions is compared with, by name: (n, width) each, ALiBi's (n, heads).
+
+    Raises:
+        ValueError: a table of the plan has fewer than n rows.
+    """
+    found = {name: make(n, plan.width) for name, make in ENCODINGS.items() if name not in ("alibi", "random")}
+    found["alibi"] = alibi(n, plan.heads)
+    if plan.paper:
+        found["alibi, slopes 1"] = alibi(n, plan.heads, [1.0] * plan.heads)  # GEOM's number for IMDB (DESIGN 6.4)
+    found["random"] = ENCODINGS["random"](n, plan.width)
+    for name, table in plan.tables.items():
+        if len(table) < n:
+            raise ValueError(
+                f"The table {name} has rows for {len(table)} positions, the corpus {n}. Ask for fewer: --positions {len(table)}."
+            )
+        found[name] = table[:n]
+    return found
+
+
+def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], None] = lambda what, done, all: None) -> Geometry:
+    """Distances, MDS, stress, violations and their intervals for the counts of one corpus.
+
+    Args:
+        counts: in groups of documents; with one group, or in the paper's protocol, nothing is corrected.
+        plan: what to measure.
+        show: is told what is being done, how many of how many steps.
+
+    Raises:
+        ValueError: no position with enough tokens, fewer than three such positions, or a table too short.
+    """
+    smoothing, support = (PAPER_SMOOTHING, 0.0) if plan.paper else (0.0, plan.min_support)
+    total = counts.total()
+    kept = positional_distributions(total, smoothing, support)
+    if len(kept.positions) < 3:
+        raise ValueError(
+            f"{len(kept.positions)} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3. "
+            "Count more text, or lower min_support."
+        )
+    tables = {name: table[kept.positions] for name, table in encoding_tables(plan, counts.positions).items()}
+    groups = [counts.group(g) for g in range(counts.groups) if counts.documents[g]]
+    can_correct = not plan.paper and len(groups) > 1
+    show("distances", 0, 1)
+    dist = hellinger(kept.p)
+    corrected = corrected_hellinger(groups, kept.positions, plan.splits, plan.seed) if can_correct else None
+    full = classical_mds(dist)
+    full_corrected = mds_of_squares(corrected.squares) if corrected is not None else None
+    values = dict(_statistics(dist, full, kept.positions, tables, plan))
+    if corrected is not None and full_corrected is not None:
+        values |= _ending(dict(_statistics(corrected.distances, full_corrected, kept.positions, tables, plan)))
+        values["floor.mean", None, None] = float(corrected.floor.mean())
+    curves = dict(_curves(dist, full, kept.positions, counts.positions, plan, ""))
+    if corrected is not None and full_corrected is not None:
+        curves |= dict(_curves(corrected.distances, full_corrected, kept.positions, counts.positions, plan, ".corrected"))
+    bounds: dict[Key, float] = {}
+    dist_half = squares_half = None
+    if plan.intervals and len(groups) > 1:
+        keys = [key for key in values if key[0] not in ("floor.mean", "rank", "rank.corrected")]
+        half, dist_half, squares_half = _intervals(groups, kept, tables, plan, smoothing, keys, can_correct, show)
+        bounds = {key: float(h) for key, h in zip(keys, half, strict=True) if np.isfinite(h)}
+    values |= {key: value for key, value in curves.items() if key not in values}
+    if can_correct and len(groups) >= FEWEST_GROUPS:
+        show("held-out documents", 0, 1)
+        values |= dict(_held_out(groups, kept.positions, tables, plan))
+    statistics = []
+    for (metric, part, index), value in values.items():
+        around = bounds.get((metric, part, index))
+        ends = (None, None) if around is None or abs(value) < 1e-12 else (value - around, value + around)
+        if np.isfinite(value):
+            statistics.append(Statistic(metric, value, part, index, *ends))
+    return Geometry(kept, dist, corrected, full, full_corrected, statistics, dist_half, squares_half)
+
+
+def _ending(values: Mapping[Key, float]) -> dict[Key, float]:
+    return {(f"{metric}.corrected", part, index): value for (metric, part, index), value in values.items()}
+
+
+def _statistics(
+    dist: np.ndarray, mds: MDS, positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan
+) -> Iterator[tuple[Key, float]]:
+    """Every number of one geometry that gets an interval."""
+    pairs = np.triu_indices(len(dist), 1)
+    yield ("distance.mean", None, None), float(dist[pairs].mean())
+    yield ("lag.correlation", None, None), lag_correlation(dist, positions)
+    yield ("violations", "corpus", None), violations_of_distances(dist)
+    gram = centred_gram(dist**2)
+    yield ("toeplitz", None, None), toeplitz_share(gram)
+    yield ("circulant", None, None), circulant_share(gram)
+    yield ("rank", None, None), float(mds.rank)
+    for name, table in tables.items():
+        d = distances(table)
+        yield ("stress.raw", name, None), stress_of_distances(d, dist, "raw")
+        yield ("stress.optimal", name, None), stress_of_distances(d, dist, "optimal")
+        yield ("correlation", name, None), distance_correlation(table, dist)
+    constant = np.ones_like(dist) - np.eye(len(dist))
+    yield ("stress.optimal", "equidistant", None), stress_of_distances(constant, dist, "optimal")
+    variance = mds.eigenvalues[mds.eigenvalues > 0].sum()
+    for i, value in enumerate(mds.eigenvalues[:10]):
+        yield ("mds.share", None, i), float(max(value, 0.0) / variance)
+    for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
+        coords = mds.coords[:, :rank]
+        index = None if rank == mds.rank else rank
+        for scale in ("raw", "optimal"):
+            yield (f"stress.{scale}", "mds", index), stress(coords, dist, scale)  # type: ignore[arg-type]
+        yield ("violations", "mds", index), violations_of_distances(distances(coords))
+        if plan.use_smacof and index is not None:
+            better = smacof(dist, rank, init=coords)
+            yield ("stress.raw", "smacof", index), better.stress
+            yield ("stress.optimal", "smacof", index), stress(better.coords, dist, "optimal")
+
+
+def _curves(dist: np.ndarray, mds: MDS, positions: np.ndarray, n: int, plan: Plan, ending: str) -> Iterator[tuple[Key, float]]:
+    """Stress against d (GEOM figure 4), and what does not depend on the corpus: violations of the tables, parameters (Table 2)."""
+    for d in plan.dims:
+        for name in ("sinusoidal", "rope"):
+            if name == "rope" and d % min(64, d):
+                continue
+            table = ENCODINGS[name](n, d)[positions]
+            for scale in ("raw", "optimal"):
+                yield (f"stress.{scale}{ending}", name, d), stress(table, dist, scale)  # type: ignore[arg-type]
+        coords = mds.coords[:, :d]
+        if d > coords.shape[1]:
+            continue
+        for scale in ("raw", "optimal"):
+            yield (f"stress.{scale}{ending}", "mds", d), stress(coords, dist, scale)  # type: ignore[arg-type]
+    if not ending:
+        for name, table in encoding_tables(plan, n).items():
+            yield ("violations", name, None), violations_of_distances(distances(table[positions]))
+        for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
+            yield ("parameters", "mds", rank), float(rank * (n + plan.width))
+        yield ("parameters", "free", None), float(n * plan.width)
+
+
+def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan) -> Iterator[tuple[Key, float]]:
+    """Stress at the best scale of tables fitted on half of the documents, against the corrected distances of the other half.
+
+    At full rank MDS fits the distances that it is given exactly, noise and all; on other documents the noise is a fault. Mean over
+    `splits` random halves, each used both ways. The other tables are measured on the same distances. The part "noise" has one half's
+    distances themselves against those of the other: what no table can be held to.
+    """
+    rng = np.random.default_rng(plan.seed)
+    found: dict[Key, list[float]] = {}
+    for _ in range(max(1, plan.splits // 2)):
+        order = rng.permutation(len(groups))
+        halves = [corrected_hellinger([groups[i] for i in half], positions, plan.splits, plan.seed) for half in np.array_split(order, 2)]
+        for fitted, other in (halves, halves[::-1]):
+            dist = other.distances
+            mds = mds_of_squares(fitted.squares)
+            ranks = {r for r in (*RANKS_TRIED, *plan.ranks) if r < mds.coords.shape[1]}
+            for rank in ranks:
+                value = stress(mds.coords[:, :rank], dist, "optimal")
+                found.setdefault(("stress.held_out", "mds", rank), []).append(value)
+            for name, table in tables.items():
+                found.setdefault(("stress.held_out", name, None), []).append(stress(table, dist, "optimal"))
+            for scale in ("raw", "optimal"):
+                value = stress_of_distances(fitted.distances, dist, scale)  # type: ignore[arg-type]
+                found.setdefault((f"stress.{scale}.corrected", "noise", None), []).append(value)
+    most = max(len(values) for values in found.values())
+    yield from ((key, float(np.mean(values))) for key, values in found.items() if len(values) == most)
+
+
+def best_rank(geometry: Geometry) -> int | None:
+    """The rank at which MDS fits documents best that it has not seen; None if that was not measured."""
+    tried = [s for s in geometry.statistics if s.metric == "stress.held_out" and s.part == "mds"]
+    return min(tried, key=lambda s: s.value).index if tried else None
+
+
+def _intervals(
+    groups: Sequence[Any],
+    kept: Distributions,
+    tables: Mapping[str, np.ndarray],
+    plan: Plan,
+    smoothing: float,
+    keys: Sequence[Key],
+    can_correct: bool,
+    show: Callable[[str, int, int], None],
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Half intervals of the numbers `keys`, of the distances and of the corrected squares, by leaving out groups of documents."""
+    positions, m = kept.positions, len(kept.positions)
+    whole = m <= MOST_WITH_INTERVALS
+    steps = 0
+
+    def measured(left: Sequence[Any]) -> np.ndarray:
+        nonlocal steps
+        show("intervals", steps, len(groups) + 1)
+        steps += 1
+        summed = sum(left[1:], start=left[0])[positions]
+        dist = hellinger(positional_distributions(summed, smoothing, 0.0).p)
+        values = dict(_statistics(dist, classical_mds(dist), positions, tables, plan))
+        matrices = [dist.ravel()] if whole else []
+        if can_correct:
+            corrected = corrected_hellinger(left, positions, SPLITS_OF_INTERVALS, plan.seed)
+            found = _statistics(corrected.distances, mds_of_squares(corrected.squares), positions, tables, plan)
+            values |= _ending(dict(found))
+            matrices += [corrected.squares.ravel()] if whole else []
+        return np.concatenate([[values.get(key, np.nan) for key in keys], *matrices])
+
+    interval = jackknife(groups, measured, summed=False)
+    half = (interval.high - interval.low) / 2
+    matrices: list[np.ndarray | None] = [*half[len(keys) :].reshape(-1, m, m), None, None]
+    return half[: len(keys)], matrices[0], matrices[1]

@@ -1,0 +1,386 @@
+"""From corpora to a report on how much position matters in them: counts → distances → MDS, stress, violations → records → page (GEOM).
+
+Counts are kept, so that a second run with other questions does not read the text again.
+"""
+
+import hashlib
+import json
+import re
+import shlex
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..analysis.conditions import condition_records, scores_of_folder, scores_of_model
+from ..analysis.geometry import Geometry, Plan, best_rank, corpus_geometry
+from ..analysis.separation import CorpusDistances, separation_records
+from ..analysis.table_sources import load_tables
+from ..corpus import Source, load_tokenizer, open_source, train_tokenizer
+from ..corpus.counting import count_source
+from ..encoder import Encoder, EncoderConfig
+from ..geometry import MIN_SUPPORT, hellinger, mds_table, positional_distributions
+from ..geometry.counts import Counts
+from ..records import Record, write_records
+from ..report.geometry_page import write_geometry_report
+from ..training.config import StrictConfig, write_text
+from .machine import machine, versions
+
+CONFIG, FACTS = "geometry.yaml", "geometry.json"
+_NAMED = re.compile(r"([\w.+-]+)=(.+)")  # NAME=SPEC
+DRAWN = 3  # columns of coordinates that a figure needs
+
+
+class GeometryConfig(StrictConfig):
+    """Which corpora, how they are counted, and what is measured on them."""
+
+    corpora: list[str] = Field(default_factory=lambda: ["python-docs"], min_length=1, description="corpora, each SPEC or NAME=SPEC")
+    field: list[str] = Field(default_factory=lambda: ["text"], description="field of the text in tables: one for all, or one a corpus")
+    document: str = Field("auto", description="what a document of a text file is: file, heading, blank-line, line")
+    tokenizer: str | None = Field(None, description="vocabulary file, folder, Hub name, words or characters; none: train a WordPiece")
+    vocab_size: int = Field(4096, ge=8, description="entries of a WordPiece to train")
+    positions: int = Field(128, ge=3, description="positions counted, without special tokens")
+    align: Literal["start", "relative"] = Field("start", description="position from the start of a document, or its place in equal parts")
+    protocol: Literal["default", "paper"] = Field("default", description="paper: all positions, smoothed, nothing corrected, as GEOM")
+    min_support: float = Field(MIN_SUPPORT, ge=1, description="tokens that a position needs to be kept")
+    groups: int = Field(32, ge=2, description="groups of documents that are left out in turn for intervals")
+    splits: int = Field(10, ge=1, description="random halves for the corrected distances")
+    intervals: bool = Field(True, description="95 % intervals: a pass for each group of documents")
+    smacof: bool = Field(True, description="tables of least stress beside classical MDS")
+    width: int = Field(768, ge=2, description="width of the encodings compared")
+    heads: int = Field(12, ge=1, description="heads of ALiBi")
+    dims: list[int] = Field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 768], description="widths of the curve of stress")
+    ranks: list[int] = Field(default_factory=lambda: [1, 2, 3, 7], description="ranks of the MDS tables")
+    rank: int | None = Field(None, ge=1, description="rank of the table that is written; none: of least stress on held-out documents")
+    tables: list[str] = Field(default_factory=list, description="further tables: .npy files, model folders, Hub names")
+    models: list[str] = Field(default_factory=list, description="runs whose tables are measured at every checkpoint")
+    seed: int = Field(0, description="of random halves and the random table")
+    workers: int | None = Field(None, ge=1, description="processes that count; none: one a core for large corpora")
+
+    @model_validator(mode="after")
+    def _check(self) -> "GeometryConfig":
+        if len(self.field) not in (1, len(self.corpora)):
+            raise ValueError(f"{len(self.field)} fields for {len(self.corpora)} corpora. Give one for all, or one for each.")
+        if wrong := [d for d in (*self.dims, *self.ranks) if d < 1]:
+            raise ValueError(f"dims and ranks are at least 1; got {wrong[0]}.")
+        if self.width % min(64, self.width) or self.width % 2:
+            raise ValueError(f"width must be a multiple of 64, or even and below 64 (RoPE's head); got {self.width}. For example 768.")
+        return self
+
+    def sources(self) -> dict[str, Source]:
+        """The corpora by name, names made different."""
+        found: dict[str, Source] = {}
+        for i, spec in enumerate(self.corpora):
+            named = _NAMED.fullmatch(spec)
+            source = open_source(named[2] if named else spec, self.field[i % len(self.field)], self.document)
+            name = wanted = named[1] if named else source.name
+            number = 2
+            while name in found:
+                name, number = f"{wanted}-{number}", number + 1
+            found[name] = source
+        return found
+
+
+def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> dict[str, Any]:
+    """Measure every corpus of `config` and write records, arrays, tables and report.html to `out`.
+
+    Returns:
+        What `--json` prints: for each corpus its facts and summary, and the path of the report.
+
+    Raises:
+        ValueError: a corpus or table that cannot be read, or a corpus without a geometry; nothing of an earlier run is lost.
+    """
+    began, started = time.perf_counter(), time.strftime("%Y-%m-%d %H:%M")
+    sources = config.sources()
+    tables = _tables(config)
+    out.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer(config, sources)
+    records: list[Record] = []
+    facts: list[dict[str, Any]] = []
+    measured: dict[str, tuple[Counts, Geometry]] = {}
+    for name, source in sources.items():
+        counts = _counts(config, source, tokenizer, out / "counts" / f"{name}.npz", progress)
+        with _progress(name, progress) as show:
+            found = corpus_geometry(counts, _plan(config, tables), show)
+        measured[name] = counts, found
+        table = _write_table(config, found, out / "tables" / f"{name}-mds.npy")
+        records += _records(out.name, name, counts, found)
+        facts.append({**_facts(config, name, counts, found), "table": table, "summary": summary(config, counts, found, table)})
+        _save_arrays(out / "arrays" / f"geometry-{name}.npz", found)
+    records += _between(out.name, {name: geometry for name, (_, geometry) in measured.items()})
+    first = next(iter(measured.values()))
+    records += _model_records(config, out.name, *first)
+    write_records(out / "records.parquet", records)
+    config.save(out / CONFIG)
+    about = {
+        "title": f"Positions in {', '.join(sources)}",
+        "protocol": config.protocol,
+        "corpora": facts,
+        "models": config.models,
+        "command": shlex.join(["whatwhere", *sys.argv[1:]]) if sys.argv[0].endswith("whatwhere") else None,
+        "started": started,
+        "seconds": round(time.perf_counter() - began, 1),
+        "machine": machine(),
+        "versions": versions(),
+        "settings": config.model_dump(mode="json"),
+    }
+    write_text(out / FACTS, json.dumps(about, indent=1, ensure_ascii=False))
+    return {"out": str(out), "report": str(write_geometry_report(out)), "corpora": facts}
+
+
+def _plan(config: GeometryConfig, tables: dict[str, np.ndarray]) -> Plan:
+    return Plan(
+        paper=config.protocol == "paper",
+        min_support=config.min_support,
+        width=config.width,
+        dims=tuple(sorted(set(config.dims))),
+        ranks=tuple(sorted(set(config.ranks))),
+        heads=config.heads,
+        tables=tables,
+        splits=config.splits,
+        intervals=config.intervals,
+        use_smacof=config.smacof,
+        seed=config.seed,
+    )
+
+
+def _tokenizer(config: GeometryConfig, sources: dict[str, Source]) -> Any:
+    """As configured; else that of the first model; else a WordPiece trained on the first corpus."""
+    if config.tokenizer is not None or config.models:
+        return load_tokenizer(config.tokenizer or config.models[0])
+    return train_tokenizer(next(iter(sources.values())), config.vocab_size, newline_token=False)
+
+
+def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
+    """Tables to compare, row i of position i: a model's row 0 belongs to [CLS] and is left out."""
+    if not config.tables:
+        return {}
+    found, left_out = load_tables(config.tables)
+    if left_out:
+        raise ValueError(f"{left_out[0]} has no position table, so it has no distances to compare. Leave it out of --table.")
+    return {table.name: table.rows[1:] for table in found}
+
+
+def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
+    """Counts of a corpus: those of an earlier run in the same folder if they are of the same text and settings."""
+    sha = hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+    if path.is_file():
+        kept = Counts.load(path)
+        same = kept.facts.get("corpora") == json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
+        if same and (kept.positions, kept.groups, kept.align) == (config.positions, config.groups, config.align):
+            if kept.facts.get("tokenizer_sha256") == sha:
+                return kept
+    path.parent.mkdir(parents=True, exist_ok=True)
+    counts = count_source(
+        source, tokenizer, config.positions, align=config.align, groups=config.groups, workers=config.workers, progress=progress
+    )
+    counts.save(path)
+    return counts
+
+
+def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[str, Any] | None:
+    """The corpus-optimal table as a file for a model; None where its first position is not supported."""
+    if config.align != "start" or found.distributions.positions[0] != 0:
+        return None
+    mds = found.mds_corrected or found.mds
+    rank = min(config.rank or best_rank(found) or mds.coords.shape[1], mds.coords.shape[1])
+    table = mds_table(mds.coords, found.distributions.positions, rank)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, table)
+    return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": found.mds_corrected is not None}
+
+
+def _records(study: str, name: str, counts: Counts, found: Geometry) -> list[Record]:
+    kept = found.distributions
+    records = [
+        Record(study, name, "corpus.documents", float(counts.documents.sum())),
+        Record(study, name, "corpus.tokens", float(counts.tokens)),
+        Record(study, name, "positions.kept", float(len(kept.positions)), n=counts.positions),
+        *(Record(study, name, "support", float(value), index=i) for i, value in enumerate(kept.support)),
+    ]
+    for s in found.statistics:
+        records.append(Record(study, name, s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=len(kept.positions)))
+    return records
+
+
+def _between(study: str, measured: dict[str, Geometry]) -> list[Record]:
+    """Hellinger distances of two corpora at the positions that both support."""
+    records = []
+    names = list(measured)
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            p, q = measured[a].distributions, measured[b].distributions
+            both, rows, others = np.intersect1d(p.positions, q.positions, return_indices=True)
+            if len(both):
+                apart = hellinger(p.p[rows], q.p[others])
+                records += [Record(study, "", "between", float(d), part=f"{a}|{b}", index=int(i)) for i, d in zip(both, apart, strict=True)]
+    return records
+
+
+def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Geometry) -> list[Record]:
+    """Separation of each run's table at every checkpoint against the first corpus, and conditions H1 and H3 of its model."""
+    records: list[Record] = []
+    dist = found.corrected.distances if found.corrected is not None else found.dist
+    corpus = CorpusDistances(dist, found.distributions.positions)
+    halves = _halves(counts, found.distributions.positions, config) if config.models else []
+    for run in config.models:
+        folder = Path(run)
+        if (folder / "checkpoints").is_dir():
+            records += separation_records(folder, study=study, name=folder.name, seed=None, corpus=corpus)
+        about = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
+        ours = about.get("model_type") == EncoderConfig.model_type
+        scores = scores_of_model(Encoder.from_pretrained(folder, local_files_only=True)) if ours else scores_of_folder(folder)
+        records += condition_records(scores, found.distributions.p, study=study, name=folder.name, halves=halves)
+    return records
+
+
+def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> list[tuple[Any, Any]]:
+    """Distributions of two random halves of the documents at the positions, for each split."""
+    rng = np.random.default_rng(config.seed)
+    filled = np.flatnonzero(counts.documents)
+    halves = []
+    for _ in range(config.splits):
+        order = rng.permutation(filled)
+        parts = [counts.of(half.tolist())[positions] for half in np.array_split(order, 2)]
+        if all(part.sum(axis=1).all() for part in parts):
+            halves.append(tuple(positional_distributions(part, min_support=0).p for part in parts))
+    return halves
+
+
+def _save_arrays(path: Path, found: Geometry) -> None:
+    kept = found.distributions
+    lags = np.abs(kept.positions[:, None] - kept.positions)
+    lag = np.arange(1, int(lags.max()) + 1)
+    lag = lag[np.isin(lag, lags)]
+
+    def mean_at(dist: np.ndarray) -> np.ndarray:
+        return np.array([dist[lags == k].mean() for k in lag])
+
+    arrays: dict[str, np.ndarray] = {
+        "positions": kept.positions,
+        "support": kept.support,
+        "left_out": kept.left_out,
+        "distance": found.dist.astype(np.float32),
+        "eigenvalues": found.mds.eigenvalues,
+        "coords": found.mds.coords[:, :DRAWN],
+        "lag": lag,
+        "lag_mean": mean_at(found.dist),
+    }
+    if found.dist_half is not None:
+        arrays["distance_half"] = found.dist_half.astype(np.float32)
+    if found.corrected is not None and found.mds_corrected is not None:
+        squares = found.corrected.squares
+        arrays |= {
+            "corrected": (np.sign(squares) * np.sqrt(np.abs(squares))).astype(np.float32),
+            **{key: getattr(found.corrected, key) for key in ("floor", "floor_low", "floor_high")},
+            "eigenvalues_corrected": found.mds_corrected.eigenvalues,
+            "coords_corrected": found.mds_corrected.coords[:, :DRAWN],
+            "lag_mean_corrected": mean_at(found.corrected.distances),
+        }
+        if found.squares_half is not None:
+            arrays["corrected_squares_half"] = found.squares_half.astype(np.float32)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    with temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    temporary.replace(path)
+
+
+def _facts(config: GeometryConfig, name: str, counts: Counts, found: Geometry) -> dict[str, Any]:
+    return {
+        "name": name,
+        "documents": int(counts.documents.sum()),
+        "tokens": int(counts.tokens),
+        "positions_asked": config.positions,
+        "positions_kept": len(found.distributions.positions),
+        "left_out": [int(p) for p in found.distributions.left_out],
+        "align": config.align,
+        "source": counts.facts.get("corpora"),
+        "statistics": [{key: value for key, value in asdict(s).items() if value is not None} for s in found.statistics],
+    }
+
+
+def summary(config: GeometryConfig, counts: Counts, found: Geometry, table: dict[str, Any] | None) -> list[str]:
+    """What came out, in plain words made from the numbers."""
+    value = {(s.metric, s.part, s.index): s for s in found.statistics}
+    kept, n = found.distributions, counts.positions
+    first = f"{len(kept.positions)} of {n} positions"
+    if config.protocol == "paper":
+        empty = int(np.sum(kept.support == 0))
+        words = [f"GEOM's protocol: all {n} positions are kept; {empty} that never occur count as uniform, and no noise is taken out."]
+    else:
+        tail = f"; {len(kept.left_out)} are left out (first: {kept.left_out[0]})" if len(kept.left_out) else ""
+        words = [f"{first} have at least {config.min_support:g} tokens{tail}."]
+    if found.corrected is not None:
+        pairs = np.triu_indices(len(found.dist), 1)
+        noise = 1 - max(0.0, float(found.corrected.squares[pairs].mean())) / float((found.dist[pairs] ** 2).mean())
+        mean = value["distance.mean.corrected", None, None]
+        within = mean.low is not None and mean.low <= 0
+        words.append(
+            f"Two halves of the documents are {found.corrected.floor.mean():.2f} apart at one and the same position. "
+            + (
+                "Nothing is left of the distances between positions when that is taken out."
+                if within
+                else f"Without that, positions are {mean.value:.2f} apart on average instead of {found.dist[pairs].mean():.2f}: "
+                f"{100 * noise:.0f} % of the squared distances were noise."
+            )
+        )
+    words += _fit_words(value, n, config.width)
+    violations = value["violations.corrected" if found.corrected is not None else "violations", "corpus", None].value
+    words.append(
+        f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances grow with the lag, "
+        "50 by chance)."
+    )
+    if table:
+        words.append(
+            f"The table of rank {table['rank']} for {table['rows']} model positions is {table['file']}: "
+            f"--set model.absolute=mds --set model.table_file=... --set model.table_width={table['rank']}."
+        )
+    return words
+
+
+def _fit_words(value: dict[Any, Any], n: int, width: int) -> list[str]:
+    held = {key[1:]: s.value for key, s in value.items() if key[0] == "stress.held_out"}
+    ranked = [(s, index) for (part, index), s in held.items() if part == "mds"]
+    if not ranked:
+        return []
+    least, rank = min(ranked)
+    sinusoids = held["sinusoidal", None]
+    against = "less" if least < sinusoids else "not less"
+    return [
+        f"On documents it has not seen, the corpus's own table of rank {rank} has stress {least:.3f} at the best scale, {against} than "
+        f"sinusoids ({sinusoids:.3f}); 0 is exact. It has {rank * (n + width):,} numbers where a free table of width {width} has "
+        f"{n * width:,}."
+    ]
+
+
+class _progress:
+    """A bar with the time left, on stderr; `with` gives what `corpus_geometry` calls."""
+
+    def __init__(self, name: str, progress: bool) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()
+        self.bar = Progress(*columns, console=Console(stderr=True), disable=not progress)
+        self.name = name
+
+    def __enter__(self) -> Any:
+        self.bar.start()
+        tasks: dict[str, Any] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                for task in tasks.values():
+                    self.bar.remove_task(task)
+                tasks.clear()
+                tasks[what] = self.bar.add_task(f"{self.name}: {what}", total=total)
+            self.bar.update(tasks[what], completed=done)
+
+        return show
+
+    def __exit__(self, *error: Any) -> None:
+        self.bar.stop()
