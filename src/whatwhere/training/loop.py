@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from accelerate import Accelerator, PartialState
@@ -49,7 +49,9 @@ class LoopConfig(StrictConfig):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints, besides 0, those of checkpoint_steps, and the last")
-    checkpoint_steps: list[int] | None = Field(None, description="steps of further checkpoints; default: 1, 3, 10, 30, 100, ...")
+    checkpoint_steps: list[Annotated[int, Field(ge=0)]] | None = Field(
+        None, description="steps of further checkpoints; default: 1, 3, 10, 30, 100, ..."
+    )
     validate_every: int = Field(100, ge=1, description="steps between validations")
     log_every: int = Field(10, ge=1, description="steps between log lines")
     trackers: list[str] = Field(default_factory=list, description="accelerate trackers, for example tensorboard")
