@@ -63,20 +63,19 @@ def distances(x: Rows) -> np.ndarray:
     differences. Sparse rows keep their origin, dense ones are centred and scaled first (a large common offset costs no digits).
     """
     if sparse.issparse(x):
-        return distances_from_products(inner_products(x), x)
-    x = x - x.mean(axis=0)
-    scale = float(np.abs(x).max(initial=0.0)) or 1.0
-    x /= scale
-    return scale * distances_from_products(inner_products(x), x)
+        return _from_products(inner_products(x), x)
+    scale = 2.0 ** float(np.frexp(np.abs(x).max(initial=0.0))[1])  # a power of two, so that dividing by it rounds nothing
+    x = x / scale
+    return scale * _from_products(inner_products(x - x.mean(axis=0)), x)
 
 
-def distances_from_products(products: np.ndarray, x: Rows) -> np.ndarray:
-    """Distances between the rows of `x` from their inner products, near pairs from the rows themselves; see `distances`."""
+def _from_products(products: np.ndarray, x: Rows) -> np.ndarray:
+    """Distances between the rows of `x` from inner products of them (from any origin), near pairs from the rows."""
     norms = products.diagonal()
     squares = -2 * products
     squares += norms[:, None]
     squares += norms
-    near_i, near_j = np.nonzero(np.triu(squares < _NEAR * (norms[:, None] + norms), 1))
+    near_i, near_j = np.nonzero(np.triu(squares <= _NEAR * (norms[:, None] + norms), 1))
     squares = np.triu(squares, 1)
     step = max(1, _PAIRS // max(1, x.nnz // len(norms) if sparse.issparse(x) else x.shape[1]))
     for at in range(0, len(near_i), step):

@@ -10,12 +10,13 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from whatwhere.geometry.distances import Rows, check_distances, distances, distances_from_products, inner_products, squared_norms
-from whatwhere.geometry.hellinger import square_roots
+from whatwhere.geometry.distances import Rows, check_distances, distances, inner_products, squared_norms
+from whatwhere.geometry.hellinger import hellinger, square_roots
 from whatwhere.geometry.stress import stress_of_distances
 
 # Beyond so many positions a few dimensions come from a truncated decomposition, without an n x n matrix.
 FULL_UP_TO = 2048
+NOISE_MARGIN = 1.2  # largest and most negative eigenvalue of chance alone differ by less (Tracy-Widom: some n^(-2/3))
 _ROWS_AT_ONCE = 512
 _EXACT = 1e-14  # stress of an exact fit, by rounding
 
@@ -75,35 +76,31 @@ def classical_mds(dist: np.ndarray, dims: int | None = None) -> MDS:
 def mds_of_squares(squares: np.ndarray, dims: int | None = None) -> MDS:
     """Classical MDS of signed squared distances, as the corrected ones are (`corrected_hellinger(...).squares`).
 
-    As `classical_mds`, but negative squares go in as they are, and rank counts the eigenvalues above the size of the most negative one
-    (`noise`): the dimensions that chance does not explain. Stress is against the roots, of negative squares 0.
+    As `classical_mds`, but negative squares go in as they are, and rank counts the eigenvalues that exceed the size of the most negative
+    one (`noise`) by a fifth. Chance makes as large eigenvalues on either side of 0, so those are the dimensions that it does not explain.
+    Stress is against the roots, of negative squares 0.
     """
     squares = np.asarray(squares, dtype=np.float64)
     dist = check_distances(np.sqrt(np.maximum(squares, 0.0)))
     if not np.allclose(squares, squares.T, rtol=0, atol=1e-8 * np.abs(squares).max()):
         raise ValueError("Squared distances are symmetric, and these are not. Give (squares + squares.T) / 2.")
-    return _embedding(centred_gram(squares), dist, dims, above=1.0)
+    return _embedding(centred_gram(squares), dist, dims, above=NOISE_MARGIN)
 
 
 def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
     """Classical MDS of the Hellinger distances of token distributions, straight from them: PCA of √p.
 
-    Equal to `classical_mds(hellinger(p), dims)`: distances agree to 1e-10, coordinates up to rotation among near-equal eigenvalues. Up to
-    2,048 positions the n x n products of √p are decomposed. Beyond, if `dims` is given and below a quarter of n, the first `dims`
-    singular vectors of the centred √p are found without any n x n matrix; then `eigenvalues` are those and `rank` is at most `dims`.
+    The distances of `classical_mds(hellinger(p), dims)` to 1e-10; coordinates may rotate among near-equal eigenvalues. Up to 2,048
+    positions, or for more than a quarter of n dimensions, that is what is done, being faster. Beyond, the first `dims` singular vectors of
+    the centred √p are found by Lanczos steps without any n x n matrix; then `eigenvalues` are theirs and `rank` is at most `dims`.
 
     Args:
         p: (n, V) rows that sum to 1, sparse or dense.
         dims: r; None or more than the rank: the rank, and `note` says so.
     """
-    roots = square_roots(p)
-    n = roots.shape[0]
-    if n < 2:
-        raise ValueError(f"A geometry needs at least 2 positions. Got {n}. Keep more positions, or count more text.")
-    if dims is not None and n > FULL_UP_TO and dims < n // 4:
-        return _truncated(roots, _checked_dims(dims))
-    products = inner_products(roots)
-    return _embedding(_centred(products), distances_from_products(products, roots), dims, above=0.0)
+    if dims is None or p.shape[0] <= FULL_UP_TO or dims >= p.shape[0] // 4:
+        return classical_mds(hellinger(p), dims)
+    return _truncated(square_roots(p), _checked_dims(dims))
 
 
 def smacof(dist: np.ndarray, dims: int, init: str | np.ndarray = "classical", max_iter: int = 300, tol: float = 1e-6) -> Smacof:
@@ -260,7 +257,7 @@ def _truncated(roots: Rows, dims: int) -> MDS:
     values, vectors = eigsh(operator, k=dims, which="LA", v0=start - start.mean())
     order = values.argsort()[::-1]
     values, vectors = values[order], vectors[:, order]
-    rank = int(np.sum(values > _rounding(n, values[0])))
+    rank = int(np.sum(values > _rounding(n, max(values[0], 1.0))))  # √p has unit rows and is not centred itself
     if rank == 0:
         raise ValueError("All positions have the same distribution: there is nothing to scale. Count more text.")
     coords = _signed(vectors[:, :rank] * np.sqrt(values[:rank]))
