@@ -136,9 +136,8 @@ def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
         raise ValueError(
             f"The table of {folder} does not fit its config.json ({' '.join(str(error).split())[:160]}). Use a complete copy."
         ) from None
-    with torch.no_grad():
-        table: Tensor = module.double()()
-    return table
+    table: Tensor = module.double()()
+    return table.detach()
 
 
 def _fit(table: Tensor, source: str, rows: int, width: int) -> Tensor:

@@ -6,7 +6,7 @@ from .figures import Cell, Figure, Panel, Table, Trace, reference, text, value
 from .load import Study
 from .maps import heatmap, map_layout
 from .numbers import count, number, percent
-from .spectra_figures import arrays_of, dense_in, seed_of
+from .spectra_figures import SOME, arrays_of, dense_in, seed_of
 from .style import axis, label_margin, layout, line_end_labels, model_styles, plain
 
 MOSTLY = 0.5  # share of E·Eᵀ from which it is said to depend on distance
@@ -51,7 +51,7 @@ def products(study: Study) -> Figure | None:
         panels,
         table,
         width=300,
-        behind="The table below holds some values.",
+        behind=SOME,
     )
 
 

@@ -17,9 +17,10 @@ from .numbers import count, fixed, number, percent
 from .style import TEXT_SIZE, axis, layout, plain
 from .table_figures import NAME_EVERY, drawn, first_seed, path, path_layout
 
-LISTED = 100  # components of a data table
+LISTED, LISTED_ROWS = 100, 64  # components and positions of a data table
 FEW_SCORES, ALL_SCORES = 14, 128  # components of the two score maps (LOWDIM figures 2 and 7)
 LOWEST_SHARE = 1e-5  # of the axis of shares
+SOME = "The table below holds some of the values."
 PAIRS = 4  # rotations that are drawn of a table
 NAMED_PEAKS = 4
 Words = Mapping[tuple[str, int | None], np.ndarray]  # (model, seed) -> shares of the components of its word table
@@ -38,6 +39,11 @@ def dense_in(found: Mapping[str, Any]) -> bool:
 def seed_of(study: Study, tables: Mapping[str, tuple[int | None, Any]]) -> str:
     """Which training seeds are drawn, as a sentence."""
     return drawn(study, [seed for seed, _ in tables.values()])
+
+
+def six_digits(found: float) -> Cell:
+    """A cell of a number with the six digits that a table can use."""
+    return value(float(f"{found:.6g}"), number(float(found)))
 
 
 def few(said: list[str], most: int = 3) -> str:
@@ -174,20 +180,19 @@ def score_maps(study: Study, components: int) -> Figure | None:
         panels.append(Panel([trace], plot, model, f"Scores of {len(scores)} components of {model}.", schemes.table_note(study, model)))
         if short:
             rows += [
-                [text(model), value(i, str(i))]
-                + [value(float(v), number(float(v))) for v in scores[:, i]]
-                + [Cell("")] * (components - len(scores))
-                for i in range(scores.shape[1])
+                [text(model), value(i, str(i))] + [six_digits(v) for v in scores[:, i]] + [Cell("")] * (components - len(scores))
+                for i in thinned(scores.shape[1], LISTED_ROWS)
             ]
         else:
             size = np.sqrt(np.mean(scores**2, axis=1))
-            rows += [[text(model), value(k + 1, str(k + 1)), value(float(v), number(float(v)))] for k, v in enumerate(size)]
+            rows += [[text(model), value(k + 1, str(k + 1)), six_digits(v)] for k, v in enumerate(size)]
     limits = "Colours end at the 99th percentile of each table."
     if short:
         columns = ["Model", "Position", *(f"Component {k + 1}" for k in range(components))]
         table = Table("scores", "Scores of the first components", columns, rows, frozenset(range(1, len(columns))))
         subtitle = f"Scores of the first {components} principal components along the positions, zero in between. {limits}"
-        return Figure("table-scores", _slow_title(study, list(tables)), subtitle + seed_of(study, tables), panels, table, width=380)
+        said = subtitle + seed_of(study, tables)
+        return Figure("table-scores", _slow_title(study, list(tables)), said, panels, table, width=380, behind=SOME)
     table = Table("scores-all", "Root mean square of the scores", ["Model", "Component", "Root mean square"], rows, frozenset({1, 2}))
     subtitle = f"The same for all components, at most {components}. {limits} Every few positions are left out where there are many."
     title = (
@@ -195,7 +200,7 @@ def score_maps(study: Study, components: int) -> Figure | None:
         if all(_fades(a["scores"]) for _, a in tables.values())
         else "Scores of all components"
     )
-    return Figure("table-scores-all", title, subtitle + seed_of(study, tables), panels, table, width=380)
+    return Figure("table-scores-all", title, subtitle + seed_of(study, tables), panels, table, width=380, behind=SOME)
 
 
 def _fades(scores: np.ndarray) -> bool:
@@ -326,7 +331,7 @@ def summed_magnitudes(study: Study) -> Figure | None:
         )
         panels.append(Panel([trace], plot, model, f"Summed Fourier magnitude of {model}.", schemes.table_note(study, model)))
         rows += [
-            [text(model), value(k + 1, str(k + 1)), value(float(f), fixed(float(f), 4)), value(float(v), number(float(v)))]
+            [text(model), value(k + 1, str(k + 1)), value(float(f), fixed(float(f), 4)), six_digits(v)]
             for k, (f, v) in enumerate(zip(frequency, total, strict=True))
         ]
         said.append(f"{', '.join(map(str, peaks[:NAMED_PEAKS])) if peaks else 'none'} in `{model}`")
@@ -364,9 +369,10 @@ def magnitude_maps(study: Study) -> Figure | None:
             Panel([trace], plot, model, f"Fourier magnitudes of {len(found)} components of {model}.", schemes.table_note(study, model))
         )
         rows += [
-            [text(model), value(c + 1, str(c + 1)), value(k, str(k)), value(float(found[c, k]), number(float(found[c, k])))]
+            [text(model), value(c + 1, str(c + 1)), value(k, str(k)), six_digits(found[c, k])]
             for c in range(len(found))
             for k in range(1, last + 1)
+            if relative[c, k - 1] >= 0.1
         ]
         said.append(f"{', '.join(str(int(v)) for v in found[:, 1:].argmax(axis=1)[:5] + 1)} in `{model}`")
     title = (
@@ -376,5 +382,11 @@ def magnitude_maps(study: Study) -> Figure | None:
         "Fourier magnitude of each of the first ten components, as a share of the component's largest. Frequencies that hold the last "
         "thousandth of the power are cut off." + seed_of(study, tables)
     )
-    table = Table("component-magnitudes", "Fourier magnitudes", ["Model", "Component", "Turns", "Magnitude"], rows, frozenset({1, 2, 3}))
-    return Figure("table-component-magnitudes", title, subtitle, panels, table, width=330)
+    table = Table(
+        "component-magnitudes",
+        "Fourier magnitudes of at least a tenth of the component's largest",
+        ["Model", "Component", "Turns", "Magnitude"],
+        rows,
+        frozenset({1, 2, 3}),
+    )
+    return Figure("table-component-magnitudes", title, subtitle, panels, table, width=330, behind=SOME)
