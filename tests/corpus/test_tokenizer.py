@@ -3,7 +3,7 @@
 import pytest
 from transformers import BertTokenizer
 
-from whatwhere.corpus import add_newline_token, load_tokenizer, special_token_ids, train_tokenizer
+from whatwhere.corpus import add_newline_token, build_tokenizer, load_tokenizer, special_token_ids, train_tokenizer
 
 VOCABULARY = "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] a b c ##a ##b ##c the cat ##s sat . , ! [ ] cafe".split()
 
@@ -119,7 +119,43 @@ def test_a_folder_without_tokenizer_is_an_error(tmp_path):
         load_tokenizer(tmp_path)
 
 
+def test_words_are_those_of_the_corpus_by_falling_count():
+    texts = ["def f(x): return x", "def g(y):\n\treturn [MASK] y", "def"]
+    tokenizer = build_tokenizer("words", texts)
+    assert special_token_ids(tokenizer) == dict(
+        zip(("pad_token_id", "unk_token_id", "cls_token_id", "sep_token_id", "mask_token_id"), range(5), strict=True)
+    )
+    assert tokenizer.convert_ids_to_tokens(range(5, len(tokenizer))) == ["def", "return", "f(x):", "g(y):", "x", "y"]
+    assert tokenizer("def g(y): z").input_ids == [2, 5, 8, 1, 3]
+    assert len(build_tokenizer("words", texts, vocab_size=7)) == 7
+
+
+def test_characters_are_tokens_white_space_too():
+    tokenizer = build_tokenizer("characters", ["abba\n\t c"])
+    assert tokenizer.convert_ids_to_tokens(range(5, len(tokenizer))) == ["a", "b", "\t", "\n", " ", "c"]
+    assert tokenizer("a\nd", add_special_tokens=False).input_ids == [5, 8, 1]
+    with_lines = build_tokenizer("characters", ["abba\n\t c"], newline_token=True)
+    assert with_lines("a\n\nb", add_special_tokens=False).input_ids == [5, len(tokenizer), 6]
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+def test_a_saved_tokenizer_of_units_reads_the_same(unit, documents, tmp_path):
+    tokenizer = build_tokenizer(unit, documents)
+    tokenizer.save_pretrained(tmp_path / "t")
+    assert load_tokenizer(tmp_path / "t")(documents).input_ids == tokenizer(documents).input_ids
+    assert build_tokenizer(unit, documents).get_vocab() == tokenizer.get_vocab()
+
+
+def test_build_tokenizer_trains_or_loads_as_named(documents, vocabulary_file):
+    assert build_tokenizer(None, documents, 120, newline_token=True).get_vocab() == train_tokenizer(documents, 120).get_vocab()
+    assert build_tokenizer(vocabulary_file, documents).get_vocab() == load_tokenizer(vocabulary_file).get_vocab()
+
+
 def test_training_on_nothing_is_an_error():
+    with pytest.raises(ValueError, match="No text to take words from: the corpus is empty"):
+        build_tokenizer("words", [])
+    with pytest.raises(ValueError, match="vocab_size=5"):
+        build_tokenizer("characters", ["text"], vocab_size=5)
     with pytest.raises(ValueError, match="corpus is empty"):
         train_tokenizer([], vocab_size=100)
     with pytest.raises(ValueError, match="vocab_size=5"):

@@ -1,8 +1,9 @@
-"""Text in, batches out: sources of documents, tokenizers, windows of token ids, masked batches."""
+"""Text in, batches out: sources of documents, tokenizers, windows of token ids, masked batches, counts."""
 
 from whatwhere.corpus.batches import MaskedBatches
+from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.corpus.sources import Source, open_source
-from whatwhere.corpus.tokenizer import add_newline_token, load_tokenizer, special_token_ids, train_tokenizer
+from whatwhere.corpus.tokenizer import add_newline_token, build_tokenizer, load_tokenizer, special_token_ids, train_tokenizer
 from whatwhere.corpus.windows import Window, Windows, WindowSet, build_windows
 
 __all__ = [
@@ -12,7 +13,10 @@ __all__ = [
     "WindowSet",
     "Windows",
     "add_newline_token",
+    "build_tokenizer",
     "build_windows",
+    "count_source",
+    "count_windows",
     "load_tokenizer",
     "open_source",
     "special_token_ids",

@@ -1,11 +1,11 @@
-"""Tokenizers: load bert-base-uncased (or any fast tokenizer), or train a WordPiece as BERT's on the corpus itself.
+"""Tokenizers: load bert-base-uncased (or any fast tokenizer), or make one from the corpus: BERT-like word pieces, words, characters.
 
-Both can carry an [NL] token for line breaks, which BERT's normaliser drops and DSTG 3.2 needs to see a segment end.
+All can carry an [NL] token for line breaks, which BERT's normaliser drops and DSTG 3.2 needs to see a segment end.
 """
 
 import string
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,28 @@ _LINE_BREAKS = Regex("\\s*[\\n\\r\u2028\u2029]\\s*")
 TRAINING_CHARACTERS = 50_000_000  # held in memory while a tokenizer is trained
 _MOST_CHARACTERS = 1000  # different characters of a trained vocabulary
 _NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+# Tokenizers that are made from a corpus by name: what a token is, for text that is no prose (code, tags, protein strings).
+UNITS: dict[str, pre_tokenizers.PreTokenizer] = {
+    "words": pre_tokenizers.WhitespaceSplit(),
+    "characters": pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"),
+}
+MOST_UNITS = 50_000
+
+
+def build_tokenizer(
+    spec: str | Path | None, texts: Iterable[str], vocab_size: int | None = None, newline_token: bool = False
+) -> PreTrainedTokenizerFast:
+    """The tokenizer that an argument names: "words" or "characters" of `texts`, none (a WordPiece trained on them), or one to load.
+
+    vocab_size: entries of one that is made; default 4,096 for a WordPiece, 50,000 for words and characters. newline_token: it carries [NL].
+
+    Raises:
+        ValueError: as `train_tokenizer`, `unit_tokenizer` and `load_tokenizer`.
+    """
+    if spec is None:
+        return train_tokenizer(texts, vocab_size or 4096, newline_token=newline_token)
+    tokenizer = unit_tokenizer(str(spec), texts, vocab_size or MOST_UNITS) if str(spec) in UNITS else load_tokenizer(spec)
+    return add_newline_token(tokenizer) if newline_token else tokenizer
 
 
 def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
@@ -81,16 +103,22 @@ def _wordpiece(vocabulary: dict[str, int], lowercase: bool, newline_token: bool)
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
+    if newline_token:
+        _see_line_breaks(backend)
+    return _finished(backend)
+
+
+def _finished(backend: Tokenizer) -> PreTrainedTokenizerFast:
+    """`backend` with BERT's special tokens and its [CLS] ... [SEP] template."""
     backend.add_special_tokens(list(SPECIAL_TOKENS))
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
+        special_tokens=[(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
-    if newline_token:
-        _see_line_breaks(backend)
-    names = dict(zip(_NAMES, ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, **dict(zip(_NAMES, ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
+    )
 
 
 def _see_line_breaks(backend: Tokenizer) -> None:
@@ -143,14 +171,7 @@ def train_tokenizer(
         ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
     """
     special = [*SPECIAL_TOKENS, *([NEWLINE_TOKEN] if newline_token else [])]
-    if vocab_size <= len(special):
-        raise ValueError(f"vocab_size={vocab_size} leaves no room beside {len(special)} special tokens. Use 1000 or more.")
-    held, size = [], 0
-    for _, text in texts.parts() if isinstance(texts, Source) else split_long(texts):
-        held.append(text)
-        size += len(text)
-        if size >= max_characters:
-            break
+    held = list(_beginning(texts, max_characters, vocab_size, len(special)))
     if not held:
         raise ValueError("No text to train a tokenizer on: the corpus is empty.")
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -169,6 +190,40 @@ def train_tokenizer(
     backend.train_from_iterator(held, trainer)
     pieces = sorted(set(backend.get_vocab()) - set(special), key=lambda t: (len(t.removeprefix("##")), t.startswith("##"), t))
     return _wordpiece({t: i for i, t in enumerate([*special, *pieces])}, lowercase=True, newline_token=newline_token)
+
+
+def unit_tokenizer(
+    unit: str, texts: Iterable[str], vocab_size: int = MOST_UNITS, max_characters: int = TRAINING_CHARACTERS
+) -> PreTrainedTokenizerFast:
+    """A tokenizer of the most frequent words (what stands between white space) or characters of `texts`, as they are; others are [UNK].
+
+    Special tokens as in `train_tokenizer`, then by falling count, equal counts by the alphabet. White space is a character too.
+
+    Raises:
+        ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
+    """
+    backend = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    backend.pre_tokenizer = UNITS[unit]
+    trainer = trainers.WordLevelTrainer(vocab_size=vocab_size, special_tokens=[], show_progress=False)
+    backend.train_from_iterator(_beginning(texts, max_characters, vocab_size, len(SPECIAL_TOKENS)), trainer)
+    found = backend.get_vocab()
+    if not found:
+        raise ValueError(f"No text to take {unit} from: the corpus is empty.")
+    units = [token for token in sorted(found, key=found.__getitem__) if token not in SPECIAL_TOKENS]  # a text may hold their names
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *units][:vocab_size])}
+    backend.model = models.WordLevel(vocabulary, unk_token="[UNK]")
+    return _finished(backend)
+
+
+def _beginning(texts: Iterable[str], characters: int, vocab_size: int, special: int) -> Iterator[str]:
+    """The first texts, about so many characters."""
+    if vocab_size <= special:
+        raise ValueError(f"vocab_size={vocab_size} leaves no room beside {special} special tokens. Use 1000 or more.")
+    for _, text in texts.parts() if isinstance(texts, Source) else split_long(texts):
+        yield text
+        characters -= len(text)
+        if characters <= 0:
+            return
 
 
 def _inside_words(character: str) -> bool:

@@ -9,7 +9,7 @@ import torch
 from accelerate.utils import broadcast
 from pydantic import Field, model_validator
 
-from ..corpus import MaskedBatches, Windows, add_newline_token, build_windows, load_tokenizer, open_source, train_tokenizer
+from ..corpus import MaskedBatches, Windows, build_tokenizer, build_windows, load_tokenizer, open_source
 from ..encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
@@ -74,11 +74,13 @@ def defaults(recipe: str, size: str) -> dict[str, Any]:
 class CorpusConfig(StrictConfig):
     """Which text, and how it becomes windows of token ids."""
 
-    corpus: str = Field("python-docs", description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat")
-    field: str = Field("text", description="field of a JSONL, parquet or Hub corpus that holds the text")
+    corpus: str = Field(
+        "python-docs", description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat, synthetic:three-regimes"
+    )
+    field: str = Field("text", description="field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text")
     document: str = Field("auto", description="what a document of a text file is: auto, file, blank-line, line, heading")
-    tokenizer: str | None = Field(None, description="vocabulary file, tokenizer folder or Hub name; none: train a WordPiece")
-    vocab_size: int = Field(4096, ge=16, description="entries of a trained WordPiece")
+    tokenizer: str | None = Field(None, description="vocabulary file, folder, Hub name, words, characters; none: train a WordPiece")
+    vocab_size: int = Field(4096, ge=16, description="entries of a tokenizer made from the corpus")
     newline_token: bool = Field(True, description="line breaks become [NL] tokens")
     length: int = Field(128, ge=4, description="tokens of a window, [CLS] and [SEP] included")
     join: Literal["none", "isolate", "run-on"] = "run-on"
@@ -158,14 +160,10 @@ def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> W
     saved = out / "tokenizer"
     if saved.is_dir():  # of an earlier call that was stopped
         tokenizer = load_tokenizer(str(saved))
-    elif config.tokenizer is not None:
-        tokenizer = load_tokenizer(config.tokenizer)
-        if config.newline_token:
-            tokenizer = add_newline_token(tokenizer)
     else:
-        if progress:
+        if progress and config.tokenizer is None:
             print(f"Reading {config.corpus} and training a WordPiece of {config.vocab_size:,} entries", file=sys.stderr, flush=True)
-        tokenizer = train_tokenizer(source, config.vocab_size, newline_token=config.newline_token)
+        tokenizer = build_tokenizer(config.tokenizer, source, config.vocab_size, newline_token=config.newline_token)
     return build_windows(
         source,
         tokenizer,
