@@ -85,6 +85,14 @@ def test_wrong_input_of_the_flow_is_one_line():
         flow(np.eye(2), np.ones((2, 1)), start=np.ones((2, 2)))
 
 
+def test_the_flow_is_competitive_and_not_cooperative():
+    # Remark 20: in a cooperative system more of p_i never slows p_j down. f is positive, so every ∂ṗ_j/∂p_i = -α_ij is negative.
+    dist, _ = random_positions(0)
+    for alpha in (exponential_kernel(dist), 1 + dist):
+        nudged = flow(alpha, np.zeros((8, 1)), start=np.eye(8)[:, :1], time=1e-3).tables[-1]
+        assert (nudged[1:] < 0).all()
+
+
 # (A1)
 
 

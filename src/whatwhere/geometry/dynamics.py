@@ -66,7 +66,7 @@ def flow(alpha: np.ndarray, b: np.ndarray, start: np.ndarray | None = None, time
         method="DOP853",
         t_eval=times,
         rtol=1e-10,
-        atol=1e-12 * max(float(np.abs(fixed_point).max()), 1e-300),
+        atol=1e-12 * (max(float(np.abs(fixed_point).max()), float(np.abs(start).max())) or 1.0),
     )
     tables = done.y.T.reshape(-1, *b.shape)
     return Flow(done.t, tables, fixed_point, float(np.linalg.norm(tables, axis=2).max()))
@@ -145,7 +145,7 @@ def arc_distributions(n: int) -> np.ndarray:
 def violations_by_position(dist: np.ndarray) -> np.ndarray:
     """Where (A3) fails: for each position i, the share of its pairs j, k with |i-j| < |i-k| for which d_ij > d_ik; (n,).
 
-    The triples, and the tolerance of 1e-9 of the largest distance, are those of `monotonicity_violations`. nan for a position
+    The triples, and the tolerance of 1e-9 of the largest distance, are those of `violations_of_distances`. nan for a position
     without such a pair (the middle one of three).
     """
     dist = np.asarray(dist, dtype=np.float64)
