@@ -75,7 +75,7 @@ class CorpusConfig(StrictConfig):
     """Which text, and how it becomes windows of token ids."""
 
     corpus: str = Field(
-        "python-docs", description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat, synthetic:three-regimes"
+        "python-docs", description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat or synthetic:three-regimes"
     )
     field: str = Field("text", description="field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text")
     document: str = Field("auto", description="what a document of a text file is: auto, file, blank-line, line, heading")
