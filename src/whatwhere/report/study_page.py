@@ -178,8 +178,12 @@ def how(study: Study) -> How:
     words += [_OPERATIONS] if any(r.metric == "operations" for r in study.records) else []
     return How(
         words=[*words, _PAPER.format(tokens=compact(findings.PAPER_TOKENS))],
-        facts=[(name, rows) for name, rows in (("Run", _run(study)), ("Corpus", _corpus(study)), ("Machine", _machine(study))) if rows],
-        versions=_flat(study.facts.get("versions")),
+        facts=[
+            (name, rows)
+            for name, rows in (("Run", _run(study)), ("Corpus", _corpus(study)), ("Machine", machine(study.facts.get("machine"))))
+            if rows
+        ],
+        versions=flat(study.facts.get("versions")),
         tables=[t for t in (schemes.table(study), _models_table(study)) if t],
         configs=_configs(study),
         cite=[_CITE],
@@ -224,30 +228,30 @@ def _corpus(study: Study) -> list[tuple[str, str]]:
     if isinstance(found, dict):
         known = {"length": "Window length", "join": "Windows joined", "vocab_size": "Vocabulary"}
         rest = {k: v for k, v in found.items() if k != "name" and k not in counts and not isinstance(v, dict | list)}
-        rows += _flat({known.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
+        rows += flat({known.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
     return rows
 
 
-def _machine(study: Study) -> list[tuple[str, str]]:
-    machine = study.facts.get("machine")
-    if not isinstance(machine, dict):
+def machine(found: Any) -> list[tuple[str, str]]:
+    """The facts of a machine as name and value."""
+    if not isinstance(found, dict):
         return []
     names = {"cpu": "Processor", "cores": "Cores", "memory_bytes": "Memory", "accelerator": "Accelerator"}
     rows: list[tuple[str, str]] = []
-    for key, found in machine.items():
-        shown = memory(found) if key.endswith("_bytes") and isinstance(found, int | float) else "none" if found is None else str(found)
+    for key, fact in found.items():
+        shown = memory(fact) if key.endswith("_bytes") and isinstance(fact, int | float) else "none" if fact is None else str(fact)
         rows.append((names.get(key) or str(key), shown))
     return rows
 
 
-def _flat(found: Any, prefix: str = "") -> list[tuple[str, str]]:
+def flat(found: Any, prefix: str = "") -> list[tuple[str, str]]:
     """Nested facts as name and value."""
     if not isinstance(found, dict):
         return []
     rows: list[tuple[str, str]] = []
     for key, item in found.items():
         if isinstance(item, dict):
-            rows += _flat(item, f"{prefix}{key} ")
+            rows += flat(item, f"{prefix}{key} ")
         elif isinstance(item, bool) or not isinstance(item, int | float):
             rows.append((f"{prefix}{key}", ", ".join(str(i) for i in item) if isinstance(item, list) else str(item)))
         else:

@@ -3,6 +3,7 @@
 Figures name colours as "@absolute"; the page looks the name up in `PALETTES` when it draws, so one figure serves light and dark.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -168,6 +169,15 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
         "automargin": False,
         **more,
     }
+
+
+def log_axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
+    """A logarithmic axis from `low` to `high` (numbers above 0), with decades written out; of many, every second or fifth."""
+    ends = [math.log10(low), math.log10(high)]
+    decades = range(math.ceil(ends[0]), math.floor(ends[1]) + 1)
+    step = 1 if len(decades) <= 5 else 2 if len(decades) <= 10 else 5
+    ticks = [10.0**k for k in decades if k % step == 0] or [low, high]
+    return axis(title, type="log", range=ends, tickvals=ticks, ticktext=[f"{t:,.0f}" if t >= 1 else f"{t:.3g}" for t in ticks], **more)
 
 
 def layout(height: int, x: dict[str, Any], y: dict[str, Any], margin: dict[str, int], **more: Any) -> dict[str, Any]:

@@ -21,6 +21,11 @@
 
   const draw = (plot) => {
     const { data, layout } = spec(plot.dataset.figure, Number(plot.dataset.panel), theme());
+    if (layout.meta?.square) { // as high as its width needs, never higher than it says
+      const { l, r, t, b } = layout.margin;
+      layout.height = Math.min(layout.height, plot.clientWidth - l - r + t + b);
+      plot.style.height = `${layout.height}px`;
+    }
     if (printing) layout.width = plot.clientWidth; // there is no time for plotly to look at the new width itself
     return Plotly.react(plot, data, layout, config);
   };

@@ -1,0 +1,168 @@
+"""Titles of the figures of a geometry run: findings made from records by fixed rules, as `findings` does for a study.
+
+With an interval, "grows", "lies above" and the like need the whole interval on that side; where it holds both sides the title
+says "not separable". Without an interval the value itself decides. Each rule stands in its docstring.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from .figures import MOST_DIGITS
+from .findings import ABOVE, BELOW, NAMED, against
+from .load import Point
+from .numbers import count, number, percent
+
+FITTED = ("mds", "smacof")  # tables made from the distances that they are then compared with
+CORPUS, EQUAL = "corpus", "equidistant"  # as encodings: the Hellinger distances themselves; all distances equal
+KNOW_NOTHING = ("random", EQUAL)
+LINEAR = (0.8, 1.2)  # exponents of a power law that count as linear growth
+
+
+def digits(point: Point) -> str:
+    """A value with the digits of its interval."""
+    return number(point.value, point.low, point.high, MOST_DIGITS)
+
+
+def each(words: Mapping[str, str]) -> str:
+    """What is said of each corpus, by name; of more than `NAMED` only the first ones."""
+    said = [f"`{name}` {what}" for name, what in words.items()]
+    return "; ".join(said if len(said) <= NAMED else [*said[:NAMED], f"{len(said) - NAMED} more below"])
+
+
+def apart(counted: Mapping[str, Point], corrected: Mapping[str, Point], growth: Mapping[str, Point]) -> str:
+    """How far apart positions are once noise is taken out, and whether distance grows with the lag.
+
+    Not separable from noise: the interval of the corrected mean holds zero. Grows, falls: the whole interval of the correlation
+    of corrected distance and lag is above, below zero.
+    """
+    if not corrected:
+        return f"Mean distance of two positions as counted: {each({n: digits(p) for n, p in counted.items()})}"
+    if len(corrected) == 1:
+        name, point = next(iter(corrected.items()))
+        rest = f"{digits(counted[name])} as counted" if name in counted else ""
+        if against(point, 0.0) != ABOVE:
+            return f"The geometry of `{name}` is not separable from sampling noise: mean distance {digits(point)} corrected, {rest}".rstrip(
+                ", "
+            )
+        head = f"Positions of `{name}` lie {digits(point)} apart once noise is taken out" + (f", {rest}" if rest else "")
+        return head + (f"; distance {_verb(growth[name])}" if name in growth else "")
+    words = {}
+    for name, point in corrected.items():
+        noise = "" if against(point, 0.0) == ABOVE else ", not separable from noise"
+        words[name] = f"{digits(point)}" + (f" (as counted {digits(counted[name])})" if name in counted else "") + noise
+    return f"Mean distance of two positions once noise is taken out: {each(words)}"
+
+
+def _verb(growth: Point) -> str:
+    side = against(growth, 0.0) if growth.low is not None else ABOVE if growth.value > 0 else BELOW
+    correlation = f"(r {digits(growth)})"
+    return {ABOVE: f"grows with the lag {correlation}", BELOW: f"falls with the lag {correlation}"}.get(
+        side, f"and lag are not separable from unrelated {correlation}"
+    )
+
+
+def supported(kept: Mapping[str, tuple[int, int]]) -> str:
+    """How many of the positions asked for are kept; `kept` has (kept, asked) of each corpus."""
+    if all(few == all_ for few, all_ in kept.values()):
+        return "Every position is supported: " + each({n: count(few, "position") for n, (few, _) in kept.items()})
+    return "Positions that are counted often enough: " + each({n: f"{few} of {all_}" for n, (few, all_) in kept.items()})
+
+
+def lag_alone(toeplitz: Mapping[str, Point], circulant: Mapping[str, Point], corrected: bool) -> str:
+    """The share of the Gram matrix that depends on the lag alone (Toeplitz), beside the circulant share."""
+    words = {
+        n: percent(p.value, 0) + (f" (circulant: {percent(circulant[n].value, 0)})" if n in circulant else "") for n, p in toeplitz.items()
+    }
+    kind = "corrected" if corrected else "as counted"
+    return f"The lag alone accounts for part of B ({kind}): {each(words)}"
+
+
+def components(above: Mapping[str, int], all_: Mapping[str, int]) -> str:
+    """Components above the noise: corrected eigenvalues larger than the size of the most negative one, which is noise by itself."""
+    words = {n: f"{above[n]} of {all_[n]}" for n in above}
+    return f"Components that stand above the noise: {each(words)}"
+
+
+def two(shares: Mapping[str, float], corrected: Mapping[str, float]) -> str:
+    """Share of the first two components."""
+    words = {n: percent(v, 0) + (f" as counted, {percent(corrected[n], 0)} corrected" if n in corrected else "") for n, v in shares.items()}
+    return f"The first two components hold {each(words)}"
+
+
+def base(encoding: str) -> str:
+    """The encoding without its variant: `mds` of "mds, rank 7"."""
+    return encoding.partition(",")[0]
+
+
+def fits(stress: Mapping[str, Mapping[str, Point]]) -> str:
+    """Which ready-made encoding has the lowest stress at its best scale in each corpus.
+
+    One is named only if its interval lies below that of the next; else both, as not separable. If a table that knows nothing of
+    position reaches the lowest value, that is said.
+    """
+    words = {}
+    for name, points in stress.items():
+        ranked = sorted((p.value, e) for e, p in points.items() if base(e) not in (*FITTED, *KNOW_NOTHING))
+        if not ranked:
+            continue
+        first = ranked[0][1]
+        words[name] = f"{first} {digits(points[first])}"
+        if len(ranked) > 1:
+            second = ranked[1][1]
+            low, high = points[second].low, points[first].high
+            clear = high is not None and low is not None and high < low
+            words[name] += (
+                f", then {second} {digits(points[second])}" if clear else f" and {second} {digits(points[second])}, not separable"
+            )
+        blind = min((points[e].value for e in KNOW_NOTHING if e in points), default=math.inf)
+        if blind <= points[first].value:
+            words[name] += f"; a table that knows no position: {number(blind)}"
+    return f"Lowest stress of a ready-made encoding: {each(words)}" if words else "Stress of every table"
+
+
+def supported_rank(fitted: Mapping[str, Mapping[int, Point]], fixed: Mapping[str, Mapping[str, Point]]) -> str:
+    """The rank whose table has the lowest stress on documents that it was not made from, and the lowest of the ready-made encodings."""
+    words = {}
+    for name, points in fitted.items():
+        rank = min(points, key=lambda r: points[r].value)
+        ready = sorted((p.value, e) for e, p in fixed.get(name, {}).items() if base(e) not in KNOW_NOTHING)
+        rest = f" ({ready[0][1]}: {number(ready[0][0])})" if ready else ""
+        words[name] = f"rank {rank}, stress {number(points[rank].value)}{rest}"
+    return f"The table that fits other documents best: {each(words)}"
+
+
+def growth(curves: Mapping[str, Mapping[str, Mapping[int, Point]]]) -> str:
+    """How raw stress of the sinusoidal table grows with its dimensions: linear if the exponent between the ends is in `LINEAR`."""
+    words = {}
+    for name, lines in curves.items():
+        line = {d: p for d, p in lines.get("sinusoidal", {}).items() if d > 0 and p.value > 0}
+        if len(line) > 1:
+            low, high = min(line), max(line)
+            exponent = math.log(line[high].value / line[low].value) / math.log(high / low)
+            how = "linear" if LINEAR[0] <= exponent <= LINEAR[1] else f"as d to the {number(exponent, most=2)}"
+            words[name] = f"{number(line[low].value)} at {low}, {number(line[high].value)} at {high} ({how})"
+    return (
+        f"Raw stress of the sinusoidal table against its dimensions: {each(words)}" if words else "Stress against the dimensions of a table"
+    )
+
+
+def ordered(own: Mapping[str, Point]) -> str:
+    """How often the distances of a corpus themselves break the order of the lags; 50 % is chance."""
+    words = {}
+    for name, point in own.items():
+        side = {ABOVE: ", above chance", BELOW: ""}.get(against(point, 0.5), ", not separable from chance")
+        words[name] = f"{percent(point.value)}{side}"
+    return f"Triples in which the nearer position is the more distant one: {each(words)}" if words else "Triples out of order"
+
+
+def separated(ends: Mapping[str, tuple[Point, Point]]) -> str:
+    """Smallest distance of two positions at the first and the last step measured."""
+    words = {m: f"{digits(a)} → {digits(b)}" for m, (a, b) in ends.items()}
+    return f"Smallest distance of two positions, first to last step: {each(words)}"
+
+
+def between(pairs: Mapping[str, Sequence[Point]]) -> str:
+    """Distance of two corpora at the first and the last position both have."""
+    words = {p: f"{digits(v[0])} at the first, {digits(v[-1])} at the last position" for p, v in pairs.items()}
+    said = [f"{p}: {w}" for p, w in words.items()]
+    return "How far corpora lie apart at equal positions: " + "; ".join(said[:NAMED])

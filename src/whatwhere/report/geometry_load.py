@@ -1,0 +1,151 @@
+"""Reads the folder of a geometry run (geometry.json, records.parquet, arrays/) into one `Geometry`.
+
+Every string from outside passes `visible`; numbers that are not finite never leave this file.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whatwhere.records import Record
+
+from .load import Point, read_arrays, read_json, visible, visible_records
+
+CORRECTED = ".corrected"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One corpus of a run: its entry in geometry.json and its arrays."""
+
+    name: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def vector(self, name: str) -> np.ndarray | None:
+        """A one-dimensional array with at least one finite number, else None."""
+        found = self.arrays.get(name)
+        return found if found is not None and found.ndim == 1 and np.isfinite(found).any() else None
+
+    def matrix(self, name: str) -> np.ndarray | None:
+        """A two-dimensional array with at least one finite number, else None."""
+        found = self.arrays.get(name)
+        return found if found is not None and found.ndim == 2 and np.isfinite(found).any() else None
+
+    @property
+    def positions(self) -> list[int]:
+        """The positions kept, in the order of the rows of the other arrays."""
+        found = self.vector("positions")
+        if found is not None:
+            return [int(p) for p in found]
+        rows = next((len(m) for name in ("distance", "corrected", "coords") if (m := self.matrix(name)) is not None), 0)
+        return list(range(rows))
+
+    @property
+    def left_out(self) -> list[int]:
+        """The positions left out."""
+        found = self.vector("left_out")
+        return [] if found is None else [int(p) for p in found]
+
+    def number(self, key: str) -> int | None:
+        """A count among the facts, None where there is none."""
+        found = self.facts.get(key)
+        return int(found) if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found) else None
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the folder of a geometry run holds, as the report needs it."""
+
+    name: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    corpora: list[Corpus] = field(default_factory=list)
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, str, str | None], list[Record]]:
+        index: dict[tuple[str, str, str | None], list[Record]] = {}
+        for r in self.records:
+            if math.isfinite(r.value):
+                index.setdefault((r.metric, r.model, r.part), []).append(r)
+        return index
+
+    def of(self, metric: str, name: str, part: str | None = None) -> list[Record]:
+        """All records of a metric of a corpus or model, and of a part."""
+        return self._index.get((metric, name, part), [])
+
+    def point(self, metric: str, name: str, part: str | None = None) -> Point | None:
+        """The value that belongs to no step and no index."""
+        found = [r for r in self.of(metric, name, part) if r.step is None and r.index is None]
+        return _point(found[-1]) if found else None
+
+    def by_index(self, metric: str, name: str, part: str | None = None) -> dict[int, Point]:
+        """Index -> value, indices ascending."""
+        found = {r.index: _point(r) for r in self.of(metric, name, part) if r.index is not None and r.step is None}
+        return dict(sorted(found.items()))
+
+    def by_step(self, metric: str, name: str, index: int | None = None) -> dict[int, Point]:
+        """Optimizer step -> value of a model's table, steps ascending; of its first seed, and of the rows that say most.
+
+        Those are the rows that training texts reach, else those of the corpus's positions, else all.
+        """
+        found = [r for r in self._steps.get((metric, name), []) if r.index == index]
+        part = next((p for p in ("used", "corpus", None) if any(r.part == p for r in found)), None)
+        found = [r for r in found if r.part == part]
+        seed = found[0].seed if found else None
+        return {r.step: _point(r) for r in sorted(found, key=lambda r: r.step or 0) if r.step is not None and r.seed == seed}
+
+    @cached_property
+    def _steps(self) -> dict[tuple[str, str], list[Record]]:
+        index: dict[tuple[str, str], list[Record]] = {}
+        for r in self.records:
+            if r.step is not None and math.isfinite(r.value):
+                index.setdefault((r.metric, r.model), []).append(r)
+        return index
+
+    def parts(self, metric: str, name: str) -> list[str]:
+        """Parts of a metric in the order of the records."""
+        return list(dict.fromkeys(r.part for r in self.records if r.metric == metric and r.model == name and r.part))
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Models whose separation over training was measured, in the order of the records."""
+        return list(dict.fromkeys(r.model for r in self.records if r.step is not None and r.model))
+
+    @property
+    def paper(self) -> bool:
+        """Whether the run follows the paper's protocol, which invents uniform distributions for unoccupied positions."""
+        return self.facts.get("protocol") == "paper"
+
+
+def _point(record: Record) -> Point:
+    ends = (record.low, record.high)
+    bounded = all(end is not None and math.isfinite(end) for end in ends)
+    return Point(record.value, *(ends if bounded else (None, None)), "groups" if bounded else "", n=record.n)
+
+
+def _named(found: Any) -> Sequence[dict[str, Any]]:
+    return [c for c in found if isinstance(c, dict) and c.get("name")] if isinstance(found, list) else []
+
+
+def load_geometry(folder: str | Path) -> Geometry:
+    """Read the folder of a geometry run. A corpus is named in geometry.json; its arrays are in arrays/geometry-FILE.npz, where
+    FILE is its `file` or else its name.
+
+    Raises:
+        ValueError: there is no record file, or a file is damaged.
+    """
+    folder = Path(folder)
+    records = visible_records(folder)
+    facts = read_json(folder / "geometry.json", dict)
+    arrays = {visible(p.stem.removeprefix("geometry-")): p for p in sorted((folder / "arrays").glob("geometry-*.npz"))}
+    corpora = []
+    for entry in _named(facts.get("corpora")):
+        path = arrays.get(str(entry.get("file") or entry["name"]))
+        corpora.append(Corpus(str(entry["name"]), entry, read_arrays(path) if path else {}))
+    return Geometry(visible(folder.resolve().name), facts, records, corpora)
