@@ -1,0 +1,141 @@
+"""A corpus to counts by position: against a loop over the tokenizer, by worker processes, under a launcher, from windows."""
+
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+from cli_runner import environment
+
+from whatwhere.corpus import counting, sources, workers
+from whatwhere.corpus.counting import count_source, count_windows
+from whatwhere.geometry.counts import Counts
+
+
+def loop(texts, tokenizer, n, align="start", groups=1, special=(0, 2, 3, 4)):
+    out = np.zeros((groups * n, len(tokenizer)), np.int64)
+    for text in texts:
+        ids = [i for i in tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids if i not in special]
+        for place, token in enumerate(ids):
+            position = place if align == "start" else place * n // len(ids)
+            if position < n:
+                out[zlib.crc32(text.encode()) % groups * n + position, token] += 1
+    return out
+
+
+@pytest.mark.parametrize("align", ["start", "relative"])
+@pytest.mark.parametrize("n", [3, 12, 200])
+def test_counts_are_those_of_a_loop_over_the_tokenizer(align, n, list_source, documents, tokenizer):
+    texts = [*documents, "odd \u0001 words [MASK] Zzz", documents[0]]
+    counts = count_source(list_source(texts), tokenizer, n, align=align, groups=4, progress=False)
+    np.testing.assert_array_equal(counts.matrix.toarray(), loop(texts, tokenizer, n, align, 4))
+    assert counts.documents.sum() == len(texts) and counts.groups == 4 and counts.align == align
+    assert counts.facts["corpora"] == [{"name": "list", "version": 0}] and counts.facts["special_ids"] == [0, 2, 3, 4]
+    assert len(counts.facts["tokenizer_sha256"]) == 64
+
+
+def test_unknown_words_are_counted(list_source, tokenizer):
+    counts = count_source(list_source(["alpha \u4e2d beta"]), tokenizer, 3, groups=1, progress=False)
+    assert counts.matrix[1, tokenizer.unk_token_id] == 1 and counts.tokens == 3
+
+
+def test_the_tokenizer_is_left_as_it_was(list_source, documents, tokenizer):
+    before = tokenizer.backend_tokenizer.to_str(), tokenizer("alpha [MASK]").input_ids
+    count_source(list_source(documents), tokenizer, 5, progress=False)
+    assert (tokenizer.backend_tokenizer.to_str(), tokenizer("alpha [MASK]").input_ids) == before
+
+
+@pytest.mark.parametrize("align", ["start", "relative"])
+def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer, monkeypatch):
+    monkeypatch.setattr(sources, "PART_CHARACTERS", 2000)
+    texts = ["alpha beta " * 2000, "gamma", "delta " + " " * 300 + "alpha " * 500]
+    expected = loop(texts, tokenizer, 8, align)
+    seen = []
+    count_texts = counting.count_texts
+    monkeypatch.setattr(counting, "count_texts", lambda t, job, given: seen.extend(map(len, given)) or count_texts(t, job, given))
+    counts = count_source(list_source(texts), tokenizer, 8, align=align, groups=1, workers=1, progress=False)
+    np.testing.assert_array_equal(counts.matrix.toarray(), expected)
+    assert seen[0] <= 2000 if align == "start" else seen[0] == len(texts[0].strip())
+
+
+def test_worker_processes_count_the_same(list_source, documents, tokenizer, monkeypatch):
+    monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
+    sent, submit = [], workers.Workers.submit
+    monkeypatch.setattr(workers.Workers, "submit", lambda self, work, task: sent.append(work) or submit(self, work, task))
+    one, two = (count_source(list_source(documents), tokenizer, 9, workers=number, progress=False) for number in (1, 2))
+    assert sent
+    assert (one.matrix != two.matrix).nnz == 0 and (one.documents == two.documents).all() and one.facts == two.facts
+
+
+SCRIPT = """
+import sys
+from whatwhere.corpus import count_source, counting, load_tokenizer, open_source
+if __name__ == "__main__":
+    counting.SHARD_CHARACTERS = 3000
+    counts = count_source(open_source(sys.argv[1], document="line"), load_tokenizer(sys.argv[2]), 9, progress=False)
+    import os
+    counts.save(f"{sys.argv[3]}/{os.environ['RANK']}.npz")
+    import torch
+    torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_of_a_launcher_get_the_sum(list_source, documents, tokenizer, tmp_path):
+    lines = [" ".join(d.split()) for d in documents]
+    (tmp_path / "t.txt").write_text("\n".join(lines))
+    (tmp_path / "script.py").write_text(SCRIPT)
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(tmp_path / "script.py")]
+    arguments = [str(tmp_path / "t.txt"), str(tmp_path / "tokenizer"), str(tmp_path)]
+    done = subprocess.run([*launcher, *arguments], env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    alone = count_source(list_source(lines), tokenizer, 9, progress=False)
+    for rank in (0, 1):
+        counts = Counts.load(tmp_path / f"{rank}.npz")
+        assert (counts.matrix != alone.matrix).nnz == 0 and (counts.documents == alone.documents).all()
+
+
+def test_progress_is_on_stderr(list_source, documents, tokenizer, capsys):
+    count_source(list_source(documents), tokenizer, 5, progress=True)
+    out, err = capsys.readouterr()
+    assert out == "" and "counting" in err
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "wanted"),
+    [
+        ([], {}, "Corpus list has no text to count"),
+        (["a"], {"workers": 0}, "workers=0 must be at least 1"),
+        (["a"], {"groups": 0}, "n_groups=0 must be at least 1"),
+        (["a"], {"align": "end"}, "align must be one of start, relative"),
+    ],
+)
+def test_bad_input_is_one_line(texts, options, wanted, list_source, tokenizer):
+    with pytest.raises(ValueError, match=wanted) as error:
+        count_source(list_source(texts), tokenizer, 5, progress=False, **options)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="max_positions=0"):
+        count_source(list_source(["a"]), tokenizer, 0, progress=False)
+
+
+@pytest.mark.parametrize("join", ["run-on", "none", "isolate"])
+@pytest.mark.parametrize("align", ["start", "relative"])
+def test_windows_count_like_their_rows(join, align, windows, tokenizer):
+    train = windows(join)["train"]
+    wanted = np.zeros((4 * 10, len(tokenizer)), np.int64)
+    documents = np.zeros(4, int)
+    for number, window in enumerate(train):
+        group = number * 4 // len(train)
+        for document in range(window.document_ids.max() + 1):
+            documents[group] += 1
+            ids = [i for i in window.input_ids[window.document_ids == document] if i not in (0, 2, 3, 4)]
+            for place, token in enumerate(ids):
+                position = place if align == "start" else place * 10 // len(ids)
+                if position < 10:
+                    wanted[group * 10 + position, token] += 1
+    counts = count_windows(train, 10, align=align, groups=4)
+    np.testing.assert_array_equal(counts.matrix.toarray(), wanted)
+    np.testing.assert_array_equal(counts.documents, documents)
+    assert counts.facts["corpora"][0]["split"] == "train"
