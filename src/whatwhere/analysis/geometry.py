@@ -81,7 +81,7 @@ class Statistic:
 class Geometry:
     """The geometry of the positions of one corpus; m positions kept of n.
 
-    dist: (m, m) plug-in distances. corrected: without noise, or None (paper's protocol, or one group of documents).
+    dist: (m, m) plug-in distances. corrected: without noise, or None (paper's protocol).
     mds, mds_corrected: classical MDS of both at full rank. statistics: every number.
     dist_half, squares_half: (m, m) half 95 % intervals of `dist` and of the corrected squares, or None.
     """
@@ -123,7 +123,7 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
     """Distances, MDS, stress, violations and their intervals for the counts of one corpus.
 
     Args:
-        counts: in groups of documents; with one group, or in the paper's protocol, nothing is corrected.
+        counts: in groups of documents; in the paper's protocol one is enough, as nothing is corrected.
         plan: what to measure.
         show: is told what is being done, how many of how many steps.
 
@@ -140,18 +140,23 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
         )
     tables = {name: table[kept.positions] for name, table in encoding_tables(plan, counts.positions).items()}
     groups = [counts.group(g) for g in range(counts.groups) if counts.documents[g]]
-    can_correct = not plan.paper and len(groups) > 1
+    if len(groups) < 2 and not plan.paper:
+        raise ValueError(
+            f"{int(counts.documents.sum())} document, or equal ones: nothing tells what chance adds to its distances. Give two at least; "
+            "--set document=line or blank-line cuts a text into documents."
+        )
+    can_correct = not plan.paper
     show("distances", 0, 1)
     dist = hellinger(kept.p)
     corrected = corrected_hellinger(groups, kept.positions, plan.splits, plan.seed) if can_correct else None
     full = classical_mds(dist)
-    full_corrected = mds_of_squares(corrected.squares) if corrected is not None else None
+    full_corrected = _scaled(corrected.squares) if corrected is not None else None
     values = dict(_statistics(dist, full, kept.positions, tables, plan))
-    if corrected is not None and full_corrected is not None:
+    if corrected is not None:
         values |= _ending(dict(_statistics(corrected.distances, full_corrected, kept.positions, tables, plan)))
         values["floor.mean", None, None] = float(corrected.floor.mean())
     curves = dict(_curves(dist, full, kept.positions, counts.positions, plan, ""))
-    if corrected is not None and full_corrected is not None:
+    if corrected is not None:
         curves |= dict(_curves(corrected.distances, full_corrected, kept.positions, counts.positions, plan, ".corrected"))
     bounds: dict[Key, float] = {}
     dist_half = squares_half = None
@@ -172,12 +177,20 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
     return Geometry(kept, dist, corrected, full, full_corrected, statistics, dist_half, squares_half)
 
 
+def _scaled(squares: np.ndarray) -> MDS | None:
+    """Classical MDS of corrected squares; None where no dimension stands out of chance, which is a finding, not an error."""
+    try:
+        return mds_of_squares(squares)
+    except ValueError:
+        return None
+
+
 def _ending(values: Mapping[Key, float]) -> dict[Key, float]:
     return {(f"{metric}.corrected", part, index): value for (metric, part, index), value in values.items()}
 
 
 def _statistics(
-    dist: np.ndarray, mds: MDS, positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan
+    dist: np.ndarray, mds: MDS | None, positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan
 ) -> Iterator[tuple[Key, float]]:
     """Every number of one geometry that gets an interval."""
     pairs = np.triu_indices(len(dist), 1)
@@ -187,7 +200,7 @@ def _statistics(
     gram = centred_gram(dist**2)
     yield ("toeplitz", None, None), toeplitz_share(gram)
     yield ("circulant", None, None), circulant_share(gram)
-    yield ("rank", None, None), float(mds.rank)
+    yield ("rank", None, None), float(mds.rank if mds is not None else 0)
     for name, table in tables.items():
         d = distances(table)
         yield ("stress.raw", name, None), stress_of_distances(d, dist, "raw")
@@ -195,6 +208,8 @@ def _statistics(
         yield ("correlation", name, None), distance_correlation(table, dist)
     constant = np.ones_like(dist) - np.eye(len(dist))
     yield ("stress.optimal", "equidistant", None), stress_of_distances(constant, dist, "optimal")
+    if mds is None:
+        return
     variance = mds.eigenvalues[mds.eigenvalues > 0].sum()
     for i, value in enumerate(mds.eigenvalues[:10]):
         yield ("mds.share", None, i), float(max(value, 0.0) / variance)
@@ -210,7 +225,7 @@ def _statistics(
             yield ("stress.optimal", "smacof", index), stress(better.coords, dist, "optimal")
 
 
-def _curves(dist: np.ndarray, mds: MDS, positions: np.ndarray, n: int, plan: Plan, ending: str) -> Iterator[tuple[Key, float]]:
+def _curves(dist: np.ndarray, mds: MDS | None, positions: np.ndarray, n: int, plan: Plan, ending: str) -> Iterator[tuple[Key, float]]:
     """Stress against d (GEOM figure 4), and what does not depend on the corpus: violations of the tables, parameters (Table 2)."""
     for d in plan.dims:
         for name in ("sinusoidal", "rope"):
@@ -219,12 +234,10 @@ def _curves(dist: np.ndarray, mds: MDS, positions: np.ndarray, n: int, plan: Pla
             table = ENCODINGS[name](n, d)[positions]
             for scale in ("raw", "optimal"):
                 yield (f"stress.{scale}{ending}", name, d), stress(table, dist, scale)  # type: ignore[arg-type]
-        coords = mds.coords[:, :d]
-        if d > coords.shape[1]:
-            continue
-        for scale in ("raw", "optimal"):
-            yield (f"stress.{scale}{ending}", "mds", d), stress(coords, dist, scale)  # type: ignore[arg-type]
-    if not ending:
+        if mds is not None and d <= mds.coords.shape[1]:
+            for scale in ("raw", "optimal"):
+                yield (f"stress.{scale}{ending}", "mds", d), stress(mds.coords[:, :d], dist, scale)  # type: ignore[arg-type]
+    if not ending and mds is not None:
         for name, table in encoding_tables(plan, n).items():
             yield ("violations", name, None), violations_of_distances(distances(table[positions]))
         for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
@@ -246,10 +259,10 @@ def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str,
         halves = [corrected_hellinger([groups[i] for i in half], positions, plan.splits, plan.seed) for half in np.array_split(order, 2)]
         for fitted, other in (halves, halves[::-1]):
             dist = other.distances
-            mds = mds_of_squares(fitted.squares)
-            ranks = {r for r in (*RANKS_TRIED, *plan.ranks) if r < mds.coords.shape[1]}
-            for rank in ranks:
-                value = stress(mds.coords[:, :rank], dist, "optimal")
+            mds = _scaled(fitted.squares)
+            coords = mds.coords if mds is not None else np.zeros((len(dist), 0))
+            for rank in {r for r in (*RANKS_TRIED, *plan.ranks) if r <= coords.shape[1]}:
+                value = stress(coords[:, :rank], dist, "optimal")
                 found.setdefault(("stress.held_out", "mds", rank), []).append(value)
             for name, table in tables.items():
                 found.setdefault(("stress.held_out", name, None), []).append(stress(table, dist, "optimal"))
@@ -291,7 +304,7 @@ def _intervals(
         matrices = [dist.ravel()] if whole else []
         if can_correct:
             corrected = corrected_hellinger(left, positions, SPLITS_OF_INTERVALS, plan.seed)
-            found = _statistics(corrected.distances, mds_of_squares(corrected.squares), positions, tables, plan)
+            found = _statistics(corrected.distances, _scaled(corrected.squares), positions, tables, plan)
             values |= _ending(dict(found))
             matrices += [corrected.squares.ravel()] if whole else []
         return np.concatenate([[values.get(key, np.nan) for key in keys], *matrices])

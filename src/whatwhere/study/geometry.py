@@ -10,6 +10,7 @@ import shlex
 import sys
 import time
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,11 +23,9 @@ from ..analysis.conditions import condition_records, scores_of_folder, scores_of
 from ..analysis.geometry import Geometry, Plan, best_rank, corpus_geometry
 from ..analysis.separation import CorpusDistances, separation_records
 from ..analysis.table_sources import load_tables
-from ..corpus import Source, load_tokenizer, open_source, train_tokenizer
-from ..corpus.counting import count_source
+from ..corpus import Source, build_tokenizer, count_source, open_source
 from ..encoder import Encoder, EncoderConfig
-from ..geometry import MIN_SUPPORT, hellinger, mds_table, positional_distributions
-from ..geometry.counts import Counts
+from ..geometry import MIN_SUPPORT, Counts, hellinger, mds_table, positional_distributions
 from ..records import Record, write_records
 from ..report.geometry_page import write_geometry_report
 from ..training.config import StrictConfig, write_text
@@ -44,7 +43,7 @@ class GeometryConfig(StrictConfig):
     field: list[str] = Field(default_factory=lambda: ["text"], description="field of the text in tables: one for all, or one a corpus")
     document: str = Field("auto", description="what a document of a text file is: file, heading, blank-line, line")
     tokenizer: str | None = Field(None, description="vocabulary file, folder, Hub name, words or characters; none: train a WordPiece")
-    vocab_size: int = Field(4096, ge=8, description="entries of a WordPiece to train")
+    vocab_size: int | None = Field(None, ge=8, description="entries of a tokenizer to make; none: 4,096 pieces, 50,000 words")
     positions: int = Field(128, ge=3, description="positions counted, without special tokens")
     align: Literal["start", "relative"] = Field("start", description="position from the start of a document, or its place in equal parts")
     protocol: Literal["default", "paper"] = Field("default", description="paper: all positions, smoothed, nothing corrected, as GEOM")
@@ -151,10 +150,10 @@ def _plan(config: GeometryConfig, tables: dict[str, np.ndarray]) -> Plan:
 
 
 def _tokenizer(config: GeometryConfig, sources: dict[str, Source]) -> Any:
-    """As configured; else that of the first model; else a WordPiece trained on the first corpus."""
-    if config.tokenizer is not None or config.models:
-        return load_tokenizer(config.tokenizer or config.models[0])
-    return train_tokenizer(next(iter(sources.values())), config.vocab_size, newline_token=False)
+    """As configured; else that of the first model; else a WordPiece trained on the corpora, taken in turns."""
+    spec = config.tokenizer or (config.models[0] if config.models else None)
+    turns = zip_longest(*sources.values())
+    return build_tokenizer(spec, (text for texts in turns for text in texts if text is not None), config.vocab_size)
 
 
 def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:

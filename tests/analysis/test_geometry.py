@@ -1,0 +1,110 @@
+"""The geometry of a corpus: numbers against the functions they come from, intervals that cover, tables on documents not seen."""
+
+import numpy as np
+import pytest
+from known_distributions import distributions, sample
+from scipy.sparse import csr_array, vstack
+
+from whatwhere.analysis.geometry import Plan, best_rank, corpus_geometry, encoding_tables
+from whatwhere.geometry import (
+    classical_mds,
+    hellinger,
+    positional_distributions,
+    random_table,
+    sinusoidal,
+    smacof,
+    stress,
+    violations_of_distances,
+)
+from whatwhere.geometry.counts import Counts
+
+SMALL = Plan(min_support=100, width=64, dims=(4, 16), ranks=(1, 2), splits=4)
+
+
+def corpus(n=16, tokens=400, groups=12, drift=1.0, seed=0, draw=0):
+    """Counts of documents in groups, drawn from known distributions."""
+    p = distributions(n, drift=drift, seed=seed)
+    parts = [sample(p, tokens, seed=100 * draw + g) for g in range(groups)]
+    return p, Counts(vstack(parts, format="csr"), n, groups, np.full(groups, tokens), "start", {})
+
+
+def values(found):
+    return {(s.metric, s.part, s.index): s for s in found.statistics}
+
+
+def test_statistics_equal_the_functions_they_name():
+    _, counts = corpus()
+    found = corpus_geometry(counts, SMALL)
+    dist = hellinger(positional_distributions(counts.total(), min_support=100).p)
+    np.testing.assert_array_equal(found.dist, dist)
+    got = values(found)
+    waves = sinusoidal(16, 64)
+    assert got["stress.raw", "sinusoidal", None].value == stress(waves, dist)
+    assert got["stress.optimal.corrected", "sinusoidal", None].value == stress(waves, found.corrected.distances, "optimal")
+    assert got["stress.raw", "random", None].value == stress(random_table(16, 64), dist)
+    assert got["stress.raw", "sinusoidal", 16].value == stress(sinusoidal(16, 16), dist)
+    assert got["stress.raw", "mds", 2].value == pytest.approx(classical_mds(dist, 2).stress, rel=1e-9)
+    assert got["stress.raw", "smacof", 2].value == pytest.approx(smacof(dist, 2).stress, rel=1e-6)
+    assert got["violations", "corpus", None].value == violations_of_distances(dist)
+    assert got["parameters", "mds", 2].value == 2 * (16 + 64)
+    assert got["stress.raw", "mds", None].value < 1e-20  # full rank: exact, contrary to GEOM section 5.2
+
+
+def test_intervals_surround_their_value_and_shrink_with_documents():
+    narrow, wide = (
+        values(corpus_geometry(corpus(tokens=tokens)[1], SMALL))["stress.optimal.corrected", "sinusoidal", None] for tokens in (4000, 400)
+    )
+    for s in (narrow, wide):
+        assert s.low < s.value < s.high
+    assert narrow.high - narrow.low < wide.high - wide.low
+
+
+def test_intervals_cover_what_is_estimated_about_as_often_as_they_say():
+    # Other documents of the same distributions: the estimate varies around its own mean (which is not quite the truth, see resampling.py).
+    plan = Plan(min_support=1, width=64, dims=(), ranks=(1,), splits=4, use_smacof=False)
+    draws = [values(corpus_geometry(corpus(tokens=1000, seed=0, draw=draw)[1], plan)) for draw in range(25)]
+    for key in (("distance.mean.corrected", None, None), ("stress.optimal.corrected", "sinusoidal", None), ("distance.mean", None, None)):
+        found = [draw[key] for draw in draws]
+        centre = np.mean([s.value for s in found])
+        assert sum(s.low < centre < s.high for s in found) >= 20, key
+
+
+def test_without_any_geometry_nothing_is_left_after_correction():
+    _, counts = corpus(drift=0.0)
+    found = corpus_geometry(counts, SMALL)
+    pairs = np.triu_indices(16, 1)
+    assert found.dist[pairs].mean() > 0.15  # what few tokens alone do
+    assert abs(found.corrected.squares[pairs].mean()) < 0.05 * (found.dist[pairs] ** 2).mean()
+    assert ("stress.raw.corrected", "mds", 1) not in values(found) or found.mds_corrected.rank < 8
+
+
+def test_best_rank_is_that_of_the_truth():
+    # The made-up distributions move along three waves.
+    _, counts = corpus(n=24, tokens=500, groups=16)
+    found = corpus_geometry(counts, Plan(min_support=1, width=64, dims=(), ranks=(1, 2, 3), splits=6, intervals=False))
+    held = {s.index: s.value for s in found.statistics if s.metric == "stress.held_out" and s.part == "mds"}
+    assert best_rank(found) in (2, 3, 4)
+    assert held[1] > 10 * held[best_rank(found)]
+    assert found.mds.rank == 23  # as many as there are, most of them noise
+
+
+def test_paper_protocol_keeps_positions_that_never_occur():
+    _, counts = corpus()
+    matrix = counts.matrix.toarray()
+    matrix[15::16] = 0  # nothing stands at position 15
+    padded = Counts(csr_array(matrix), 16, 12, counts.documents, "start", {})
+    found = corpus_geometry(padded, Plan(paper=True, width=64, dims=(), ranks=(1,), intervals=False))
+    assert len(found.distributions.positions) == 16 and found.corrected is None
+    assert ("stress.raw", "alibi, slopes 1", None) in values(found)
+    assert len(corpus_geometry(padded, SMALL).distributions.positions) == 15
+
+
+def test_table_with_too_few_rows_is_refused():
+    with pytest.raises(ValueError, match=r"The table mine has rows for 9 positions, the corpus 16. Ask for fewer: --positions 9."):
+        encoding_tables(Plan(width=64, tables={"mine": np.zeros((9, 4))}), 16)
+
+
+def test_too_few_positions_are_refused():
+    _, counts = corpus(n=2)
+    with pytest.raises(ValueError, match="2 of 2 positions have at least 100 tokens; a geometry needs 3"):
+        corpus_geometry(counts, SMALL)

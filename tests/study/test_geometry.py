@@ -1,0 +1,138 @@
+"""`whatwhere geometry`: from text to records, arrays, a table that a model loads and a page; what it refuses, in one line each."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+from cli_runner import command, sentences
+
+import whatwhere as ww
+from whatwhere.analysis.table_sources import load_tables
+from whatwhere.geometry import hellinger, positional_distributions, stress
+from whatwhere.geometry.counts import Counts
+from whatwhere.records import read_records, select
+from whatwhere.study.geometry import GeometryConfig, run_geometry
+
+THREE = "synthetic:three-regimes:documents=1500,vocabulary=80,n=16"
+FEW = ("--set", "splits=2", "--set", "groups=8", "--set", "dims=[16, 64]", "--set", "ranks=[1, 2]", "--set", "width=64")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("geometry") / "run"
+    words = ["geometry", "--corpus", f"three={THREE}", "--corpus", f"other={THREE},seed=1", "--positions", "16", "--out", str(out)]
+    done = subprocess.run(command(*words, "--tokenizer", "words", "--json", *FEW), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return out, json.loads(done.stdout)
+
+
+def test_run_leaves_records_that_follow_from_its_counts(run):
+    out, said = run
+    records = read_records(out / "records.parquet")
+    counts = Counts.load(out / "counts/three.npz")
+    dist = hellinger(positional_distributions(counts.total()).p)
+    arrays = np.load(out / "arrays/geometry-three.npz")
+    np.testing.assert_allclose(arrays["distance"], dist, atol=1e-6)
+    (raw,) = select(records, model="three", metric="stress.raw", part="sinusoidal", index=None)
+    assert raw.value == pytest.approx(stress(ww.geometry.sinusoidal(16, 64), dist))
+    assert raw.low < raw.value < raw.high
+    assert len(select(records, metric="between", part="three|other")) == 16
+    assert {c["name"] for c in said["corpora"]} == {"three", "other"} and all(c["positions_kept"] == 16 for c in said["corpora"])
+    assert "<html" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_summary_says_what_was_measured(run):
+    _, said = run
+    words = " ".join(said["corpora"][0]["summary"])
+    assert "16 of 16 positions have at least 500 tokens" in words and "On documents it has not seen" in words
+
+
+def test_table_of_the_run_loads_into_a_model(run):
+    out, said = run
+    table = said["corpora"][0]["table"]
+    config = ww.preset(
+        "ap",
+        "tiny",
+        vocab_size=99,
+        absolute="mds",
+        table_file=str(out / table["file"]),
+        table_width=table["rank"],
+        max_position_embeddings=17,
+    )
+    used = ww.Encoder(config).position_embeddings.table()
+    written = np.load(out / table["file"])
+    assert written.shape == (17, table["rank"]) and not written[0].any()
+    size = float(used.norm()) / np.linalg.norm(written)
+    np.testing.assert_allclose(used.detach().numpy(), size * written, atol=1e-5)
+
+
+def test_second_run_uses_the_counts_again(run):
+    out, _ = run
+    before = (out / "counts/three.npz").stat().st_mtime_ns
+    config = GeometryConfig.load(out / "geometry.yaml", ["intervals=false"])
+    run_geometry(config, out, progress=False)
+    assert (out / "counts/three.npz").stat().st_mtime_ns == before
+    config = GeometryConfig.load(out / "geometry.yaml", ["align=relative", "intervals=false"])
+    run_geometry(config, out, progress=False)
+    assert Counts.load(out / "counts/three.npz").align == "relative"
+
+
+def test_runs_table_can_be_compared_again(run, tmp_path):
+    out, _ = run
+    (table,), _ = load_tables([out / "tables/three-mds.npy"])
+    config = GeometryConfig(
+        corpora=[f"three={THREE}"],
+        tokenizer="words",
+        positions=16,
+        intervals=False,
+        width=64,
+        dims=[16],
+        tables=[str(out / "tables/three-mds.npy")],
+    )
+    run_geometry(config, tmp_path, progress=False)
+    records = read_records(tmp_path / "records.parquet")
+    (own,) = select(records, metric="stress.optimal.corrected", part=table.name, index=None)
+    (waves,) = select(records, metric="stress.optimal.corrected", part="sinusoidal", index=None)
+    assert own.value < waves.value
+
+
+def test_one_document_is_refused(tmp_path):
+    (tmp_path / "one.txt").write_text(sentences(300).replace("\n\n", " "), encoding="utf-8")
+    config = GeometryConfig(
+        corpora=[str(tmp_path / "one.txt")], document="file", positions=8, min_support=1, width=64, dims=[16], vocab_size=200
+    )
+    with pytest.raises(ValueError, match="^1 document, or equal ones: nothing tells what chance adds"):
+        run_geometry(config, tmp_path / "out", progress=False)
+
+
+def test_wrong_argument_is_one_line(tmp_path):
+    words = ["geometry", "--dims", "16,x", "--out", str(tmp_path / "out")]
+    done = subprocess.run(command(*words), capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()
+    assert done.stderr.splitlines() == ["whatwhere: --dims takes whole numbers with commas, for example 16,64,256; got '16,x'."]
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"corpora": ["nothing-here.txt"]}, "No corpus 'nothing-here.txt'"),
+        ({"positions": 2}, "positions"),
+        ({"protocol": "honest"}, "protocol"),
+        ({"widht": 3}, "Unknown configuration key 'widht'. Did you mean width"),
+        ({"width": 100}, "width must be a multiple of 64"),
+        ({"corpora": ["a.txt"], "field": ["x", "y"]}, "2 fields for 1 corpora"),
+        ({"corpora": [THREE], "tables": ["nothing-here.npy"]}, "nothing-here.npy"),
+    ],
+)
+def test_wrong_setting_is_one_line(values, line, tmp_path):
+    with pytest.raises(ValueError, match=line) as error:
+        run_geometry(GeometryConfig.parse(values), tmp_path / "out", progress=False)
+    assert "\n" not in str(error.value)
+
+
+def test_corpus_without_a_supported_position_is_one_line(tmp_path):
+    (tmp_path / "few.txt").write_text(sentences(20), encoding="utf-8")
+    config = GeometryConfig(corpora=[str(tmp_path / "few.txt")], vocab_size=200)
+    with pytest.raises(ValueError, match=r"No position has 500 tokens.*min_support="):
+        run_geometry(config, tmp_path / "out", progress=False)
