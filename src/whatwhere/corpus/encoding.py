@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 MOST_WORDS = 500_000  # different words that are remembered, some hundred bytes each
 _LIKELY_TOKEN = 8  # characters: how much of a text is tried if only its first tokens are wanted, then four times as much
+_TOGETHER = 100  # words that are tokenised in one list: half the time of one by one
 _SPACE = re.compile(r"\s")
 # Whether these split at a space, whatever stands on either side, and look at nothing beyond it.
 _NORMALIZERS, _SPLITTERS, _MODELS = ("BertNormalizer", None), ("BertPreTokenizer", "WhitespaceSplit"), ("WordPiece", "WordLevel")
@@ -53,7 +54,7 @@ class BulkEncoder:
             return self._tokenise(texts)
         split = [text.replace("\n", " ").split(" ") for text in texts]
         words = list(chain.from_iterable(split))
-        if new := set(words) - self._number.keys():
+        if new := set(words).difference(self._number):
             self._learn(sorted(new))
         number = np.fromiter(map(self._number.__getitem__, words), np.int64, len(words))
         lengths = np.diff(self._starts)[number]
@@ -70,9 +71,12 @@ class BulkEncoder:
         return np.fromiter(chain.from_iterable(rows), np.uint32, starts[-1]), starts
 
     def _learn(self, words: list[str]) -> None:
-        ids, starts = self._tokenise(words)
+        lists = [words[at : at + _TOGETHER] for at in range(0, len(words), _TOGETHER)]
+        encodings = self.tokenizer.encode_batch(lists, is_pretokenized=True, add_special_tokens=False)  # the fast one forgets the words
+        ids = np.fromiter(chain.from_iterable([encoding.ids for encoding in encodings]), np.uint32)
+        lengths = [np.bincount(np.array(e.word_ids, np.int64), minlength=len(some)) for e, some in zip(encodings, lists, strict=True)]
         self._number.update(zip(words, range(len(self._number), len(self._number) + len(words)), strict=True))
-        self._starts = np.concatenate([self._starts, len(self._ids) + starts[1:]])
+        self._starts = np.concatenate([self._starts, len(self._ids) + _bounds(np.concatenate(lengths))[1:]])
         self._ids = np.concatenate([self._ids, ids])
 
     def _forget(self) -> None:
