@@ -16,7 +16,7 @@ GRID = 16  # frequencies that are tried per whole turn
 SLOWEST = 0.25  # turns: below it, a piece of a wave fits any bend
 SAME = 0.25  # turns by which the frequencies of a pair may differ, half of what neighbouring half waves differ by
 APART = 1 / 12  # periods by which the shift of a pair may differ from a quarter
-STRONG = 0.5  # share of the pair's motion that one steady turn explains at least
+STRONG = 2 / 3  # share of the pair's motion that one steady turn explains at least
 
 
 @dataclass(frozen=True)

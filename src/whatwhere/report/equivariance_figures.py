@@ -6,7 +6,7 @@ from .figures import Cell, Figure, Panel, Table, Trace, reference, text, value
 from .load import Study
 from .maps import heatmap, map_layout
 from .numbers import count, number, percent
-from .spectra_figures import SOME, arrays_of, dense_in, seed_of
+from .spectra_figures import SOME, arrays_of, dense_in, few, seed_of
 from .style import axis, label_margin, layout, line_end_labels, model_styles, plain
 
 MOSTLY = 0.5  # share of E·Eᵀ from which it is said to depend on distance
@@ -46,31 +46,36 @@ def products(study: Study) -> Figure | None:
     )
     return Figure(
         "table-products",
-        _title(study, list(tables)),
+        _picture_title(study, list(tables)),
         subtitle,
         panels,
         table,
         width=300,
+        even=True,
         behind=SOME,
     )
 
 
-def _title(study: Study, models: list[str]) -> str:
-    """Does E·Eᵀ depend on distance? Mostly from `MOSTLY` on, in part where at least above the null, else not."""
-    points = {m: (study.point("equivariance", m), study.point("equivariance.null", m)) for m in models}
+def _picture_title(study: Study, models: list[str]) -> str:
+    """How much of E·Eᵀ distance explains from two components alone and from all."""
     said = []
-    for model, (point, null) in list(points.items())[:3]:
+    for model in models:
+        two, whole = study.point("equivariance.first", model, index=2), study.point("equivariance", model)
+        if two and whole:
+            said.append(f"{percent(two.value, 0)} in `{model}`, from all {percent(whole.value, 0)}")
+    return f"Distance explains the inner products from two components by {few(said)}" if said else "Inner products of positions"
+
+
+def _title(study: Study, models: list[str]) -> str:
+    """Does E·Eᵀ depend on distance? Mostly from `MOSTLY` on, in part where it is at least above the null, else not."""
+    said: dict[str, list[str]] = {}
+    for model in models:
+        point, null = study.point("equivariance", model), study.point("equivariance.null", model)
         if point and null:
             above = point.value > (null.high if null.high is not None else null.value)
-            verb = (
-                "depend on distance"
-                if above and point.value >= MOSTLY
-                else "depend on distance in part"
-                if above
-                else "do not depend on distance"
-            )
-            said.append(f"{verb} in `{model}` ({percent(point.value, 0)}, shuffled {percent(null.value, 0)})")
-    return f"Inner products of positions {', '.join(said)}" if said else "Inner products of positions"
+            verb = "depend on distance" if above and point.value >= MOSTLY else "depend in part" if above else "do not depend on it"
+            said.setdefault(verb, []).append(f"`{model}` ({percent(point.value, 0)}, shuffled {percent(null.value, 0)})")
+    return "Inner products of positions " + few([f"{verb} in {few(names, 2).replace(';', ',')}" for verb, names in said.items()])
 
 
 def equivariances(study: Study) -> Figure | None:
@@ -130,7 +135,6 @@ def equivariances(study: Study) -> Figure | None:
     panels = [Panel(traces, dots, "The whole table", "Equivariance of every table and of its shuffled rows.")]
     if not dense_in(dict.fromkeys(tables)):
         panels.append(_first_components(study, tables))
-    title = _title(study, tables).replace("Inner products of positions", "A matrix of equal diagonals explains E·Eᵀ: products", 1)
     subtitle = (
         "Share of the variance of the entries of E·Eᵀ that the nearest Toeplitz matrix explains. Grey: the same rows in 99 random orders, "
         "the middle 95 of 100; it is not zero, for the diagonal stays the diagonal."
@@ -142,7 +146,7 @@ def equivariances(study: Study) -> Figure | None:
         rows,
         frozenset({2, 3, 4, 5}),
     )
-    return Figure("table-equivariance", title, subtitle, panels, table, width=330)
+    return Figure("table-equivariance", _title(study, tables), subtitle, panels, table, width=330)
 
 
 def _first_components(study: Study, tables: list[str]) -> Panel:
@@ -168,12 +172,12 @@ def _first_components(study: Study, tables: list[str]) -> Panel:
             }
         )
         ends.append((float(np.log10(found[-1][0])), found[-1][1], model, "absolute"))
-    margin = {"l": 62, "r": label_margin(tables), "t": 8, "b": 52}
+    margin = {"l": 62, "r": label_margin(tables), "t": 14, "b": 52}
     plot = layout(
         260,
-        axis("first components", type="log", range=[-0.05, 2.05], tickvals=[1, 2, 5, 10, 20, 50, 100]),
-        axis("share explained", range=[0, 1.05], tickvals=[0, 0.5, 1], ticktext=[percent(v, 0) for v in (0, 0.5, 1)]),
+        axis("first components", type="log", range=[-0.05, 2.05], tickvals=[1, 3, 10, 30, 100]),
+        axis("share explained", range=[0, 1.15], tickvals=[0, 0.5, 1], ticktext=[percent(v, 0) for v in (0, 0.5, 1)]),
         margin,
-        annotations=line_end_labels(ends, (0, 1.05), 260 - margin["t"] - margin["b"]),
+        annotations=line_end_labels(ends, (0, 1.15), 260 - margin["t"] - margin["b"]),
     )
     return Panel(traces, plot, "Its first components", "Equivariance by number of components.")

@@ -21,8 +21,10 @@ LISTED, LISTED_ROWS = 100, 64  # components and positions of a data table
 FEW_SCORES, ALL_SCORES = 14, 128  # components of the two score maps (LOWDIM figures 2 and 7)
 LOWEST_SHARE = 1e-5  # of the axis of shares
 SOME = "The table below holds some of the values."
+ROW = 3  # panels that stand in one row at any width
 PAIRS = 4  # rotations that are drawn of a table
 NAMED_PEAKS = 4
+COUNTED = 0.01  # share of the variance from which a component says how far the map of magnitudes goes
 Words = Mapping[tuple[str, int | None], np.ndarray]  # (model, seed) -> shares of the components of its word table
 
 
@@ -117,11 +119,11 @@ def shares(study: Study, words: Words) -> Figure | None:
     )
     subtitle = (
         "Share of the variance in each principal component, largest first, both axes logarithmic. "
-        + ("Positions solid, words of the same model dashed" if words else "Positions solid")
-        + (", the other tables in grey." if len(tables) > 1 else ".")
+        + ("Positions solid, words of the same model dashed. " if words else "")
+        + ("Behind in grey, the other tables' positions." if len(tables) > 1 else "")
         + seed_of(study, tables)
     )
-    return Figure("table-shares", _share_title(study, list(tables)), subtitle, panels, table, width=260, even=True)
+    return Figure("table-shares", _share_title(study, list(tables)), subtitle, panels, table, width=260, even=len(panels) > ROW)
 
 
 def _share_title(study: Study, models: list[str]) -> str:
@@ -190,7 +192,7 @@ def score_maps(study: Study, components: int) -> Figure | None:
     if short:
         columns = ["Model", "Position", *(f"Component {k + 1}" for k in range(components))]
         table = Table("scores", "Scores of the first components", columns, rows, frozenset(range(1, len(columns))))
-        subtitle = f"Scores of the first {components} principal components along the positions, zero in between. {limits}"
+        subtitle = f"Scores of the first {components} principal components along the positions. {limits}"
         said = subtitle + seed_of(study, tables)
         return Figure("table-scores", _slow_title(study, list(tables)), said, panels, table, width=380, behind=SOME)
     table = Table("scores-all", "Root mean square of the scores", ["Model", "Component", "Root mean square"], rows, frozenset({1, 2}))
@@ -271,9 +273,9 @@ def rotation_maps(study: Study) -> Figure | None:
         return None
     title = f"Pairs of components that turn together: {few(said)}"
     subtitle = (
-        "Pairs of equal frequency, a quarter of a period apart, of whose motion one steady turn explains at least half, largest share "
-        f"of the variance first{'' if dense else f', at most {PAIRS} a table'}. Neighbouring half waves draw arcs too and are not counted."
-        + seed_of(study, tables)
+        "Pairs of equal frequency, a quarter of a period apart, of whose motion one steady turn explains at least two thirds, "
+        f"largest share of the variance first{'' if dense else f', at most {PAIRS} a table'}. Neighbouring half waves draw arcs too "
+        "and are not counted." + seed_of(study, tables)
     )
     table = Table(
         "rotations",
@@ -309,7 +311,7 @@ def summed_magnitudes(study: Study) -> Figure | None:
         }
         names = [
             {
-                "x": float(frequency[k - 1]),
+                "x": float(np.log10(frequency[k - 1])),
                 "y": float(np.log10(shown[k - 1])),
                 "text": str(k),
                 "showarrow": False,
@@ -324,7 +326,13 @@ def summed_magnitudes(study: Study) -> Figure | None:
         powers = [10.0**p for p in range(int(low), 1)]
         plot = layout(
             250,
-            axis("turns per position", range=[0, 0.505], tickvals=[0, 0.1, 0.2, 0.3, 0.4, 0.5]),
+            axis(
+                "turns per position",
+                type="log",
+                range=[float(np.log10(0.8 / n)), float(np.log10(0.56))],
+                tickvals=[0.002, 0.01, 0.1, 0.5],
+                ticktext=["0.002", "0.01", "0.1", "0.5"],
+            ),
             axis("magnitude", type="log", range=[low, 0.3], tickvals=powers, ticktext=[f"{p:g}" for p in powers]),
             {"l": 72, "r": 14, "t": 14, "b": 52},
             annotations=names,
@@ -337,14 +345,14 @@ def summed_magnitudes(study: Study) -> Figure | None:
         said.append(f"{', '.join(map(str, peaks[:NAMED_PEAKS])) if peaks else 'none'} in `{model}`")
     title = f"Dominant frequencies, in turns over the table: {few(said)}"
     subtitle = (
-        "Fourier magnitudes of the scores, summed over all components, as a share of the largest; 0.5 turns per position is the highest "
-        "frequency there is. Named: peaks at least twice as high as the lows on both sides, in whole turns over the table."
+        "Fourier magnitudes of the scores, summed over all components, as a share of the largest; both axes are logarithmic, and 0.5 "
+        "turns per position is the highest frequency there is. Named, in whole turns: peaks at least twice as high as the lows around."
         + seed_of(study, tables)
     )
     table = Table(
         "magnitudes", "Summed Fourier magnitudes", ["Model", "Turns", "Turns per position", "Magnitude"], rows, frozenset({1, 2, 3})
     )
-    return Figure("table-magnitudes", title, subtitle, panels, table, width=330, even=True)
+    return Figure("table-magnitudes", title, subtitle, panels, table, width=330, even=len(panels) > ROW)
 
 
 def magnitude_maps(study: Study) -> Figure | None:
@@ -356,9 +364,9 @@ def magnitude_maps(study: Study) -> Figure | None:
     for model, (_, arrays) in tables.items():
         found = arrays["magnitudes"]
         most = found.max(axis=1, keepdims=True)
-        power = np.cumsum((found**2).sum(axis=0))
-        # What lies right of the last bin holds a thousandth of the power.
-        last = min(max(16, int(np.searchsorted(power, 0.999 * power[-1])) + 2), found.shape[1] - 1, 192)
+        counted = found[arrays["shares"][: len(found)] >= COUNTED]
+        highest = int(counted.argmax(axis=1).max(initial=1))
+        last = min(max(16, highest + highest // 2), found.shape[1] - 1, 256)
         relative = found[:, 1 : last + 1] / np.where(most > 0, most, 1.0)
         trace = heatmap(
             relative, list(range(1, last + 1)), list(range(1, len(found) + 1)), "component %{y}, %{x} turns: %{z:.2f}", (0.0, 1.0)
@@ -374,13 +382,11 @@ def magnitude_maps(study: Study) -> Figure | None:
             for k in range(1, last + 1)
             if relative[c, k - 1] >= 0.1
         ]
-        said.append(f"{', '.join(str(int(v)) for v in found[:, 1:].argmax(axis=1)[:5] + 1)} in `{model}`")
-    title = (
-        f"Largest at, in turns from component 1 on: {'; '.join(said[:3])}{f'; and {len(said) - 3} more tables' if len(said) > 3 else ''}"
-    )
+        said.append(f"{', '.join(str(int(v)) for v in found[:, 1:].argmax(axis=1)[:5] + 1)} times in `{model}`")
+    title = f"The first five components turn most strongly {few(said)}"
     subtitle = (
-        "Fourier magnitude of each of the first ten components, as a share of the component's largest. Frequencies that hold the last "
-        "thousandth of the power are cut off." + seed_of(study, tables)
+        "Fourier magnitude of each of the first ten components, as a share of the component's largest. Drawn up to one and a half "
+        "times the highest frequency at which a component with a hundredth of the variance is largest." + seed_of(study, tables)
     )
     table = Table(
         "component-magnitudes",

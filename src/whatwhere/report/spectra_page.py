@@ -21,8 +21,8 @@ _HOW = (
     "The positions of one table are no sample of anything, so there are no intervals but those between training seeds. The null of "
     "translation equivariance is the same rows in 99 random orders.",
     "A wave is fitted to each component by least squares, with any frequency and phase. Two components rotate if their frequencies differ "
-    "by at most a quarter of a turn, their phases by a sixth to a third of a period, and one steady turn explains at least half of their "
-    "motion. A position stands alone if its nearest other position is over three times as far as the median, and far above the upper "
+    "by at most a quarter of a turn, their phases by a sixth to a third of a period, and one steady turn explains at least two thirds of "
+    "their motion. A position stands alone if its nearest other position is over three times as far as the median, and far above the upper "
     "quartile.",
     "Frequencies are of the table as a whole: one turn is one period over all its positions.",
 )
@@ -30,7 +30,8 @@ _CITE = (
     (
         "The measurements:",
         """@misc{wennberg-henter-low-dimensional,
-  title  = {Learned Transformer Position Embeddings Have a Low-Dimensional Structure},
+  title  = {Learned Transformer Position Embeddings
+            Have a Low-Dimensional Structure},
   author = {Wennberg, Ulme and Henter, Gustav Eje}
 }""",
     ),
@@ -69,7 +70,12 @@ def load_spectra(folder: str | Path) -> Spectra:
     arrays = {
         (visible(str(e["name"])), e.get("seed"), e.get("kind")): read_arrays(folder / "arrays" / Path(e["arrays"]).name) for e in entries
     }
-    models = [{"name": e["name"], "seed": e.get("seed"), "config": e.get("config") or {}} for e in entries if e.get("kind") == "positions"]
+    # A table of another make has no preset of ours, whatever its name; what we know of presets is not said of it.
+    models = [
+        {"name": e["name"], "seed": e.get("seed"), "config": {"preset": "–", **(e.get("config") or {})}}
+        for e in entries
+        if e.get("kind") == "positions"
+    ]
     study = Study(
         name=visible(folder.resolve().name),
         facts=facts | {"models": models},
@@ -92,8 +98,7 @@ def write_spectra_report(folder: str | Path) -> Path:
 def spectra_page(spectra: Spectra) -> Page:
     """The page of a run."""
     study = spectra.study
-    few = len(spectra.models) <= 2
-    hero = table_figures.table_map(study) if few else table_figures.spectrum(study)
+    hero = table_figures.table_map(study) if len(spectra.models) == 1 else table_figures.spectrum(study)
     return Page(
         title=str(study.facts.get("title") or study.name),
         summary=_summary(spectra),
@@ -200,11 +205,9 @@ def _finding(spectra: Spectra, model: str) -> str:
         words[-1] += f"; words need {percent(other.value / 100)} for half"
     words[-1] += "."
     pairs = spectra_figures.rotating(study, model)
-    words.append(
-        f"{count(len(pairs), 'pair')} of components turn, {', '.join(fixed(turns, 1) for _, turns, _, _ in pairs[:4])} times."
-        if pairs
-        else "No pair of components turns."
-    )
+    turns = ", ".join(fixed(turn, 1) for _, turn, _, _ in pairs[:4])
+    turning = f"{count(len(pairs), 'pair')} of components turn{'s' if len(pairs) == 1 else ''}, {turns} times."
+    words.append(turning if pairs else "No pair of components turns.")
     point, null = study.point("equivariance", model), study.point("equivariance.null", model)
     if point and null:
         words.append(
