@@ -32,7 +32,7 @@ def end_to_end(rows):
     return np.concatenate(rows), np.concatenate([[0], np.cumsum([len(r) for r in rows])])
 
 
-@pytest.fixture(params=[1 << 21, 50], ids=["one chunk", "many chunks"])
+@pytest.fixture(params=[1 << 20, 50], ids=["one chunk", "many chunks"])
 def chunk(request, monkeypatch):
     monkeypatch.setattr(module, "_CHUNK", request.param)
 

@@ -18,13 +18,13 @@ from scipy.sparse import csr_array
 
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"
-_CHUNK = 1 << 21  # tokens that are sorted at once: some ten bytes each
+_CHUNK = 1 << 20  # tokens that are sorted at once, some forty bytes each
 
 
 class Tally:
     """Adds up rows of token ids; what `positional_counts` does for rows that come one after the other.
 
-    Each token becomes one number, (group * n + position) * V + id. Numbers are sorted two million at a time (numpy sorts unsigned integers
+    Each token becomes one number, (group * n + position) * V + id. Numbers are sorted a million at a time (numpy sorts unsigned integers
     faster than they can be scattered into a table of that size), runs of equal ones become a sparse matrix, and matrices of about the same
     size are added, as a binary counter carries. Memory: a few times the non-zeros, and the chunk.
     """
