@@ -1,10 +1,11 @@
-"""Records and arrays of a position table."""
+"""Records and arrays of position and word tables."""
 
 import numpy as np
 import pytest
 import torch
 
-from whatwhere.analysis.tables import table_records
+from whatwhere.analysis.tables import table_arrays, table_records, word_records
+from whatwhere.geometry import equivariance, inner_products, spectrum
 from whatwhere.records import select
 
 
@@ -56,3 +57,59 @@ def test_diverged_table_is_an_error():
     table[3, 4] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         table_records(table, study="s", name="m", seed=0)
+
+
+def turning(n=96, width=24, seed=0):
+    """Three and seven turns, the first position elsewhere, a little noise."""
+    draw = np.random.default_rng(seed)
+    turn = 2 * np.pi * np.arange(n)[:, None] / n
+    flat = np.concatenate([3 * np.cos(3 * turn), 3 * np.sin(3 * turn), np.cos(7 * turn), np.sin(7 * turn)], axis=1)
+    table = flat @ np.linalg.qr(draw.normal(size=(width, 4)))[0].T + 0.02 * draw.normal(size=(n, width))
+    table[0] += 0.7
+    return table
+
+
+def test_records_hold_turns_rotations_equivariance_and_outliers():
+    table = turning()
+    records, arrays = table_records(table, study="s", name="m", seed=None)
+    s = spectrum(table)
+    for k in (3, 5, 10):
+        assert select(records, metric=f"pca.top{k}")[0].value == pytest.approx(s.shares[:k].sum())
+    (count,) = select(records, metric="n50.count")
+    assert (count.value, count.unit) == (2, "components")  # one of the two large ones holds 45 % of the variance
+    assert [r.value for r in select(records, metric="fft.turns")][:4] == [3, 3, 7, 7]
+    assert {r.value for r in select(records, metric="fft.peak")} >= {3, 7}
+    assert [(r.part, r.index, r.value, r.unit) for r in select(records, metric="rotation.turns")] == [
+        ("1+2", 0, 3, "turns"),
+        ("3+4", 1, 7, "turns"),
+    ]
+    for metric in ("rotation.strength", "rotation.shift", "rotation.share"):
+        assert [r.part for r in select(records, metric=metric)] == ["1+2", "3+4"]
+    assert select(records, metric="equivariance")[0].value == equivariance(table)
+    (null,) = select(records, metric="equivariance.null")
+    assert null.low < null.value < null.high < equivariance(table)
+    assert [r.index for r in select(records, metric="equivariance.first")] == [1, 2, 3, 5, 10, 20]
+    assert [r.index for r in select(records, metric="outlier")] == [0] and arrays["outliers"].tolist() == [0]
+    assert select(records, metric="outlier")[0].value > 3
+
+
+def test_a_word_table_has_shares_and_n50_under_its_own_part():
+    words = np.random.default_rng(0).normal(size=(500, 12)) * np.linspace(2, 1, 12)
+    records, arrays = word_records(words, study="s", name="m", seed=None)
+    assert {r.part for r in records} == {"words"} and {r.n for r in records} == {500}
+    assert {r.metric for r in records} == {"pca.share", "pca.top2", "pca.top3", "pca.top5", "pca.top10", "n50", "n50.count"}
+    np.testing.assert_allclose(arrays["shares"], spectrum(words).shares, atol=1e-13)
+    assert select(records, metric="n50")[0].value == pytest.approx(100 * select(records, metric="n50.count")[0].value / 12)
+
+
+def test_arrays_for_figures_are_pictures_of_the_table():
+    table = turning(n=200)
+    arrays = table_arrays(table)
+    assert arrays["scores"].shape == (200, 24) and arrays["magnitudes"].shape == (10, 101)
+    np.testing.assert_allclose(arrays["magnitude_sum"], spectrum(table).magnitudes.sum(0))
+    rows = arrays["rows"]
+    assert rows.tolist() == list(range(0, 200, 3)) and arrays["products_of"].tolist() == [2, 5, 10, 24]
+    for picture, k in zip(arrays["products"], (2, 5, 10, None), strict=True):
+        np.testing.assert_allclose(picture, inner_products(table, k)[np.ix_(rows, rows)], atol=1e-12)
+    small = table_arrays(np.arange(6.0).reshape(3, 2) ** 2)
+    assert small["products_of"].tolist() == [2] and small["products"].shape == (1, 3, 3)

@@ -12,7 +12,7 @@ from scipy.fft import dct, irfft, rfft
 from scipy.signal import find_peaks
 
 LOW_BINS = 4
-PEAK_FACTOR = 2.0  # how far a dominant frequency stands above the lows on both sides of it
+PEAK_FACTOR = 3.0  # how far a dominant frequency stands above the lows on both sides of it
 ALONE = 3.0  # isolation from which a position is an outlier, in medians
 FENCE = 3.0  # and in interquartile ranges above the upper quartile (Tukey's "far out")
 

@@ -346,7 +346,7 @@ def summed_magnitudes(study: Study) -> Figure | None:
     title = f"Dominant frequencies, in turns over the table: {few(said)}"
     subtitle = (
         "Fourier magnitudes of the scores, summed over all components, as a share of the largest; both axes are logarithmic, and 0.5 "
-        "turns per position is the highest frequency there is. Named, in whole turns: peaks at least twice as high as the lows around."
+        "turns per position is the highest frequency there is. Named, in whole turns: peaks three times as high as the lows around."
         + seed_of(study, tables)
     )
     table = Table(
