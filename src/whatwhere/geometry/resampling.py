@@ -1,7 +1,8 @@
 """What few samples do to Hellinger distances: noise floor, corrected distances, intervals over groups of documents.
 
 An estimated distribution is further from every other one than the true one is, the more so the fewer tokens it has, so that a corpus of
-noise looks like n equidistant positions. Halves of the documents have independent noise, and products across them are free of it.
+noise looks like n equidistant positions. Halves of the documents have independent noise, and products across them are free of it. What
+that leaves, the shrinking of rare words' roots, cancels between positions of equal support only: see thinning.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from scipy.stats import t
 
 from whatwhere.geometry.distances import Rows, inner_products, squared_differences
 from whatwhere.geometry.hellinger import square_roots
+from whatwhere.geometry.thinning import thinned_roots
 
 Counts = Any  # sparse (n, V) counts of one group of documents
 
@@ -54,9 +56,9 @@ def corrected_squares(a: Rows, b: Rows) -> np.ndarray:
     """Squared distances (a_i - a_j) · (b_i - b_j) from √p of two halves of the documents, (m, V) each: (m, m), signed, zero diagonal.
 
     Equal to ½(|a_i - b_j|² + |b_i - a_j|²) - ½(|a_i - b_i|² + |a_j - b_j|²). The noise of a and b is independent, so it adds nothing
-    on average, where |a_i - a_j|² contains the square of both noises. What remains is that the root of a share is estimated too small
-    where its word was counted a few times only: distances are those of the shrunken roots, too small for rare words, and positions of
-    very unequal support keep a little of that difference. The centred Gram matrix of the result is that of half-samples a and b.
+    on average, where |a_i - a_j|² contains the square of both noises. What remains: the root of a share is too small on average where
+    its word was counted a few times only. Positions of equal support shrink alike, so that equal distributions are at 0 on average;
+    of unequal support they are not, and the difference of support looks like geometry. `corrected_hellinger` makes support equal.
 
     Raises:
         ValueError: shapes differ.
@@ -65,36 +67,53 @@ def corrected_squares(a: Rows, b: Rows) -> np.ndarray:
         raise ValueError(f"Two halves have the same positions and vocabulary. Got shapes {a.shape} and {b.shape}.")
     across = inner_products(a, b)
     own = across.diagonal()
-    return own[:, None] + own - across - across.T
+    return own[:, None] + own - (across + across.T)
 
 
-def corrected_hellinger(groups: Sequence[Counts], positions: np.ndarray, splits: int = 10, seed: int = 0) -> Corrected:
+def corrected_hellinger(
+    groups: Sequence[Counts], positions: np.ndarray, splits: int = 10, seed: int = 0, *, equal_support: bool = True
+) -> Corrected:
     """Corrected squared Hellinger distances and noise floor from counts in groups of documents, each group (n, V).
 
-    The groups are split in two random halves, `splits` times; `corrected_squares` of each split are averaged.
+    The groups are split in two random halves, `splits` times, and `corrected_squares` of each split are averaged. With `equal_support`
+    the two positions of a pair are first thinned to one sample size: the least support of all, doubled as often as both have it.
+    Without it a corpus in which nothing but support changes along the positions gets distances that grow with the lag: one distribution
+    everywhere and the support of SST-2 give a correlation with |i - j| of 0.96 and a mean distance of 0.19, with it a mean square of 0.
 
     Args:
         groups: at least two, each of documents chosen at random (a hash of the text does); 20 to 50 are enough.
         positions: (m,) positions to keep; each needs tokens in both halves of every split.
         splits: random splits.
         seed: of the splits.
+        equal_support: thin the two positions of a pair to equal support.
 
     Raises:
         ValueError: one group only, or a position without tokens in a half.
     """
-    stacked, n, rng = _stack(groups), groups[0].shape[0], np.random.default_rng(seed)
-    positions = np.asarray(positions)
-    total = _sum_of(stacked, n, np.ones(len(groups)))[positions]
+    positions, rng = np.asarray(positions), np.random.default_rng(seed)
+    cells = _Cells([sparse.csr_array(group)[positions] for group in groups])
     squares, floors = np.zeros((len(positions), len(positions))), []
     for _ in range(splits):
         chosen = np.zeros(len(groups))
         chosen[rng.permutation(len(groups))[: len(groups) // 2]] = 1
-        first = _sum_of(stacked, n, chosen)[positions]
-        a, b = _roots(first, positions), _roots(total - first, positions)
-        squares += corrected_squares(a, b) / splits
+        halves = cells.sum(chosen), cells.sum(1 - chosen)
+        a, b = (_roots(half, positions) for half in halves)
+        squares += (_squares_at_equal_support(*halves) if equal_support else corrected_squares(a, b)) / splits
         floors.append(np.sqrt(squared_differences(a, b)))
     low, high = np.quantile(floors, [0.025, 0.975], axis=0)
     return Corrected(squares, np.mean(floors, axis=0), low, high, splits)
+
+
+def _squares_at_equal_support(a: Counts, b: Counts) -> np.ndarray:
+    """`corrected_squares` of the counts of two halves, both positions of each pair thinned to the largest step that both reach."""
+    support = np.minimum(*(np.asarray(half.sum(axis=1)).ravel() for half in (a, b)))
+    step = np.floor(np.log2(support / support.min())).astype(int)
+    squares = np.zeros((len(support), len(support)))
+    for level in range(step.max() + 1):
+        kept = np.flatnonzero(step >= level)
+        tokens = support.min() * 2.0**level
+        squares[np.ix_(kept, kept)] = corrected_squares(thinned_roots(a[kept], tokens), thinned_roots(b[kept], tokens))
+    return squares
 
 
 def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summed: bool = True) -> Interval:
@@ -113,13 +132,13 @@ def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summ
     Raises:
         ValueError: fewer than two groups.
     """
-    groups = list(groups)
-    stacked, size = _stack(groups), len(groups)
+    groups, size = list(groups), len(groups)
     if summed:
-        total = _sum_of(stacked, groups[0].shape[0], np.ones(size))
-        value = np.asarray(statistic(total), dtype=np.float64)
-        left = [statistic(_without_zeros(total - group)) for group in groups]
+        cells = _Cells(groups)
+        value = np.asarray(statistic(cells.sum(np.ones(size))), dtype=np.float64)
+        left = [statistic(cells.sum(1.0 - np.eye(size)[g])) for g in range(size)]
     else:
+        _check_groups(groups)
         value = np.asarray(statistic(groups), dtype=np.float64)
         empty = sparse.csr_array(groups[0].shape)
         left = [statistic([*groups[:g], empty, *groups[g + 1 :]]) for g in range(size)]
@@ -130,35 +149,39 @@ def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summ
     return Interval(value, value - half, value + half)
 
 
-def _stack(groups: Sequence[Counts]) -> Any:
-    """Counts of all groups below each other, (G · n, V)."""
+class _Cells:
+    """Counts of all groups on one list of (position, word) cells, so that the sum of any of them is one product."""
+
+    def __init__(self, groups: Sequence[Counts]) -> None:
+        _check_groups(groups)
+        coordinates = [sparse.csr_array(group).tocoo() for group in groups]
+        self.shape = groups[0].shape
+        keys = np.concatenate([c.row.astype(np.int64) * self.shape[1] + c.col for c in coordinates])
+        cells, where = np.unique(keys, return_inverse=True)
+        ends = np.cumsum([0, *(c.nnz for c in coordinates)])
+        counts = np.concatenate([c.data for c in coordinates]).astype(np.float64)
+        self.counts = sparse.csr_array((counts, where, ends), shape=(len(groups), len(cells)))
+        self.words = cells % self.shape[1]
+        self.starts = np.searchsorted(cells, np.arange(self.shape[0] + 1) * self.shape[1])
+
+    def sum(self, weights: np.ndarray) -> Any:
+        """Weighted sum of the groups, csr_array (n, V) without stored zeros."""
+        summed = sparse.csr_array((weights @ self.counts, self.words.copy(), self.starts.copy()), shape=self.shape)
+        summed.eliminate_zeros()
+        return summed
+
+
+def _check_groups(groups: Sequence[Counts]) -> None:
     if len(groups) < 2:
         raise ValueError(
             f"Noise and intervals need at least 2 groups of documents. Got {len(groups)}: of one document nothing tells what chance adds."
         )
     if len({g.shape for g in groups}) > 1:
         raise ValueError(f"All groups have the same positions and vocabulary. Got shapes {sorted({g.shape for g in groups})}.")
-    return sparse.vstack([sparse.csr_array(g) for g in groups], format="csr")
-
-
-def _sum_of(stacked: Any, n: int, weights: np.ndarray) -> Any:
-    """Sum of the groups with weight 1, (n, V)."""
-    chosen = np.flatnonzero(weights)
-    rows = np.tile(np.arange(n), len(chosen))
-    columns = (chosen[:, None] * n + np.arange(n)).ravel()
-    pick = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, stacked.shape[0]))
-    return pick @ stacked
-
-
-def _without_zeros(counts: Any) -> Any:
-    counts = sparse.csr_array(counts)
-    counts.eliminate_zeros()
-    return counts
 
 
 def _roots(counts: Any, positions: np.ndarray) -> Any:
     """√p of half of the documents."""
-    counts = _without_zeros(counts)
     totals = np.asarray(counts.sum(axis=1)).ravel()
     if not totals.all():
         raise ValueError(
