@@ -12,7 +12,7 @@ import numpy as np
 from whatwhere.records import Record, write_records
 
 GROUPS = 8
-MIN_SUPPORT = 400
+MIN_SUPPORT = 500
 
 
 def _distributions(positions: int, vocabulary: int, kind: str, rng: np.random.Generator) -> np.ndarray:
@@ -190,7 +190,6 @@ def _corpus(
         for part, table in {
             "sinusoidal": _sinusoidal(len(positions), width),
             "mds": coords[:, :width],
-            "smacof": 0.98 * coords[:, : width + 1],
         }.items():
             for suffix, target in (("", dist), (".corrected", signed)):
                 records.append(Record(study, name, f"stress.raw{suffix}", _stress(table, target, False), part=part, index=width))

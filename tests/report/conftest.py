@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from geometry_run import make_run
+from page_view import ARGUMENTS
 
 from whatwhere.encoder import PRESETS
 from whatwhere.records import Record, write_records
@@ -242,6 +244,23 @@ def chromium() -> str:
     if not found:
         pytest.skip("no Chromium on this machine")
     return found
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str):
+    """A headless Chromium, shared by all tests."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def geometry_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One made-up geometry run of two corpora, shared by all tests; do not write into it."""
+    return make_run(tmp_path_factory.mktemp("geometry") / "run")
 
 
 # Strings that try to become markup, script, a template, a hover field; the last tries all at once.

@@ -15,11 +15,23 @@ from .maps import heatmap, map_layout, rounded, thinned
 from .numbers import compact, count, fixed, number
 from .style import axis, label_margin, layout, line_end_labels, log_axis, plain
 
-MOST_POINTS = 512  # positions of a line, points of a map, rows of a table
+MOST_POINTS = 512  # positions of a line, points of a map, rows of a table, for one corpus
+MOST_ROWS = 1024  # of those, for all corpora together
 MOST_SIDE = 256  # rows of a matrix
 MOST_CELLS = 400_000  # of all matrices of the page together
 PLUG_IN, CLEAN = "as counted", "corrected"
 HEIGHT, MARGIN = 300, {"l": 62, "r": 16, "t": 10, "b": 52}
+
+
+def most_points(corpora: Sequence[Corpus]) -> int:
+    """Positions of each corpus that a line or a table shows."""
+    return min(MOST_POINTS, max(64, MOST_ROWS // max(1, len(corpora))))
+
+
+def ends(*arrays: np.ndarray) -> tuple[float, float]:
+    """Smallest and largest finite number; 0 and 0 where there is none."""
+    finite = np.concatenate([a[np.isfinite(a)] for a in arrays] or [np.zeros(0)])
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
 
 def wide(corpora: Sequence[Corpus]) -> int:
@@ -74,23 +86,24 @@ def lags(run: Geometry) -> Figure | None:
         return None
     floors = of_each(run, "floor.mean")
     drawn = [v for c in corpora for k in ("lag_mean", "lag_mean_corrected") if (v := c.vector(k)) is not None]
-    top = max([float(np.nanmax(v)) for v in drawn] + [p.value for p in floors.values()]) * 1.08
-    bottom = min(0.0, *(float(np.nanmin(v)) for v in drawn)) - 0.03 * top
+    lowest, highest = ends(*drawn)
+    top = max(highest, *(p.value for p in floors.values()), 1e-6) * 1.08
+    bottom = min(0.0, lowest) - 0.03 * top
     labels = [PLUG_IN, CLEAN, "noise floor"]
     margin = MARGIN | {"r": label_margin(labels)}
     height = {1: 420, 2: 228}.get(len(corpora), 240)  # two still fit the first screen
     panels, rows = [], []
     for c in corpora:
         lag = c.arrays["lag"]
-        kept = thinned(len(lag), MOST_POINTS)
+        kept = thinned(len(lag), most_points(run.corpora))
         xs = [int(lag[i]) for i in kept]
         floor = floors.get(c.name)
-        traces, ends = [], []
+        traces, labelled = [], []
         if floor is not None:
             if floor.low is not None and floor.high is not None:
                 traces.append(band([xs[0], xs[-1]], [floor.low] * 2, [floor.high] * 2, "combined"))
             traces.append(curve([xs[0], xs[-1]], [floor.value] * 2, "combined", "noise floor, mean", "6px,5px", 1.4))
-            ends.append((float(xs[-1]), floor.value, "noise floor", "combined"))
+            labelled.append((float(xs[-1]), floor.value, "noise floor", "combined"))
         columns = []
         for key, name, dash in (("lag_mean", PLUG_IN, "6px,4px"), ("lag_mean_corrected", CLEAN, "solid")):
             found = c.vector(key)
@@ -98,22 +111,25 @@ def lags(run: Geometry) -> Figure | None:
             if found is not None and len(found) == len(lag):
                 ys = rounded(found[kept])
                 traces.append(curve(xs, ys, "absolute", f"{c.name}, {name}", dash))
-                ends.append((float(xs[-1]), next((y for y in reversed(ys) if y is not None), 0.0), name, "absolute"))
+                labelled.append((float(xs[-1]), next((y for y in reversed(ys) if y is not None), 0.0), name, "absolute"))
                 columns[-1] = ys
         plot = layout(
             height,
             axis("lag", range=[0, xs[-1] * 1.02], showgrid=False, nticks=6),
             axis("Hellinger distance", range=[bottom, top], nticks=6, zeroline=True, zerolinecolor="@rule"),
             margin,
-            annotations=line_end_labels(ends, (bottom, top), height - margin["t"] - margin["b"]),
+            annotations=line_end_labels(labelled, (bottom, top), height - margin["t"] - margin["b"]),
         )
-        said = ", ".join(f"{name} {number(y)} at lag {xs[-1]}" for x, y, name, _ in ends)
+        said = ", ".join(f"{name} {number(y)} at lag {xs[-1]}" for x, y, name, _ in labelled)
         panels.append(Panel(traces, plot, c.name if len(run.corpora) > 1 else "", f"{c.name}: {said}."))
         rows += [[text(c.name), value(x, str(x)), *(value(col[i], number(col[i])) for col in columns)] for i, x in enumerate(xs)]
     growth = of_each(run, "lag.correlation" + CORRECTED)
     title = findings.apart(of_each(run, "distance.mean"), of_each(run, "distance.mean" + CORRECTED), growth)
     floor_words = (
-        " Noise floor: the distance of one position from itself in two halves of the documents, mean over positions." if floors else ""
+        " Noise floor: the distance of one position from itself in two halves of the documents, mean over positions; all documents "
+        "together have less noise than a half."
+        if floors
+        else ""
     )
     subtitle = (
         "Mean Hellinger distance of the token distributions of two positions against their lag, as counted and corrected for the bias of "
@@ -136,13 +152,13 @@ def support(run: Geometry) -> Figure | None:
     corpora = [c for c in run.corpora if c.vector("support") is not None]
     if not corpora:
         return None
-    most = max(float(np.nanmax(c.arrays["support"])) for c in corpora)
+    most = ends(*(c.arrays["support"] for c in corpora))[1]
     longest = max(len(c.arrays["support"]) for c in corpora)
-    panels = [_support_panel(c, most, longest, len(run.corpora) > 1) for c in corpora]
+    panels = [_support_panel(c, most, longest, run) for c in corpora]
     floors = [c for c in corpora if (f := c.vector("floor")) is not None and len(f) == len(c.positions)]
     if floors:
-        top = max(float(np.nanmax(v)) for c in floors for v in (c.arrays["floor"], *(_neighbours(c).values())) if len(v)) * 1.08
-        panels += [_floor_panel(c, top, longest, len(run.corpora) > 1) for c in floors]
+        top = ends(*(v for c in floors for v in (c.arrays["floor"], *_neighbours(c).values())))[1] * 1.08
+        panels += [_floor_panel(c, top, longest, run) for c in floors]
     kept = {c.name: (len(c.positions), c.number("positions_asked") or len(c.arrays["support"])) for c in corpora}
     rows = []
     for c in corpora:
@@ -156,49 +172,48 @@ def support(run: Geometry) -> Figure | None:
                 text("left out" if i in left else "kept"),
             ]
             + [value(float(floor[i]), number(float(floor[i]))) if i in floor and np.isfinite(floor[i]) else Cell("–")]
-            for i in thinned(len(c.arrays["support"]), MOST_POINTS)
+            for i in thinned(len(c.arrays["support"]), most_points(run.corpora))
         ]
     subtitle = "Tokens counted at each position, on a logarithmic axis; positions with too few are grey and take part in nothing below."
     if floors:
         subtitle += (
-            " Second row: distance of a position from itself in two halves of the documents (grey, band: 95 % of the random halves) and of "
+            " Second row: distance of a position from itself in two halves of the documents (grey, band: 95\u202f% of the random "
+            "halves) and of "
             "each position from the next, as counted (dashed) and corrected (solid)."
         )
-    caption = "Support by position" + (
-        "" if longest <= MOST_POINTS else f", thinned to at most {MOST_POINTS} rows a corpus; all are in {where(corpora[0])}"
-    )
-    table = Table("support", caption, ["Corpus", "Position", "Tokens", "Use", "Noise floor"], rows, frozenset({1, 2, 4}))
+    table = Table("support", "Support by position", ["Corpus", "Position", "Tokens", "Use", "Noise floor"], rows, frozenset({1, 2, 4}))
     return Figure("support", findings.supported(kept), subtitle, panels, table, width=wide(corpora), even=True)
 
 
-def _support_panel(c: Corpus, most: float, longest: int, several: bool) -> Panel:
+def _support_panel(c: Corpus, most: float, longest: int, run: Geometry) -> Panel:
+    several = len(run.corpora) > 1
     counted = c.arrays["support"]
     left = set(c.left_out)
-    indices = thinned(len(counted), MOST_POINTS)
+    indices = thinned(len(counted), most_points(run.corpora))
     step = indices[1] if len(indices) > 1 else 1
     traces: list[Trace] = []
     for colour, name in (("absolute", "kept"), ("combined", "left out")):
         held = [
             (i, float(counted[i])) for i in indices if (i in left) == (name == "left out") and np.isfinite(counted[i]) and counted[i] > 0
         ]
-        for run_ in _runs(held, step):
-            trace = curve([i for i, _ in run_], [v for _, v in run_], colour, f"{c.name}, {name}", width=1.6, what="position")
+        for stretch in _stretches(held, step):
+            trace = curve([i for i, _ in stretch], [v for _, v in stretch], colour, f"{c.name}, {name}", width=1.6, what="position")
             trace["line"]["shape"] = "hvh"
             traces.append(trace | {"fill": "tozeroy", "fillcolor": f"@band-{colour}"})
     y = log_axis("tokens", 1, max(most, 10) * 1.3)
     plot = layout(240, axis("position", range=[-1, longest], showgrid=False, nticks=6), y, MARGIN)
     said = f"Tokens counted at {len(counted)} positions of {c.name}, {len(left)} of them left out."
-    return Panel(traces, plot, c.name if several else "", said, "tokens at each position" if several else "")
+    return Panel(traces, plot, c.name if several else "Tokens at each position", said, "tokens at each position" if several else "")
 
 
-def _runs(held: Sequence[tuple[int, float]], step: int) -> list[list[tuple[int, float]]]:
+def _stretches(held: Sequence[tuple[int, float]], step: int) -> list[list[tuple[int, float]]]:
     """Neighbouring positions together, so that no line crosses a gap."""
-    runs: list[list[tuple[int, float]]] = []
+    found: list[list[tuple[int, float]]] = []
     for i, v in held:
-        if not runs or i - runs[-1][-1][0] > step:
-            runs.append([])
-        runs[-1].append((i, v))
-    return runs
+        if not found or i - found[-1][-1][0] > step:
+            found.append([])
+        found[-1].append((i, v))
+    return found
 
 
 def _neighbours(c: Corpus) -> dict[str, np.ndarray]:
@@ -207,9 +222,10 @@ def _neighbours(c: Corpus) -> dict[str, np.ndarray]:
     return {name: np.diagonal(m, 1) for name, m in kinds.items() if m is not None and len(m) == len(c.positions)}
 
 
-def _floor_panel(c: Corpus, top: float, longest: int, several: bool) -> Panel:
+def _floor_panel(c: Corpus, top: float, longest: int, run: Geometry) -> Panel:
+    several = len(run.corpora) > 1
     positions = c.positions
-    kept = thinned(len(positions), MOST_POINTS)
+    kept = thinned(len(positions), most_points(run.corpora))
     xs = [positions[i] for i in kept]
     traces: list[Trace] = []
     ends = c.vector("floor_low"), c.vector("floor_high")
@@ -239,7 +255,7 @@ def matrices(run: Geometry) -> Figure | None:
     side = min(MOST_SIDE, int((MOST_CELLS / len(shown)) ** 0.5))
     top: dict[str, float] = {}
     for key, _, _, m in shown:
-        top[key] = max(top.get(key, 0.0), float(np.nanmax(m)))
+        top[key] = max(top.get(key, 0.0), ends(m)[1])
     panels, thin = [], 0
     for key, name, c, m in shown:
         kept = thinned(len(m), side)
@@ -249,7 +265,7 @@ def matrices(run: Geometry) -> Figure | None:
         trace = heatmap(z, at, at, "positions %{x} and %{y}<br>distance %{z:.3f}", (0.0, top[key] or 1.0))
         title = f"{c.name}, {name}" if len(run.corpora) > 1 else name.capitalize()
         panels.append(
-            Panel([trace], map_layout(470, "position", "position", square=True), title, f"Hellinger distances of {c.name}, {name}.")
+            Panel([trace], map_layout(560, "position", "position", square=True), title, f"Hellinger distances of {c.name}, {name}.")
         )
     subtitle = (
         "Distance of every two positions. Colours run from 0 at the ground of the page to the largest value of each kind, the same for all "
@@ -278,7 +294,7 @@ def _matrix_rows(corpora: Sequence[Corpus]) -> list[list[Cell]]:
     rows = []
     for c in corpora:
         kinds = [c.matrix("distance"), c.matrix("corrected")]
-        for i in thinned(len(c.positions), MOST_POINTS):
+        for i in thinned(len(c.positions), most_points(corpora)):
             cells = []
             for pick in ("next", "first", "mean"):
                 for m in kinds:
@@ -316,7 +332,7 @@ def between(run: Geometry) -> Figure | None:
     top = max(p.high or p.value for points in pairs.values() for p in points.values()) * 1.08
     panels, rows = [], []
     for (a, b), points in pairs.items():
-        xs = [list(points)[i] for i in thinned(len(points), MOST_POINTS)]
+        xs = [list(points)[i] for i in thinned(len(points), most_points(run.corpora))]
         traces: list[Trace] = []
         if all(points[x].low is not None for x in xs):
             traces.append(band(xs, [points[x].low for x in xs], [points[x].high for x in xs], "combined"))
@@ -360,5 +376,5 @@ def overview(run: Geometry) -> Table | None:
             cells.append(Cell(value_.text + (f" [{low.text}, {high.text}]" if low.text else ""), value_.raw))
         rows.append(cells)
     columns = ["Corpus", "Documents", "Tokens", "Positions", *(name for name, _ in metrics)]
-    caption = f"{count(len(rows), 'corpus', 'corpora')} in numbers, with 95 % intervals"
+    caption = f"{count(len(rows), 'corpus', 'corpora')} in numbers, with 95\u202f% intervals"
     return Table("corpora", caption, columns, rows, frozenset(range(1, len(columns)))) if rows else None

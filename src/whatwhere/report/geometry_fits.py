@@ -65,7 +65,7 @@ def rows_panel(
                 continue
             paint = f"@{own or colour(encoding)}"
             at = max(point.value, floor)
-            trace: Trace = {"type": "scatter", "mode": "markers", "x": [at], "y": [row], "hoverinfo": "text"}
+            trace: Trace = {"type": "scatter", "mode": "markers", "x": [at], "y": [row], "hoverinfo": "text", "cliponaxis": False}
             trace["hovertext"] = [hover(shown(encoding), kind, point, "")]
             trace["marker"] = {"symbol": symbol, "size": 10, "color": paint, "line": {"width": 1.6 if own else 0, "color": paint}}
             if point.low is not None and point.high is not None:
@@ -122,13 +122,13 @@ def stress(run: Geometry) -> Figure | None:
             low = SMALLEST if metric == "stress.raw" else -math.inf
             if metric == "stress.raw":
                 low = max(SMALLEST, min((v for v in every if v > 0), default=SMALLEST))
-                x = log_axis("raw stress", low / 1.6, max(*every, low * 10) * 1.6)
+                x = log_axis("raw stress", low / 1.6, max(*every, low * 10) * 1.6, most=3)
             else:
                 top = max(*every, 1e-3)
                 x = axis(
                     "stress at the best scale",
                     range=[min(0.0, *every) - 0.02 * top, top * 1.06],
-                    nticks=5,
+                    nticks=4,
                     zeroline=True,
                     zerolinecolor="@rule",
                 )
@@ -159,7 +159,7 @@ def _ends(found: Any) -> list[float]:
 def _written(point: Point) -> str:
     if 0 <= point.value < SMALLEST:
         return "0"
-    return number(point.value, point.low, point.high, 3) if point.value < 1000 else f"{point.value:,.0f}"
+    return number(point.value, point.low, point.high, 3 if point.value > 0.01 else 5) if point.value < 1000 else f"{point.value:,.0f}"
 
 
 def _spoken(values: Values, words: str) -> str:
@@ -181,7 +181,7 @@ def violations(run: Geometry) -> Figure | None:
         return None
     order = _order(list(found.values()))
     top = max(0.55, *_ends(found.values())) * 1.04
-    ticks = [t for t in (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1) if t <= top]
+    ticks = [t for t in (0, 0.25, 0.5, 0.75, 1) if t <= top]
     panels = []
     for name, values in found.items():
         x = axis("triples out of order", range=[-0.02 * top, top], tickvals=ticks, ticktext=[percent(t, 0) for t in ticks])
@@ -192,12 +192,12 @@ def violations(run: Geometry) -> Figure | None:
         panel = rows_panel(
             values, own, x, name if len(run.corpora) > 1 else "", f"Triples out of order: {said}.", lambda p: percent(p.value)
         )
-        panel.data.insert(0, reference([0.5, 0.5], [-0.5, len(own) - 0.5], "chance: 50 %"))
+        panel.data.insert(0, reference([0.5, 0.5], [-0.5, len(own) - 0.5], "chance: 50\u202f%"))
         panels.append(panel)
     title = findings.ordered({name: last(v[CORPUS]) for name, v in found.items() if CORPUS in v})
     subtitle = (
         "Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one has the larger "
-        "distance. 0 % is a distance that only grows with the lag; dashed: 50 %, which random tables reach."
+        "distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which random tables reach."
     )
     key = [("hollow-square", "distances as counted"), ("dot", "corrected distances, or those of a fixed table")]
     table = _value_table("violations", "Triples out of order", ["Corpus"], {(name,): v for name, v in found.items()})

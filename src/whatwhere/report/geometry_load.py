@@ -19,7 +19,7 @@ from .load import Point, read_arrays, read_json, visible, visible_records
 CORRECTED = ".corrected"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """One corpus of a run: its entry in geometry.json and its arrays."""
 

@@ -25,7 +25,8 @@ _WORDS = (
     "with one half for the one factor and the other half for the other, the errors of the two are independent and cancel on average. "
     "Its square may "
     "come out negative; its root then carries a minus sign, so that means over many pairs stay right.",
-    "Intervals are 95 % intervals of the delete-one-group jackknife over groups of documents: they say what another sample of documents "
+    "Intervals are 95\u202f% intervals of the delete-one-group jackknife over groups of documents: they say what another sample of "
+    "documents "
     "would "
     "change, not another tokenizer or another way of choosing documents.",
     "Stress is the sum over pairs of squared differences, over the sum of squared Hellinger distances, without a root. It is not "
@@ -69,6 +70,7 @@ def geometry_page(run: Geometry) -> Page:
         title=str(run.facts.get("title") or run.name),
         summary=summary(run),
         caveats=caveats(run),
+        notes=notes(run),
         lead=[
             (c.name if len(run.corpora) > 1 else "", _sentences(c.facts.get("summary")))
             for c in run.corpora
@@ -115,6 +117,15 @@ def caveats(run: Geometry) -> list[str]:
     if run.corpora and all(p.low is None for c in run.corpora if (p := run.point("distance.mean", c.name)) is not None):
         found.append("There are no intervals: nothing was resampled.")
     return found
+
+
+def notes(run: Geometry) -> list[str]:
+    """What the page leaves out of lines and tables to stay small."""
+    most = geometry_figures.most_points(run.corpora)
+    long = [c.name for c in run.corpora if max(len(c.positions), c.number("positions_asked") or 0) > most]
+    if not long:
+        return []
+    return [f"Lines and tables of {_listed(long)} show at most {most} positions, at equal steps; arrays/ in the run's folder has them all."]
 
 
 def _listed(names: list[str]) -> str:

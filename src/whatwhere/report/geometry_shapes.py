@@ -7,7 +7,7 @@ import numpy as np
 
 from . import geometry_findings as findings
 from .figures import Cell, Figure, Panel, Table, Trace, text, value
-from .geometry_figures import CLEAN, HEIGHT, MARGIN, MOST_POINTS, PLUG_IN, curve, wide
+from .geometry_figures import CLEAN, HEIGHT, MARGIN, PLUG_IN, curve, ends, most_points, wide
 from .geometry_load import CORRECTED, Geometry
 from .maps import rounded, thinned
 from .numbers import fixed, percent
@@ -18,7 +18,7 @@ MOST_EIGENVALUES = 64
 
 def noise_level(eigenvalues: np.ndarray) -> float:
     """Size of the most negative eigenvalue: squared distances cannot make one, so noise did."""
-    return max(0.0, -float(np.nanmin(eigenvalues)))
+    return max(0.0, -ends(eigenvalues)[0])
 
 
 def spectrum(run: Geometry) -> Figure | None:
@@ -27,27 +27,27 @@ def spectrum(run: Geometry) -> Figure | None:
     if not corpora:
         return None
     above, all_, panels, rows = {}, {}, [], []
-    top = max(float(np.nanmax(c.arrays["eigenvalues"])) for c in corpora)
+    top = ends(*(c.arrays["eigenvalues"] for c in corpora))[1] or 1.0
     bottom = top * 1e-5
     most = min(MOST_EIGENVALUES, max(len(c.arrays["eigenvalues"]) for c in corpora))
     labels = [PLUG_IN, CLEAN, "noise level"]
     margin = MARGIN | {"r": label_margin(labels), "l": 70}
     for c in corpora:
         kinds = [(PLUG_IN, c.arrays["eigenvalues"], "6px,4px", "circle-open")]
-        traces, ends = [], []
+        traces, labelled = [], []
         if (clean := c.vector("eigenvalues_corrected")) is not None:
             kinds.append((CLEAN, clean, "solid", "circle"))
             level = noise_level(clean)
             above[c.name], all_[c.name] = int(np.sum(clean > level)), int(np.sum(c.arrays["eigenvalues"] > 1e-9 * top))
             if level > bottom:
                 traces.append(curve([1, most], [level] * 2, "combined", "noise level", "6px,5px", 1.4, "component"))
-                ends.append((float(most), float(np.log10(level)), "noise level", "combined"))
+                labelled.append((float(most), float(np.log10(level)), "noise level", "combined"))
         for name, found, dash, symbol in kinds:
             held = [(i + 1, float(v)) for i, v in enumerate(found[:most]) if np.isfinite(v) and v > bottom]
             if held:
                 trace = curve([x for x, _ in held], [v for _, v in held], "absolute", f"{c.name}, {name}", dash, 1.6, "component")
                 traces.append(trace | {"mode": "lines+markers", "marker": {"symbol": symbol, "size": 6, "color": "@absolute"}})
-                ends.append((float(held[-1][0]), float(np.log10(held[-1][1])), name, "absolute"))
+                labelled.append((float(held[-1][0]), float(np.log10(held[-1][1])), name, "absolute"))
         limits = (float(np.log10(bottom)), float(np.log10(top)) + 0.15)
         height = HEIGHT
         plot = layout(
@@ -55,7 +55,7 @@ def spectrum(run: Geometry) -> Figure | None:
             axis("component", range=[0, most + 1], showgrid=False, nticks=6),
             log_axis("eigenvalue", 10 ** limits[0], 10 ** limits[1]),
             margin,
-            annotations=line_end_labels(ends, limits, height - margin["t"] - margin["b"]),
+            annotations=line_end_labels(labelled, limits, height - margin["t"] - margin["b"]),
         )
         said = f"{len(c.arrays['eigenvalues'])} eigenvalues of {c.name}"
         panels.append(
@@ -73,7 +73,7 @@ def spectrum(run: Geometry) -> Figure | None:
                 value(float(v), f"{v:.3g}"),
                 value(float(clean[i]), f"{clean[i]:.3g}") if clean is not None and i < len(clean) else Cell("–"),
             ]
-            for i, v in enumerate(c.arrays["eigenvalues"][:MOST_POINTS])
+            for i, v in enumerate(c.arrays["eigenvalues"][: most_points(corpora)])
             if np.isfinite(v)
         ]
     title = findings.components(above, all_) if above else "Eigenvalues of the distances"
@@ -104,7 +104,7 @@ def table_maps(run: Geometry) -> Figure | None:
             if len(parts) == 2:
                 shares[kind][c.name] = sum(parts)
             titles = [f"component {i + 1}" + (f" ({percent(parts[i], 0)})" if len(parts) == 2 else "") for i in range(2)]
-            kept = [i for i in thinned(len(coords), MOST_POINTS) if np.isfinite(coords[i, :2]).all()]
+            kept = [i for i in thinned(len(coords), most_points(corpora)) if np.isfinite(coords[i, :2]).all()]
             at = [c.positions[i] for i in kept]
             name = f"{c.name}, {kind}" if len(run.corpora) > 1 else kind.capitalize()
             panels.append(
@@ -178,7 +178,7 @@ def _map_layout(coords: np.ndarray, at: Sequence[int], titles: Sequence[str]) ->
     # A square frame with equal scales: a long thin map is seen to be one.
     middle = (coords[:, :2].min(axis=0) + coords[:, :2].max(axis=0)) / 2
     half = 0.57 * float(np.ptp(coords[:, :2], axis=0).max() or 1.0)
-    ends = [[float(m) - half, float(m) + half] for m in middle]
-    x = axis(titles[0], range=ends[0], nticks=5, zeroline=True, zerolinecolor="@grid")
-    y = axis(titles[1], range=ends[1], nticks=5, zeroline=True, zerolinecolor="@grid")
-    return layout(470, x, y, {"l": 66, "r": 14, "t": 8, "b": 52}, annotations=notes, meta={"square": True})
+    frame = [[float(m) - half, float(m) + half] for m in middle]
+    x = axis(titles[0], range=frame[0], nticks=5, constrain="domain", constraintoward="left", zeroline=True, zerolinecolor="@grid")
+    y = axis(titles[1], range=frame[1], nticks=5, constrain="domain", scaleanchor="x", zeroline=True, zerolinecolor="@grid")
+    return layout(500, x, y, {"l": 66, "r": 14, "t": 8, "b": 52}, annotations=notes, meta={"square": True})

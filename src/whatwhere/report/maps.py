@@ -69,7 +69,7 @@ def heatmap(
 
 def map_layout(height: int, x_title: str, y_title: str, square: bool = False, left: int = 62) -> dict[str, Any]:
     """Layout of one heat map: rows from the top down; square: equal scales, for a matrix of positions by positions."""
-    x = axis(x_title, showgrid=False, nticks=6, constrain="domain")
+    x = axis(x_title, showgrid=False, nticks=6, constrain="domain", constraintoward="left")
     y = axis(y_title, showgrid=False, nticks=6, constrain="domain", autorange="reversed", **({"scaleanchor": "x"} if square else {}))
     more = {"meta": {"square": True}} if square else {}
     return layout(height, x, y, {"l": left, "r": BAR, "t": 8, "b": 52}, **more)

@@ -171,12 +171,15 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def log_axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
-    """A logarithmic axis from `low` to `high` (numbers above 0), with decades written out; of many, every second or fifth."""
+def log_axis(title: str, low: float, high: float, most: int = 5, **more: Any) -> dict[str, Any]:
+    """A logarithmic axis from `low` to `high` (above 0) with about `most` decades at most written out; of few, 2 and 5 times them too."""
     ends = [math.log10(low), math.log10(high)]
     decades = range(math.ceil(ends[0]), math.floor(ends[1]) + 1)
-    step = 1 if len(decades) <= 5 else 2 if len(decades) <= 10 else 5
-    ticks = [10.0**k for k in decades if k % step == 0] or [low, high]
+    step = next((s for s in (1, 2, 3, 4, 5) if len(decades) <= most * s), 10)
+    ticks = [10.0**k for k in decades if k % step == 0]
+    if len(ticks) < 3 and step == 1:
+        ticks = [t for k in range(math.floor(ends[0]), math.ceil(ends[1]) + 1) for f in (1, 2, 5) if low <= (t := f * 10.0**k) <= high]
+    ticks = ticks or [low, high]
     return axis(title, type="log", range=ends, tickvals=ticks, ticktext=[f"{t:,.0f}" if t >= 1 else f"{t:.3g}" for t in ticks], **more)
 
 

@@ -1,0 +1,178 @@
+"""The page of a geometry run: complete, small, escaped, and true to the records, as text and in a browser."""
+
+import itertools
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from geometry_run import make_run
+from page_parser import Parsed
+from page_view import View
+
+from whatwhere.records import Record, read_records, write_records
+from whatwhere.report.geometry_load import Corpus, Geometry, load_geometry
+from whatwhere.report.geometry_page import geometry_page, write_geometry_report
+from whatwhere.report.page import render_page, write_page
+
+FIGURES = ["lag", "support", "matrix", "between", "map", "spectrum", "stress", "held-out", "dimensions", "violations", "separation"]
+
+
+@pytest.fixture(scope="module")
+def run(geometry_folder):
+    return load_geometry(geometry_folder)
+
+
+@pytest.fixture(scope="module")
+def text(run):
+    return render_page(geometry_page(run))
+
+
+def hostile(run: Geometry, text: str) -> Geometry:
+    """The run with every name, title, encoding and fact replaced by `text`."""
+    known = {"corpus", "mds", "smacof", "equidistant", "sinusoidal", "used", None}
+    names = {c.name for c in run.corpora} | set(run.models)
+
+    def renamed(r: Record) -> Record:
+        part = r.part if r.part in known else f"{text}|{text}" if r.metric == "between" else text
+        return replace(r, study=text, model=text if r.model in names else r.model, part=part, unit=text)
+
+    facts = {"title": text, "command": text, "started": text, "machine": {text: text}, "versions": {text: text}, "settings": {text: [text]}}
+    corpora = [Corpus(text, {"name": text, "summary": [text], text: {text: text}, "align": text}, c.arrays) for c in run.corpora]
+    return Geometry(text, facts | {"protocol": text}, [renamed(r) for r in run.records], corpora)
+
+
+def test_sections_and_figures_stand_in_the_order_of_the_questions(text):
+    found = Parsed(text).elements
+    assert [a["id"] for tag, a in found if tag == "section"] == ["support", "distances", "shape", "fit", "training", "how"]
+    assert [a["id"].removeprefix("figure-") for tag, a in found if tag == "figure"] == FIGURES
+    tables = {a["id"] for tag, a in found if tag == "table"}
+    assert {f"table-{t}" for t in ("corpora", "parameters", "hypotheses")} < tables
+    assert {a["data-table"] for tag, a in found if a.get("class") == "csv"} <= tables
+    assert len({a["id"] for _, a in found if a.get("id")}) == sum(1 for _, a in found if a.get("id"))
+
+
+def test_the_first_screen_answers_in_plain_words(text, run):
+    first = text[text.index('<div class="first') : text.index('<section id="support"')]
+    assert all(f"<h2>{c.name}</h2>" in first and c.facts["summary"][0] in first for c in run.corpora)
+    assert first.count("<figure") == 1 and "once noise is taken out" in first
+    assert "reviews: " in text[: text.index('<div class="first')] and "Left out because" in text
+
+
+def test_every_table_row_has_every_column(text):
+    for table in re.findall(r"<table.*?</table>", text, re.S):
+        heads = table.count("<th ")
+        assert all(row.count("<td") == heads for row in re.findall(r"<tr><td.*?</tr>", table, re.S))
+
+
+def test_numbers_of_the_page_follow_the_records(run, text):
+    changed = [
+        replace(r, value=7.77, low=None, high=None) if (r.metric, r.model, r.part) == ("stress.raw.corrected", "tags", "rope") else r
+        for r in run.records
+    ]
+    assert ">7.77<" not in text and ">7.77<" in render_page(geometry_page(replace(run, records=changed)))
+
+
+def test_a_section_without_records_is_left_out(run):
+    bare = replace(run, records=[], corpora=[replace(c, arrays={}) for c in run.corpora])
+    ids = [a["id"] for tag, a in Parsed(render_page(geometry_page(bare))).elements if tag == "section"]
+    assert ids == ["support", "how"]  # the table of corpora has their sizes
+    assert "How it was done" in render_page(geometry_page(Geometry("empty")))
+
+
+def test_the_papers_protocol_is_named_and_needs_no_correction(run):
+    counted = [replace(c, arrays={k: v for k, v in c.arrays.items() if "corrected" not in k and "floor" not in k}) for c in run.corpora]
+    records = [r for r in run.records if "corrected" not in r.metric and r.metric not in ("floor.mean", "stress.held_out")]
+    shown = render_page(geometry_page(replace(run, facts=run.facts | {"protocol": "paper"}, records=records, corpora=counted)))
+    figures = [a["id"].removeprefix("figure-") for tag, a in Parsed(shown).elements if tag == "figure"]
+    assert figures == [f for f in FIGURES if f != "held-out"] and "1e-12 is added to every count" in shown
+
+
+def test_noise_and_few_documents_are_said_first(run):
+    noise = [replace(r, value=0.0, low=-0.1, high=0.1) if r.metric == "distance.mean.corrected" else r for r in run.records]
+    corpora = [replace(c, facts=c.facts | {"documents": 12}) for c in run.corpora]
+    said = geometry_page(replace(run, records=noise, corpora=corpora)).caveats
+    assert said[0].startswith("Not separable from noise: in `reviews`, `tags`") and said[1].startswith("Fewer than 1,000 documents")
+
+
+def test_gaps_in_arrays_are_drawn_as_gaps(run):
+    holes = {k: np.where(np.arange(v.size).reshape(v.shape) % 5 == 1, np.nan, v) for k, v in run.corpora[0].arrays.items()}
+    kept = {k: run.corpora[0].arrays[k] for k in ("positions", "left_out", "support", "lag")}
+    assert "figure-matrix" in render_page(geometry_page(replace(run, corpora=[replace(run.corpora[0], arrays=holes | kept)])))
+
+
+def test_long_and_many_corpora_stay_below_ten_megabytes_and_say_that_they_are_thinned(run):
+    rng = np.random.default_rng(0)
+    m = 1500
+    dist = np.abs(np.subtract.outer(np.arange(m), np.arange(m))) / m + 0.1 * rng.random((m, m))
+    vectors = ("positions", "support", "floor", "floor_low", "floor_high", "eigenvalues", "eigenvalues_corrected")
+    arrays = {
+        "distance": dist,
+        "corrected": dist,
+        "coords": rng.random((m, 3)),
+        "coords_corrected": rng.random((m, 3)),
+        "left_out": np.array([]),
+    }
+    arrays |= {name: np.arange(m)[:: -1 if "eigen" in name else 1] * 1.0 for name in vectors}
+    arrays |= {name: np.arange(1, m) * 1.0 for name in ("lag", "lag_mean", "lag_mean_corrected")}
+    corpora = [Corpus(f"c{i}", {"name": f"c{i}"}, arrays) for i in range(6)]
+    shown = render_page(geometry_page(replace(run, corpora=corpora)))
+    assert len(shown.encode()) < 10e6
+    assert "Thinned for drawing: every 9th position of the largest matrix; all are in arrays/geometry-c0.npz" in shown
+    drawn = json.loads(Parsed(shown).scripts[0])["figures"]["matrix"]
+    assert len(drawn) == 12 and all(len(p["data"][0]["z"]) <= 182 for p in drawn)
+
+
+@pytest.mark.parametrize("kind", range(10))
+def test_no_string_becomes_markup(kind, run, hostile_texts):
+    def shape(text):
+        page = render_page(geometry_page(hostile(run, text)))
+        return page, [(tag, sorted(a)) for tag, a in Parsed(page).elements if tag not in ("code", "span")]
+
+    page, elements = shape(hostile_texts[kind])
+    assert elements == shape("harmless")[1]
+    assert len(Parsed(page).scripts) == 3 and not set("\u202e\u2066") & set(page)
+
+
+def test_write_report_returns_its_path_and_leaves_nothing_else(tmp_path):
+    folder = make_run(tmp_path / "run", corpora=("only",), positions=12, models=())
+    write_records(folder / "records.parquet", read_records(folder / "records.parquet"))
+    names = sorted(p.name for p in folder.iterdir())
+    assert write_geometry_report(folder) == folder / "report.html"
+    assert sorted(p.name for p in folder.iterdir()) == sorted([*names, "report.html"])
+    assert write_geometry_report(folder, tmp_path / "new" / "x.html").is_file()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])
+def test_draws_in_a_browser_and_fits(browser, run, tmp_path, width, scheme):
+    path = write_page(tmp_path / "page.html", geometry_page(run))
+    with View(browser, path, width=width, scheme=scheme) as view:
+        assert view.page.evaluate("document.documentElement.scrollWidth") == width
+        assert view.page.locator(".plot").count() == view.page.locator(".plot.js-plotly-plot").count()
+        squares = view.page.locator("#figure-matrix .heatmaplayer image")
+        assert squares.count() == 4
+        for box in squares.evaluate_all("is => is.map(i => [i.getBoundingClientRect().width, i.getBoundingClientRect().height])"):
+            assert box[0] == pytest.approx(box[1], abs=2) and box[0] > 150
+        boxes = """ps => ps.map(p => [...p.querySelectorAll('.annotation-text')].map(a => {
+            const [b, f] = [a, p].map(e => e.getBoundingClientRect());
+            return [b.left - f.left, b.right - f.right, b.top, b.bottom] }))"""
+        drawn = ", ".join(
+            f"#figure-{name} .plot" for name in ("lag", "spectrum", "stress", "held-out", "dimensions", "violations", "separation")
+        )
+        for labels in view.page.locator(drawn).evaluate_all(boxes):
+            assert all(left >= 0 and right <= 1 for left, right, _, _ in labels)
+            assert all(a[3] <= b[2] + 1 or b[3] <= a[2] + 1 or a[1] != b[1] for a, b in itertools.combinations(labels, 2))
+        if width == 1400:
+            assert view.page.evaluate("document.querySelector('.first').getBoundingClientRect().bottom") <= 900
+        assert view.troubles == []
+
+
+def test_hostile_names_run_nowhere(browser, run, hostile_texts, tmp_path):
+    path = write_page(tmp_path / "hostile.html", geometry_page(hostile(run, hostile_texts[-1] + "x" * 300)))
+    with View(browser, path) as view:
+        assert view.page.evaluate("typeof window.pwned") == "undefined"
+        bad = "document.querySelectorAll('.panels img, iframe, .plot a, [onerror], [onload], [onmouseover]').length"
+        assert view.page.evaluate(bad) == 0 and view.page.evaluate("document.documentElement.scrollWidth") <= 1400
+        view.page.hover("#figure-stress .plot")
+        assert view.troubles == []
