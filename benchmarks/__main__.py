@@ -26,6 +26,7 @@ import torch  # noqa: E402
 from whatwhere.training.loop import keep_freed_memory  # noqa: E402
 
 from .attention import attention, positional  # noqa: E402
+from .counting import counts  # noqa: E402
 from .memory import memory  # noqa: E402
 from .packing import packing  # noqa: E402
 from .page import memory_picture, page  # noqa: E402
@@ -43,8 +44,9 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "packing": packing,
     "probes": probes,
     "windows": windows,
+    "counts": counts,
 }
-PACKAGES = ("whatwhere", "torch", "transformers", "tokenizers", "numpy", "scikit-learn")
+PACKAGES = ("whatwhere", "torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn")
 
 
 def machine() -> dict[str, Any]:
@@ -77,9 +79,10 @@ def parse(words: list[str]) -> argparse.Namespace:
         scale.add_argument(f"--{name}", dest="scale", action="store_const", const=name, default="full", help=meaning)
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas (default: {','.join(PARTS)})")
     parser.add_argument("--out", type=Path, help="folder of benchmarks.json, benchmarks.md and memory.svg (default: docs)")
-    parser.add_argument("--corpus", default="python-docs", help="documents for packing and windows, for example WikiText-2")
+    parser.add_argument("--corpus", default="python-docs", help="documents for packing, windows and counts, for example WikiText-2")
     parser.add_argument("--document", default="auto", help="what a document of its text files is: file, heading, blank-line, line")
-    parser.add_argument("--tokenizer", help="vocabulary file or tokenizer folder for packing (default: trained on the corpus)")
+    parser.add_argument("--field", default="text", help="the field that holds the text, for example sentence in GLUE's tables")
+    parser.add_argument("--tokenizer", help="vocabulary file or tokenizer folder for packing and counts (default: trained on the corpus)")
     parser.add_argument("--threads", type=int, help="threads of torch (default: as many as cores)")
     given = parser.parse_args(words)
     if unknown := set(given.only.split(",")) - set(PARTS):
@@ -98,7 +101,7 @@ def main(words: list[str]) -> None:
     path = out / "benchmarks.json"
     done: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.is_file() else {}
     keep_freed_memory()  # as a training does
-    settings = Settings(given.scale, given.corpus, given.tokenizer, given.document)
+    settings = Settings(given.scale, given.corpus, given.tokenizer, given.document, given.field)
     for name in (n for n in PARTS if n in given.only.split(",")):
         print(f"{name}: {(PARTS[name].__doc__ or '').splitlines()[0]}", flush=True)
         began, load = time.perf_counter(), os.getloadavg()[0]

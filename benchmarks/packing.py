@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import whatwhere as ww
-from whatwhere.corpus import MaskedBatches, build_windows, load_tokenizer, open_source, train_tokenizer
+from whatwhere.corpus import MaskedBatches, build_windows, load_tokenizer, train_tokenizer
 from whatwhere.corpus.sources import Source
 
 from .models import MASKED, PRECISION, ours, training_step
@@ -41,7 +41,7 @@ class Beginning(Source):
 def packing(settings: Settings) -> Results:
     """Packed against padded, and what isolation costs against run-on rows that need none."""
     results = Results()
-    source = Beginning(open_source(settings.corpus, document=settings.document), CHARACTERS[settings.scale])
+    source = Beginning(settings.source(), CHARACTERS[settings.scale])
     tokenizer = load_tokenizer(settings.tokenizer) if settings.tokenizer else train_tokenizer(source)
     names = ("dstg", "ap") if settings.scale != "micro" else ("dstg",)
     b, steps = BATCH[settings.scale], STEPS[settings.scale]

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from whatwhere.corpus import Source, open_source
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 REPEATS = {"full": 5, "quick": 3, "micro": 2}
 
@@ -25,10 +27,14 @@ class Settings:
     corpus: str = "python-docs"
     tokenizer: str | None = None
     document: str = "auto"  # see whatwhere.corpus.open_source
+    field: str = "text"
 
     @property
     def repeats(self) -> int:
         return REPEATS[self.scale]
+
+    def source(self) -> Source:
+        return open_source(self.corpus, field=self.field, document=self.document)
 
     @property
     def corpus_name(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from whatwhere.corpus import MaskedBatches, build_windows, open_source, train_tokenizer
+from whatwhere.corpus import MaskedBatches, build_windows, train_tokenizer
 
 from .packing import Beginning
 from .timing import Results, Settings, alternate, figure, row
@@ -30,7 +30,7 @@ def cpu(run: Callable[[], object]) -> float:
 def windows(settings: Settings) -> Results:
     """Megabytes a second for each way of joining documents, and milliseconds a batch."""
     results = Results()
-    source = Beginning(open_source(settings.corpus, document=settings.document), CHARACTERS[settings.scale])
+    source = Beginning(settings.source(), CHARACTERS[settings.scale])
     documents = list(source)
     megabytes = sum(len(d.encode()) for d in documents) / 1e6
     tokenizer = train_tokenizer(documents)
