@@ -27,6 +27,7 @@ from whatwhere.training.loop import keep_freed_memory  # noqa: E402
 
 from .attention import attention, positional  # noqa: E402
 from .counting import counts  # noqa: E402
+from .mds import mds  # noqa: E402
 from .memory import memory  # noqa: E402
 from .packing import packing  # noqa: E402
 from .page import memory_picture, page  # noqa: E402
@@ -45,6 +46,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "probes": probes,
     "windows": windows,
     "counts": counts,
+    "mds": mds,
 }
 PACKAGES = ("whatwhere", "torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn")
 

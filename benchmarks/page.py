@@ -15,6 +15,7 @@ TITLES = {
     "probes": "Probes",
     "windows": "Text to windows",
     "counts": "Counts by position",
+    "mds": "Multidimensional scaling of positions",
 }
 ABOUT = {
     "presets": """
@@ -56,6 +57,10 @@ CPU time of one core; every way gives the same counts. From windows: the files o
 get all ids in memory. From text: reading, tokenising, counting whole documents in 32 groups; to stress: also Hellinger distances, MDS and
 the stress of every encoding at d = 768. `encode_batch_fast` gives no offsets. Ours tokenises each different word once where the
 tokenizer treats what stands between spaces on its own, so a ratio below 1 is no slip.
+""",
+    "mds": """
+From the distributions of tokens to coordinates, one way as the other; √p is inside. Ours takes sparse distributions where they are sparse,
+the others need dense ones, which are made beforehand. The peak is that of a process which draws the counts and scales them.
 """,
 }
 

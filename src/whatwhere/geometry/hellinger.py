@@ -44,7 +44,7 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
         ValueError: no position has that support; counts or settings are negative or not finite.
     """
     dense = not sparse.issparse(counts)
-    counts = np.asarray(counts, dtype=np.float64) if dense else sparse.csr_array(counts).astype(np.float64)
+    counts = np.asarray(counts, dtype=np.float64) if dense else sparse.csr_array(counts)
     if counts.ndim != 2 or 0 in counts.shape:
         raise ValueError(f"Counts have shape (positions, vocabulary). Got {counts.shape}.")
     entries = counts if dense else counts.data
@@ -61,11 +61,15 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
             f"No position has {max(min_support, 1):g} tokens, so there is no distribution to compare: at most {support[best]:g}, "
             f"at position {best}. {way}"
         )
-    p = counts[kept]
+    p = counts if kept.all() else counts[kept]
+    totals = support[kept]
     if smoothing > 0:
         p = (p if dense else p.toarray()) + smoothing
-    totals = np.asarray(p.sum(axis=1)).ravel()
-    p = p.multiply(1 / totals[:, None]).tocsr() if sparse.issparse(p) else p / totals[:, None]
+        totals = totals + smoothing * p.shape[1]
+    if sparse.issparse(p):  # sharing the indices: large corpora are large here
+        p = sparse.csr_array((p.data / np.repeat(totals, np.diff(p.indptr)), p.indices, p.indptr), shape=p.shape)
+    else:
+        p = p / totals[:, None]
     if np.all(support == np.floor(support)):
         support = support.astype(np.int64)
     return Distributions(p=p, positions=np.flatnonzero(kept), support=support, left_out=np.flatnonzero(~kept))
@@ -90,7 +94,9 @@ def square_roots(p: Rows) -> Rows:
             f"Every row of p sums to 1. Row {wrong.argmax()} sums to {totals[wrong.argmax()]:.6g}. "
             "Counts become distributions by positional_distributions."
         )
-    return np.sqrt(p.astype(np.float64))
+    if sparse.issparse(p):
+        return sparse.csr_array((np.sqrt(p.data, dtype=np.float64), p.indices, p.indptr), shape=p.shape)
+    return np.sqrt(p)
 
 
 def hellinger(p: Rows, q: Rows | None = None) -> np.ndarray:

@@ -7,6 +7,7 @@ The Hellinger distance is Euclidean in √p. So B is positive semidefinite for e
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -247,6 +248,7 @@ def _signed(coords: np.ndarray) -> np.ndarray:
 def _truncated(roots: Rows, dims: int) -> MDS:
     """The first singular vectors of the centred √p, by Lanczos steps on v -> H √p √pᵀ H v."""
     n = roots.shape[0]
+    roots = roots.tocsc() if sparse.issparse(roots) else roots  # once, as the products need it
 
     def times(v: np.ndarray) -> np.ndarray:
         w = roots @ (roots.T @ (v - v.mean(axis=0)))
