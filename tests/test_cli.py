@@ -43,6 +43,7 @@ def trained(corpus_file, tmp_path_factory):
         (("explain", "ap", "--set", "model.absolute=mds", "--set", "model.table_file=none.npy"), "No position table at none.npy"),
         (("pretrain", "--out", "OUT", "--preset", "ap", "--set", "model.table_start=none.npy"), "No position table at none.npy"),
         (("explain", "dstg", "--set", "model.preset=rope"), "model.preset cannot be set"),
+        (("spectra", "none.npy"), "No position table at none.npy"),
     ],
 )
 def test_wrong_words_are_refused_in_one_line(arguments, message, tmp_path):
@@ -103,6 +104,10 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     done = whatwhere("spectra", str(trained), "--json")
     shares = [r["value"] for r in json.loads(done.stdout)["records"] if r["metric"] == "pca.share"]
     assert 0.99 < sum(shares) <= 1.0 + 1e-9  # 8 dimensions, all listed
+    out = trained.parent / "spectra"
+    done = whatwhere("spectra", str(trained), "--words", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("positions") and "\nwords" in done.stdout and (out / "report.html").is_file()
     done = whatwhere("probe", str(trained), "--corpus", str(trained / "corpus"), "--documents", "20", "--json")
     assert done.returncode == 0, done.stderr
     found = {(r["metric"], r["part"], r["layer"]) for r in json.loads(done.stdout)["records"]}

@@ -15,6 +15,26 @@ def test_every_sixteenth_position_is_named_and_all_are_joined(demo):
     assert [len(t["x"]) for t in panel.data] == [128, 128] and panel.layout["yaxis"]["scaleanchor"] == "x"
 
 
+def test_positions_that_stand_alone_are_ringed_and_named(demo):
+    study = load_study(demo)
+    arrays = study.tables["dstg", 0] | {"outliers": np.array([0.0, 127.0])}
+    figure = table_map(replace(study, tables={("dstg", 0): arrays}))
+    panel = figure.panels[0]
+    assert [t["text"] for t in panel.layout["annotations"]] == [*(str(i) for i in range(0, 128, 16)), "127"]
+    assert panel.data[2]["x"] == [panel.data[0]["x"][0], panel.data[0]["x"][127]] and panel.data[2]["marker"]["symbol"] == "circle-open"
+    assert "those that stand alone ringed" in figure.subtitle
+    assert "ringed" not in table_map(study).subtitle
+
+
+def test_a_table_that_no_training_of_ours_made_names_no_seed(demo):
+    study = load_study(demo)
+    records = [replace(r, seed=None, model="mine") for r in study.records if r.model == "dstg" and r.metric.startswith(("pca", "dct"))]
+    mine = replace(study, facts={}, claims=[], records=records, tables={("mine", None): study.tables["dstg", 0]})
+    found = figures(mine)
+    assert len(found) == 3 and not any("seed" in f.subtitle for f in found)
+    assert found[0].table.rows[0][1].text == "–"
+
+
 def test_the_lowest_seed_is_drawn_and_said(build):
     study = load_study(build(seeds=(3, 5), models=("dstg",)))
     figure = table_map(study)
