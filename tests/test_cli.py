@@ -112,3 +112,12 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     assert done.returncode == 0, done.stderr
     found = {(r["metric"], r["part"], r["layer"]) for r in json.loads(done.stdout)["records"]}
     assert {("r2.token", part, 2) for part in ("all", "position", "semantic")} <= found
+
+
+def test_explain_refuses_what_is_no_configuration_of_one_encoder(tmp_path):
+    (tmp_path / "notes.txt").write_text("preset: dstg")
+    (tmp_path / "study.yaml").write_text("models: [ap, rope]\nminutes: 1\n")
+    assert "its name does not end in .yaml" in refused("explain", str(tmp_path / "notes.txt"))
+    assert "is the configuration of a study of ap, rope. Name one: whatwhere explain ap." in refused(
+        "explain", str(tmp_path / "study.yaml")
+    )

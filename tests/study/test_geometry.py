@@ -12,6 +12,7 @@ from whatwhere.analysis.table_sources import load_tables
 from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
 from whatwhere.records import read_records, select
+from whatwhere.report import write_page_of
 from whatwhere.study.geometry import GeometryConfig, run_geometry
 
 THREE = "synthetic:three-regimes:documents=1500,vocabulary=80,n=16"
@@ -40,6 +41,12 @@ def test_run_leaves_records_that_follow_from_its_counts(run):
     assert len(select(records, metric="between", part="three|other")) == 16
     assert {c["name"] for c in said["corpora"]} == {"three", "other"} and all(c["positions_kept"] == 16 for c in said["corpora"])
     assert "<html" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_report_writes_the_page_again(run):
+    out, _ = run
+    (out / "report.html").unlink()
+    assert write_page_of(out).read_text(encoding="utf-8").count("Positions in three, other") >= 1
 
 
 def test_summary_says_what_was_measured(run):

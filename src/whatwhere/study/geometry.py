@@ -33,6 +33,7 @@ from .machine import machine, versions
 
 CONFIG, FACTS = "geometry.yaml", "geometry.json"
 _NAMED = re.compile(r"([\w.+-]+)=(.+)")  # NAME=SPEC
+_UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
 DRAWN = 3  # columns of coordinates that a figure needs
 
 
@@ -104,14 +105,17 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     facts: list[dict[str, Any]] = []
     measured: dict[str, tuple[Counts, Geometry]] = {}
     for name, source in sources.items():
-        counts = _counts(config, source, tokenizer, out / "counts" / f"{name}.npz", progress)
+        stem = _UNFIT.sub("-", name)
+        counts = _counts(config, source, tokenizer, out / "counts" / f"{stem}.npz", progress)
         with _progress(name, progress) as show:
             found = corpus_geometry(counts, _plan(config, tables), show)
         measured[name] = counts, found
-        table = _write_table(config, found, out / "tables" / f"{name}-mds.npy")
+        table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
         records += _records(out.name, name, counts, found)
-        facts.append({**_facts(config, name, counts, found), "table": table, "summary": summary(config, counts, found, table)})
-        _save_arrays(out / "arrays" / f"geometry-{name}.npz", found)
+        facts.append(
+            {**_facts(config, name, counts, found), "file": stem, "table": table, "summary": summary(config, counts, found, table)}
+        )
+        _save_arrays(out / "arrays" / f"geometry-{stem}.npz", found)
     records += _between(out.name, {name: geometry for name, (_, geometry) in measured.items()})
     first = next(iter(measured.values()))
     records += _model_records(config, out.name, *first)

@@ -162,8 +162,11 @@ def preset_rows(size: str) -> list[dict[str, Any]]:
     """
     rows = []
     for name in PRESETS:
-        config = preset(name, size)
-        cost = costs(config)
+        try:
+            config = preset(name, size)
+            cost = costs(config)
+        except ValueError as error:
+            raise ValueError(f"The preset {name} cannot be built: {error}") from None
         rows.append(
             {
                 "name": name,

@@ -1,0 +1,173 @@
+"""Verbs that measure: probe, spectra, geometry."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import ConfigFile, Json, Scheme, Setting, app, emit, own_scheme
+
+
+@app.command()
+def probe(
+    model: Annotated[Path, typer.Argument(help="A trained model: a folder that pretrain or a study wrote.")],
+    corpus: Annotated[Path, typer.Option(help="Folder of windows (the corpus/ of a run or study) whose held-out part is probed.")],
+    documents: Annotated[int, typer.Option(help="Held-out windows of full length to probe.")] = 500,
+    splits: Annotated[int, typer.Option(help="Random splits of the documents.")] = 5,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
+    from ..analysis.probes import probe_records
+    from ..corpus import Windows
+
+    if not (corpus / "manifest.json").is_file():
+        raise ValueError(f"{corpus} is no folder of windows. Give the corpus/ folder of a run or study, for example {model}/corpus.")
+    encoder = _open_model(model, scheme)
+    records = probe_records(encoder, Windows(corpus)["held_out"], study="", name=model.name, seed=None, documents=documents, splits=splits)
+    rows = [r for r in records if r.index is None]
+    lines = []
+    for r in (r for r in rows if r.layer is not None):
+        interval = f"[{r.low:.3f}, {r.high:.3f}]" if r.low is not None else ""
+        lines.append(f"{r.metric:18} {r.part or '':9} layer {r.layer}  {r.value:7.3f}  {interval}")
+    table = "\n".join(lines)
+    emit({"model": str(model), "records": [vars(r) for r in rows]}, as_json, table)
+
+
+@app.command()
+def spectra(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; safetensors only), "
+            "a study folder (all its models), or a model's name on the Hub.",
+        ),
+    ],
+    words: Annotated[bool, typer.Option("--words", help="Word tables too: their shares and N50.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False)
+    ] = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """Shape of any position table: components, frequencies, rotations, translation equivariance, outliers (LOWDIM; DSTG section 4)."""
+    from ..study.spectra import run_spectra, spectra_text
+    from ..training.config import use_scheme
+
+    use_scheme(scheme)
+    try:
+        run, page = run_spectra(sources, out, words)
+    except ValueError as error:
+        raise own_scheme(error, Path(sources[0])) from None
+    facts = {**run.facts(), "records": [vars(r) for records in run.records for r in records], "report": str(page) if page else None}
+    written = f"\n\nThe report is {page}: open it in a browser." if page else ""
+    emit(facts, as_json, spectra_text(run) + written)
+
+
+@app.command()
+def geometry(
+    out: Annotated[Path, typer.Option(help="Folder of the results; counts that it holds of the same text are used again.")],
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a name; several are "
+            "compared. [default: python-docs]",
+            show_default=False,
+        ),
+    ] = None,
+    field: Annotated[
+        list[str] | None, typer.Option(help="Field of the text in tables and JSON lines; one for all corpora or one each. [default: text]")
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Vocabulary file, tokenizer folder, Hub name, `words` or `characters`. [default: the first --model's, else a WordPiece "
+            "trained on the first corpus]",
+            show_default=False,
+        ),
+    ] = None,
+    positions: Annotated[
+        int | None, typer.Option(help="Positions to count, special tokens not among them. [default: 128]", show_default=False)
+    ] = None,
+    align: Annotated[
+        str | None,
+        typer.Option(help="start: position from the start of a document; relative: its place in --positions equal parts. [default: start]"),
+    ] = None,
+    dims: Annotated[
+        str | None,
+        typer.Option(help="Widths d of the curve of stress, with commas. [default: 16,32,64,128,256,512,768]", show_default=False),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]", show_default=False
+        ),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="A further table to compare: .npy, model folder or Hub name (row 0 is [CLS]); may be given again."),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="A run: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; may be given again."),
+    ] = None,
+    intervals: Annotated[
+        bool | None, typer.Option("--intervals/--no-intervals", help="95 % intervals, which take most of the time. [default: intervals]")
+    ] = None,
+    smacof: Annotated[
+        bool | None, typer.Option("--smacof/--no-smacof", help="Tables of least stress beside classical MDS. [default: smacof]")
+    ] = None,
+    config: ConfigFile = None,
+    settings: Setting = None,
+    as_json: Json = False,
+) -> None:
+    """How much position matters in corpora: Hellinger distances, MDS, stress of position tables, with noise floor and intervals."""
+    from ..study.geometry import GeometryConfig, run_geometry
+
+    try:
+        widths = [int(d) for d in dims.split(",")] if dims is not None else None
+    except ValueError:
+        raise ValueError(f"--dims takes whole numbers with commas, for example 16,64,256; got {dims!r}.") from None
+    resolved = GeometryConfig.load(
+        config,
+        settings or (),
+        corpora=corpus,
+        field=field,
+        tokenizer=tokenizer,
+        positions=positions,
+        align=align,
+        dims=widths,
+        protocol=protocol,
+        tables=table,
+        models=model,
+        intervals=intervals,
+        smacof=smacof,
+    )
+    result = run_geometry(resolved, out)
+    said = [f"{c['name']}: {sentence}" for c in result["corpora"] for sentence in c["summary"]]
+    emit(result, as_json, "\n".join([*said, f"The report is {result['report']}: open it in a browser."]))
+
+
+def _open_model(folder: Path, scheme: Path | None) -> Any:
+    from safetensors import SafetensorError
+    from transformers.utils import logging
+
+    from ..encoder import EncoderForMaskedLM
+    from ..training.config import use_scheme
+
+    logging.disable_progress_bar()
+    use_scheme(scheme)
+    seeds = sorted(p.parent for p in folder.glob("**/seed-*/config.json"))
+    if seeds:
+        raise ValueError(f"{folder} holds {len(seeds)} models of a study. Name one, for example {seeds[0]}.")
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"No model at {folder}: config.json is missing. Give the folder that pretrain wrote.")
+    if not (folder / "model.safetensors").is_file():
+        raise ValueError(f"{folder} holds no finished model: model.safetensors is missing. Finish it: whatwhere pretrain --resume.")
+    try:
+        return EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{folder}/model.safetensors does not load ({' '.join(str(error).split())[:160]}). Use a complete copy.") from None
+    except ValueError as error:
+        raise own_scheme(error, folder) from None

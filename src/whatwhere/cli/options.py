@@ -1,0 +1,53 @@
+"""The program and the options that several verbs share."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="whatwhere",
+    help="Train text encoders that keep meaning apart from position, and measure what position encodings do inside a model.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # its markup would swallow [default: ...]
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Corpus = Annotated[
+    str | None,
+    typer.Option(
+        help="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
+        "(.txt .jsonl .parquet, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat. [default: python-docs]",
+        show_default=False,
+    ),
+]
+Setting = Annotated[list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file with configuration keys.")]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(help="Vocabulary file, tokenizer folder or Hub name. [default: train a WordPiece on the corpus]", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
+Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]", show_default=False)]
+
+Scheme = Annotated[
+    Path | None,
+    typer.Option(
+        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is run.", show_default=False
+    ),
+]
+
+
+def emit(value: Any, as_json: bool, text: str) -> None:
+    """What a command prints: one JSON object, or its text."""
+    print(json.dumps(value) if as_json else text)
+
+
+def own_scheme(error: ValueError, folder: Path) -> ValueError:
+    """The error of an unknown scheme, with the file that the model's folder carries."""
+    if "--scheme FILE" in str(error) and (folder / "own_scheme.py").is_file():
+        return ValueError(f"{error} The model carries it: read {folder / 'own_scheme.py'}, then add --scheme {folder / 'own_scheme.py'}.")
+    return error

@@ -1,0 +1,131 @@
+"""Verbs that show: report, claims, presets, explain, doctor."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import Json, Scheme, Setting, app, emit, own_scheme
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder that study, geometry or spectra wrote.")],
+    as_json: Json = False,
+) -> None:
+    """Write the page of a run again from its records."""
+    from ..report import write_page_of
+
+    path = write_page_of(run)
+    emit({"report": str(path)}, as_json, f"The report is {path}: open it in a browser.")
+
+
+@app.command()
+def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_json: Json = False) -> None:
+    """Which published claims hold in a study, by rules on its records."""
+    from ..records import read_records
+    from ..study.claims import evaluate
+
+    verdicts = evaluate(read_records(run / "records.parquet"))
+    text = "\n".join(f"{c['verdict']:22} {c['id']:30} {_interval(c)}  {c['claim']}" for c in verdicts)
+    emit(verdicts, as_json, text)
+
+
+def _interval(claim: dict[str, Any]) -> str:
+    if claim["value"] is None:
+        return "-"
+    bounds = "" if claim["low"] is None else f" [{claim['low']:.3f}, {claim['high']:.3f}]"
+    return f"{claim['value']:.3f}{bounds}"
+
+
+@app.command()
+def presets(
+    size: Annotated[str, typer.Option(help="tiny, small or paper: the widths, layers and length that are counted.")] = "paper",
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """The encoders this version builds: streams, terms of the attention scores, costs, longest input, backends that train them."""
+    from ..training.config import use_scheme
+    from ..training.explain import preset_rows, rows_as_text
+
+    use_scheme(scheme)
+    rows = preset_rows(size)
+    emit({"size": size, "presets": rows}, as_json, rows_as_text(rows, size))
+
+
+@app.command()
+def explain(
+    what: Annotated[str, typer.Argument(metavar="CONFIG", help="A preset, a YAML file of a training, or the folder of a trained model.")],
+    size: Annotated[str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]", show_default=False)] = None,
+    scheme: Scheme = None,
+    settings: Setting = None,
+    as_json: Json = False,
+) -> None:
+    """What an encoder is: resolved configuration, formula of its scores, parameters and operations by part, backends here and why."""
+    from ..encoder import EncoderConfig
+    from ..encoder.tables import check_table_files
+    from ..training.config import use_scheme
+    from ..training.explain import as_text
+    from ..training.explain import explain as facts_of
+    from ..training.pretrain import PretrainConfig
+
+    path = Path(what)
+    if path.is_dir():
+        if size or settings:
+            raise ValueError(f"{what} is a trained model, whose configuration is fixed. Leave --size and --set out.")
+        if not (path / "config.json").is_file():
+            raise ValueError(f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset.")
+        use_scheme(scheme)
+        try:
+            encoder = EncoderConfig.from_pretrained(path, local_files_only=True)
+        except ValueError as error:
+            raise own_scheme(error, path) from None
+        facts = facts_of(encoder, None, 0.15, "sdpa")
+    else:
+        own = str(scheme) if scheme else None
+        if path.suffix in (".yaml", ".yml"):
+            _one_encoder(path)
+            config = PretrainConfig.load(path, settings or (), size=size, scheme=own)
+        elif path.is_file():
+            raise ValueError(f"{what} is no configuration: its name does not end in .yaml. Give a preset, a YAML file or a model's folder.")
+        else:
+            config = PretrainConfig.load(None, settings or (), preset=what, size=size, scheme=own)
+        if config.tokenizer is None and "vocab_size" not in config.model:
+            config = config.model_copy(update={"model": {**config.model, "vocab_size": config.vocab_size}})  # of the WordPiece to train
+        encoder = config.encoder_config()
+        check_table_files(encoder)
+        facts = facts_of(encoder, config.length, config.mask_rate, config.backend)
+    emit(facts, as_json, as_text(facts))
+
+
+def _one_encoder(path: Path) -> None:
+    """Refuse the configuration of a study: it has several encoders."""
+    from ..study.config import StudyConfig
+
+    try:
+        models = StudyConfig.load(path).models
+    except ValueError:
+        return
+    if "models:" in path.read_text(encoding="utf-8"):
+        raise ValueError(f"{path} is the configuration of a study of {', '.join(models)}. Name one: whatwhere explain {models[0]}.")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Versions, cores, memory, accelerator, attention backends, optional packages and free disk of this machine."""
+    from ..study.machine import diagnose
+
+    facts = diagnose(Path("."))
+    gib = 2**30
+    here = facts["machine"]
+    lines = [
+        *(f"{name:14} {number}" for name, number in facts["versions"].items()),
+        f"{'processor':14} {here['cpu']}, {here['cores']} cores",
+        f"{'memory':14} {facts['memory_free_bytes'] / gib:.1f} of {here['memory_bytes'] / gib:.1f} GiB free",
+        f"{'disk':14} {facts['disk_free_bytes'] / gib:.1f} GiB free here",
+        f"{'accelerator':14} {here['accelerator'] or 'none'}",
+        f"{'bf16':14} {'used by precision: auto' if facts['bf16'] else 'not faster here; precision: auto uses fp32'}",
+        *(f"{'backend ' + name:23} {state}" for name, state in facts["backends"].items()),
+        *(f"{name:23} {state}" for name, state in facts["extras"].items()),
+    ]
+    emit(facts, as_json, "\n".join(lines))
