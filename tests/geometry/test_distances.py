@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.spatial.distance import pdist, squareform
 
 from whatwhere.geometry import distances as module
-from whatwhere.geometry.distances import check_distances, distances, inner_products
+from whatwhere.geometry.distances import check_distances, distances, inner_products, row_distances
 
 
 def random_sparse(m, v, density, seed):
@@ -32,18 +32,20 @@ def test_sparse_products_and_distances_equal_dense_ones(density, block, monkeypa
     a, b = random_sparse(40, 300, density, 0), random_sparse(25, 300, density, 1)
     np.testing.assert_allclose(inner_products(a), a.toarray() @ a.toarray().T, atol=1e-12)
     np.testing.assert_allclose(inner_products(a, b), a.toarray() @ b.toarray().T, atol=1e-12)
-    np.testing.assert_allclose(distances(a), squareform(pdist(a.toarray())), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(row_distances(a), squareform(pdist(a.toarray())), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-8, 1e-13])
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_near_rows_keep_their_digits(gap, make):
+@pytest.mark.parametrize(
+    "measure", [distances, row_distances, lambda x: row_distances(sparse.csr_array(x))], ids=["table", "dense", "sparse"]
+)
+def test_near_rows_keep_their_digits(gap, measure):
     """|x|² + |y|² - 2 x·y alone would give 0 or 1e-8 for distances below 1e-8."""
     x = np.random.default_rng(0).random((6, 50))
     near = np.concatenate([x, x, x[:1]])
     near[6:12, 3] += gap
     expected = squareform(pdist(near))
-    found = distances(make(near))
+    found = measure(near)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=0)
     assert found[0, 12] == 0 and np.array_equal(found, found.T) and not found.diagonal().any()
 
@@ -61,7 +63,7 @@ def test_no_sparse_matrix_is_made_dense(monkeypatch):
     sizes = []
     whole = sparse.csr_array.toarray
     monkeypatch.setattr(sparse.csr_array, "toarray", lambda self, **k: sizes.append(self.shape) or whole(self, **k))
-    distances(np.sqrt(sample(distributions(20, 2000), 3000).astype(float)))
+    row_distances(np.sqrt(sample(distributions(20, 2000), 3000).astype(float)))
     assert sizes and max(a * b for a, b in sizes) <= 4000
 
 
