@@ -63,6 +63,8 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
     """
     out = Path(out)
     check_folder(out)
+    for old in (out / "arrays").glob("*.npz"):
+        old.unlink()
     facts = run.facts()
     for table, entry in zip(run.tables, facts["tables"], strict=True):
         kind = "table" if table.kind == POSITIONS else "words"
