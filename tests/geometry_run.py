@@ -186,6 +186,7 @@ def _corpus(
     ]
     records += [Record(study, name, "stress.held_out", measured["stress.optimal.corrected", e, None] + 0.01, part=e) for e in tables]
     records.append(Record(study, name, "parameters", float(len(support) * d), part="free"))
+    records += [Record(study, name, f"stress.{scale}.corrected", 0.02, part="noise") for scale in ("raw", "optimal")]
     for width in (4, 8, 16, 32, 64, 128):
         for part, table in {
             "sinusoidal": _sinusoidal(len(positions), width),
@@ -226,9 +227,11 @@ def _separation(study: str, model: str, rng: np.random.Generator) -> list[Record
         records.append(Record(metric="stress.optimal", value=0.25 - 0.02 * i, **place | {"part": "corpus"}))
         records.append(Record(metric="change", value=0.2 * i, **place))
         records.append(Record(metric="n50", value=20.0 - 2 * i, **place))
-    records += [Record(study, model, "h1", 0.013, seed=0)]
+    records += [Record(study, model, "h1", 0.013, seed=0), Record(study, model, "h1.floor", 0.02, seed=0)]
     return records + [
-        Record(study, model, "h3", 0.002 * (layer + head + 1), seed=0, layer=layer, head=head) for layer in range(2) for head in range(2)
+        Record(study, model, "h3", 0.002 * (layer + head + 1), part="M", seed=0, layer=layer, head=head)
+        for layer in range(2)
+        for head in range(2)
     ]
 
 

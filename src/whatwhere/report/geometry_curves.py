@@ -157,10 +157,17 @@ def separation(run: Geometry) -> Figure | None:
     title = findings.separated(ends) if ends else "Position tables over training"
     subtitle = (
         "The position table of each model at its kept checkpoints, one training seed, no interval; steps on a logarithmic axis that begins "
-        "at 0. Distances are Euclidean, between the rows of the table that training texts reach."
+        f"at 0. Distances are Euclidean, between rows of the table{_rows_said(run)}."
     )
     table = Table("separation", "Tables over training", ["Model", "What", "Step", "Value", "Low", "High"], rows, frozenset(range(2, 6)))
     return Figure("separation", title, subtitle, panels, table, width=400, even=True)
+
+
+def _rows_said(run: Geometry) -> str:
+    parts = {run.rows_of("separation", m) for m in run.models}
+    return {"used": " that training texts reach", "corpus": " of the positions that the first corpus supports"}.get(
+        parts.pop() or "" if len(parts) == 1 else "", ""
+    )
 
 
 def _steps_panel(run: Geometry, metric: str, curves: Mapping[str, Mapping[int, Point]], words: str) -> Panel:
@@ -203,15 +210,21 @@ def _ticks(steps: Sequence[int], first: int) -> list[int]:
 
 def hypotheses(run: Geometry) -> Table | None:
     """H1 and H3 of GEOM on models: smallest distance of mean embeddings, and of their images in the head where it is smallest."""
-    smallest: dict[tuple[str, str, int | None], float] = {}
+    found: dict[tuple[str, str, str, int | None, int | None], dict[str, float]] = {}
     for r in run.records:
-        if r.metric in ("h1", "h3") and math.isfinite(r.value):
-            place = (r.model, r.metric.upper(), r.layer)
-            smallest[place] = min(r.value, smallest.get(place, math.inf))
+        metric, _, what = r.metric.partition(".")
+        if metric in ("h1", "h3") and math.isfinite(r.value):
+            found.setdefault((r.model, metric.upper(), r.part or "", r.layer, r.head), {})[what or "smallest"] = r.value
+    smallest: dict[tuple[str, str, str, int | None], dict[str, float]] = {}
+    for (*place, _), values in found.items():
+        kept = smallest.setdefault(tuple(place), values)  # type: ignore[arg-type]
+        if values.get("smallest", math.inf) < kept.get("smallest", math.inf):
+            smallest[tuple(place)] = values  # type: ignore[index]
     rows = [
-        [text(model), text(condition), value(layer, str(layer)) if layer is not None else Cell(""), value(found, f"{found:.3g}")]
-        for (model, condition, layer), found in smallest.items()
+        [text(model), text(f"{condition} {part}".strip()), value(layer, str(layer)) if layer is not None else Cell("")]
+        + [value(values[k], f"{values[k]:.3g}") if k in values else Cell("–") for k in ("smallest", "floor", "median")]
+        for (model, condition, part, layer), values in smallest.items()
     ]
-    caption = "Smallest distance of two positions: mean embeddings (H1), and M times them in the head where it is smallest (H3)"
-    heads = ["Model", "Condition", "Layer", "Smallest distance"]
-    return Table("hypotheses", caption, heads, rows, frozenset({2, 3})) if rows else None
+    caption = "Distances of positions in a model: mean embeddings (H1), and M times them in the head where the smallest is smallest (H3)"
+    heads = ["Model", "Condition", "Layer", "Smallest", "Between halves", "Median"]
+    return Table("hypotheses", caption, heads, rows, frozenset(range(2, 6))) if rows else None

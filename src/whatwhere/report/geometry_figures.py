@@ -12,7 +12,7 @@ from .figures import Cell, Figure, Panel, Table, Trace, measured, text, value
 from .geometry_load import CORRECTED, Corpus, Geometry
 from .load import Point
 from .maps import heatmap, map_layout, rounded, thinned
-from .numbers import compact, count, fixed, number
+from .numbers import count, fixed, number
 from .style import axis, label_margin, layout, line_end_labels, log_axis, plain
 
 MOST_POINTS = 512  # positions of a line, points of a map, rows of a table, for one corpus
@@ -91,7 +91,7 @@ def lags(run: Geometry) -> Figure | None:
     bottom = min(0.0, lowest) - 0.03 * top
     labels = [PLUG_IN, CLEAN, "noise floor"]
     margin = MARGIN | {"r": label_margin(labels)}
-    height = {1: 420, 2: 228}.get(len(corpora), 240)  # two still fit the first screen
+    height = {1: 420, 2: 212}.get(len(corpora), 240)  # two still fit the first screen
     panels, rows = [], []
     for c in corpora:
         lag = c.arrays["lag"]
@@ -368,7 +368,7 @@ def overview(run: Geometry) -> Table | None:
     for c in run.corpora:
         sizes = [run.point(k, c.name) for k in ("corpus.documents", "corpus.tokens")]
         cells: list[Cell] = [text(c.name)]
-        cells += [value(p.value, compact(p.value)) if p else Cell("–") for p in sizes]
+        cells += [value(p.value, number(p.value)) if p else Cell("–") for p in sizes]
         kept, asked = len(c.positions), c.number("positions_asked")
         cells.append(value(kept, f"{kept} of {asked}" if asked else str(kept)))
         for _, metric in metrics:

@@ -13,7 +13,8 @@ from .load import Point
 from .numbers import count, number, percent
 
 FITTED = ("mds", "smacof")  # tables made from the distances that they are then compared with
-CORPUS, EQUAL = "corpus", "equidistant"  # as encodings: the Hellinger distances themselves; all distances equal
+# As encodings: the Hellinger distances themselves; all distances equal; distances in one half of the documents against the other half.
+CORPUS, EQUAL, NOISE = "corpus", "equidistant", "noise"
 KNOW_NOTHING = ("random", EQUAL)
 LINEAR = (0.8, 1.2)  # exponents of a power law that count as linear growth
 

@@ -7,7 +7,7 @@ from typing import Any
 from . import geometry_findings as findings
 from .figures import Cell, Figure, Panel, Table, Trace, hover, measured, reference, text, value
 from .geometry_figures import CLEAN, PLUG_IN
-from .geometry_findings import CORPUS, EQUAL, base
+from .geometry_findings import CORPUS, EQUAL, NOISE, base
 from .geometry_load import CORRECTED, Geometry
 from .load import Point
 from .numbers import fixed, number, percent
@@ -42,6 +42,8 @@ def _values(run: Geometry, metric: str, corpus: str) -> dict[str, dict[str, Poin
     ranks = [max(r) for s in SUFFIX.values() if (r := run.by_index("stress.optimal" + s, corpus, "smacof"))]
     for kind, suffix in SUFFIX.items():
         for part in run.parts(metric + suffix, corpus):
+            if part == NOISE:
+                continue
             if (point := run.point(metric + suffix, corpus, part)) is not None:
                 found.setdefault(f"{part}, full rank" if part in findings.FITTED else part, {})[kind] = point
             if part in findings.FITTED and ranks and (point := run.by_index(metric + suffix, corpus, part).get(max(ranks))) is not None:
@@ -134,7 +136,11 @@ def stress(run: Geometry) -> Figure | None:
                 )
             order = [e for e in _order(list(by_scale["stress.optimal"].values()) or [values]) if e in values]
             title = f"{c.name}, {words}" if len(run.corpora) > 1 else words.capitalize()
-            panels.append(rows_panel(values, order, x, title, _spoken(values, words), _written, low))
+            panel = rows_panel(values, order, x, title, _spoken(values, words), _written, low)
+            if (floor := run.point(metric + CORRECTED, c.name, NOISE)) is not None:
+                said = f"one half of the documents against the other: {number(floor.value)}"
+                panel.data.insert(0, reference([max(floor.value, low)] * 2, [-0.5, len(order) - 0.5], said))
+            panels.append(panel)
     if not panels:
         return None
     title = findings.fits({name: {e: last(k) for e, k in v.items()} for name, v in by_scale["stress.optimal"].items()})
@@ -148,7 +154,9 @@ def stress(run: Geometry) -> Figure | None:
         "where there are any."
     )
     table = _value_table("stress", "Stress of every encoding", ["Corpus", "Scale"], found)
-    return Figure("stress", title, subtitle, panels, table, [*KEY, WHISKER], width=440, even=True)
+    halves = any(run.point(m + CORRECTED, c.name, NOISE) for m in scales for c in run.corpora)
+    key = [*KEY, WHISKER, *([("dash", "noise: one half of the documents against the other, corrected")] if halves else [])]
+    return Figure("stress", title, subtitle, panels, table, key, width=440, even=True)
 
 
 def _ends(found: Any) -> list[float]:

@@ -94,11 +94,15 @@ class Geometry:
 
         Those are the rows that training texts reach, else those of the corpus's positions, else all.
         """
-        found = [r for r in self._steps.get((metric, name), []) if r.index == index]
-        part = next((p for p in ("used", "corpus", None) if any(r.part == p for r in found)), None)
-        found = [r for r in found if r.part == part]
+        part = self.rows_of(metric, name)
+        found = [r for r in self._steps.get((metric, name), []) if r.index == index and r.part == part]
         seed = found[0].seed if found else None
         return {r.step: _point(r) for r in sorted(found, key=lambda r: r.step or 0) if r.step is not None and r.seed == seed}
+
+    def rows_of(self, metric: str, name: str) -> str | None:
+        """Which rows of a model's table `by_step` tells of: "used", "corpus", or None for all."""
+        parts = {r.part for r in self._steps.get((metric, name), [])}
+        return next((p for p in ("used", "corpus") if p in parts), None)
 
     @cached_property
     def _steps(self) -> dict[tuple[str, str], list[Record]]:

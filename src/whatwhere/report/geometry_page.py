@@ -44,7 +44,8 @@ _CITE = (
     "Positional distributions, Hellinger scaling, stress and the order of distances:",
     """\
 @misc{cirrincione-geometry-of-positional-encodings,
-  title         = {On the Geometry of Positional Encodings in Transformers},
+  title         = {On the Geometry of Positional Encodings
+                   in Transformers},
   author        = {Cirrincione, Giansalvo},
   year          = {2026},
   eprint        = {2604.05217},
@@ -177,6 +178,11 @@ def sections(run: Geometry) -> list[Section]:
     ]
 
 
+def _given(settings: Any) -> Any:
+    """Settings that say something."""
+    return {k: v for k, v in settings.items() if v is not None and v != []} if isinstance(settings, dict) else None
+
+
 def how(run: Geometry) -> How:
     """The last section."""
     facts = run.facts
@@ -191,8 +197,11 @@ def how(run: Geometry) -> How:
     ]
     groups = [
         ("Run", [(k, str(v)) for k, v in rows if v]),
-        ("Settings", flat(facts.get("settings"))),
+        ("Settings", flat(_given(facts.get("settings")))),
         ("Machine", machine(facts.get("machine"))),
     ]
-    corpora = [(c.name, json.dumps(c.facts, indent=2, ensure_ascii=False)) for c in run.corpora]
+    # The statistics are the records, which the tables show.
+    corpora = [
+        (c.name, json.dumps({k: v for k, v in c.facts.items() if k != "statistics"}, indent=2, ensure_ascii=False)) for c in run.corpora
+    ]
     return How(_WORDS, [g for g in groups if g[1]], flat(facts.get("versions")), [], corpora, [_CITE])
