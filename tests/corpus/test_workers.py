@@ -1,5 +1,6 @@
 """Worker processes: the same bytes as without them, and no harm if they die or their parent is killed."""
 
+import multiprocessing
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 import psutil
 import pytest
 
-from whatwhere.corpus import build_windows, workers
+from whatwhere.corpus import build_windows, count_source, workers
 
 
 def shard_files(out) -> dict[str, bytes]:
@@ -50,6 +51,14 @@ def test_workers_start_only_where_much_is_left(tokenizer, tmp_path, read, share,
     with workers.Workers(tmp_path / "tokenizer.json", 4) as pool:
         assert pool.children == 3
         assert pool.worth_it(read, share) is worth
+
+
+def test_a_worker_that_runs_an_unguarded_script_again_starts_no_workers(list_source, documents, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(RuntimeError, match="count_source starts processes: call it below `if __name__ == '__main__':`"):
+        count_source(list_source(documents), tokenizer, 5)
+    with pytest.raises(RuntimeError, match="build_windows starts processes"):
+        build_windows(list_source(documents), tokenizer, tmp_path / "w")
 
 
 KILLED = """

@@ -26,7 +26,7 @@ from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.sources import Source
 from whatwhere.corpus.tokenizer import special_token_ids
 from whatwhere.corpus.windows import SHARD_CHARACTERS, Windows, WindowSet
-from whatwhere.corpus.workers import Workers, progress_bar
+from whatwhere.corpus.workers import Workers, check_not_in_worker, progress_bar
 from whatwhere.geometry.counts import Counts, Tally
 
 LONGEST_TOKEN = 64  # characters a position, on average: where a document is cut if counts are aligned from its start
@@ -72,6 +72,7 @@ def count_source(
     Raises:
         ValueError: an option out of range, a source without text, or what the source raises while it is read.
     """
+    check_not_in_worker("count_source")
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     backend = tokenizer.backend_tokenizer

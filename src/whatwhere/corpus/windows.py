@@ -6,7 +6,6 @@ of its text, so a killed run goes on where it stopped. Memory holds a few shards
 
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
 import sys
@@ -22,7 +21,7 @@ from whatwhere.corpus.segments import DOCUMENT, SPECIAL, token_segments
 from whatwhere.corpus.shards import JOINS, SPLITS, Job, Part, document_share, finished_shard, save_array, write_json, write_shard
 from whatwhere.corpus.sources import Source
 from whatwhere.corpus.tokenizer import has_newline_token, load_tokenizer, special_token_ids
-from whatwhere.corpus.workers import Workers, progress_bar
+from whatwhere.corpus.workers import Workers, check_not_in_worker, progress_bar
 
 FORMAT = "whatwhere-windows-1"
 SHARD_CHARACTERS = 2_000_000
@@ -177,8 +176,7 @@ def build_windows(
         ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is nothing to train on.
     """
     out = Path(out)
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # a script without the guard, run again by its own worker
-        raise RuntimeError("build_windows starts processes: call it below `if __name__ == '__main__':`.")
+    check_not_in_worker("build_windows")
     if join not in JOINS:
         raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}.")
     if length < 3:

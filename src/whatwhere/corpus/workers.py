@@ -27,6 +27,12 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def check_not_in_worker(caller: str) -> None:
+    """A script without the guard is run again by each of its own workers: say so instead of starting more."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(f"{caller} starts processes: call it below `if __name__ == '__main__':`.")
+
+
 class Workers:
     """Worker processes, started late and only for a large corpus; the process that owns them works too while they are busy.
 
