@@ -29,7 +29,8 @@ def test_without_correction_only_the_counts_are_told():
 
 def test_supported_positions():
     assert findings.supported({"a": (44, 128), "b": (9, 9)}) == "Positions that are counted often enough: `a` 44 of 128; `b` 9 of 9"
-    assert findings.supported({"a": (1, 1)}) == "Every position is supported: `a` 1 position"
+    assert findings.supported({"a": (64, 64)}, {"a": 12}) == "Positions kept although nothing stands there: `a` 12 of 64"
+    assert findings.supported({"a": (1, 1)}, {"a": 0}) == "Every position is supported: `a` 1 position"
 
 
 def test_many_corpora_are_not_all_named():

@@ -68,8 +68,7 @@ def dimensions(run: Geometry) -> Figure | None:
     which = "corrected" if any(run.parts("stress.raw" + CORRECTED, c.name) for c in run.corpora) else "as counted"
     subtitle = (
         f"Stress of tables with more and more dimensions against the distances ({which}), on logarithmic axes. Raw stress of a table of "
-        f"fixed "
-        f"entries grows with its dimensions, for its distances do; values below {SMALLEST:g} are drawn there."
+        f"fixed entries grows with its dimensions, for its distances do; values below {SMALLEST:g} are drawn there."
     )
     heads = ["Corpus", "Scale", "Encoding", "Dimensions", "Stress", "Low", "High"]
     table = Table("dimensions", "Stress by dimensions", heads, rows, frozenset(range(3, 7)))
@@ -114,10 +113,9 @@ def held_out(run: Geometry) -> Figure | None:
         said = f"Stress on documents not fitted, by rank, of {name}: {', '.join(f'{number(p.value)} at {r}' for r, p in points.items())}."
         panels.append(Panel(traces, plot, name if len(run.corpora) > 1 else "", said))
     subtitle = (
-        "Tables made from one half of the documents, held against the corrected distances of the other half at their best scale, mean over "
-        "random halves. More dimensions fit the noise of the first half; the lowest point is what the corpus supports. Dashed: "
-        "encodings that "
-        "were fitted to nothing."
+        "Tables made from one half of the documents, held against the corrected distances of the other half at their best scale, mean "
+        "over random halves. More dimensions fit the noise of the first half; the lowest point is what the corpus supports. Dashed: "
+        "encodings that were fitted to nothing."
     )
     table = Table(
         "held-out", "Stress on documents not fitted", ["Corpus", "Encoding", "Rank", "Stress", "Low", "High"], rows, frozenset(range(2, 6))
@@ -156,8 +154,8 @@ def separation(run: Geometry) -> Figure | None:
     ends = {m: (k[min(k)], k[max(k)]) for m in run.models if (k := run.by_step("separation", m))}
     title = findings.separated(ends) if ends else "Position tables over training"
     subtitle = (
-        "The position table of each model at its kept checkpoints, one training seed, no interval; steps on a logarithmic axis that begins "
-        f"at 0. Distances are Euclidean, between rows of the table{_rows_said(run)}."
+        "The position table of each model at its kept checkpoints, one training seed, no interval; steps on a logarithmic axis that "
+        f"begins at 0. Distances are Euclidean, between rows of the table{_rows_said(run)}."
     )
     table = Table("separation", "Tables over training", ["Model", "What", "Step", "Value", "Low", "High"], rows, frozenset(range(2, 6)))
     return Figure("separation", title, subtitle, panels, table, width=400, even=True)

@@ -131,9 +131,12 @@ def lags(run: Geometry) -> Figure | None:
         if floors
         else ""
     )
+    kinds = "as counted" + (
+        " and corrected for the bias of small samples" if any(c.vector("lag_mean_corrected") is not None for c in corpora) else ""
+    )
     subtitle = (
-        "Mean Hellinger distance of the token distributions of two positions against their lag, as counted and corrected for the bias of "
-        f"small samples (largest possible: 1.41).{floor_words}"
+        f"Mean Hellinger distance of the token distributions of two positions against their lag, {kinds} (largest possible: 1.41)."
+        f"{floor_words}"
     )
     columns_named = ["Corpus", "Lag", "As counted", "Corrected"]
     return Figure(
@@ -160,6 +163,7 @@ def support(run: Geometry) -> Figure | None:
         top = ends(*(v for c in floors for v in (c.arrays["floor"], *_neighbours(c).values())))[1] * 1.08
         panels += [_floor_panel(c, top, longest, run) for c in floors]
     kept = {c.name: (len(c.positions), c.number("positions_asked") or len(c.arrays["support"])) for c in corpora}
+    empty = {c.name: sum(p < len(c.arrays["support"]) and not c.arrays["support"][p] for p in c.positions) for c in corpora}
     rows = []
     for c in corpora:
         left = set(c.left_out)
@@ -177,12 +181,11 @@ def support(run: Geometry) -> Figure | None:
     subtitle = "Tokens counted at each position, on a logarithmic axis; positions with too few are grey and take part in nothing below."
     if floors:
         subtitle += (
-            " Second row: distance of a position from itself in two halves of the documents (grey, band: 95\u202f% of the random "
-            "halves) and of "
-            "each position from the next, as counted (dashed) and corrected (solid)."
+            " Second row: distance of a position from itself in two halves of the documents (grey, band: 95\u202f% of the random halves) "
+            "and of each position from the next, as counted (dashed) and corrected (solid)."
         )
     table = Table("support", "Support by position", ["Corpus", "Position", "Tokens", "Use", "Noise floor"], rows, frozenset({1, 2, 4}))
-    return Figure("support", findings.supported(kept), subtitle, panels, table, width=wide(corpora), even=True)
+    return Figure("support", findings.supported(kept, empty), subtitle, panels, table, width=wide(corpora), even=True)
 
 
 def _support_panel(c: Corpus, most: float, longest: int, run: Geometry) -> Panel:
@@ -268,9 +271,10 @@ def matrices(run: Geometry) -> Figure | None:
             Panel([trace], map_layout(560, "position", "position", square=True), title, f"Hellinger distances of {c.name}, {name}.")
         )
     subtitle = (
-        "Distance of every two positions. Colours run from 0 at the ground of the page to the largest value of each kind, the same for all "
-        "corpora; a corrected distance whose square came out negative, which is noise, is drawn as 0. B is the centred Gram matrix of the "
-        "squared distances; a Toeplitz matrix depends on the lag alone, a circulant one also takes first and last position for neighbours."
+        "Distance of every two positions. Colours run from 0 at the ground of the page to the largest value of each kind, the same for "
+        "all corpora; a corrected distance whose square came out negative, which is noise, is drawn as 0. B is the centred Gram matrix "
+        "of the squared distances; a Toeplitz matrix depends on the lag alone, a circulant one also takes first and last position for "
+        "neighbours."
     )
     if thin > 1:
         subtitle += f" Thinned for drawing: every {_ordinal(thin)} position of the largest matrix; all are in {where(corpora[0])}."
@@ -376,5 +380,6 @@ def overview(run: Geometry) -> Table | None:
             cells.append(Cell(value_.text + (f" [{low.text}, {high.text}]" if low.text else ""), value_.raw))
         rows.append(cells)
     columns = ["Corpus", "Documents", "Tokens", "Positions", *(name for name, _ in metrics)]
-    caption = f"{count(len(rows), 'corpus', 'corpora')} in numbers, with 95\u202f% intervals"
+    bounded = any(p.low is not None for _, metric in metrics for p in of_each(run, metric).values())
+    caption = f"{count(len(rows), 'corpus', 'corpora')} in numbers" + (", with 95\u202f% intervals" if bounded else "")
     return Table("corpora", caption, columns, rows, frozenset(range(1, len(columns)))) if rows else None

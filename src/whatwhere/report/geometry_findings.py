@@ -62,8 +62,10 @@ def _verb(growth: Point) -> str:
     )
 
 
-def supported(kept: Mapping[str, tuple[int, int]]) -> str:
-    """How many of the positions asked for are kept; `kept` has (kept, asked) of each corpus."""
+def supported(kept: Mapping[str, tuple[int, int]], empty: Mapping[str, int] | None = None) -> str:
+    """How many of the positions asked for are kept; `kept` has (kept, asked) of each corpus, `empty` how many kept ones have no token."""
+    if empty and any(empty.values()):
+        return "Positions kept although nothing stands there: " + each({n: f"{k} of {kept[n][0]}" for n, k in empty.items()})
     if all(few == all_ for few, all_ in kept.values()):
         return "Every position is supported: " + each({n: count(few, "position") for n, (few, _) in kept.items()})
     return "Positions that are counted often enough: " + each({n: f"{few} of {all_}" for n, (few, all_) in kept.items()})
@@ -82,6 +84,11 @@ def components(above: Mapping[str, int], all_: Mapping[str, int]) -> str:
     """Components above the noise: corrected eigenvalues larger than the size of the most negative one, which is noise by itself."""
     words = {n: f"{above[n]} of {all_[n]}" for n in above}
     return f"Components that stand above the noise: {each(words)}"
+
+
+def ranks(found: Mapping[str, Point]) -> str:
+    """Dimensions that an exact table needs."""
+    return f"Dimensions of an exact table: {each({n: number(p.value) for n, p in found.items()})}"
 
 
 def two(shares: Mapping[str, float], corrected: Mapping[str, float]) -> str:

@@ -1,7 +1,7 @@
 """Figures of how well encodings fit a corpus: stress, held-out stress, order of distances, and what a table costs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import geometry_findings as findings
@@ -145,18 +145,22 @@ def stress(run: Geometry) -> Figure | None:
         return None
     title = findings.fits({name: {e: last(k) for e, k in v.items()} for name, v in by_scale["stress.optimal"].items()})
     subtitle = (
-        "Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares of the "
-        "latter; 0 is "
-        "a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the table is first multiplied by the "
-        "number "
-        "that lowers it most. `mds` and `smacof` are made from these very distances. Beside each row: the value against corrected "
-        "distances, "
-        "where there are any."
+        "Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares of the latter; "
+        "0 is a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the table is first multiplied by "
+        "the number that lowers it most. `mds` and `smacof` are made from these very distances."
     )
     table = _value_table("stress", "Stress of every encoding", ["Corpus", "Scale"], found)
     halves = any(run.point(m + CORRECTED, c.name, NOISE) for m in scales for c in run.corpora)
-    key = [*KEY, WHISKER, *([("dash", "noise: one half of the documents against the other, corrected")] if halves else [])]
+    key = [*_key(found.values(), KEY), *([("dash", "noise: one half of the documents against the other, corrected")] if halves else [])]
     return Figure("stress", title, subtitle, panels, table, key, width=440, even=True)
+
+
+def _key(found: Iterable[Values], marks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The marks that a figure uses: of kinds that were measured, and the whisker where there is an interval."""
+    kinds = [(kind, p) for values in found for points in values.values() for kind, p in points.items()]
+    glyphs = {"hollow-square" if kind == PLUG_IN else "dot" for kind, _ in kinds}
+    whisker = [WHISKER] if any(p.low is not None for _, p in kinds) else []
+    return [(glyph, words) for glyph, words in marks if glyph in glyphs] + whisker
 
 
 def _ends(found: Any) -> list[float]:
@@ -209,7 +213,7 @@ def violations(run: Geometry) -> Figure | None:
     )
     key = [("hollow-square", "distances as counted"), ("dot", "corrected distances, or those of a fixed table")]
     table = _value_table("violations", "Triples out of order", ["Corpus"], {(name,): v for name, v in found.items()})
-    return Figure("violations", title, subtitle, panels, table, [*key, WHISKER], width=440, even=True)
+    return Figure("violations", title, subtitle, panels, table, _key(found.values(), key), width=440, even=True)
 
 
 def parameters(run: Geometry) -> Table | None:

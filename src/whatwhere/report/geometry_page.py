@@ -14,31 +14,22 @@ from .study_page import flat, machine
 FEW_DOCUMENTS = 1000
 
 _WORDS = (
-    "Positions are counted from 0 without special tokens. μ of a position is the share of each token there; the Hellinger distance of two "
-    "positions is the length of the difference of their square roots, between 0 and 1.41. It is a distance in space, so an exact table "
-    "always "
-    "exists, and classical scaling of it is the principal components of the square roots.",
+    "Positions are counted from 0 without special tokens. μ of a position is the share of each token there; the Hellinger distance of "
+    "two positions is the length of the difference of their square roots, between 0 and 1.41. It is a distance in space, so an exact "
+    "table always exists, and classical scaling of it is the principal components of the square roots.",
     "Few samples make two positions look apart that are not: the square root of a small share is often 0 in one sample and not in the "
-    "next. "
-    "The noise floor is the distance between two random halves of the documents at one position. The corrected distance takes this bias "
-    "out: "
-    "with one half for the one factor and the other half for the other, the errors of the two are independent and cancel on average. "
-    "Its square may "
-    "come out negative; its root then carries a minus sign, so that means over many pairs stay right.",
+    "next. The noise floor is the distance between two random halves of the documents at one position. The corrected distance takes this "
+    "bias out: with one half for the one factor and the other half for the other, the errors of the two are independent and cancel on "
+    "average. Its square may come out negative; its root then carries a minus sign, so that means over many pairs stay right.",
     "Intervals are 95\u202f% intervals of the delete-one-group jackknife over groups of documents: they say what another sample of "
-    "documents "
-    "would "
-    "change, not another tokenizer or another way of choosing documents.",
-    "Stress is the sum over pairs of squared differences, over the sum of squared Hellinger distances, without a root. It is not "
-    "between 0 and "
-    "1: the raw value of a table can be made anything by stretching the table. Triples out of order are those of three different "
-    "positions i, "
-    "j, k with |i − j| < |i − k| and a larger distance for the nearer pair.",
+    "documents would change, not another tokenizer or another way of choosing documents.",
+    "Stress is the sum over pairs of squared differences, over the sum of squared Hellinger distances, without a root. It is not between "
+    "0 and 1: the raw value of a table can be made anything by stretching the table. Triples out of order are those of three different "
+    "positions i, j, k with |i − j| < |i − k| and a larger distance for the nearer pair.",
 )
 _PAPER = (
     "This run follows the paper's protocol: 1e-12 is added to every count, so positions that no document reaches get a uniform "
-    "distribution "
-    "and take part in everything."
+    "distribution and take part in everything."
 )
 _CITE = (
     "Positional distributions, Hellinger scaling, stress and the order of distances:",
@@ -104,8 +95,8 @@ def caveats(run: Geometry) -> list[str]:
     noise = [c.name for c in run.corpora if (p := run.point("distance.mean" + CORRECTED, c.name)) is not None and against(p, 0.0) != ABOVE]
     if noise:
         found.append(
-            f"Not separable from noise: in {_listed(noise)} the corrected distances are 0 on average, so no fit below says anything "
-            f"about it."
+            f"Not separable from noise: in {_listed(noise)} the corrected distances are 0 on average, so no fit below says anything about "
+            "it."
         )
     few = [c.name for c in run.corpora if (n := c.number("documents")) is not None and n < FEW_DOCUMENTS]
     if few:

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import geometry_findings as findings
 from .figures import Cell, Figure, Panel, Table, Trace, text, value
-from .geometry_figures import CLEAN, HEIGHT, MARGIN, PLUG_IN, curve, ends, most_points, wide
+from .geometry_figures import CLEAN, HEIGHT, MARGIN, PLUG_IN, curve, ends, most_points, of_each, wide
 from .geometry_load import CORRECTED, Geometry
 from .maps import rounded, thinned
 from .numbers import fixed, percent
@@ -76,12 +76,14 @@ def spectrum(run: Geometry) -> Figure | None:
             for i, v in enumerate(c.arrays["eigenvalues"][: most_points(corpora)])
             if np.isfinite(v)
         ]
-    title = findings.components(above, all_) if above else "Eigenvalues of the distances"
-    subtitle = (
-        "Eigenvalues of the centred Gram matrix B of the distances, largest first, on a logarithmic axis. Corrected distances have "
-        "negative eigenvalues too; the size of the most negative one is the noise level, and what lies below it is not told from noise. "
-        f"Drawn: the first {most}, down to a hundred-thousandth of the largest."
-    )
+    title = findings.components(above, all_) if above else findings.ranks(of_each(run, "rank"))
+    subtitle = "Eigenvalues of the centred Gram matrix B of the distances, largest first, on a logarithmic axis. "
+    if above:
+        subtitle += (
+            "Corrected distances have negative eigenvalues too; the size of the most negative one is the noise level, and what lies "
+            "below it is not told from noise. "
+        )
+    subtitle += f"Drawn: the first {most}, down to a hundred-thousandth of the largest."
     table = Table("eigenvalues", "Eigenvalues", ["Corpus", "Component", "As counted", "Corrected"], rows, frozenset({1, 2, 3}))
     return Figure("spectrum", title, subtitle, panels, table, width=wide(corpora), even=len(panels) > 1)
 
@@ -121,10 +123,10 @@ def table_maps(run: Geometry) -> Figure | None:
     title = findings.two(shares[PLUG_IN], shares[CLEAN]) if shares[PLUG_IN] else "Positions on their first two components"
     subtitle = (
         "Classical scaling of the distances: one point a position, joined in order, coloured from the first to the last, every "
-        f"{_step([c.positions for c in corpora])}th named; equal scales on both axes. As counted, noise puts every position at a place "
-        f"of its "
-        "own; the corrected map has less of it."
+        f"{_step([c.positions for c in corpora])}th named; equal scales on both axes."
     )
+    if shares[PLUG_IN] and shares[CLEAN]:
+        subtitle += " As counted, noise puts every position at a place of its own; the corrected map has less of it."
     table = Table(
         "map",
         "Coordinates of every position",
