@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from whatwhere.report.style import LABEL_GAP, PALETTES, line_end_labels, model_styles, plain, spread
+from whatwhere.report.style import LABEL_GAP, PALETTES, line_end_labels, log_axis, model_styles, plain, spread
 
 
 def contrast(one: str, two: str) -> float:
@@ -72,3 +72,17 @@ def test_plain_takes_tags_entities_and_templates_away():
     assert plain("<a href='javascript:x'>y</a>") == "&lt;a href='javascript:x'&gt;y&lt;/a&gt;"
     assert "%{" not in plain("%{x}") and "$" not in plain("$x$") and "&amp;lt;" in plain("&lt;")
     assert plain("a-very-long-model-name", 8) == "a-very-…"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.01, 1000, ["0.01", "0.1", "1", "10", "100", "1,000"][::2]),
+        (0.5, 150, ["1", "10", "100"]),
+        (0.03, 0.4, ["0.05", "0.1", "0.2"]),
+        (1e-4, 1e4, ["0.0001", "0.01", "1", "100", "10,000"]),
+        (0.31, 0.33, ["0.31", "0.33"]),
+    ],
+)
+def test_logarithmic_axes_write_few_round_numbers(low, high, said):
+    assert log_axis("x", low, high)["ticktext"] == said

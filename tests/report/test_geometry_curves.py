@@ -1,0 +1,59 @@
+"""Curves over dimensions, ranks and steps: places on the axes, levels of fixed encodings, the smallest of H1 and H3."""
+
+import math
+
+import pytest
+
+from whatwhere.records import Record
+from whatwhere.report import geometry_curves as curves
+from whatwhere.report.geometry_load import Geometry, load_geometry
+
+
+@pytest.fixture(scope="module")
+def run(geometry_folder):
+    return load_geometry(geometry_folder)
+
+
+def test_step_zero_has_a_place_and_later_steps_are_logarithmic():
+    assert curves.step_place(0, 50) == 0 and curves.step_place(50, 50) == pytest.approx(math.log(2))
+    assert curves.step_place(50_000, 50) - curves.step_place(5_000, 50) == pytest.approx(math.log(10), rel=0.01)
+
+
+def test_ticks_keep_the_last_step_and_their_distance():
+    steps = [0, 50, 100, 200, 500, 1000, 2000, 4200]
+    ticks = curves._ticks(steps, 50)
+    places = [curves.step_place(s, 50) for s in ticks]
+    assert (
+        ticks[-1] == 4200 and set(ticks) <= set(steps) and min(b - a for a, b in zip(places, places[1:], strict=False)) > 0.14 * places[-1]
+    )
+
+
+def test_held_out_has_levels_of_fixed_encodings_and_the_best_rank(run):
+    found = curves.held_out(run)
+    assert "`reviews` rank 5" in found.title
+    level = next(t for t in found.panels[0].data if t.get("hovertext") and "alibi" in t["hovertext"][0])
+    assert level["y"] == [run.point("stress.held_out", "reviews", "alibi").value] * 2
+
+
+def test_dimensions_are_drawn_against_corrected_distances_where_there_are_any(run):
+    found = curves.dimensions(run)
+    assert len(found.panels) == 4 and "(corrected)" in found.subtitle and "sinusoidal" in found.title
+    bare = Geometry("run", {}, [r for r in run.records if "corrected" not in r.metric], run.corpora)
+    assert "(as counted)" in curves.dimensions(bare).subtitle
+
+
+def test_separation_says_which_rows_it_tells_of(run):
+    found = curves.separation(run)
+    assert "that training texts reach" in found.subtitle and len(found.panels) == len(curves.SEPARATION)
+    all_rows = [Record("s", "m", "separation", 1.0 + s, step=s) for s in (0, 10)]
+    assert "between rows of the table." in curves.separation(Geometry("run", records=all_rows)).subtitle
+    assert curves.separation(Geometry("run", records=all_rows[:1])) is None
+
+
+def test_conditions_show_the_head_where_the_distance_is_smallest():
+    place = {"study": "s", "model": "m", "layer": 0, "part": "M"}
+    records = [Record(metric="h3", value=v, head=h, **place) for h, v in enumerate((0.3, 0.1, 0.2))]
+    records += [Record(metric="h3.floor", value=v, head=h, **place) for h, v in enumerate((0.03, 0.01, 0.02))]
+    (row,) = curves.hypotheses(Geometry("run", records=records)).rows
+    assert [c.text for c in row] == ["m", "H3 M", "0", "0.1", "0.01", "–"]
+    assert curves.hypotheses(Geometry("run")) is None

@@ -1,0 +1,53 @@
+"""Stress and violations: every encoding has its row, what depends on no corpus is marked so, zero has a place on a logarithmic axis."""
+
+import pytest
+
+from whatwhere.report import geometry_fits as fits
+from whatwhere.report.geometry_load import load_geometry
+
+
+@pytest.fixture(scope="module")
+def run(geometry_folder):
+    return load_geometry(geometry_folder)
+
+
+def rows(panel):
+    return panel.layout["yaxis"]["ticktext"]
+
+
+def test_each_encoding_has_a_row_from_the_best_to_the_worst(run):
+    best, raw = fits.stress(run).panels[:2]
+    assert set(rows(best)) == {"sinusoidal", "rope", "alibi", "random", "all equal", "mds, full rank", "mds, rank 4", "smacof, rank 4"}
+    assert set(rows(raw)) == set(rows(best)) - {"all equal"}
+    values = [run.point("stress.optimal.corrected", "reviews", e).value for e in rows(best) if e in ("sinusoidal", "alibi", "random")]
+    assert values == sorted(values)
+
+
+def test_noise_is_a_line_and_no_encoding(run):
+    assert fits.stress(run).panels[0].data[0]["x"] == [0.02, 0.02]
+    assert ("dash", "noise: one half of the documents against the other, corrected") in fits.stress(run).key
+
+
+def test_an_exact_table_stands_at_the_end_of_a_logarithmic_axis(run):
+    raw = fits.stress(run).panels[1]
+    row = rows(raw).index("mds, full rank")
+    drawn = [t for t in raw.data if t.get("y") == [row] and t["marker"]["symbol"] == "square-open"]
+    assert drawn[0]["x"][0] >= fits.SMALLEST and raw.layout["xaxis"]["type"] == "log"
+
+
+def test_violations_of_a_fixed_table_are_its_own(run):
+    panel = fits.violations(run).panels[0]
+    assert rows(panel)[0] == "the corpus itself"
+    row = rows(panel).index("alibi")
+    assert [t["marker"]["symbol"] for t in panel.data if t.get("y") == [row]] == ["circle"]
+    assert fits.OWN in [t["hovertext"][0].partition("<br>")[2].partition(":")[0] for t in panel.data if t.get("y") == [row]]
+
+
+def test_marks_that_are_not_drawn_are_not_explained(run):
+    assert fits._key([{"rope": {fits.PLUG_IN: fits.Point(1.0)}}], fits.KEY) == [fits.KEY[0]]
+
+
+def test_parameters_of_the_fitted_table_stand_beside_those_of_a_free_one(run):
+    table = fits.parameters(run)
+    free = [row for row in table.rows if row[1].text == "a free table"]
+    assert [row[2].raw for row in free] == [24 * 64.0] * 2
