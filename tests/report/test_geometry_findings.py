@@ -61,6 +61,7 @@ def test_best_rank_on_other_documents():
         {"a": {1: Point(0.3), 5: Point(0.02), 9: Point(0.05)}}, {"a": {"alibi": Point(0.1), "random": Point(0.01)}}
     )
     assert said == "The table that fits other documents best: `a` rank 5, stress 0.0200 (alibi: 0.100)"
+    assert "`a` rank 9 or more, stress 0.0100" in findings.supported_rank({"a": {1: Point(0.3), 9: Point(0.01)}}, {})
 
 
 def test_order_of_distances_is_held_against_chance():

@@ -129,13 +129,17 @@ def fits(stress: Mapping[str, Mapping[str, Point]]) -> str:
 
 
 def supported_rank(fitted: Mapping[str, Mapping[int, Point]], fixed: Mapping[str, Mapping[str, Point]]) -> str:
-    """The rank whose table has the lowest stress on documents that it was not made from, and the lowest of the ready-made encodings."""
+    """The rank whose table has the lowest stress on documents that it was not made from, and the lowest of the ready-made encodings.
+
+    "or more": the lowest is at the largest rank tried, so the bottom was not reached.
+    """
     words = {}
     for name, points in fitted.items():
         rank = min(points, key=lambda r: points[r].value)
         ready = sorted((p.value, e) for e, p in fixed.get(name, {}).items() if base(e) not in KNOW_NOTHING)
         rest = f" ({ready[0][1]}: {number(ready[0][0])})" if ready else ""
-        words[name] = f"rank {rank}, stress {number(points[rank].value)}{rest}"
+        open_end = " or more" if rank == max(points) else ""
+        words[name] = f"rank {rank}{open_end}, stress {number(points[rank].value)}{rest}"
     return f"The table that fits other documents best: {each(words)}"
 
 
