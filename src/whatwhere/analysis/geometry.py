@@ -5,7 +5,7 @@ what few samples add (`geometry.corrected_hellinger`). A statistic of the second
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,8 @@ RANKS_TRIED = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
 class Plan:
     """What is measured on a corpus.
 
-    paper: GEOM's own protocol: all positions, smoothed counts, no correction. min_support: tokens of a position that is kept.
+    paper: GEOM's own protocol: all positions, the last two always empty, smoothed counts, no correction.
+    min_support: tokens of a position that is kept.
     width: d of the encodings. dims: d of the curves. ranks: r of the MDS tables. heads: columns of ALiBi's table.
     tables: further tables by name, each (positions, width), row i of position i. splits: random halves. intervals: whether there are any.
     """
@@ -131,8 +132,9 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
         ValueError: no position with enough tokens, fewer than three such positions, or a table too short.
     """
     smoothing, support = (PAPER_SMOOTHING, 0.0) if plan.paper else (0.0, plan.min_support)
-    total = counts.total()
-    kept = positional_distributions(total, smoothing, support)
+    if plan.paper:
+        counts = _with_room_for_specials(counts)
+    kept = positional_distributions(counts.total(), smoothing, support)
     if len(kept.positions) < 3:
         raise ValueError(
             f"{len(kept.positions)} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3. "
@@ -175,6 +177,16 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
         if np.isfinite(value):
             statistics.append(Statistic(metric, value, part, index, *ends))
     return Geometry(kept, dist, corrected, full, full_corrected, statistics, dist_half, squares_half)
+
+
+def _with_room_for_specials(counts: Counts) -> Counts:
+    """Counts without the last two positions: GEOM cuts to n tokens with [CLS] and [SEP], n - 2 of text, and keeps the empty rows."""
+    matrix = counts.matrix.copy()
+    last = np.concatenate([g * counts.positions + np.arange(max(counts.positions - 2, 0), counts.positions) for g in range(counts.groups)])
+    for row in last:
+        matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]] = 0
+    matrix.eliminate_zeros()
+    return replace(counts, matrix=matrix)
 
 
 def _scaled(squares: np.ndarray) -> MDS | None:

@@ -145,6 +145,8 @@ def geometry(
         smacof=smacof,
     )
     result = run_geometry(resolved, out)
+    if result["report"] is None:
+        return
     said = [f"{c['name']}: {sentence}" for c in result["corpora"] for sentence in c["summary"]]
     emit(result, as_json, "\n".join([*said, f"The report is {result['report']}: open it in a browser."]))
 

@@ -20,7 +20,8 @@ Corpus = Annotated[
     str | None,
     typer.Option(
         help="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
-        "(.txt .jsonl .parquet, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat. [default: python-docs]",
+        "(.txt .jsonl .parquet .tsv .csv, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat, synthetic:three-regimes. "
+        "[default: python-docs]",
         show_default=False,
     ),
 ]
@@ -28,7 +29,10 @@ Setting = Annotated[list[str] | None, typer.Option("--set", help="Any configurat
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file with configuration keys.")]
 Tokenizer = Annotated[
     str | None,
-    typer.Option(help="Vocabulary file, tokenizer folder or Hub name. [default: train a WordPiece on the corpus]", show_default=False),
+    typer.Option(
+        help="Vocabulary file, tokenizer folder, Hub name, words or characters. [default: train a WordPiece on the corpus]",
+        show_default=False,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
 Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]", show_default=False)]

@@ -5,6 +5,7 @@ Counts are kept, so that a second run with other questions does not read the tex
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -104,9 +105,12 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     records: list[Record] = []
     facts: list[dict[str, Any]] = []
     measured: dict[str, tuple[Counts, Geometry]] = {}
-    for name, source in sources.items():
-        stem = _UNFIT.sub("-", name)
-        counts = _counts(config, source, tokenizer, out / "counts" / f"{stem}.npz", progress)
+    stems = {name: _UNFIT.sub("-", name) for name in sources}
+    counted = {name: _counts(config, s, tokenizer, out / "counts" / f"{stems[name]}.npz", progress) for name, s in sources.items()}
+    if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
+        return {"out": str(out), "report": None, "corpora": []}
+    for name, counts in counted.items():
+        stem = stems[name]
         with _progress(name, progress) as show:
             found = corpus_geometry(counts, _plan(config, tables), show)
         measured[name] = counts, found
@@ -172,8 +176,9 @@ def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
 
 def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
     """Counts of a corpus: those of an earlier run in the same folder if they are of the same text and settings."""
+    launched = int(os.environ.get("WORLD_SIZE", "1")) > 1  # then all must count, whatever file one of them finds
     sha = hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
-    if path.is_file():
+    if path.is_file() and not launched:
         kept = Counts.load(path)
         same = kept.facts.get("corpora") == json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
         if same and (kept.positions, kept.groups, kept.align) == (config.positions, config.groups, config.align):
@@ -183,7 +188,8 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
     counts = count_source(
         source, tokenizer, config.positions, align=config.align, groups=config.groups, workers=config.workers, progress=progress
     )
-    counts.save(path)
+    if os.environ.get("RANK", "0") == "0":
+        counts.save(path)
     return counts
 
 
