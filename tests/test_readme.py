@@ -21,6 +21,9 @@ def test_readme_commands_run(tmp_path):
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for name, rows in (("reviews.tsv", 80), ("reviews-dev.tsv", 20)):
+        rated = [f"{text.splitlines()[0]}\t{i % 2}" for i, text in enumerate(sentences(rows, seed=rows).split("\n\n"))]
+        (tmp_path / name).write_text("\n".join(["sentence\tlabel", *rated]) + "\n", encoding="utf-8")
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line and not line.startswith("make ")]
     assert len(commands) >= 6 and [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
@@ -35,6 +38,10 @@ def test_readme_commands_run(tmp_path):
         assert words[0] == ".venv/bin/whatwhere"
         if words[1] == "pretrain":
             words += ["--corpus", "my-texts", "--set", "document=blank-line"]
+        if words[1] == "geometry":  # one file here, where a user has many
+            words += ["--set", "document=blank-line", "--set", "groups=4", "--set", "min_support=50"]
+        if words[1] == "finetune":
+            words += ["--steps", "4"]
         done = subprocess.run(
             [sys.executable, "-m", "whatwhere", *words[1:]], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
         )
