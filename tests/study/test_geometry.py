@@ -143,3 +143,14 @@ def test_corpus_without_a_supported_position_is_one_line(tmp_path):
     config = GeometryConfig(corpora=[str(tmp_path / "few.txt")], vocab_size=200)
     with pytest.raises(ValueError, match=r"No position has 500 tokens.*min_support="):
         run_geometry(config, tmp_path / "out", progress=False)
+
+
+def test_corpus_in_which_position_says_nothing_gets_no_table(tmp_path):
+    draw = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(40)]
+    lines = [" ".join(draw.choice(words, size=12, p=np.arange(1, 41) / 820)) for _ in range(1500)]
+    (tmp_path / "shuffled.txt").write_text("\n".join(lines), encoding="utf-8")
+    config = GeometryConfig(corpora=[str(tmp_path / "shuffled.txt")], document="line", tokenizer="words", positions=12, intervals=False)
+    said = run_geometry(config, tmp_path / "out", progress=False)["corpora"][0]
+    assert said["table"] is None and not (tmp_path / "out/tables").exists()
+    assert "No table made of these distances fits other documents better" in said["summary"][-1]

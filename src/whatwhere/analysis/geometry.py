@@ -287,8 +287,20 @@ def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str,
 
 def best_rank(geometry: Geometry) -> int | None:
     """The rank at which MDS fits documents best that it has not seen; None if that was not measured."""
-    tried = [s for s in geometry.statistics if s.metric == "stress.held_out" and s.part == "mds"]
+    tried = _held_out_of(geometry, "mds")
     return min(tried, key=lambda s: s.value).index if tried else None
+
+
+def stands_out(geometry: Geometry) -> bool:
+    """Whether the corpus's own table fits documents that it has not seen better than a random one; True if nothing was corrected."""
+    if geometry.corrected is None:
+        return True
+    mds, random = _held_out_of(geometry, "mds"), _held_out_of(geometry, "random")
+    return geometry.mds_corrected is not None and (not random or min((s.value for s in mds), default=np.inf) < random[0].value)
+
+
+def _held_out_of(geometry: Geometry, part: str) -> list[Statistic]:
+    return [s for s in geometry.statistics if s.metric == "stress.held_out" and s.part == part]
 
 
 def _intervals(

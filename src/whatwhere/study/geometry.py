@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..analysis.conditions import condition_records, scores_of_folder, scores_of_model
-from ..analysis.geometry import Geometry, Plan, best_rank, corpus_geometry
+from ..analysis.geometry import Geometry, Plan, best_rank, corpus_geometry, stands_out
 from ..analysis.separation import CorpusDistances, separation_records
 from ..analysis.table_sources import load_tables
 from ..corpus import Source, build_tokenizer, count_source, open_source
@@ -194,8 +194,8 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
 
 
 def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[str, Any] | None:
-    """The corpus-optimal table as a file for a model; None where its first position is not supported."""
-    if config.align != "start" or found.distributions.positions[0] != 0:
+    """The corpus-optimal table as a file for a model; None where position 0 is not supported or nothing stands out of chance."""
+    if config.align != "start" or found.distributions.positions[0] != 0 or not stands_out(found):
         return None
     mds = found.mds_corrected or found.mds
     rank = min(config.rank or best_rank(found) or mds.coords.shape[1], mds.coords.shape[1])
@@ -348,9 +348,11 @@ def summary(config: GeometryConfig, counts: Counts, found: Geometry, table: dict
     )
     if table:
         words.append(
-            f"The table of rank {table['rank']} for {table['rows']} model positions is {table['file']}: "
-            f"--set model.absolute=mds --set model.table_file=... --set model.table_width={table['rank']}."
+            f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set model.absolute=mds "
+            f"--set model.table_file=FILE --set model.table_width={table['rank']}`."
         )
+    elif not stands_out(found):
+        words.append("No table made of these distances fits other documents better than a random one, so none is written.")
     return words
 
 
@@ -362,9 +364,10 @@ def _fit_words(value: dict[Any, Any], n: int, width: int) -> list[str]:
     least, rank = min(ranked)
     sinusoids = held["sinusoidal", None]
     against = "less" if least < sinusoids else "not less"
+    edge = ", the largest tried," if rank == max(index for _, index in ranked) else ""
     return [
-        f"On documents it has not seen, the corpus's own table of rank {rank} has stress {least:.3f} at the best scale, {against} than "
-        f"sinusoids ({sinusoids:.3f}); 0 is exact. It has {rank * (n + width):,} numbers where a free table of width {width} has "
+        f"On documents it has not seen, the corpus's own table of rank {rank}{edge} has stress {least:.3f} at the best scale, {against} "
+        f"than sinusoids ({sinusoids:.3f}); 0 is exact. It has {rank * (n + width):,} numbers where a free table of width {width} has "
         f"{n * width:,}."
     ]
 
