@@ -163,7 +163,7 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
     bounds: dict[Key, float] = {}
     dist_half = squares_half = None
     if plan.intervals and len(groups) > 1:
-        keys = [key for key in values if key[0] not in ("floor.mean", "rank", "rank.corrected")]
+        keys = [key for key in values if key[0] not in ("floor.mean", "rank", "rank.corrected") and key[1:] != ("mds", None)]
         half, dist_half, squares_half = _intervals(groups, kept, tables, plan, smoothing, keys, can_correct, show)
         bounds = {key: float(h) for key, h in zip(keys, half, strict=True) if np.isfinite(h)}
     values |= {key: value for key, value in curves.items() if key not in values}

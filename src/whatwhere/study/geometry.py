@@ -235,8 +235,7 @@ def _between(study: str, measured: dict[str, Geometry]) -> list[Record]:
 def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Geometry) -> list[Record]:
     """Separation of each run's table at every checkpoint against the first corpus, and conditions H1 and H3 of its model."""
     records: list[Record] = []
-    dist = found.corrected.distances if found.corrected is not None else found.dist
-    corpus = CorpusDistances(dist, found.distributions.positions)
+    corpus = CorpusDistances(found.dist, found.distributions.positions, found.corrected.distances if found.corrected else None)
     halves = _halves(counts, found.distributions.positions, config) if config.models else []
     for run in config.models:
         folder = Path(run)
