@@ -99,20 +99,20 @@ def hypothesis_2(build: Build, heads: np.ndarray, p: np.ndarray, dist: np.ndarra
     return b
 
 
-def hypothesis_3(source, tokenizer, positions: int) -> None:
+def hypothesis_3(source, tokenizer, positions: int, phrases: bool) -> None:
     print(f"(A3): d_H(i, j) ≤ d_H(i, k) whenever |i-j| < |i-k|, {source.name}")
-    counts = count_source(source, tokenizer, positions, progress=False)
+    counts = count_source(source, tokenizer, positions, phrases=phrases, progress=False)
     kept = positional_distributions(counts.total(), min_support=SUPPORT)
     plain = hellinger(kept.p)
     groups = [counts.group(g) for g in range(counts.groups)]
-    corrected = corrected_hellinger(groups, kept.positions).distances
+    corrected = corrected_hellinger(groups, kept.positions).signed
     say(f"positions with {SUPPORT} tokens, of {positions}", str(len(kept.positions)))
     for name, dist in (("plug-in", plain), ("corrected for small samples", corrected)):
         where = dynamics.violations_by_position(dist)
         tenth = max(len(where) // 10, 1)
         say(
             f"{name}: share violated; by i in the first tenth, between, in the last tenth",
-            violations_of_distances(dist),
+            violations_of_distances(dist, kept.positions, signed=True),
             where[:tenth].mean(),
             where[tenth:-tenth].mean(),
             where[-tenth:].mean(),
@@ -242,6 +242,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--positions", type=int, default=32, help="tokens of a document that the encoder reads; shorter documents are left out"
     )
+    parser.add_argument("--phrases", action="store_true", help="documents inside longer ones are not independent of them (SST-2)")
     parser.add_argument("--tokenizer", help="vocabulary file, tokenizer folder or Hub name [default: train a WordPiece on the corpus]")
     given = parser.parse_args(arguments)
     source = open_source(given.corpus, given.field)
@@ -255,7 +256,7 @@ def main(arguments: list[str] | None = None) -> None:
     theorem_1(build, heads)
     hypothesis_1(dist)
     b = hypothesis_2(build, heads, p, dist)
-    hypothesis_3(source, tokenizer, 4 * given.positions)
+    hypothesis_3(source, tokenizer, 4 * given.positions, given.phrases)
     flow_and_bound(dist, b)
     lemmas_11_and_12(build, heads, p)
     lemma_16(build, heads, p)

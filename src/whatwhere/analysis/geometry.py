@@ -38,6 +38,7 @@ from ..geometry.distances import distances
 
 SPLITS_OF_INTERVALS = 2  # splits of the documents for each interval: fewer than for the value, so an interval is rather too wide
 FEWEST_GROUPS = 8  # of documents, to fit a table on half of them and to try it on the corrected distances of the others
+MOST_POSITIONS = 2048  # (m, m) matrices and their eigenvectors, a few times for each group
 MOST_WITH_INTERVALS = 512  # positions up to which every single distance gets an interval: more would fill the memory
 PAPER_SMOOTHING = 1e-12
 RANKS_TRIED = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
@@ -140,6 +141,11 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
             f"{len(kept.positions)} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3. "
             "Count more text, or lower min_support."
         )
+    if len(kept.positions) > MOST_POSITIONS:
+        raise ValueError(
+            f"{len(kept.positions)} positions have enough tokens; a run compares at most {MOST_POSITIONS}. Ask for fewer --positions, with "
+            "--align relative for whole documents; geometry.hellinger_mds scales more in Python."
+        )
     tables = {name: table[kept.positions] for name, table in encoding_tables(plan, counts.positions).items()}
     groups = [counts.group(g) for g in range(counts.groups) if counts.documents[g]]
     if len(groups) < 2 and not plan.paper:
@@ -155,7 +161,7 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
     full_corrected = _scaled(corrected.squares) if corrected is not None else None
     values = dict(_statistics(dist, full, kept.positions, tables, plan))
     if corrected is not None:
-        values |= _ending(dict(_statistics(corrected.distances, full_corrected, kept.positions, tables, plan)))
+        values |= _ending(dict(_statistics(corrected.signed, full_corrected, kept.positions, tables, plan)))
         values["floor.mean", None, None] = float(corrected.floor.mean())
     curves = dict(_curves(dist, full, kept.positions, counts.positions, plan, ""))
     if corrected is not None:
@@ -170,12 +176,7 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
     if can_correct and len(groups) >= FEWEST_GROUPS:
         show("held-out documents", 0, 1)
         values |= dict(_held_out(groups, kept.positions, tables, plan))
-    statistics = []
-    for (metric, part, index), value in values.items():
-        around = bounds.get((metric, part, index))
-        ends = (None, None) if around is None or abs(value) < 1e-12 else (value - around, value + around)
-        if np.isfinite(value):
-            statistics.append(Statistic(metric, value, part, index, *ends))
+    statistics = [_statistic(key, value, bounds.get(key)) for key, value in values.items() if np.isfinite(value)]
     return Geometry(kept, dist, corrected, full, full_corrected, statistics, dist_half, squares_half)
 
 
@@ -197,21 +198,37 @@ def _scaled(squares: np.ndarray) -> MDS | None:
         return None
 
 
+def _statistic(key: Key, value: float, half: float | None) -> Statistic:
+    """One number with its interval; mean squares become their roots."""
+    low, high = (None, None) if half is None or abs(value) < 1e-12 else (value - half, value + half)
+    if key[0].startswith("distance.mean"):
+        value, low, high = _signed_root(value), low and _signed_root(low), high and _signed_root(high)
+    return Statistic(*key[:1], value, *key[1:], low, high)
+
+
+def _signed_root(square: float) -> float:
+    return float(np.sign(square) * np.sqrt(abs(square)))
+
+
 def _ending(values: Mapping[Key, float]) -> dict[Key, float]:
     return {(f"{metric}.corrected", part, index): value for (metric, part, index), value in values.items()}
 
 
 def _statistics(
-    dist: np.ndarray, mds: MDS | None, positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan
+    signed: np.ndarray, mds: MDS | None, positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan
 ) -> Iterator[tuple[Key, float]]:
-    """Every number of one geometry that gets an interval."""
-    pairs = np.triu_indices(len(dist), 1)
-    yield ("distance.mean", None, None), float(dist[pairs].mean())
-    yield ("lag.correlation", None, None), lag_correlation(dist, positions)
-    yield ("violations", "corpus", None), violations_of_distances(dist)
-    gram = centred_gram(dist**2)
-    yield ("toeplitz", None, None), toeplitz_share(gram)
-    yield ("circulant", None, None), circulant_share(gram)
+    """Every number of one geometry that gets an interval; `distance.mean` as the mean square.
+
+    Corrected distances come signed, so that orders and correlations are not those of numbers cut at 0; stress takes them cut at 0.
+    """
+    squares = np.sign(signed) * signed**2
+    dist = np.maximum(signed, 0.0)
+    yield ("distance.mean", None, None), float(squares[np.triu_indices(len(dist), 1)].mean())
+    yield ("lag.correlation", None, None), lag_correlation(signed, positions, signed=True)
+    yield ("violations", "corpus", None), violations_of_distances(signed, positions, signed=True)
+    gram = centred_gram(squares)
+    yield ("toeplitz", None, None), toeplitz_share(gram, positions)
+    yield ("circulant", None, None), circulant_share(gram, positions)
     yield ("rank", None, None), float(mds.rank if mds is not None else 0)
     for name, table in tables.items():
         d = distances(table)
@@ -230,7 +247,7 @@ def _statistics(
         index = None if rank == mds.rank else rank
         for scale in ("raw", "optimal"):
             yield (f"stress.{scale}", "mds", index), stress(coords, dist, scale)  # type: ignore[arg-type]
-        yield ("violations", "mds", index), violations_of_distances(distances(coords))
+        yield ("violations", "mds", index), violations_of_distances(distances(coords), positions)
         if plan.use_smacof and index is not None:
             better = smacof(dist, rank, init=coords)
             yield ("stress.raw", "smacof", index), better.stress
@@ -251,7 +268,7 @@ def _curves(dist: np.ndarray, mds: MDS | None, positions: np.ndarray, n: int, pl
                 yield (f"stress.{scale}{ending}", "mds", d), stress(mds.coords[:, :d], dist, scale)  # type: ignore[arg-type]
     if not ending and mds is not None:
         for name, table in encoding_tables(plan, n).items():
-            yield ("violations", name, None), violations_of_distances(distances(table[positions]))
+            yield ("violations", name, None), violations_of_distances(distances(table[positions]), positions)
         for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
             yield ("parameters", "mds", rank), float(rank * (n + plan.width))
         yield ("parameters", "free", None), float(n * plan.width)
@@ -262,7 +279,7 @@ def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str,
 
     At full rank MDS fits the distances that it is given exactly, noise and all; on other documents the noise is a fault. Mean over
     `splits` random halves, each used both ways. The other tables are measured on the same distances. The part "noise" has one half's
-    distances themselves against those of the other: what no table can be held to.
+    distances themselves against those of the other, for comparison; a table of few dimensions has less noise and may well be below.
     """
     rng = np.random.default_rng(plan.seed)
     found: dict[Key, list[float]] = {}
@@ -328,7 +345,7 @@ def _intervals(
         matrices = [dist.ravel()] if whole else []
         if can_correct:
             corrected = corrected_hellinger(left, positions, SPLITS_OF_INTERVALS, plan.seed)
-            found = _statistics(corrected.distances, _scaled(corrected.squares), positions, tables, plan)
+            found = _statistics(corrected.signed, _scaled(corrected.squares), positions, tables, plan)
             values |= _ending(dict(found))
             matrices += [corrected.squares.ravel()] if whole else []
         return np.concatenate([[values.get(key, np.nan) for key in keys], *matrices])
@@ -337,3 +354,28 @@ def _intervals(
     half = (interval.high - interval.low) / 2
     matrices: list[np.ndarray | None] = [*half[len(keys) :].reshape(-1, m, m), None, None]
     return half[: len(keys)], matrices[0], matrices[1]
+
+
+def scatter(geometry: Geometry, tables: Mapping[str, np.ndarray], seed: int = 0, most: int = 400) -> dict[str, np.ndarray]:
+    """Distances of tables at their best scale beside those of the corpus, for up to `most` random pairs of positions (GEOM figure 7).
+
+    Returns:
+        scatter_dist (k,): of the corpus, corrected where it is. scatter_lag (k,). scatter_names (encodings,). scatter_table (encodings, k).
+    """
+    positions = geometry.distributions.positions
+    i, j = np.triu_indices(len(positions), 1)
+    if len(i) > most:
+        chosen = np.random.default_rng(seed).choice(len(i), most, replace=False)
+        i, j = i[chosen], j[chosen]
+    dist = geometry.dist if geometry.corrected is None else geometry.corrected.signed
+    target = np.maximum(dist, 0.0)
+    scaled = []
+    for table in tables.values():
+        d = distances(table[positions])
+        scaled.append((d * np.vdot(d, target) / max(float(np.vdot(d, d)), 1e-300))[i, j])
+    return {
+        "scatter_dist": dist[i, j],
+        "scatter_lag": positions[j] - positions[i],
+        "scatter_names": np.array(list(tables)),
+        "scatter_table": np.array(scaled),
+    }

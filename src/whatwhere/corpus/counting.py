@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from whatwhere.corpus.encoding import BulkEncoder
+from whatwhere.corpus.overlap import containing
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.sources import Source
 from whatwhere.corpus.tokenizer import special_token_ids
@@ -42,6 +43,7 @@ class CountJob:
     special_ids: tuple[int, ...]
     align: str
     groups: int
+    keys: Mapping[str, str] | None = None  # the text whose hash gives a document its group, where that is not its own
 
     def tally(self) -> Tally:
         return Tally(self.vocab_size, self.positions, special_ids=self.special_ids, align=self.align, n_groups=self.groups)
@@ -54,6 +56,7 @@ def count_source(
     *,
     align: str = "start",
     groups: int = 32,
+    phrases: bool = False,
     workers: int | None = None,
     progress: bool = True,
 ) -> Counts:
@@ -65,6 +68,8 @@ def count_source(
 
     Args:
         positions, align: see `geometry.positional_counts`.
+        phrases: documents that stand inside longer ones get the group of the longest (`overlap.containing`): random halves of the documents
+            then share no sentence. The texts are read twice and held in memory, and counted by this process alone.
         workers: processes, this one included; default one a core. They start only for a large corpus (workers.WORTH_WORKERS). Under a
             launcher each of its processes counts its share of the corpus, all of them get the sum, and the default is 1.
         progress: a bar on stderr.
@@ -76,10 +81,11 @@ def count_source(
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     backend = tokenizer.backend_tokenizer
-    job = CountJob(len(tokenizer), positions, _no_text(special_token_ids(tokenizer)), align, groups)
+    most = LONGEST_TOKEN * positions if align == "start" else None
+    keys = containing(_documents(source, most)) if phrases else None
+    job = CountJob(len(tokenizer), positions, _no_text(special_token_ids(tokenizer)), align, groups, keys)
     tally, documents = job.tally(), np.zeros(groups, np.int64)
     rank, world = _rank()
-    most = LONGEST_TOKEN * positions if align == "start" else None
     read = done = 0
 
     def shards() -> Iterator[tuple[CountJob, list[str]]]:
@@ -91,7 +97,8 @@ def count_source(
 
     with tempfile.TemporaryDirectory() as folder, progress_bar(progress and rank == 0, "counting") as show:
         backend.save(str(Path(folder) / "tokenizer.json"))
-        with Workers(Path(folder) / "tokenizer.json", 1 if workers is None and world > 1 else workers) as pool:
+        alone = phrases or (workers is None and world > 1)
+        with Workers(Path(folder) / "tokenizer.json", 1 if alone else workers) as pool:
             for matrix, counted, characters in pool.each(count_texts, shards(), lambda: pool.worth_it(read, source.share_read())):
                 tally.add_counts(matrix)
                 documents += counted
@@ -104,6 +111,7 @@ def count_source(
         "corpora": [{"name": source.name, **source.fingerprint()}],
         "tokenizer_sha256": hashlib.sha256(backend.to_str().encode()).hexdigest(),
         "special_ids": list(job.special_ids),
+        "phrases": phrases,
     }
     return Counts(matrix, positions, groups, documents, align, facts)
 
@@ -136,7 +144,8 @@ def count_windows(window_set: WindowSet, positions: int, *, align: str = "start"
 def count_texts(tokenizer: Tokenizer, job: CountJob, texts: Sequence[str]) -> tuple[csr_array, np.ndarray, int]:
     """Counts, documents of each group (G,), and the number of characters of some documents; may run in a worker process."""
     tally, encoder = job.tally(), _encoder(tokenizer)
-    groups = np.array([zlib.crc32(text.encode("utf-8")) % job.groups for text in texts], np.int64)
+    keys = texts if job.keys is None else [job.keys.get(text, text) for text in texts]
+    groups = np.array([zlib.crc32(key.encode("utf-8")) % job.groups for key in keys], np.int64)
     done = 0
     for batch in _batches(texts, _BATCH):
         ids, starts = encoder.encode(batch, job.positions if job.align == "start" else None)

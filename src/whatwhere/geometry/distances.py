@@ -91,8 +91,8 @@ def _from_products(products: np.ndarray, x: Rows) -> np.ndarray:
     return np.sqrt(squares)
 
 
-def check_distances(dist: np.ndarray) -> np.ndarray:
-    """A (m, m) distance matrix as float64.
+def check_distances(dist: np.ndarray, signed: bool = False) -> np.ndarray:
+    """A (m, m) distance matrix as float64; `signed`: roots of corrected squares, negative where the square is.
 
     Raises:
         ValueError: not square, fewer than two positions, NaN or infinite, not symmetric, negative, or a diagonal that is not zero.
@@ -113,7 +113,7 @@ def check_distances(dist: np.ndarray) -> np.ndarray:
             f"Distances are symmetric, but ({row}, {column}) is {dist[row, column]:.6g} and ({column}, {row}) is {dist[column, row]:.6g}. "
             "Give (dist + dist.T) / 2 if both are estimates of one distance."
         )
-    if dist.min() < 0:
+    if dist.min() < 0 and not signed:
         raise ValueError(f"Distances are not negative. The smallest is {dist.min():.6g}. For signed squares use mds_of_squares.")
     if np.abs(dist.diagonal()).max() > 1e-8 * largest:
         raise ValueError(f"A position's distance to itself is 0. The diagonal reaches {np.abs(dist.diagonal()).max():.6g}: no distances?")

@@ -146,11 +146,11 @@ def violations_by_position(dist: np.ndarray) -> np.ndarray:
     """Where (A3) fails: for each position i, the share of its pairs j, k with |i-j| < |i-k| for which d_ij > d_ik; (n,).
 
     The triples, and the tolerance of 1e-9 of the largest distance, are those of `violations_of_distances`. nan for a position
-    without such a pair (the middle one of three).
+    without such a pair (the middle one of three). `dist` may be signed roots of corrected squares.
     """
     dist = np.asarray(dist, dtype=np.float64)
     n = len(dist)
-    tolerance = 1e-9 * dist.max() if n else 0.0
+    tolerance = 1e-9 * np.abs(dist).max() if n else 0.0
     shares = np.full(n, np.nan)
     for i in range(n):
         lag = np.abs(np.arange(n) - i)

@@ -50,16 +50,30 @@ def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int =
     return _interval(near > far + TOLERANCE * max(near.max(), far.max()))
 
 
-def violations_of_distances(dist: np.ndarray) -> float:
-    """Share of violated triples of a (n, n) distance matrix, as `monotonicity_violations` counts them; every triple, n³ / 2 of them."""
-    dist = check_distances(dist)
+def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = None, signed: bool = False) -> float:
+    """Share of violated triples of an (n, n) distance matrix, as `monotonicity_violations` counts them: all up to 1,024 positions, beyond
+    a million random ones.
+
+    Args:
+        dist: (n, n) distances. With `signed`, roots of corrected squares, negative where the square is: cut off at 0 they would tie, ties
+            violate nothing, and pure chance would show 0.36 instead of 0.5.
+        positions: (n,) the positions that the rows are, ascending (default: 0, 1, ..., without gaps).
+    """
+    dist = check_distances(dist, signed)
     n = len(dist)
     if n < 3:
         raise ValueError(f"Monotonicity compares triples of positions. Got {n} positions, 3 are needed.")
-    slack = TOLERANCE * dist.max()
+    where = _where(positions, n)
+    slack = TOLERANCE * np.abs(dist).max()
+    if n > EXACT_UP_TO:
+        i, j, k = _triples(n, SAMPLES, np.random.default_rng(0))
+        near, far = np.abs(where[i] - where[j]), np.abs(where[i] - where[k])
+        counted = near != far
+        j, k = np.where(near < far, j, k)[counted], np.where(near < far, k, j)[counted]
+        return float(np.mean(dist[i[counted], j] > dist[i[counted], k] + slack))
     violated = triples = 0
     for i in range(n):
-        lag = np.delete(np.abs(np.arange(n, dtype=np.int32) - i), i)
+        lag = np.delete(np.abs(where - where[i]), i)
         d = np.delete(dist[i], i)
         nearer = lag[:, None] < lag  # (j, k)
         triples += int(np.count_nonzero(nearer))
@@ -68,25 +82,33 @@ def violations_of_distances(dist: np.ndarray) -> float:
     return violated / triples
 
 
-def toeplitz_share(matrix: np.ndarray) -> float:
+def _where(positions: np.ndarray | None, n: int) -> np.ndarray:
+    where = np.arange(n) if positions is None else np.asarray(positions)
+    if where.shape != (n,) or np.any(np.diff(where) <= 0):
+        raise ValueError(f"{n} rows belong to {n} ascending positions. Got {where.shape} of them.")
+    return where.astype(np.int32)
+
+
+def toeplitz_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
     """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix explains (the mean of every diagonal).
 
     1 if the entries depend on j - i alone; about 1/n for a symmetric matrix without such an order. The diagonal is left out: distances
     have zeros there and few counts raise it in B, so that a matrix of noise would look like a Toeplitz one. NaN if all are equal.
+    `positions`: (n,) those of the rows, where they have gaps.
     """
-    return _share(matrix, cyclic=False)
+    return _share(matrix, positions, cyclic=False)
 
 
-def circulant_share(matrix: np.ndarray) -> float:
+def circulant_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
     """Share of the variance of the entries off the diagonal that the nearest circulant matrix explains (means over equal j - i mod n).
 
     1 only if first and last position are neighbours: the premise under which GEOM remark 7 calls sinusoids optimal. It never exceeds
     `toeplitz_share`. About 1/(2n) for a symmetric matrix without such an order. NaN if all entries are equal.
     """
-    return _share(matrix, cyclic=True)
+    return _share(matrix, positions, cyclic=True)
 
 
-def _share(matrix: np.ndarray, cyclic: bool) -> float:
+def _share(matrix: np.ndarray, positions: np.ndarray | None, cyclic: bool) -> float:
     """R² of the means over equal lags."""
     matrix = np.asarray(matrix, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 3:
@@ -96,7 +118,10 @@ def _share(matrix: np.ndarray, cyclic: bool) -> float:
     i, j = np.nonzero(~np.eye(len(matrix), dtype=bool))
     entries = matrix[i, j]
     entries = entries - entries.mean()
-    labels = (j - i) % len(matrix) if cyclic else j - i + len(matrix)
+    where = _where(positions, len(matrix))
+    span = int(where[-1] - where[0]) + 1
+    lag = where[j] - where[i]
+    labels = lag % span if cyclic else lag + span
     sizes = np.bincount(labels)
     means = np.bincount(labels, entries)[sizes > 0] / sizes[sizes > 0]
     total = float(entries @ entries)

@@ -26,8 +26,8 @@ class Corrected:
 
     squares: (m, m) squared distances, mean over splits of the documents; an estimate free of the noise's squares, so small ones may be
         negative. Zero diagonal.
-    floor: (m,) distance between two halves of the documents at one position: what the plug-in shows where nothing differs. (Samples
-        of all documents would be nearer each other, by √2 where words are frequent.)
+    floor: (m,) distance between two halves of the documents at one position, where nothing differs. (Two samples as large as all of the
+        documents would be nearer each other, by √2 where words are frequent.)
     floor_low, floor_high: (m,) 2.5 and 97.5 % quantiles over the splits.
     splits: number of splits.
     """
@@ -37,6 +37,11 @@ class Corrected:
     floor_low: np.ndarray
     floor_high: np.ndarray
     splits: int
+
+    @property
+    def signed(self) -> np.ndarray:
+        """(m, m) roots of the squares, with the sign of the square: for orders and correlations, which cutting at 0 would bias."""
+        return np.sign(self.squares) * np.sqrt(np.abs(self.squares))
 
     @property
     def distances(self) -> np.ndarray:
@@ -76,16 +81,17 @@ def corrected_hellinger(
     """Corrected squared Hellinger distances and noise floor from counts in groups of documents, each group (n, V).
 
     The groups are split in two random halves, `splits` times, and `corrected_squares` of each split are averaged. With `equal_support`
-    the two positions of a pair are first thinned to one sample size: the least support of all, doubled as often as both have it.
-    Without it a corpus in which nothing but support changes along the positions gets distances that grow with the lag: one distribution
-    everywhere and the support of SST-2 give a correlation with |i - j| of 0.96 and a mean distance of 0.19, with it a mean square of 0.
+    all positions are first thinned to one sample size, the least support of any in a half, so that all distances are shrunk alike: those
+    of rare words most. Keep fewer positions (min_support) to see rarer words. Without it a corpus in which nothing but support changes
+    along the positions gets distances that grow with the lag: one distribution everywhere and the support of SST-2 give a correlation
+    with |i - j| of 0.96 and a mean distance of 0.19, with it a mean square of 0.
 
     Args:
         groups: at least two, each of documents chosen at random (a hash of the text does); 20 to 50 are enough.
         positions: (m,) positions to keep; each needs tokens in both halves of every split.
         splits: random splits.
         seed: of the splits.
-        equal_support: thin the two positions of a pair to equal support.
+        equal_support: thin all positions to equal support.
 
     Raises:
         ValueError: one group only, or a position without tokens in a half.
@@ -98,22 +104,13 @@ def corrected_hellinger(
         chosen[rng.permutation(len(groups))[: len(groups) // 2]] = 1
         halves = cells.sum(chosen), cells.sum(1 - chosen)
         a, b = (_roots(half, positions) for half in halves)
-        squares += (_squares_at_equal_support(*halves) if equal_support else corrected_squares(a, b)) / splits
         floors.append(np.sqrt(squared_differences(a, b)))
+        if equal_support:
+            tokens = float(min(half.sum(axis=1).min() for half in halves))
+            a, b = (thinned_roots(half, tokens) for half in halves)
+        squares += corrected_squares(a, b) / splits
     low, high = np.quantile(floors, [0.025, 0.975], axis=0)
     return Corrected(squares, np.mean(floors, axis=0), low, high, splits)
-
-
-def _squares_at_equal_support(a: Counts, b: Counts) -> np.ndarray:
-    """`corrected_squares` of the counts of two halves, both positions of each pair thinned to the largest step that both reach."""
-    support = np.minimum(*(np.asarray(half.sum(axis=1)).ravel() for half in (a, b)))
-    step = np.floor(np.log2(support / support.min())).astype(int)
-    squares = np.zeros((len(support), len(support)))
-    for level in range(step.max() + 1):
-        kept = np.flatnonzero(step >= level)
-        tokens = support.min() * 2.0**level
-        squares[np.ix_(kept, kept)] = corrected_squares(thinned_roots(a[kept], tokens), thinned_roots(b[kept], tokens))
-    return squares
 
 
 def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summed: bool = True) -> Interval:

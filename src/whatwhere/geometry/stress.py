@@ -61,14 +61,14 @@ def distance_correlation(table: np.ndarray, dist: np.ndarray) -> float:
     return _pearson(distances(table), dist)
 
 
-def lag_correlation(dist: np.ndarray, positions: np.ndarray | None = None) -> float:
+def lag_correlation(dist: np.ndarray, positions: np.ndarray | None = None, signed: bool = False) -> float:
     """Pearson correlation over pairs i<j of their distance with |i - j|; NaN if all distances are equal.
 
     Args:
-        dist: (m, m) distances.
+        dist: (m, m) distances; with `signed`, roots of corrected squares, negative where the square is.
         positions: (m,) the positions that the rows are (default: 0, 1, ..., without gaps).
     """
-    dist = check_distances(dist)
+    dist = check_distances(dist, signed)
     where = np.arange(len(dist)) if positions is None else np.asarray(positions)
     return _pearson(np.abs(where[:, None] - where).astype(float), dist)
 

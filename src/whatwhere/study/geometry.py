@@ -21,9 +21,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..analysis.conditions import condition_records, scores_of_folder, scores_of_model
-from ..analysis.geometry import Geometry, Plan, best_rank, corpus_geometry, stands_out
+from ..analysis.geometry import (
+    Geometry,
+    Plan,
+    best_rank,
+    corpus_geometry,
+    encoding_tables,
+    scatter,
+    stands_out,
+)
 from ..analysis.separation import CorpusDistances, separation_records
-from ..analysis.table_sources import load_tables
+from ..analysis.table_sources import SourceTable, load_tables
 from ..corpus import Source, build_tokenizer, count_source, open_source
 from ..encoder import Encoder, EncoderConfig
 from ..geometry import MIN_SUPPORT, Counts, hellinger, mds_table, positional_distributions
@@ -35,6 +43,7 @@ from .machine import machine, versions
 CONFIG, FACTS = "geometry.yaml", "geometry.json"
 _NAMED = re.compile(r"([\w.+-]+)=(.+)")  # NAME=SPEC
 _UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
+WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gptj", "vit_mae")
 DRAWN = 3  # columns of coordinates that a figure needs
 
 
@@ -43,6 +52,7 @@ class GeometryConfig(StrictConfig):
 
     corpora: list[str] = Field(default_factory=lambda: ["python-docs"], min_length=1, description="corpora, each SPEC or NAME=SPEC")
     field: list[str] = Field(default_factory=lambda: ["text"], description="field of the text in tables: one for all, or one a corpus")
+    phrases: bool = Field(False, description="documents inside longer ones share their group (phrases of a sentence); holds all texts")
     document: str = Field("auto", description="what a document of a text file is: file, heading, blank-line, line")
     tokenizer: str | None = Field(None, description="vocabulary file, folder, Hub name, words or characters; none: train a WordPiece")
     vocab_size: int | None = Field(None, ge=8, description="entries of a tokenizer to make; none: 4,096 pieces, 50,000 words")
@@ -60,6 +70,7 @@ class GeometryConfig(StrictConfig):
     ranks: list[int] = Field(default_factory=lambda: [1, 2, 3, 7], description="ranks of the MDS tables")
     rank: int | None = Field(None, ge=1, description="rank of the table that is written; none: of least stress on held-out documents")
     tables: list[str] = Field(default_factory=list, description="further tables: .npy files, model folders, Hub names")
+    first_row: int | None = Field(None, ge=0, description="row of position 0 in them; none: 1, after [CLS], and 0 for GPT-2 and OPT")
     models: list[str] = Field(default_factory=list, description="runs whose tables are measured at every checkpoint")
     seed: int = Field(0, description="of random halves and the random table")
     workers: int | None = Field(None, ge=1, description="processes that count; none: one a core for large corpora")
@@ -119,7 +130,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         facts.append(
             {**_facts(config, name, counts, found), "file": stem, "table": table, "summary": summary(config, counts, found, table)}
         )
-        _save_arrays(out / "arrays" / f"geometry-{stem}.npz", found)
+        cloud = scatter(found, encoding_tables(_plan(config, tables), config.positions), config.seed)
+        _save_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
     records += _between(out.name, {name: geometry for name, (_, geometry) in measured.items()})
     first = next(iter(measured.values()))
     records += _model_records(config, out.name, *first)
@@ -165,13 +177,18 @@ def _tokenizer(config: GeometryConfig, sources: dict[str, Source]) -> Any:
 
 
 def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
-    """Tables to compare, row i of position i: a model's row 0 belongs to [CLS] and is left out."""
+    """Tables to compare, row i of position i."""
     if not config.tables:
         return {}
     found, left_out = load_tables(config.tables)
     if left_out:
         raise ValueError(f"{left_out[0]} has no position table, so it has no distances to compare. Leave it out of --table.")
-    return {table.name: table.rows[1:] for table in found}
+    return {t.name: t.rows[_first_row(t) if config.first_row is None else config.first_row :] for t in found}
+
+
+def _first_row(table: SourceTable) -> int:
+    """The row of the first token of a text: 1, after [CLS], but in models that read text without one."""
+    return 0 if table.config.get("model_type") in WITHOUT_CLS else 1
 
 
 def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
@@ -180,13 +197,21 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
     sha = hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
     if path.is_file() and not launched:
         kept = Counts.load(path)
-        same = kept.facts.get("corpora") == json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
-        if same and (kept.positions, kept.groups, kept.align) == (config.positions, config.groups, config.align):
-            if kept.facts.get("tokenizer_sha256") == sha:
-                return kept
+        text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
+        now = config.positions, config.groups, config.align, text, sha, config.phrases
+        facts = (kept.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
+        if (kept.positions, kept.groups, kept.align, *facts) == now:
+            return kept
     path.parent.mkdir(parents=True, exist_ok=True)
     counts = count_source(
-        source, tokenizer, config.positions, align=config.align, groups=config.groups, workers=config.workers, progress=progress
+        source,
+        tokenizer,
+        config.positions,
+        align=config.align,
+        groups=config.groups,
+        phrases=config.phrases,
+        workers=config.workers,
+        progress=progress,
     )
     if os.environ.get("RANK", "0") == "0":
         counts.save(path)
@@ -209,7 +234,7 @@ def _records(study: str, name: str, counts: Counts, found: Geometry) -> list[Rec
     kept = found.distributions
     records = [
         Record(study, name, "corpus.documents", float(counts.documents.sum())),
-        Record(study, name, "corpus.tokens", float(counts.tokens)),
+        Record(study, name, "corpus.tokens", float(kept.support.sum())),
         Record(study, name, "positions.kept", float(len(kept.positions)), n=counts.positions),
         *(Record(study, name, "support", float(value), index=i) for i, value in enumerate(kept.support)),
     ]
@@ -261,14 +286,15 @@ def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> li
     return halves
 
 
-def _save_arrays(path: Path, found: Geometry) -> None:
+def _save_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray]) -> None:
     kept = found.distributions
     lags = np.abs(kept.positions[:, None] - kept.positions)
     lag = np.arange(1, int(lags.max()) + 1)
     lag = lag[np.isin(lag, lags)]
 
-    def mean_at(dist: np.ndarray) -> np.ndarray:
-        return np.array([dist[lags == k].mean() for k in lag])
+    def mean_at(squares: np.ndarray) -> np.ndarray:
+        means = np.array([squares[lags == k].mean() for k in lag])
+        return np.asarray(np.sign(means) * np.sqrt(np.abs(means)))
 
     arrays: dict[str, np.ndarray] = {
         "positions": kept.positions,
@@ -278,21 +304,21 @@ def _save_arrays(path: Path, found: Geometry) -> None:
         "eigenvalues": found.mds.eigenvalues,
         "coords": found.mds.coords[:, :DRAWN],
         "lag": lag,
-        "lag_mean": mean_at(found.dist),
+        "lag_mean": mean_at(found.dist**2),
+        **more,
     }
     if found.dist_half is not None:
         arrays["distance_half"] = found.dist_half.astype(np.float32)
-    if found.corrected is not None and found.mds_corrected is not None:
-        squares = found.corrected.squares
+    if found.corrected is not None:
         arrays |= {
-            "corrected": (np.sign(squares) * np.sqrt(np.abs(squares))).astype(np.float32),
+            "corrected": found.corrected.signed.astype(np.float32),
             **{key: getattr(found.corrected, key) for key in ("floor", "floor_low", "floor_high")},
-            "eigenvalues_corrected": found.mds_corrected.eigenvalues,
-            "coords_corrected": found.mds_corrected.coords[:, :DRAWN],
-            "lag_mean_corrected": mean_at(found.corrected.distances),
+            "lag_mean_corrected": mean_at(found.corrected.squares),
         }
-        if found.squares_half is not None:
-            arrays["corrected_squares_half"] = found.squares_half.astype(np.float32)
+    if found.mds_corrected is not None:
+        arrays |= {"eigenvalues_corrected": found.mds_corrected.eigenvalues, "coords_corrected": found.mds_corrected.coords[:, :DRAWN]}
+    if found.squares_half is not None:
+        arrays["corrected_squares_half"] = found.squares_half.astype(np.float32)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}")
     with temporary.open("wb") as file:
@@ -304,7 +330,7 @@ def _facts(config: GeometryConfig, name: str, counts: Counts, found: Geometry) -
     return {
         "name": name,
         "documents": int(counts.documents.sum()),
-        "tokens": int(counts.tokens),
+        "tokens": int(found.distributions.support.sum()),
         "positions_asked": config.positions,
         "positions_kept": len(found.distributions.positions),
         "left_out": [int(p) for p in found.distributions.left_out],
@@ -326,16 +352,15 @@ def summary(config: GeometryConfig, counts: Counts, found: Geometry, table: dict
         tail = f"; {len(kept.left_out)} are left out (first: {kept.left_out[0]})" if len(kept.left_out) else ""
         words = [f"{first} have at least {config.min_support:g} tokens{tail}."]
     if found.corrected is not None:
-        pairs = np.triu_indices(len(found.dist), 1)
-        noise = 1 - max(0.0, float(found.corrected.squares[pairs].mean())) / float((found.dist[pairs] ** 2).mean())
-        mean = value["distance.mean.corrected", None, None]
+        mean, counted = value["distance.mean.corrected", None, None], value["distance.mean", None, None].value
+        noise = 1 - max(0.0, mean.value) ** 2 / counted**2
         within = mean.low is not None and mean.low <= 0
         words.append(
             f"Two halves of the documents are {found.corrected.floor.mean():.2f} apart at one and the same position. "
             + (
                 "Nothing is left of the distances between positions when that is taken out."
                 if within
-                else f"Without that, positions are {mean.value:.2f} apart on average instead of {found.dist[pairs].mean():.2f}: "
+                else f"Without that, positions are {mean.value:.2f} apart (root mean square) instead of {counted:.2f}: "
                 f"{100 * noise:.0f} % of the squared distances were noise."
             )
         )
@@ -345,6 +370,8 @@ def summary(config: GeometryConfig, counts: Counts, found: Geometry, table: dict
         f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances grow with the lag, "
         "50 by chance)."
     )
+    if over := [r for r in (*config.ranks, *([config.rank] if config.rank else [])) if r > found.mds.rank]:
+        words.append(f"Rank {max(over)} was asked for; the distances have rank {found.mds.rank}, which is used.")
     if table:
         words.append(
             f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set model.absolute=mds "
