@@ -72,6 +72,17 @@ def _stress(table: np.ndarray, d: np.ndarray, scale: bool) -> float:
     return float(np.sum((got * (got @ want / (got @ got) if scale else 1) - want) ** 2) / np.sum(want**2))
 
 
+def _root(square: float) -> float:
+    """The root, with the sign of the square."""
+    return float(np.sign(square) * np.sqrt(abs(square)))
+
+
+def _scaled(table: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Distances (pairs,) of a table at its best scale."""
+    got, want = _pairs(_distances(table)), np.maximum(_pairs(d), 0)
+    return got * (got @ want / (got @ got))
+
+
 def _violations(d: np.ndarray) -> float:
     n, wrong, seen = len(d), 0, 0
     lag = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
@@ -109,8 +120,8 @@ def _measured(groups: np.ndarray, tables: dict[str, np.ndarray], rank: int) -> d
     lag = _pairs(np.abs(np.subtract.outer(np.arange(len(d)), np.arange(len(d)))).astype(float))
     found: dict[tuple[str, str | None, int | None], float] = {
         ("floor.mean", None, None): float(floors.mean()),
-        ("distance.mean", None, None): float(_pairs(d).mean()),
-        ("distance.mean.corrected", None, None): float(_pairs(signed).mean()),
+        ("distance.mean", None, None): float(_pairs(d**2).mean()),  # roots are taken when its interval is known
+        ("distance.mean.corrected", None, None): float(_pairs(squares).mean()),
         ("lag.correlation", None, None): float(np.corrcoef(_pairs(d), lag)[0, 1]),
         ("lag.correlation.corrected", None, None): float(np.corrcoef(_pairs(signed), lag)[0, 1]),
         ("violations", "corpus", None): _violations(d),
@@ -124,6 +135,8 @@ def _measured(groups: np.ndarray, tables: dict[str, np.ndarray], rank: int) -> d
             found["stress.optimal" + suffix, name, index] = _stress(table, target, True)
             if not suffix or name == "mds":
                 found["violations" + suffix, name, index] = _violations(_distances(table))
+        for name, table in tables.items():
+            found["correlation" + suffix, name, None] = float(np.corrcoef(_pairs(_distances(table)), _pairs(target))[0, 1])
         equal = np.eye(len(d))  # the distances of its rows are all equal
         found["stress.optimal" + suffix, "equidistant", None] = _stress(equal, target, True)
         for metric, share in (("toeplitz", 0.83), ("circulant", 0.41)):
@@ -146,6 +159,8 @@ def _corpus(
     clean_values, clean = _mds(squares)
     lags = np.arange(1, len(positions))
     lag_of = np.abs(np.subtract.outer(positions, positions))
+    tables = encodings(len(positions), d, rng)
+    chosen = rng.permutation(len(_pairs(dist)))[:400]
     np.savez(
         folder / "arrays" / f"geometry-{name.replace('/', '_')}.npz",
         positions=positions,
@@ -161,18 +176,24 @@ def _corpus(
         coords=coords[:, :3],
         coords_corrected=clean[:, :3],
         lag=lags,
-        lag_mean=[dist[lag_of == k].mean() for k in lags],
-        lag_mean_corrected=[signed[lag_of == k].mean() for k in lags],
+        lag_mean=[_root((dist**2)[lag_of == k].mean()) for k in lags],
+        lag_mean_corrected=[_root(squares[lag_of == k].mean()) for k in lags],
         tables_dims=[4, 8, 16, 32, 64, 128],
+        scatter_dist=_pairs(signed)[chosen],
+        scatter_lag=_pairs(lag_of)[chosen],
+        scatter_table=np.array([_scaled(table, signed)[chosen] for table in tables.values()]),
+        scatter_names=np.array(list(tables)),
     )
-    tables = encodings(len(positions), d, rng)
     measured = _measured(kept, tables, rank)
     again = [_measured(np.delete(kept, g, axis=0), tables, rank) for g in range(GROUPS)]
     records = []
     for key, value in measured.items():
         half = 2.365 * np.sqrt((GROUPS - 1) * np.var([a[key] for a in again]))
         metric, part, index = key
-        records.append(Record(study, name, metric, value, value - half, value + half, part=part, index=index))
+        around = [value, value - half, value + half]
+        if metric.startswith("distance.mean"):
+            around = [_root(v) for v in around]
+        records.append(Record(study, name, metric, *around, part=part, index=index))
     facts = {"corpus.documents": total[0].sum(), "corpus.tokens": total.sum(), "positions.kept": len(positions), "rank": len(positions) - 1}
     records += [Record(study, name, k, float(v)) for k, v in facts.items()]
     records += [Record(study, name, "support", float(v), index=i) for i, v in enumerate(support)]
@@ -206,8 +227,8 @@ def _corpus(
         "align": "start",
         "summary": [
             f"{len(positions)} of {len(support)} positions are counted often enough; the others are left out.",
-            f"As counted, two positions are {_pairs(dist).mean():.2f} apart on average; {floors.mean():.2f} of that is reached by two "
-            f"halves of the same position. Corrected for it, {_pairs(signed).mean():.2f} remain.",
+            f"As counted, two positions are {_root(_pairs(dist**2).mean()):.2f} apart (root mean square); {floors.mean():.2f} of that "
+            f"is reached by two halves of the same position. Corrected for it, {_root(_pairs(squares).mean()):.2f} remain.",
             f"A table of {rank} dimensions made for this corpus reaches stress {measured['stress.optimal.corrected', 'mds', None]:.3f}, "
             f"sinusoidal {measured['stress.optimal.corrected', 'sinusoidal', None]:.3f} at its best scale.",
         ],
@@ -218,20 +239,22 @@ def _corpus(
 def _separation(study: str, model: str, rng: np.random.Generator) -> list[Record]:
     records = []
     for i, step in enumerate((0, 50, 100, 200, 500, 1000, 2000, 4200)):
-        place = {"study": study, "model": model, "step": step, "seed": 0, "part": "used"}
+        place = {"study": study, "model": model, "step": step, "seed": 0, "part": "corpus"}
+        records += [Record(metric=metric, value=99.0, **place | {"part": None}) for metric in ("separation", "violations")]  # all rows
         records.append(
             Record(metric="separation", value=0.2 + 0.1 * i * (len(model) % 3 + 1) / 3 + 0.01 * float(rng.standard_normal()), **place)
         )
         records += [Record(metric="separation.quantile", value=0.3 + 0.1 * i + 0.004 * q, index=q, **place) for q in (5, 25, 50, 75, 95)]
         records.append(Record(metric="violations", value=0.5 - 0.04 * i, **place))
-        records.append(Record(metric="stress.optimal", value=0.25 - 0.02 * i, **place | {"part": "corpus"}))
+        records.append(Record(metric="stress.optimal", value=0.25 - 0.02 * i, **place))
         records.append(Record(metric="change", value=0.2 * i, **place))
         records.append(Record(metric="n50", value=20.0 - 2 * i, **place))
     records += [Record(study, model, "h1", 0.013, seed=0), Record(study, model, "h1.floor", 0.02, seed=0)]
     return records + [
-        Record(study, model, "h3", 0.002 * (layer + head + 1), part="M", seed=0, layer=layer, head=head)
+        Record(study, model, "h3", value * (layer + head + 1), part=part, seed=0, layer=layer, head=head)
         for layer in range(2)
         for head in range(2)
+        for part, value in (("M", 0.002), ("M^T", 0.003))
     ]
 
 

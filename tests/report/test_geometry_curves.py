@@ -30,7 +30,7 @@ def test_ticks_keep_the_last_step_and_their_distance():
 
 def test_held_out_has_levels_of_fixed_encodings_and_the_best_rank(run):
     found = curves.held_out(run)
-    assert "`reviews` rank 5" in found.title
+    assert "`reviews` rank 5 to 7, stress 0.0520" in found.title
     level = next(t for t in found.panels[0].data if t.get("hovertext") and "alibi" in t["hovertext"][0])
     assert level["y"] == [run.point("stress.held_out", "reviews", "alibi").value] * 2
 
@@ -44,10 +44,17 @@ def test_dimensions_are_drawn_against_corrected_distances_where_there_are_any(ru
 
 def test_separation_says_which_rows_it_tells_of(run):
     found = curves.separation(run)
-    assert "that training texts reach" in found.subtitle and len(found.panels) == len(curves.SEPARATION)
+    assert "those of the positions that the first corpus supports." in found.subtitle and len(found.panels) == len(curves.SEPARATION)
+    assert not any(99.0 in t["y"] for p in found.panels for t in p.data)  # the value of all rows
     all_rows = [Record("s", "m", "separation", 1.0 + s, step=s) for s in (0, 10)]
-    assert "between rows of the table." in curves.separation(Geometry("run", records=all_rows)).subtitle
+    assert "between rows of the table: all of them." in curves.separation(Geometry("run", records=all_rows)).subtitle
     assert curves.separation(Geometry("run", records=all_rows[:1])) is None
+
+
+def test_rows_are_told_of_each_model_where_they_differ():
+    records = [Record("s", m, "separation", 1.0 + s, step=s, part=p) for m, p in (("a", "corpus"), ("b", "used")) for s in (0, 10)]
+    said = curves.separation(Geometry("run", records=records)).subtitle
+    assert "`a` those of the positions that the first corpus supports; `b` those that training texts reach." in said
 
 
 def test_conditions_show_the_head_where_the_distance_is_smallest():
@@ -55,5 +62,16 @@ def test_conditions_show_the_head_where_the_distance_is_smallest():
     records = [Record(metric="h3", value=v, head=h, **place) for h, v in enumerate((0.3, 0.1, 0.2))]
     records += [Record(metric="h3.floor", value=v, head=h, **place) for h, v in enumerate((0.03, 0.01, 0.02))]
     (row,) = curves.hypotheses(Geometry("run", records=records)).rows
-    assert [c.text for c in row] == ["m", "H3 M", "0", "0.1", "0.01", "–"]
+    assert [c.text for c in row] == ["m", "H3", "M", "0", "0.1", "0.01", "–"]
     assert curves.hypotheses(Geometry("run")) is None
+
+
+def test_a_matrix_and_its_transpose_have_rows_of_their_own(run):
+    rows = [[c.text for c in row] for row in curves.hypotheses(run).rows if row[0].text == "from-scratch"]
+    assert [row[1:5] for row in rows] == [
+        ["H1", "", "", "0.013"],
+        ["H3", "M", "0", "0.002"],
+        ["H3", "M", "1", "0.004"],
+        ["H3", "Mᵀ", "0", "0.003"],
+        ["H3", "Mᵀ", "1", "0.006"],
+    ]

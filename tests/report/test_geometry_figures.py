@@ -1,5 +1,7 @@
 """Figures of what a corpus says: what is drawn is what the arrays hold, gaps stay gaps, colours are shared within a kind."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,14 @@ def test_lags_draw_both_kinds_over_the_floor(run):
     assert names == ["<b>noise floor, mean</b>", "<b>reviews, as counted</b>", "<b>reviews, corrected</b>"]
     drawn = found.panels[0].data[-1]
     assert drawn["y"] == pytest.approx(run.corpora[0].arrays["lag_mean_corrected"], abs=1e-3)
+
+
+def test_distances_are_summed_up_as_root_mean_squares_with_their_sign(run):
+    m = np.array([[0.0, 3.0, -4.0], [3.0, 0.0, np.nan], [-4.0, np.nan, 0.0]])
+    assert figures._summed(m, 0, "mean") == pytest.approx(-np.sqrt(3.5)) and figures._summed(m, 1, "mean") == pytest.approx(3.0)
+    assert "Root mean square distance" in figures.overview(run).columns and figures.lags(run).subtitle.startswith("Root mean square")
+    below = replace(run.corpora[0], arrays=run.corpora[0].arrays | {"lag_mean_corrected": -run.corpora[0].arrays["lag_mean"]})
+    assert "It is below 0 where" in figures.lags(replace(run, corpora=[below])).subtitle
 
 
 def test_support_tells_positions_left_out_from_those_kept(run):

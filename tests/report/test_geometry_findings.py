@@ -12,19 +12,37 @@ def near(value: float, half: float = 0.01) -> Point:
 
 def test_distances_above_noise_and_growing():
     said = findings.apart({"a": near(0.5)}, {"a": near(0.2)}, {"a": near(0.9)})
-    assert said == "Positions of `a` lie 0.200 apart once noise is taken out, 0.500 as counted; distance grows with the lag (r 0.900)"
+    head = "Positions of `a` lie 0.200 apart (root mean square) once noise is taken out, 0.500 as counted"
+    assert said == f"{head}; distance grows with the lag (r 0.900)"
     assert "falls with the lag" in findings.apart({"a": near(0.5)}, {"a": near(0.2)}, {"a": near(-0.4)})
     assert "not separable from unrelated" in findings.apart({"a": near(0.5)}, {"a": near(0.2)}, {"a": near(0.0, 0.2)})
 
 
 def test_distances_within_noise_are_called_so():
-    assert "not separable from sampling noise" in findings.apart({"a": near(0.5)}, {"a": near(0.02, 0.05)}, {})
+    said = findings.apart({"a": near(0.5)}, {"a": near(0.02, 0.05)}, {})
+    assert said == "The geometry of `a` is not separable from chance: root mean square distance 0.020 corrected, 0.500 as counted"
     several = findings.apart({"a": near(0.5)}, {"a": near(0.02, 0.05), "b": near(0.3)}, {})
-    assert "`a` 0.020 (as counted 0.500), not separable from noise; `b` 0.300" in several
+    assert "`a` 0.020 (as counted 0.500), not separable from chance; `b` 0.300" in several
+
+
+@pytest.mark.parametrize(
+    ("point", "left"),
+    [
+        (Point(0.1, 0.02, 0.14), ""),
+        (Point(0.1, 0.0, 0.14), "not separable from chance"),  # 0 is an end of the interval
+        (Point(-0.05, -0.1, 0.07), "not separable from chance"),  # the mean square came out negative
+        (Point(0.0), "not separable from chance"),
+        (Point(0.1), ""),  # nothing resampled: the value decides
+        (Point(-0.1, -0.15, -0.02), "below what chance gives"),
+    ],
+)
+def test_a_geometry_remains_where_the_interval_of_the_root_mean_square_lies_above_zero(point, left):
+    said = findings.apart({}, {"a": point}, {})
+    assert findings.remains(point) == (not left) and (left in said if left else said.startswith("Positions of `a` lie"))
 
 
 def test_without_correction_only_the_counts_are_told():
-    assert findings.apart({"a": Point(0.5)}, {}, {}) == "Mean distance of two positions as counted: `a` 0.500"
+    assert findings.apart({"a": Point(0.5)}, {}, {}) == "Root mean square distance of two positions as counted: `a` 0.500"
 
 
 def test_supported_positions():
@@ -60,8 +78,35 @@ def test_best_rank_on_other_documents():
     said = findings.supported_rank(
         {"a": {1: Point(0.3), 5: Point(0.02), 9: Point(0.05)}}, {"a": {"alibi": Point(0.1), "random": Point(0.01)}}
     )
-    assert said == "The table that fits other documents best: `a` rank 5, stress 0.0200 (alibi: 0.100)"
+    assert said == "The tables that fit other documents best: `a` rank 5, stress 0.0200 (alibi: 0.100)"
     assert "`a` rank 9 or more, stress 0.0100" in findings.supported_rank({"a": {1: Point(0.3), 9: Point(0.01)}}, {})
+
+
+@pytest.mark.parametrize(
+    ("stresses", "said"),
+    [
+        ({2: 0.2, 3: 0.104, 5: 0.1, 7: 0.105, 10: 0.106}, "3 to 7"),  # 0.105 is the 5 % that still counts
+        ({1: 0.3, 2: 0.1, 3: 0.2}, "2"),
+        ({1: 0.3, 7: 0.1, 10: 0.101}, "7 or more"),
+        ({1: 0.1, 2: 0.2, 3: 0.102, 4: 0.103, 5: 0.3}, "1 and 3 to 4"),
+        ({1: 0.0, 2: 0.1}, "1"),
+    ],
+)
+def test_ranks_within_five_per_cent_of_the_lowest_stress_are_named_together(stresses, said):
+    assert findings.best_ranks({r: Point(v) for r, v in stresses.items()}) == said
+
+
+def test_the_highest_correlation_needs_an_interval_of_its_own_and_to_be_above_zero():
+    def said(points):
+        return findings.follow({"a": points}).removeprefix("Highest correlation of a ready-made encoding: `a` ")
+
+    points = {"sinusoidal": near(0.2), "rope": near(0.6), "mds, rank 7": near(0.99), "random": near(0.0)}
+    assert said(points) == "rope 0.600, then sinusoidal 0.200"
+    assert said(points | {"sinusoidal": near(0.59)}) == "rope 0.600 and sinusoidal 0.590, not separable"
+    assert said({"sinusoidal": near(0.1, 0.2)}) == "none separable from 0 (highest: sinusoidal 0.10)"
+    assert said({"sinusoidal": near(-0.5)}) == "none above 0 (highest: sinusoidal \u22120.500)"
+    assert said({"sinusoidal": near(0.2), "random": near(0.3)}).endswith("; a table that knows no position: 0.300")
+    assert findings.follow({"a": {"mds": near(1.0)}}) == "Distances in tables against those of the corpus"
 
 
 def test_order_of_distances_is_held_against_chance():

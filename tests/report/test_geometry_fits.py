@@ -25,7 +25,14 @@ def test_each_encoding_has_a_row_from_the_best_to_the_worst(run):
 
 def test_noise_is_a_line_and_no_encoding(run):
     assert fits.stress(run).panels[0].data[0]["x"] == [0.02, 0.02]
-    assert ("dash", "noise: one half of the documents against the other, corrected") in fits.stress(run).key
+    assert fits.stress(run).key[-1] == fits.HALVES
+
+
+def test_half_against_half_is_for_comparison_and_called_no_bound(run):
+    found = fits.stress(run)
+    assert "half against half, for comparison" in fits.HALVES[1] and found.panels[0].data[0]["hovertext"][0].startswith("half against half")
+    said = " ".join([found.title, found.subtitle, *(words for _, words in found.key)])
+    assert not any(word in said for word in ("bound", "at best", "no table", "limit", "noise"))
 
 
 def test_an_exact_table_stands_at_the_end_of_a_logarithmic_axis(run):

@@ -29,13 +29,29 @@ def test_summaries_indices_and_steps_are_told_apart(geometry_folder):
     assert run.point("separation", "from-scratch") is None
 
 
-def test_steps_are_of_one_seed_and_of_the_rows_that_texts_reach():
+def test_steps_are_of_one_seed_and_of_the_rows_of_the_corpus_if_there_are_any():
     def at(step, value, part, seed):
         return Record("s", "m", "separation", value, step=step, part=part, seed=seed)
 
     records = [at(0, 9.0, None, 0), at(0, 1.0, "used", 0), at(5, 2.0, "used", 0), at(5, 3.0, "used", 1), at(5, 4.0, "corpus", 0)]
-    found = Geometry("run", records=records).by_step("separation", "m")
-    assert {s: p.value for s, p in found.items()} == {0: 1.0, 5: 2.0}
+
+    def values(records):
+        run = Geometry("run", records=records)
+        return run.rows_of("separation", "m"), {s: p.value for s, p in run.by_step("separation", "m").items()}
+
+    assert values(records) == ("corpus", {5: 4.0})
+    assert values(records[:4]) == ("used", {0: 1.0, 5: 2.0})
+    assert values(records[:1]) == (None, {0: 9.0})
+
+
+def test_words_among_the_arrays_are_made_visible_and_are_no_numbers(geometry_folder, tmp_path):
+    assert load_geometry(geometry_folder).corpora[0].words == {"scatter_names": ["sinusoidal", "rope", "alibi", "random"]}
+    (tmp_path / "arrays").mkdir()
+    np.savez(tmp_path / "arrays" / "geometry-a.npz", scatter_names=np.array(["b\u202e"]), lag=[1, 2])
+    write_records(tmp_path / "records.parquet", [])
+    (tmp_path / "geometry.json").write_text(json.dumps({"corpora": [{"name": "a"}]}))
+    corpus = load_geometry(tmp_path).corpora[0]
+    assert corpus.words == {"scatter_names": ["b\ufffd"]} and list(corpus.arrays) == ["lag"]
 
 
 def test_what_is_not_finite_is_not_measured():

@@ -16,7 +16,20 @@ from whatwhere.report.geometry_load import Corpus, Geometry, load_geometry
 from whatwhere.report.geometry_page import geometry_page, write_geometry_report
 from whatwhere.report.page import render_page, write_page
 
-FIGURES = ["lag", "support", "matrix", "between", "map", "spectrum", "stress", "held-out", "dimensions", "violations", "separation"]
+FIGURES = [
+    "lag",
+    "support",
+    "matrix",
+    "between",
+    "map",
+    "spectrum",
+    "stress",
+    "scatter",
+    "held-out",
+    "dimensions",
+    "violations",
+    "separation",
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +52,8 @@ def hostile(run: Geometry, text: str) -> Geometry:
         return replace(r, study=text, model=text if r.model in names else r.model, part=part, unit=text)
 
     facts = {"title": text, "command": text, "started": text, "machine": {text: text}, "versions": {text: text}, "settings": {text: [text]}}
-    corpora = [Corpus(text, {"name": text, "summary": [text], text: {text: text}, "align": text}, c.arrays) for c in run.corpora]
+    words = {"scatter_names": [text] * 4}
+    corpora = [Corpus(text, {"name": text, "summary": [text], text: {text: text}, "align": text}, c.arrays, words) for c in run.corpora]
     return Geometry(text, facts | {"protocol": text}, [renamed(r) for r in run.records], corpora)
 
 
@@ -48,7 +62,7 @@ def test_sections_and_figures_stand_in_the_order_of_the_questions(text):
     assert [a["id"] for tag, a in found if tag == "section"] == ["support", "distances", "shape", "fit", "training", "how"]
     assert [a["id"].removeprefix("figure-") for tag, a in found if tag == "figure"] == FIGURES
     tables = {a["id"] for tag, a in found if tag == "table"}
-    assert {f"table-{t}" for t in ("corpora", "parameters", "hypotheses")} < tables
+    assert {f"table-{t}" for t in ("corpora", "correlations", "parameters", "hypotheses")} < tables
     assert {a["data-table"] for tag, a in found if a.get("class") == "csv"} <= tables
     assert len({a["id"] for _, a in found if a.get("id")}) == sum(1 for _, a in found if a.get("id"))
 
@@ -87,13 +101,14 @@ def test_the_papers_protocol_is_named_and_needs_no_correction(run):
     shown = render_page(geometry_page(replace(run, facts=run.facts | {"protocol": "paper"}, records=records, corpora=counted)))
     figures = [a["id"].removeprefix("figure-") for tag, a in Parsed(shown).elements if tag == "figure"]
     assert figures == [f for f in FIGURES if f != "held-out"] and "1e-12 is added to every count" in shown
+    assert "its Hellinger distance in the corpus (as counted)" in shown and "sinusoidal: r " in shown
 
 
 def test_noise_and_few_documents_are_said_first(run):
     noise = [replace(r, value=0.0, low=-0.1, high=0.1) if r.metric == "distance.mean.corrected" else r for r in run.records]
     corpora = [replace(c, facts=c.facts | {"documents": 12}) for c in run.corpora]
     said = geometry_page(replace(run, records=noise, corpora=corpora)).caveats
-    assert said[0].startswith("Not separable from noise: in `reviews`, `tags`") and said[1].startswith("Fewer than 1,000 documents")
+    assert said[0].startswith("Not separable from chance: in `reviews`, `tags`") and said[1].startswith("Fewer than 1,000 documents")
 
 
 def test_gaps_in_arrays_are_drawn_as_gaps(run):
@@ -150,6 +165,10 @@ def test_draws_in_a_browser_and_fits(browser, run, tmp_path, width, scheme):
     with View(browser, path, width=width, scheme=scheme) as view:
         assert view.page.evaluate("document.documentElement.scrollWidth") == width
         assert view.page.locator(".plot").count() == view.page.locator(".plot.js-plotly-plot").count()
+        frames = view.page.locator("#figure-scatter .plot").evaluate_all(
+            "ps => ps.map(p => { const b = p.querySelector('.bglayer rect, .plotbg, .gridlayer').getBoundingClientRect(); return b.width })"
+        )
+        assert len(frames) == 8 and min(frames) > 100
         squares = view.page.locator("#figure-matrix .heatmaplayer image")
         assert squares.count() == 4
         for box in squares.evaluate_all("is => is.map(i => [i.getBoundingClientRect().width, i.getBoundingClientRect().height])"):
@@ -158,7 +177,8 @@ def test_draws_in_a_browser_and_fits(browser, run, tmp_path, width, scheme):
             const [b, f] = [a, p].map(e => e.getBoundingClientRect());
             return [b.left - f.left, b.right - f.right, b.top, b.bottom] }))"""
         drawn = ", ".join(
-            f"#figure-{name} .plot" for name in ("lag", "spectrum", "stress", "held-out", "dimensions", "violations", "separation")
+            f"#figure-{name} .plot"
+            for name in ("lag", "spectrum", "stress", "scatter", "held-out", "dimensions", "violations", "separation")
         )
         for labels in view.page.locator(drawn).evaluate_all(boxes):
             assert all(left >= 0 and right <= 1 for left, right, _, _ in labels)

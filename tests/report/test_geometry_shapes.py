@@ -1,5 +1,7 @@
 """Spectrum and map of a corpus's positions: the noise level is the most negative eigenvalue, the map's frame is square."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,13 @@ def test_noise_level_is_the_size_of_the_most_negative_eigenvalue(run):
     assert shapes.noise_level(np.array([5.0, 0.1, -0.4])) == 0.4 and shapes.noise_level(np.array([5.0, 0.1])) == 0
     values = run.corpora[0].arrays["eigenvalues_corrected"]
     assert f"`reviews` {int(np.sum(values > -values.min()))} of" in shapes.spectrum(run).title
+
+
+def test_a_zero_among_the_eigenvalues_is_no_component(run):
+    # Without a negative eigenvalue the noise level is 0, and rounding must not stand above it: 24 components of 23.
+    arrays = {"eigenvalues": np.array([2.0, 1.0, 1e-17]), "eigenvalues_corrected": np.array([2.0, 1.0, 1e-17])}
+    found = shapes.spectrum(replace(run, corpora=[replace(run.corpora[0], arrays=arrays)]))
+    assert found.title.endswith("`reviews` 2 of 2")
 
 
 def test_maps_have_equal_scales_in_a_square_frame(run):

@@ -9,7 +9,7 @@ from .geometry_figures import band, curve, wide
 from .geometry_fits import SMALLEST, colour, shown
 from .geometry_load import CORRECTED, Geometry
 from .load import Point
-from .numbers import number
+from .numbers import number, percent
 from .style import axis, label_margin, layout, line_end_labels, log_axis, model_styles
 
 HEIGHT = 300
@@ -114,8 +114,8 @@ def held_out(run: Geometry) -> Figure | None:
         panels.append(Panel(traces, plot, name if len(run.corpora) > 1 else "", said))
     subtitle = (
         "Tables made from one half of the documents, held against the corrected distances of the other half at their best scale, mean "
-        "over random halves. More dimensions fit the noise of the first half; the lowest point is what the corpus supports. Dashed: "
-        "encodings that were fitted to nothing."
+        "over random halves. More dimensions fit the noise of the first half; the lowest values are what the corpus supports, and ranks "
+        f"within {percent(findings.ALIKE, 0)} of the lowest are named together. Dashed: encodings that were fitted to nothing."
     )
     table = Table(
         "held-out", "Stress on documents not fitted", ["Corpus", "Encoding", "Rank", "Stress", "Low", "High"], rows, frozenset(range(2, 6))
@@ -155,17 +155,20 @@ def separation(run: Geometry) -> Figure | None:
     title = findings.separated(ends) if ends else "Position tables over training"
     subtitle = (
         "The position table of each model at its kept checkpoints, one training seed, no interval; steps on a logarithmic axis that "
-        f"begins at 0. Distances are Euclidean, between rows of the table{_rows_said(run)}."
+        f"begins at 0. Distances are Euclidean, between rows of the table: {_rows_said(run)}."
     )
     table = Table("separation", "Tables over training", ["Model", "What", "Step", "Value", "Low", "High"], rows, frozenset(range(2, 6)))
     return Figure("separation", title, subtitle, panels, table, width=400, even=True)
 
 
+ROWS = {"corpus": "those of the positions that the first corpus supports", "used": "those that training texts reach", None: "all of them"}
+
+
 def _rows_said(run: Geometry) -> str:
-    parts = {run.rows_of("separation", m) for m in run.models}
-    return {"used": " that training texts reach", "corpus": " of the positions that the first corpus supports"}.get(
-        parts.pop() or "" if len(parts) == 1 else "", ""
-    )
+    """Which rows are told of: once for all models, or one model after the other where they differ."""
+    drawn = {m: {run.rows_of(metric, m) for metric, _ in SEPARATION if run.has_steps(metric, m)} for m in run.models}
+    said = {m: " or ".join(words for part, words in ROWS.items() if part in parts) for m, parts in drawn.items() if parts}
+    return next(iter(said.values())) if len(set(said.values())) == 1 else findings.each(said)
 
 
 def _steps_panel(run: Geometry, metric: str, curves: Mapping[str, Mapping[int, Point]], words: str) -> Panel:
@@ -207,7 +210,10 @@ def _ticks(steps: Sequence[int], first: int) -> list[int]:
 
 
 def hypotheses(run: Geometry) -> Table | None:
-    """H1 and H3 of GEOM on models: smallest distance of mean embeddings, and of their images in the head where it is smallest."""
+    """H1 and H3 of GEOM on models: smallest distance of mean embeddings, and of their images in the head where it is smallest.
+
+    H3 has two matrices, M and its transpose, which are never mixed: each has its own smallest head.
+    """
     found: dict[tuple[str, str, str, int | None, int | None], dict[str, float]] = {}
     for r in run.records:
         metric, _, what = r.metric.partition(".")
@@ -218,11 +224,17 @@ def hypotheses(run: Geometry) -> Table | None:
         kept = smallest.setdefault(tuple(place), values)  # type: ignore[arg-type]
         if values.get("smallest", math.inf) < kept.get("smallest", math.inf):
             smallest[tuple(place)] = values  # type: ignore[index]
+    order = list(dict.fromkeys(model for model, *_ in smallest))
     rows = [
-        [text(model), text(f"{condition} {part}".strip()), value(layer, str(layer)) if layer is not None else Cell("")]
+        [text(model), text(condition), text(part.replace("^T", "ᵀ")), value(layer, str(layer)) if layer is not None else Cell("")]
         + [value(values[k], f"{values[k]:.3g}") if k in values else Cell("–") for k in ("smallest", "floor", "median")]
-        for (model, condition, part, layer), values in smallest.items()
+        for (model, condition, part, layer), values in sorted(
+            smallest.items(), key=lambda i: (order.index(i[0][0]), *i[0][1:3], -1 if i[0][3] is None else i[0][3])
+        )
     ]
-    caption = "Distances of positions in a model: mean embeddings (H1), and M times them in the head where the smallest is smallest (H3)"
-    heads = ["Model", "Condition", "Layer", "Smallest", "Between halves", "Median"]
-    return Table("hypotheses", caption, heads, rows, frozenset(range(2, 6))) if rows else None
+    caption = (
+        "Distances of positions in a model: mean embeddings (H1), and M or Mᵀ times them in the head where the smallest is smallest (H3; "
+        "the condition names M, the proof of the theorem uses Mᵀ)"
+    )
+    heads = ["Model", "Condition", "Matrix", "Layer", "Smallest", "Between halves", "Median"]
+    return Table("hypotheses", caption, heads, rows, frozenset(range(3, 7))) if rows else None

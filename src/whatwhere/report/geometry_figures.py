@@ -80,7 +80,7 @@ def where(corpus: Corpus) -> str:
 
 
 def lags(run: Geometry) -> Figure | None:
-    """Mean distance by lag, as counted and corrected, over the noise floor."""
+    """Root mean square distance by lag, as counted and corrected, over the noise floor."""
     corpora = [c for c in run.corpora if c.vector("lag") is not None and c.vector("lag_mean") is not None]
     if not corpora:
         return None
@@ -116,7 +116,7 @@ def lags(run: Geometry) -> Figure | None:
         plot = layout(
             height,
             axis("lag", range=[0, xs[-1] * 1.02], showgrid=False, nticks=6),
-            axis("Hellinger distance", range=[bottom, top], nticks=6, zeroline=True, zerolinecolor="@rule"),
+            axis("distance", range=[bottom, top], nticks=6, zeroline=True, zerolinecolor="@rule"),
             margin,
             annotations=line_end_labels(labelled, (bottom, top), height - margin["t"] - margin["b"]),
         )
@@ -134,9 +134,10 @@ def lags(run: Geometry) -> Figure | None:
     kinds = "as counted" + (
         " and corrected for the bias of small samples" if any(c.vector("lag_mean_corrected") is not None for c in corpora) else ""
     )
+    below = " It is below 0 where the corrected squares are on average, which is noise." if lowest < 0 else ""
     subtitle = (
-        f"Mean Hellinger distance of the token distributions of two positions against their lag, {kinds} (largest possible: 1.41)."
-        f"{floor_words}"
+        f"Root mean square Hellinger distance of the token distributions of two positions against their lag, {kinds} (largest possible: "
+        f"1.41).{below}{floor_words}"
     )
     columns_named = ["Corpus", "Lag", "As counted", "Corrected"]
     return Figure(
@@ -144,7 +145,7 @@ def lags(run: Geometry) -> Figure | None:
         title,
         subtitle,
         panels,
-        Table("lag", "Mean distance by lag", columns_named, rows, frozenset({1, 2, 3})),
+        Table("lag", "Root mean square distance by lag", columns_named, rows, frozenset({1, 2, 3})),
         width=300,
         even=len(panels) > 1,
     )
@@ -273,8 +274,8 @@ def matrices(run: Geometry) -> Figure | None:
     subtitle = (
         "Distance of every two positions. Colours run from 0 at the ground of the page to the largest value of each kind, the same for "
         "all corpora; a corrected distance whose square came out negative, which is noise, is drawn as 0. B is the centred Gram matrix "
-        "of the squared distances; a Toeplitz matrix depends on the lag alone, a circulant one also takes first and last position for "
-        "neighbours."
+        "of the squared distances, each with its sign; a Toeplitz matrix depends on the lag alone, a circulant one also takes "
+        "first and last position for neighbours."
     )
     if thin > 1:
         subtitle += f" Thinned for drawing: every {_ordinal(thin)} position of the largest matrix; all are in {where(corpora[0])}."
@@ -291,7 +292,7 @@ def matrices(run: Geometry) -> Figure | None:
     return Figure("matrix", title, subtitle, panels, table, width=400, even=True, behind="The table below sums up each row.")
 
 
-_MATRIX_COLUMNS = ["Corpus", "Position", "To the next", "corrected", "To the first", "corrected", "Mean", "corrected"]
+_MATRIX_COLUMNS = ["Corpus", "Position", "To the next", "corrected", "To the first", "corrected", "Root mean square", "corrected"]
 
 
 def _matrix_rows(corpora: Sequence[Corpus]) -> list[list[Cell]]:
@@ -311,7 +312,8 @@ def _matrix_rows(corpora: Sequence[Corpus]) -> list[list[Cell]]:
 def _summed(m: np.ndarray, i: int, pick: str) -> float | None:
     if pick == "mean":
         others = np.delete(m[i], i)
-        found = float(np.nanmean(others)) if np.isfinite(others).any() else None
+        square = float(np.nanmean(np.sign(others) * others**2)) if np.isfinite(others).any() else None
+        found = None if square is None else float(np.sign(square) * np.sqrt(abs(square)))
     else:
         other = 0 if pick == "first" else i + 1
         found = float(m[i, other]) if other < len(m) else None
@@ -362,7 +364,7 @@ def between(run: Geometry) -> Figure | None:
 def overview(run: Geometry) -> Table | None:
     """One row a corpus: sizes and the numbers that sum it up."""
     metrics = [
-        ("Mean distance", "distance.mean"),
+        ("Root mean square distance", "distance.mean"),
         ("Corrected", "distance.mean" + CORRECTED),
         ("Noise floor", "floor.mean"),
         ("Correlation with lag", "lag.correlation"),

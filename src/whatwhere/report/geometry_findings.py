@@ -13,9 +13,11 @@ from .load import Point
 from .numbers import count, number, percent
 
 FITTED = ("mds", "smacof")  # tables made from the distances that they are then compared with
-# As encodings: the Hellinger distances themselves; all distances equal; distances in one half of the documents against the other half.
+# As encodings: the Hellinger distances themselves; all distances equal; distances in one half of the documents against the other half,
+# for comparison: no bound, since a fitted table can have less noise than a half.
 CORPUS, EQUAL, NOISE = "corpus", "equidistant", "noise"
 KNOW_NOTHING = ("random", EQUAL)
+ALIKE = 0.05  # of the lowest stress on other documents: ranks so near it are named together
 LINEAR = (0.8, 1.2)  # exponents of a power law that count as linear growth
 
 
@@ -30,28 +32,37 @@ def each(words: Mapping[str, str]) -> str:
     return "; ".join(said if len(said) <= NAMED else [*said[:NAMED], f"{len(said) - NAMED} more below"])
 
 
+def remains(point: Point) -> bool:
+    """Whether a root mean square distance is separable from chance: its interval (without one, the value) lies above 0."""
+    return (point.value if point.low is None else point.low) > 0
+
+
+def _left(point: Point) -> str:
+    """What is said of a root mean square distance that does not remain: "not separable" where its interval holds 0."""
+    high = point.value if point.high is None else point.high
+    return "not separable from chance" if high >= 0 else "below what chance gives"
+
+
 def apart(counted: Mapping[str, Point], corrected: Mapping[str, Point], growth: Mapping[str, Point]) -> str:
     """How far apart positions are once noise is taken out, and whether distance grows with the lag.
 
-    Not separable from noise: the interval of the corrected mean holds zero. Grows, falls: the whole interval of the correlation
-    of corrected distance and lag is above, below zero.
+    The numbers are root mean squares; a corrected one is negative where the mean square is. Not separable from chance: its interval
+    holds 0. Grows, falls: the whole interval of the correlation of corrected distance and lag is above, below zero.
     """
     if not corrected:
-        return f"Mean distance of two positions as counted: {each({n: digits(p) for n, p in counted.items()})}"
+        return f"Root mean square distance of two positions as counted: {each({n: digits(p) for n, p in counted.items()})}"
     if len(corrected) == 1:
         name, point = next(iter(corrected.items()))
-        rest = f"{digits(counted[name])} as counted" if name in counted else ""
-        if against(point, 0.0) != ABOVE:
-            return f"The geometry of `{name}` is not separable from sampling noise: mean distance {digits(point)} corrected, {rest}".rstrip(
-                ", "
-            )
-        head = f"Positions of `{name}` lie {digits(point)} apart once noise is taken out" + (f", {rest}" if rest else "")
+        rest = f", {digits(counted[name])} as counted" if name in counted else ""
+        if not remains(point):
+            return f"The geometry of `{name}` is {_left(point)}: root mean square distance {digits(point)} corrected{rest}"
+        head = f"Positions of `{name}` lie {digits(point)} apart (root mean square) once noise is taken out{rest}"
         return head + (f"; distance {_verb(growth[name])}" if name in growth else "")
     words = {}
     for name, point in corrected.items():
-        noise = "" if against(point, 0.0) == ABOVE else ", not separable from noise"
+        noise = "" if remains(point) else f", {_left(point)}"
         words[name] = f"{digits(point)}" + (f" (as counted {digits(counted[name])})" if name in counted else "") + noise
-    return f"Mean distance of two positions once noise is taken out: {each(words)}"
+    return f"Root mean square distance of two positions once noise is taken out: {each(words)}"
 
 
 def _verb(growth: Point) -> str:
@@ -128,19 +139,63 @@ def fits(stress: Mapping[str, Mapping[str, Point]]) -> str:
     return f"Lowest stress of a ready-made encoding: {each(words)}" if words else "Stress of every table"
 
 
-def supported_rank(fitted: Mapping[str, Mapping[int, Point]], fixed: Mapping[str, Mapping[str, Point]]) -> str:
-    """The rank whose table has the lowest stress on documents that it was not made from, and the lowest of the ready-made encodings.
+def best_ranks(points: Mapping[int, Point]) -> str:
+    """The ranks whose stress is within `ALIKE` of the lowest, neighbours among those tried together: "3 to 7 and 15".
 
-    "or more": the lowest is at the largest rank tried, so the bottom was not reached.
+    "or more": the largest rank tried is among them, so where the stress rises again was not reached.
     """
+    tried = sorted(points)
+    least = min(p.value for p in points.values())
+    stretches: list[list[int]] = []
+    for before, rank in zip([None, *tried], tried, strict=False):
+        if points[rank].value > least * (1 + ALIKE):
+            continue
+        if not stretches or stretches[-1][-1] != before:
+            stretches.append([])
+        stretches[-1].append(rank)
+    said = [f"{s[0]} to {s[-1]}" if len(s) > 1 else str(s[0]) for s in stretches]
+    if stretches[-1][-1] == tried[-1]:
+        said[-1] = f"{stretches[-1][0]} or more"
+    return " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+
+
+def supported_rank(fitted: Mapping[str, Mapping[int, Point]], fixed: Mapping[str, Mapping[str, Point]]) -> str:
+    """The ranks whose tables have the lowest stress on documents that they were not made from (`best_ranks`), the lowest stress, and
+    the lowest of the ready-made encodings."""
     words = {}
     for name, points in fitted.items():
-        rank = min(points, key=lambda r: points[r].value)
         ready = sorted((p.value, e) for e, p in fixed.get(name, {}).items() if base(e) not in KNOW_NOTHING)
         rest = f" ({ready[0][1]}: {number(ready[0][0])})" if ready else ""
-        open_end = " or more" if rank == max(points) else ""
-        words[name] = f"rank {rank}{open_end}, stress {number(points[rank].value)}{rest}"
-    return f"The table that fits other documents best: {each(words)}"
+        words[name] = f"rank {best_ranks(points)}, stress {number(min(p.value for p in points.values()))}{rest}"
+    return f"The tables that fit other documents best: {each(words)}"
+
+
+def follow(found: Mapping[str, Mapping[str, Point]]) -> str:
+    """Which ready-made encoding's distances correlate most with those of each corpus.
+
+    One is named only if its interval lies above that of the next; else both, as not separable. None is named where the interval of the
+    highest does not lie above 0. If a table that knows nothing of position comes as high, that is said.
+    """
+    words = {}
+    for name, points in found.items():
+        ranked = sorted(((-p.value, e) for e, p in points.items() if base(e) not in (*FITTED, *KNOW_NOTHING)))
+        if not ranked:
+            continue
+        first = ranked[0][1]
+        said = f"{first} {digits(points[first])}"
+        if (side := against(points[first], 0.0)) != ABOVE:
+            words[name] = f"{'none above 0' if side == BELOW else 'none separable from 0'} (highest: {said})"
+            continue
+        if len(ranked) > 1:
+            second = ranked[1][1]
+            high, low = points[second].high, points[first].low
+            next_ = f"{second} {digits(points[second])}"
+            said += f", then {next_}" if high is not None and low is not None and high < low else f" and {next_}, not separable"
+        blind = max((points[e].value for e in KNOW_NOTHING if e in points), default=-math.inf)
+        if blind >= points[first].value:
+            said += f"; a table that knows no position: {number(blind)}"
+        words[name] = said
+    return f"Highest correlation of a ready-made encoding: {each(words)}" if words else "Distances in tables against those of the corpus"
 
 
 def growth(curves: Mapping[str, Mapping[str, Mapping[int, Point]]]) -> str:

@@ -22,6 +22,8 @@ MARKED = {PLUG_IN: ("square-open", "combined"), CLEAN: ("circle", ""), OWN: ("ci
 SUFFIX = {PLUG_IN: "", CLEAN: CORRECTED}
 Values = Mapping[str, dict[str, Point]]  # encoding -> kind -> value
 KEY = [("hollow-square", "against distances as counted"), ("dot", "against corrected distances")]
+# No bound: the two halves both have noise, and a table fitted to all documents can lie below.
+HALVES = ("dash", "half against half, for comparison: corrected distances of one half of the documents as the table of the other")
 WHISKER = ("whisker", "95 % interval over groups of documents")
 
 
@@ -36,7 +38,7 @@ def shown(encoding: str) -> str:
     return {CORPUS: "the corpus itself", EQUAL: "all equal"}.get(encoding, encoding)
 
 
-def _values(run: Geometry, metric: str, corpus: str) -> dict[str, dict[str, Point]]:
+def values_of(run: Geometry, metric: str, corpus: str) -> dict[str, dict[str, Point]]:
     """Encoding -> kind -> value. Tables made from the distances have their rank in the name: full, and the largest of `smacof`."""
     found: dict[str, dict[str, Point]] = {}
     ranks = [max(r) for s in SUFFIX.values() if (r := run.by_index("stress.optimal" + s, corpus, "smacof"))]
@@ -97,7 +99,7 @@ def last(kinds: Mapping[str, Point]) -> Point:
     return next(kinds[k] for k in (CLEAN, OWN, PLUG_IN) if k in kinds)
 
 
-def _value_table(name: str, caption: str, columns: Sequence[str], found: Mapping[tuple[str, ...], Values]) -> Table:
+def measured_table(name: str, caption: str, columns: Sequence[str], found: Mapping[tuple[str, ...], Values]) -> Table:
     """One row a corpus (and scale), encoding and kind."""
     rows = [
         [*(text(k) for k in keys), text(shown(encoding)), text(kind), *measured(point)]
@@ -114,7 +116,7 @@ def stress(run: Geometry) -> Figure | None:
     panels = []
     found: dict[tuple[str, ...], Values] = {}
     scales = {"stress.optimal": "best scale", "stress.raw": "raw"}
-    by_scale = {m: {c.name: v for c in run.corpora if (v := _values(run, m, c.name))} for m in scales}
+    by_scale = {m: {c.name: v for c in run.corpora if (v := values_of(run, m, c.name))} for m in scales}
     for c in run.corpora:
         for metric, words in scales.items():
             if (values := by_scale[metric].get(c.name)) is None:
@@ -137,9 +139,9 @@ def stress(run: Geometry) -> Figure | None:
             order = [e for e in _order(list(by_scale["stress.optimal"].values()) or [values]) if e in values]
             title = f"{c.name}, {words}" if len(run.corpora) > 1 else words.capitalize()
             panel = rows_panel(values, order, x, title, _spoken(values, words), _written, low)
-            if (floor := run.point(metric + CORRECTED, c.name, NOISE)) is not None:
-                said = f"one half of the documents against the other: {number(floor.value)}"
-                panel.data.insert(0, reference([max(floor.value, low)] * 2, [-0.5, len(order) - 0.5], said))
+            if (half := run.point(metric + CORRECTED, c.name, NOISE)) is not None:
+                said = f"half against half, for comparison: {number(half.value)}"
+                panel.data.insert(0, reference([max(half.value, low)] * 2, [-0.5, len(order) - 0.5], said))
             panels.append(panel)
     if not panels:
         return None
@@ -149,9 +151,9 @@ def stress(run: Geometry) -> Figure | None:
         "0 is a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the table is first multiplied by "
         "the number that lowers it most. `mds` and `smacof` are made from these very distances."
     )
-    table = _value_table("stress", "Stress of every encoding", ["Corpus", "Scale"], found)
+    table = measured_table("stress", "Stress of every encoding", ["Corpus", "Scale"], found)
     halves = any(run.point(m + CORRECTED, c.name, NOISE) for m in scales for c in run.corpora)
-    key = [*_key(found.values(), KEY), *([("dash", "noise: one half of the documents against the other, corrected")] if halves else [])]
+    key = [*_key(found.values(), KEY), *([HALVES] if halves else [])]
     return Figure("stress", title, subtitle, panels, table, key, width=440, even=True)
 
 
@@ -183,7 +185,7 @@ def violations(run: Geometry) -> Figure | None:
     """Share of triples out of order, for the corpus itself and every encoding."""
     found: dict[str, dict[str, dict[str, Point]]] = {}
     for c in run.corpora:
-        values = _values(run, "violations", c.name)
+        values = values_of(run, "violations", c.name)
         for encoding, kinds in values.items():
             if base(encoding) not in (*findings.FITTED, CORPUS):  # a table that was not made from the corpus has one value
                 values[encoding] = {OWN: last(kinds)}
@@ -209,10 +211,11 @@ def violations(run: Geometry) -> Figure | None:
     title = findings.ordered({name: last(v[CORPUS]) for name, v in found.items() if CORPUS in v})
     subtitle = (
         "Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one has the larger "
-        "distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which random tables reach."
+        "distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance gives. Corrected squares that "
+        "came out negative take part with their sign, so chance gives 50\u202f% there too."
     )
     key = [("hollow-square", "distances as counted"), ("dot", "corrected distances, or those of a fixed table")]
-    table = _value_table("violations", "Triples out of order", ["Corpus"], {(name,): v for name, v in found.items()})
+    table = measured_table("violations", "Triples out of order", ["Corpus"], {(name,): v for name, v in found.items()})
     return Figure("violations", title, subtitle, panels, table, _key(found.values(), key), width=440, even=True)
 
 

@@ -4,6 +4,8 @@ Every string from outside passes `visible`; numbers that are not finite never le
 """
 
 import math
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,18 +16,19 @@ import numpy as np
 
 from whatwhere.records import Record
 
-from .load import Point, read_arrays, read_json, visible, visible_records
+from .load import Point, read_json, visible, visible_records
 
 CORRECTED = ".corrected"
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """One corpus of a run: its entry in geometry.json and its arrays."""
+    """One corpus of a run: its entry in geometry.json, its arrays of numbers and those of words."""
 
     name: str
     facts: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    words: dict[str, list[str]] = field(default_factory=dict)
 
     def vector(self, name: str) -> np.ndarray | None:
         """A one-dimensional array with at least one finite number, else None."""
@@ -90,19 +93,24 @@ class Geometry:
         return dict(sorted(found.items()))
 
     def by_step(self, metric: str, name: str, index: int | None = None) -> dict[int, Point]:
-        """Optimizer step -> value of a model's table, steps ascending; of its first seed, and of the rows that say most.
-
-        Those are the rows that training texts reach, else those of the corpus's positions, else all.
-        """
+        """Optimizer step -> value of a model's table, steps ascending; of its first seed, and of the rows `rows_of` tells."""
         part = self.rows_of(metric, name)
         found = [r for r in self._steps.get((metric, name), []) if r.index == index and r.part == part]
         seed = found[0].seed if found else None
         return {r.step: _point(r) for r in sorted(found, key=lambda r: r.step or 0) if r.step is not None and r.seed == seed}
 
     def rows_of(self, metric: str, name: str) -> str | None:
-        """Which rows of a model's table `by_step` tells of: "used", "corpus", or None for all."""
+        """Which rows of a model's table `by_step` tells of.
+
+        "corpus", those of the corpus's positions, for they are what everything else on the page is about; else "used", those that training
+        texts reach; else None, all.
+        """
         parts = {r.part for r in self._steps.get((metric, name), [])}
-        return next((p for p in ("used", "corpus") if p in parts), None)
+        return next((p for p in ("corpus", "used") if p in parts), None)
+
+    def has_steps(self, metric: str, name: str) -> bool:
+        """Whether a metric of a model was measured at any step."""
+        return (metric, name) in self._steps
 
     @cached_property
     def _steps(self) -> dict[tuple[str, str], list[Record]]:
@@ -137,6 +145,22 @@ def _named(found: Any) -> Sequence[dict[str, Any]]:
     return [c for c in found if isinstance(c, dict) and c.get("name")] if isinstance(found, list) else []
 
 
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+    """The arrays of numbers of an .npz file as float64, and those of strings as lists; never a pickle."""
+    numbers, words = {}, {}
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                found = arrays[name]
+                if found.dtype.kind == "U":
+                    words[name] = [visible(str(word)) for word in found.ravel()]
+                else:
+                    numbers[name] = np.asarray(found, dtype=float)
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a complete array file ({error}). Delete it and run the command again.") from error
+    return numbers, words
+
+
 def load_geometry(folder: str | Path) -> Geometry:
     """Read the folder of a geometry run. A corpus is named in geometry.json; its arrays are in arrays/geometry-FILE.npz, where
     FILE is its `file` or else its name.
@@ -151,5 +175,5 @@ def load_geometry(folder: str | Path) -> Geometry:
     corpora = []
     for entry in _named(facts.get("corpora")):
         path = arrays.get(str(entry.get("file") or entry["name"]))
-        corpora.append(Corpus(str(entry["name"]), entry, read_arrays(path) if path else {}))
+        corpora.append(Corpus(str(entry["name"]), entry, *(_read(path) if path else ({}, {}))))
     return Geometry(visible(folder.resolve().name), facts, records, corpora)

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import geometry_curves, geometry_figures, geometry_fits, geometry_shapes
-from .findings import ABOVE, against
+from . import geometry_curves, geometry_figures, geometry_fits, geometry_scatter, geometry_shapes
+from .geometry_findings import remains
 from .geometry_load import CORRECTED, Geometry, load_geometry
 from .numbers import compact, count, duration
 from .page import How, Page, Section, write_page
@@ -20,7 +20,12 @@ _WORDS = (
     "Few samples make two positions look apart that are not: the square root of a small share is often 0 in one sample and not in the "
     "next. The noise floor is the distance between two random halves of the documents at one position. The corrected distance takes this "
     "bias out: with one half for the one factor and the other half for the other, the errors of the two are independent and cancel on "
-    "average. Its square may come out negative; its root then carries a minus sign, so that means over many pairs stay right.",
+    "average. Its square may come out negative; its root then carries a minus sign.",
+    "The root mean square distance is the root of the mean of the squared distances over all pairs of positions; if that mean is negative, "
+    "minus the root of its size. Only the squares are free of bias, so the interval is that of the mean square, its ends as roots: where "
+    "it holds 0, the geometry is not separable from chance. For the same reason the order of corrected distances, their correlation with "
+    "the lag and the Toeplitz and circulant shares keep the sign of every square, and chance alone gives 50\u202f% of triples out of order "
+    "and a correlation of 0.",
     "Intervals are 95\u202f% intervals of the delete-one-group jackknife over groups of documents: they say what another sample of "
     "documents would change, not another tokenizer or another way of choosing documents.",
     "Stress is the sum over pairs of squared differences, over the sum of squared Hellinger distances, without a root. It is not between "
@@ -92,11 +97,11 @@ def summary(run: Geometry) -> list[str]:
 def caveats(run: Geometry) -> list[str]:
     """What a reader must know before any number, by fixed rules, most important first."""
     found = [_PAPER] if run.paper else []
-    noise = [c.name for c in run.corpora if (p := run.point("distance.mean" + CORRECTED, c.name)) is not None and against(p, 0.0) != ABOVE]
+    noise = [c.name for c in run.corpora if (p := run.point("distance.mean" + CORRECTED, c.name)) is not None and not remains(p)]
     if noise:
         found.append(
-            f"Not separable from noise: in {_listed(noise)} the corrected distances are 0 on average, so no fit below says anything about "
-            "it."
+            f"Not separable from chance: in {_listed(noise)} the mean square of the corrected distances is not above 0, so no fit below "
+            "says anything about it."
         )
     few = [c.name for c in run.corpora if (n := c.number("documents")) is not None and n < FEW_DOCUMENTS]
     if few:
@@ -156,8 +161,14 @@ def sections(run: Geometry) -> list[Section]:
             "Which encoding fits?",
             "A position encoding also puts positions at distances from each other. Here these are held against the distances of the "
             "corpus.",
-            some(geometry_fits.stress(run), geometry_curves.held_out(run), geometry_curves.dimensions(run), geometry_fits.violations(run)),
-            some(geometry_fits.parameters(run)),
+            some(
+                geometry_fits.stress(run),
+                geometry_scatter.scatter(run),
+                geometry_curves.held_out(run),
+                geometry_curves.dimensions(run),
+                geometry_fits.violations(run),
+            ),
+            some(geometry_scatter.correlations(run), geometry_fits.parameters(run)),
         ),
         Section(
             "training",

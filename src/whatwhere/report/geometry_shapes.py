@@ -38,7 +38,7 @@ def spectrum(run: Geometry) -> Figure | None:
         if (clean := c.vector("eigenvalues_corrected")) is not None:
             kinds.append((CLEAN, clean, "solid", "circle"))
             level = noise_level(clean)
-            above[c.name], all_[c.name] = int(np.sum(clean > level)), int(np.sum(c.arrays["eigenvalues"] > 1e-9 * top))
+            above[c.name], all_[c.name] = int(np.sum(clean > max(level, 1e-9 * top))), int(np.sum(c.arrays["eigenvalues"] > 1e-9 * top))
             if level > bottom:
                 traces.append(curve([1, most], [level] * 2, "combined", "noise level", "6px,5px", 1.4, "component"))
                 labelled.append((float(most), float(np.log10(level)), "noise level", "combined"))
