@@ -108,7 +108,7 @@ def test_paper_protocol_keeps_positions_that_never_occur():
 
 
 def test_table_with_too_few_rows_is_refused():
-    with pytest.raises(ValueError, match=r"The table mine has rows for 9 positions, the corpus 16. Ask for fewer: --positions 9."):
+    with pytest.raises(ValueError, match=r"The table mine has rows for 9 positions, 16 are asked for. Ask for fewer: --positions 9."):
         encoding_tables(Plan(width=64, tables={"mine": np.zeros((9, 4))}), 16)
 
 

@@ -91,7 +91,7 @@ def test_papers_protocol_makes_unoccupied_positions_uniform():
     ("counts", "settings", "message"),
     [
         (np.zeros((4, 3)), {}, "No position has 500 tokens.*at most 0, at position 0. Give text with tokens in it"),
-        ([[1, 2], [3, 4]], {}, "No position has 500 tokens.*at most 7, at position 1. Count more text, or set min_support=7 or below"),
+        ([[1, 2], [3, 4]], {}, "No position has 500 tokens.*at most 7, at position 1. Count more text, or take fewer: --set min"),
         ([[1, -2], [3, 4]], {}, "Counts are finite and not negative. The smallest is -2"),
         ([1, 2], {}, r"Counts have shape \(positions, vocabulary\). Got \(2,\)"),
         ([[1, 2]], {"smoothing": -1.0}, "Got smoothing=-1.0"),

@@ -34,6 +34,10 @@ def test_run_leaves_records_that_follow_from_its_counts(run):
     counts = Counts.load(out / "counts/three.npz")
     dist = hellinger(positional_distributions(counts.total()).p)
     arrays = np.load(out / "arrays/geometry-three.npz")
+    names, cloud = list(arrays["scatter_names"]), arrays["scatter_table"]
+    exact = arrays["scatter_dist"]
+    assert cloud.shape == (len(names), len(exact)) == (len(names), 120) and np.all(arrays["scatter_lag"] >= 1)
+    assert np.corrcoef(cloud[names.index("alibi")], arrays["scatter_lag"])[0, 1] == pytest.approx(1)
     np.testing.assert_allclose(arrays["distance"], dist, atol=1e-6)
     (raw,) = select(records, model="three", metric="stress.raw", part="sinusoidal", index=None)
     assert raw.value == pytest.approx(stress(ww.geometry.sinusoidal(16, 64), dist))
@@ -52,7 +56,7 @@ def test_report_writes_the_page_again(run):
 def test_summary_says_what_was_measured(run):
     _, said = run
     words = " ".join(said["corpora"][0]["summary"])
-    assert "16 of 16 positions have at least 500 tokens" in words and "On documents it has not seen" in words
+    assert "16 of 16 positions have at least 500 tokens" in words and "Made from half of the documents" in words
 
 
 def test_table_of_the_run_loads_into_a_model(run):
@@ -102,6 +106,33 @@ def test_runs_table_can_be_compared_again(run, tmp_path):
     (own,) = select(records, metric="stress.optimal.corrected", part=table.name, index=None)
     (waves,) = select(records, metric="stress.optimal.corrected", part="sinusoidal", index=None)
     assert own.value < waves.value
+
+
+def test_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "report.html").write_text("mine")
+    config = GeometryConfig(corpora=[THREE], tokenizer="words", positions=16)
+    with pytest.raises(ValueError, match="is not empty and holds no geometry run. Give a new folder"):
+        run_geometry(config, tmp_path, progress=False)
+    with pytest.raises(ValueError, match="is a file. Give a folder"):
+        run_geometry(config, tmp_path / "notes.txt", progress=False)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "report.html"]
+
+
+def test_settings_may_be_single_values_and_numbers_with_commas(tmp_path):
+    config = GeometryConfig.load(None, ["field=sentence", "ranks=7,20", "dims=16"])
+    assert (config.field, config.ranks, config.dims) == (["sentence"], [7, 20], [16])
+    (tmp_path / "a=b.txt").write_text("one\n\ntwo")
+    assert list(GeometryConfig(corpora=[str(tmp_path / "a=b.txt")]).sources()) == ["a=b.txt"]
+    assert list(GeometryConfig(corpora=[f"my corpus={tmp_path}/a=b.txt"]).sources()) == ["my corpus"]
+
+
+def test_model_without_a_table_is_refused_before_counting(tmp_path):
+    ww.Encoder(ww.preset("rope", "tiny", vocab_size=99)).save_pretrained(tmp_path / "rope")
+    config = GeometryConfig(corpora=[THREE], tokenizer="words", positions=16, models=[str(tmp_path / "rope")])
+    with pytest.raises(ValueError, match="rope has no position table: its scheme keeps no position in the input"):
+        run_geometry(config, tmp_path / "out", progress=False)
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_document_is_refused(tmp_path):

@@ -114,9 +114,8 @@ def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
     found["random"] = ENCODINGS["random"](n, plan.width)
     for name, table in plan.tables.items():
         if len(table) < n:
-            raise ValueError(
-                f"The table {name} has rows for {len(table)} positions, the corpus {n}. Ask for fewer: --positions {len(table)}."
-            )
+            way = f"Ask for fewer: --positions {len(table)}." if len(table) > 2 else "Give a longer one."
+            raise ValueError(f"The table {name} has rows for {len(table)} positions, {n} are asked for. {way}")
         found[name] = table[:n]
     return found
 
@@ -203,7 +202,8 @@ def _statistic(key: Key, value: float, half: float | None) -> Statistic:
     low, high = (None, None) if half is None or abs(value) < 1e-12 else (value - half, value + half)
     if key[0].startswith("distance.mean"):
         value, low, high = _signed_root(value), low and _signed_root(low), high and _signed_root(high)
-    return Statistic(*key[:1], value, *key[1:], low, high)
+    metric, part, index = key
+    return Statistic(metric, value, part, index, low, high)
 
 
 def _signed_root(square: float) -> float:
@@ -242,13 +242,13 @@ def _statistics(
     variance = mds.eigenvalues[mds.eigenvalues > 0].sum()
     for i, value in enumerate(mds.eigenvalues[:10]):
         yield ("mds.share", None, i), float(max(value, 0.0) / variance)
-    for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
+    for rank in sorted({min(r, mds.rank) for r in (*plan.ranks, *RANKS_TRIED)} | {mds.rank}):
         coords = mds.coords[:, :rank]
         index = None if rank == mds.rank else rank
         for scale in ("raw", "optimal"):
             yield (f"stress.{scale}", "mds", index), stress(coords, dist, scale)  # type: ignore[arg-type]
         yield ("violations", "mds", index), violations_of_distances(distances(coords), positions)
-        if plan.use_smacof and index is not None:
+        if plan.use_smacof and index is not None and index in plan.ranks:
             better = smacof(dist, rank, init=coords)
             yield ("stress.raw", "smacof", index), better.stress
             yield ("stress.optimal", "smacof", index), stress(better.coords, dist, "optimal")
@@ -270,8 +270,8 @@ def _curves(dist: np.ndarray, mds: MDS | None, positions: np.ndarray, n: int, pl
         for name, table in encoding_tables(plan, n).items():
             yield ("violations", name, None), violations_of_distances(distances(table[positions]), positions)
         for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
-            yield ("parameters", "mds", rank), float(rank * (n + plan.width))
-        yield ("parameters", "free", None), float(n * plan.width)
+            yield ("parameters", "mds", rank), float(rank * (len(positions) + plan.width))
+        yield ("parameters", "free", None), float(len(positions) * plan.width)
 
 
 def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan) -> Iterator[tuple[Key, float]]:
@@ -295,6 +295,8 @@ def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str,
                 found.setdefault(("stress.held_out", "mds", rank), []).append(value)
             for name, table in tables.items():
                 found.setdefault(("stress.held_out", name, None), []).append(stress(table, dist, "optimal"))
+            equal = np.ones_like(dist) - np.eye(len(dist))
+            found.setdefault(("stress.held_out", "equidistant", None), []).append(stress_of_distances(equal, dist, "optimal"))
             for scale in ("raw", "optimal"):
                 value = stress_of_distances(fitted.distances, dist, scale)  # type: ignore[arg-type]
                 found.setdefault((f"stress.{scale}.corrected", "noise", None), []).append(value)

@@ -28,9 +28,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt, SystemExit) as stop:
         if isinstance(stop, SystemExit) and stop.code != 130:
             raise
-        print(
-            "\nwhatwhere: stopped. The same command goes on from the last checkpoint (pretrain, finetune: add --resume).", file=sys.stderr
-        )
+        print("\nwhatwhere: stopped. The same command goes on from what is finished (pretrain, finetune: add --resume).", file=sys.stderr)
         sys.exit(130)
     except (ValueError, OSError) as error:
         if os.environ.get("WHATWHERE_DEBUG"):

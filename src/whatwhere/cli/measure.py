@@ -67,12 +67,17 @@ def spectra(
 
 @app.command()
 def geometry(
-    out: Annotated[Path, typer.Option(help="Folder of the results; counts that it holds of the same text are used again.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of the results, new or of a geometry run, which is replaced; its counts of the same text are used again."
+        ),
+    ],
     corpus: Annotated[
         list[str] | None,
         typer.Option(
-            help="Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a name; several are "
-            "compared. [default: python-docs]",
+            help="Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a name without / or :; "
+            "several are compared. [default: python-docs]",
             show_default=False,
         ),
     ] = None,
@@ -83,7 +88,7 @@ def geometry(
         str | None,
         typer.Option(
             help="Vocabulary file, tokenizer folder, Hub name, `words` or `characters`. [default: the first --model's, else a WordPiece "
-            "trained on the first corpus]",
+            "trained on the corpora]",
             show_default=False,
         ),
     ] = None,
@@ -106,7 +111,9 @@ def geometry(
     ] = None,
     table: Annotated[
         list[str] | None,
-        typer.Option(help="A further table to compare: .npy, model folder or Hub name (row 0 is [CLS]); may be given again."),
+        typer.Option(
+            help="A further table: .npy, model folder or Hub name. Row 0 is [CLS]'s unless --set first_row=0; may be given again."
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -147,7 +154,7 @@ def geometry(
     result = run_geometry(resolved, out)
     if result["report"] is None:
         return
-    said = [f"{c['name']}: {sentence}" for c in result["corpora"] for sentence in c["summary"]]
+    said = [f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]]
     emit(result, as_json, "\n".join([*said, f"The report is {result['report']}: open it in a browser."]))
 
 

@@ -51,6 +51,8 @@ class Files(Source):
             raise ValueError(f"document must be one of {', '.join(DOCUMENT_RULES)}, not {document!r}.")
         if not path.exists():
             raise ValueError(f"No corpus {str(path)!r}: no such file or folder. A corpus is {KINDS}.")
+        if (path / "manifest.json").is_file() and (path / "shards").is_dir():
+            raise ValueError(f"{path} holds windows of token ids, made for a training. Give the text that they were made from.")
         if path.is_dir():
             self.paths = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".") and _kind(p) is not None)
             if not self.paths:
@@ -257,7 +259,7 @@ def _table_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     if names and field not in names:
         raise ValueError(
             f"{path}: no field {field!r}. Its first line must name the fields, there: {', '.join(name[:40] for name in names)}. "
-            "Name the one that holds the text: --set field=NAME."
+            "Name the one that holds the text: --set field=NAME (geometry: --field NAME)."
         )
     for _, row in rows:
         yield row[names.index(field)]
@@ -313,7 +315,7 @@ def text_field(row: dict[str, Any], field: str, place: str) -> str:
     if field not in row:
         raise ValueError(
             f"{place}: no field {field!r}. Fields there: {', '.join(map(str, row)) or 'none'}. "
-            "Name the one that holds the text: --set field=NAME."
+            "Name the one that holds the text: --set field=NAME (geometry: --field NAME)."
         )
     value = row[field]
     if value is not None and not isinstance(value, str):
@@ -339,7 +341,8 @@ def _rows(path: Path, plain: IO[bytes], field: str) -> Iterator[str]:
         names = file.schema_arrow.names
         if field not in names:
             raise ValueError(
-                f"{path}: no field {field!r}. Fields there: {', '.join(names)}. Name the one that holds the text: --set field=NAME."
+                f"{path}: no field {field!r}. Fields there: {', '.join(names)}. "
+                "Name the one that holds the text: --set field=NAME (geometry: --field NAME)."
             )
         row = 0
         for batch in file.iter_batches(batch_size=256, columns=[field]):

@@ -57,8 +57,8 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
     elif path.suffix == ".npy" and path.is_file():
         try:
             table = torch.from_numpy(np.load(path, allow_pickle=False).astype(np.float64, casting="same_kind"))
-        except (ValueError, TypeError, EOFError) as error:
-            raise ValueError(f"{path} holds no table of numbers ({error}). Write one with numpy.save.") from None
+        except (ValueError, TypeError, EOFError):  # numpy's own words recommend to unpickle the file
+            raise ValueError(f"{path} holds no table of numbers. Write one with numpy.save.") from None
     else:
         raise ValueError(f"No position table at {path}. Give a .npy file of shape (positions, width), or the folder of a model.")
     if table.ndim != 2 or not table.numel():

@@ -297,7 +297,7 @@ class Counts:
         except FileNotFoundError as error:
             raise ValueError(f"No counts at {path}. Make them with `whatwhere geometry`.") from error
         except Exception as error:  # numpy, zipfile, zlib, json and scipy each raise their own
-            raise ValueError(f"{path} is damaged or holds no positional counts. Count the corpus again.") from error
+            raise ValueError(f"{path} is damaged or holds no positional counts. Delete it; the same command counts again.") from error
         if about.get("format") != FORMAT:
             raise ValueError(f"{path} has format {about.get('format')!r}, this version reads {FORMAT!r}. Count the corpus again.")
         return cls(matrix, about["positions"], about["groups"], parts["documents"], about["align"], about["facts"])

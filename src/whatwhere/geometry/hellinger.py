@@ -56,7 +56,9 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
     kept = (support >= min_support) & ((support > 0) | (smoothing > 0))
     if not kept.any():
         best = int(support.argmax())
-        way = f"Count more text, or set min_support={int(support[best])} or below." if support[best] else "Give text with tokens in it."
+        way = (
+            f"Count more text, or take fewer: --set min_support={int(support[best])}." if support[best] else "Give text with tokens in it."
+        )
         raise ValueError(
             f"No position has {max(min_support, 1):g} tokens, so there is no distribution to compare: at most {support[best]:g}, "
             f"at position {best}. {way}"

@@ -19,4 +19,8 @@ def write_page_of(run: Path) -> Path:
         return write_geometry_report(run)
     if (run / "spectra.json").is_file():
         return write_spectra_report(run)
+    if not (run / "records.parquet").is_file() and (run / "config.json").is_file():
+        raise ValueError(
+            f"{run} is a model, and has no page. Its numbers are in training.json; probe, spectra and geometry --model measure it."
+        )
     return write_report(run)

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from transformers.utils import logging as transformers_logging
 
 from ..analysis.conditions import condition_records, scores_of_folder, scores_of_model
 from ..analysis.geometry import (
@@ -38,10 +39,11 @@ from ..geometry import MIN_SUPPORT, Counts, hellinger, mds_table, positional_dis
 from ..records import Record, write_records
 from ..report.geometry_page import write_geometry_report
 from ..training.config import StrictConfig, write_text
+from .geometry_words import model_summary, summary
 from .machine import machine, versions
 
 CONFIG, FACTS = "geometry.yaml", "geometry.json"
-_NAMED = re.compile(r"([\w.+-]+)=(.+)")  # NAME=SPEC
+_NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
 _UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
 WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gptj", "vit_mae")
 DRAWN = 3  # columns of coordinates that a figure needs
@@ -75,6 +77,14 @@ class GeometryConfig(StrictConfig):
     seed: int = Field(0, description="of random halves and the random table")
     workers: int | None = Field(None, ge=1, description="processes that count; none: one a core for large corpora")
 
+    @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        """One value stands for a list of it, and numbers may come with commas."""
+        if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
+            return [int(number) for number in value.split(",")]
+        return value if isinstance(value, list | tuple) else [value]
+
     @model_validator(mode="after")
     def _check(self) -> "GeometryConfig":
         if len(self.field) not in (1, len(self.corpora)):
@@ -89,7 +99,7 @@ class GeometryConfig(StrictConfig):
         """The corpora by name, names made different."""
         found: dict[str, Source] = {}
         for i, spec in enumerate(self.corpora):
-            named = _NAMED.fullmatch(spec)
+            named = None if Path(spec).exists() else _NAMED.fullmatch(spec)
             source = open_source(named[2] if named else spec, self.field[i % len(self.field)], self.document)
             name = wanted = named[1] if named else source.name
             number = 2
@@ -111,7 +121,10 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     began, started = time.perf_counter(), time.strftime("%Y-%m-%d %H:%M")
     sources = config.sources()
     tables = _tables(config)
-    out.mkdir(parents=True, exist_ok=True)
+    encoding_tables(_plan(config, tables), config.positions)  # a table too short is refused before anything is counted
+    for run in config.models:
+        _check_model(Path(run))
+    _claim(config, out)
     tokenizer = _tokenizer(config, sources)
     records: list[Record] = []
     facts: list[dict[str, Any]] = []
@@ -119,7 +132,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     stems = {name: _UNFIT.sub("-", name) for name in sources}
     counted = {name: _counts(config, s, tokenizer, out / "counts" / f"{stems[name]}.npz", progress) for name, s in sources.items()}
     if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
-        return {"out": str(out), "report": None, "corpora": []}
+        return {"out": str(out), "report": None, "corpora": [], "models": []}
     for name, counts in counted.items():
         stem = stems[name]
         with _progress(name, progress) as show:
@@ -127,21 +140,19 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         measured[name] = counts, found
         table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
         records += _records(out.name, name, counts, found)
-        facts.append(
-            {**_facts(config, name, counts, found), "file": stem, "table": table, "summary": summary(config, counts, found, table)}
-        )
+        facts.append({**_facts(config, name, counts, found), "file": stem, "table": table, "summary": _words(config, found, table)})
         cloud = scatter(found, encoding_tables(_plan(config, tables), config.positions), config.seed)
         _save_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
     records += _between(out.name, {name: geometry for name, (_, geometry) in measured.items()})
     first = next(iter(measured.values()))
     records += _model_records(config, out.name, *first)
+    models = [{"name": Path(run).name, "folder": run, "summary": model_summary(records, Path(run).name)} for run in config.models]
     write_records(out / "records.parquet", records)
-    config.save(out / CONFIG)
     about = {
         "title": f"Positions in {', '.join(sources)}",
         "protocol": config.protocol,
         "corpora": facts,
-        "models": config.models,
+        "models": models,
         "command": shlex.join(["whatwhere", *sys.argv[1:]]) if sys.argv[0].endswith("whatwhere") else None,
         "started": started,
         "seconds": round(time.perf_counter() - began, 1),
@@ -150,7 +161,33 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         "settings": config.model_dump(mode="json"),
     }
     write_text(out / FACTS, json.dumps(about, indent=1, ensure_ascii=False))
-    return {"out": str(out), "report": str(write_geometry_report(out)), "corpora": facts}
+    return {"out": str(out), "report": str(write_geometry_report(out)), "corpora": facts, "models": models}
+
+
+def _claim(config: GeometryConfig, out: Path) -> None:
+    """Take a folder that is new, empty, or holds a geometry run, whose results are replaced and whose counts are used again."""
+    if out.is_file():
+        raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
+    if out.is_dir() and any(out.iterdir()) and not (out / CONFIG).is_file():
+        raise ValueError(f"{out} is not empty and holds no geometry run. Give a new folder.")
+    kept = out / CONFIG
+    if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
+        print(f"{out} holds a run of other settings: its results are replaced, its counts used again where they fit.", file=sys.stderr)
+    config.save(kept)
+
+
+def _check_model(folder: Path) -> None:
+    """Refuse early what is no model, or a run whose model keeps no position table."""
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning.")
+    about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if about.get("model_type") == EncoderConfig.model_type and about.get("absolute") == "none":
+        raise ValueError(f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model.")
+
+
+def _words(config: GeometryConfig, found: Geometry, table: dict[str, Any] | None) -> list[str]:
+    ranks = [*config.ranks, *([config.rank] if config.rank else [])]
+    return summary(found, config.positions, config.width, config.min_support, ranks, table)
 
 
 def _plan(config: GeometryConfig, tables: dict[str, np.ndarray]) -> Plan:
@@ -268,9 +305,19 @@ def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Ge
             records += separation_records(folder, study=study, name=folder.name, seed=None, corpus=corpus)
         about = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
         ours = about.get("model_type") == EncoderConfig.model_type
-        scores = scores_of_model(Encoder.from_pretrained(folder, local_files_only=True)) if ours else scores_of_folder(folder)
+        scores = scores_of_model(_encoder(folder)) if ours else scores_of_folder(folder)
         records += condition_records(scores, found.distributions.p, study=study, name=folder.name, halves=halves)
     return records
+
+
+def _encoder(folder: Path) -> Encoder:
+    """The body of a model of ours; that it has heads which are not needed here is no news."""
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        return Encoder.from_pretrained(folder, local_files_only=True)
+    finally:
+        transformers_logging.set_verbosity(before)
 
 
 def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> list[tuple[Any, Any]]:
@@ -338,64 +385,6 @@ def _facts(config: GeometryConfig, name: str, counts: Counts, found: Geometry) -
         "source": counts.facts.get("corpora"),
         "statistics": [{key: value for key, value in asdict(s).items() if value is not None} for s in found.statistics],
     }
-
-
-def summary(config: GeometryConfig, counts: Counts, found: Geometry, table: dict[str, Any] | None) -> list[str]:
-    """What came out, in plain words made from the numbers."""
-    value = {(s.metric, s.part, s.index): s for s in found.statistics}
-    kept, n = found.distributions, counts.positions
-    first = f"{len(kept.positions)} of {n} positions"
-    if config.protocol == "paper":
-        empty = int(np.sum(kept.support == 0))
-        words = [f"GEOM's protocol: all {n} positions are kept; {empty} that never occur count as uniform, and no noise is taken out."]
-    else:
-        tail = f"; {len(kept.left_out)} are left out (first: {kept.left_out[0]})" if len(kept.left_out) else ""
-        words = [f"{first} have at least {config.min_support:g} tokens{tail}."]
-    if found.corrected is not None:
-        mean, counted = value["distance.mean.corrected", None, None], value["distance.mean", None, None].value
-        noise = 1 - max(0.0, mean.value) ** 2 / counted**2
-        within = mean.low is not None and mean.low <= 0
-        words.append(
-            f"Two halves of the documents are {found.corrected.floor.mean():.2f} apart at one and the same position. "
-            + (
-                "Nothing is left of the distances between positions when that is taken out."
-                if within
-                else f"Without that, positions are {mean.value:.2f} apart (root mean square) instead of {counted:.2f}: "
-                f"{100 * noise:.0f} % of the squared distances were noise."
-            )
-        )
-    words += _fit_words(value, n, config.width)
-    violations = value["violations.corrected" if found.corrected is not None else "violations", "corpus", None].value
-    words.append(
-        f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances grow with the lag, "
-        "50 by chance)."
-    )
-    if over := [r for r in (*config.ranks, *([config.rank] if config.rank else [])) if r > found.mds.rank]:
-        words.append(f"Rank {max(over)} was asked for; the distances have rank {found.mds.rank}, which is used.")
-    if table:
-        words.append(
-            f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set model.absolute=mds "
-            f"--set model.table_file=FILE --set model.table_width={table['rank']}`."
-        )
-    elif not stands_out(found):
-        words.append("No table made of these distances fits other documents better than a random one, so none is written.")
-    return words
-
-
-def _fit_words(value: dict[Any, Any], n: int, width: int) -> list[str]:
-    held = {key[1:]: s.value for key, s in value.items() if key[0] == "stress.held_out"}
-    ranked = [(s, index) for (part, index), s in held.items() if part == "mds"]
-    if not ranked:
-        return []
-    least, rank = min(ranked)
-    sinusoids = held["sinusoidal", None]
-    against = "less" if least < sinusoids else "not less"
-    edge = ", the largest tried," if rank == max(index for _, index in ranked) else ""
-    return [
-        f"On documents it has not seen, the corpus's own table of rank {rank}{edge} has stress {least:.3f} at the best scale, {against} "
-        f"than sinusoids ({sinusoids:.3f}); 0 is exact. It has {rank * (n + width):,} numbers where a free table of width {width} has "
-        f"{n * width:,}."
-    ]
 
 
 class _progress:

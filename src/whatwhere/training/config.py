@@ -93,9 +93,13 @@ class StrictConfig(BaseModel):
             target[last] = value
         return cls.parse(merged)
 
+    def as_yaml(self) -> str:
+        """Every key with its value as YAML; `load` reads it back to an equal configuration."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
     def save(self, path: str | Path) -> None:
-        """Write every key with its value as YAML; `load` reads it back to an equal configuration."""
-        write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
+        """Write `as_yaml` to a file."""
+        write_text(Path(path), self.as_yaml())
 
 
 _loaded: set[str] = set()  # texts of the schemes that this process has loaded, wherever they stood
