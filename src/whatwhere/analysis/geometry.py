@@ -369,12 +369,11 @@ def scatter(geometry: Geometry, tables: Mapping[str, np.ndarray], seed: int = 0,
     if len(i) > most:
         chosen = np.random.default_rng(seed).choice(len(i), most, replace=False)
         i, j = i[chosen], j[chosen]
-    dist = geometry.dist if geometry.corrected is None else geometry.corrected.signed
-    target = np.maximum(dist, 0.0)
+    dist = geometry.dist if geometry.corrected is None else geometry.corrected.distances
     scaled = []
     for table in tables.values():
         d = distances(table[positions])
-        scaled.append((d * np.vdot(d, target) / max(float(np.vdot(d, d)), 1e-300))[i, j])
+        scaled.append((d * np.vdot(d, dist) / max(float(np.vdot(d, d)), 1e-300))[i, j])
     return {
         "scatter_dist": dist[i, j],
         "scatter_lag": positions[j] - positions[i],
