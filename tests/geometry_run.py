@@ -129,7 +129,12 @@ def _measured(groups: np.ndarray, tables: dict[str, np.ndarray], rank: int) -> d
     }
     for suffix, target, made in (("", d, coords), (".corrected", signed, clean)):
         used: dict[tuple[str, int | None], np.ndarray] = {(name, None): table for name, table in tables.items()}
-        used |= {("mds", None): made, ("mds", rank): made[:, :rank], ("smacof", rank): made[:, : rank + 1]}
+        used |= {
+            ("mds", None): made,
+            ("mds", rank): made[:, :rank],
+            ("mds", rank + 1): made[:, : rank + 1],
+            ("smacof", rank): made[:, : rank + 1],
+        }
         for (name, index), table in used.items():
             found["stress.raw" + suffix, name, index] = _stress(table, target, False)
             found["stress.optimal" + suffix, name, index] = _stress(table, target, True)
@@ -206,6 +211,7 @@ def _corpus(
         Record(study, name, "stress.held_out", 0.02 + 0.3 / r**2 + 0.004 * r, part="mds", index=r) for r in (1, 2, 3, 4, 5, 7, 10, 15)
     ]
     records += [Record(study, name, "stress.held_out", measured["stress.optimal.corrected", e, None] + 0.01, part=e) for e in tables]
+    records.append(Record(study, name, "stress.held_out", 0.31, part="equidistant"))
     records.append(Record(study, name, "parameters", float(len(support) * d), part="free"))
     records += [Record(study, name, f"stress.{scale}.corrected", 0.02, part="noise") for scale in ("raw", "optimal")]
     for width in (4, 8, 16, 32, 64, 128):

@@ -1,6 +1,7 @@
 """Curves over dimensions, ranks and steps: places on the axes, levels of fixed encodings, the smallest of H1 and H3."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,28 @@ def test_held_out_has_levels_of_fixed_encodings_and_the_best_rank(run):
     assert "`reviews` rank 5 to 7, stress 0.0520" in found.title
     level = next(t for t in found.panels[0].data if t.get("hovertext") and "alibi" in t["hovertext"][0])
     assert level["y"] == [run.point("stress.held_out", "reviews", "alibi").value] * 2
+    equal = next(t for t in found.panels[0].data if t.get("hovertext") and "equidistant" in t["hovertext"][0])
+    assert equal["y"] == [0.31] * 2 and "every two positions at the same distance" in found.subtitle
+    assert "all equally far" in [a["text"] for a in found.panels[0].layout["annotations"]]
+
+
+def test_named_ranks_hold_the_last_and_keep_their_distance():
+    assert curves._rank_ticks([1, 2, 3, 4, 5, 7]) == [1, 2, 3, 4, 5, 7]
+    assert curves._rank_ticks([1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]) == [1, 2, 4, 7, 10, 20, 30, 50]
+
+
+def test_each_table_has_its_own_dash_and_marker_against_dimensions(run):
+    styles = curves.dimension_styles(["sinusoidal", "rope", "mds", "smacof", "mine", "yours"])
+    assert len({s[0] for s in styles.values()}) == len({s[1] for s in styles.values()}) == 6
+    records = [Record("s", "c", "stress.raw", v, part=p, index=d) for p, v in (("rope", 1.05), ("sinusoidal", 1.0)) for d in (16, 64)]
+    records += [Record("s", "c", "stress.raw", v, v / 2, v * 2, part="smacof", index=d) for d, v in ((1, 0.2), (2, 0.1))]
+    corpora = [replace(run.corpora[0], name="c")]
+    found = curves.dimensions(Geometry("run", {}, records, corpora))
+    notes = {a["text"]: a for a in found.panels[0].layout["annotations"]}
+    assert notes["smacof"]["y"] == pytest.approx(math.log10(0.05)) and notes["smacof"]["yshift"] < 0 and notes["rope"]["showarrow"]
+    assert "`rope` (dashed, on top) and `sinusoidal` (solid) nearly coincide." in found.subtitle
+    apart = [replace(r, value=3.0) if r.part == "rope" else r for r in records]
+    assert "coincide" not in curves.dimensions(Geometry("run", {}, apart, corpora)).subtitle
 
 
 def test_dimensions_are_drawn_against_corrected_distances_where_there_are_any(run):

@@ -37,6 +37,18 @@ def test_support_tells_positions_left_out_from_those_kept(run):
     assert sorted(x for t in left for x in t["x"]) == run.corpora[0].left_out != []
 
 
+def test_the_caption_of_support_fits_the_protocol_and_the_place_of_the_panels(run):
+    assert "grey and take part in nothing below" in figures.support(run).subtitle and "The other panels: " in figures.support(run).subtitle
+    one = replace(run, corpora=run.corpora[:1], facts={"protocol": "paper"})
+    said = figures.support(one).subtitle
+    assert "all positions take part" in said and "nothing below" not in said and "The other panel: distance of a position" in said
+
+
+def test_the_centred_matrix_has_a_name_and_no_letter(run):
+    found = figures.matrices(run)
+    assert "part of the centred matrix of squared distances (corrected)" in found.title and " B " not in found.title + found.subtitle
+
+
 def test_no_line_crosses_a_gap():
     held = [(0, 5.0), (1, 5.0), (4, 5.0)]
     assert figures._stretches(held, 1) == [[(0, 5.0), (1, 5.0)], [(4, 5.0)]]

@@ -1,4 +1,5 @@
-"""Titles of a geometry run: each says what its rule lets it say, and "not separable" where an interval holds both sides."""
+"""Titles of a geometry run: each says what its rule lets it say, "not separable" where an interval holds both sides, and no verdict
+without intervals."""
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_distances_within_noise_are_called_so():
         (Point(0.1, 0.02, 0.14), ""),
         (Point(0.1, 0.0, 0.14), "not separable from chance"),  # 0 is an end of the interval
         (Point(-0.05, -0.1, 0.07), "not separable from chance"),  # the mean square came out negative
-        (Point(0.0), "not separable from chance"),
+        (Point(0.0), "not above 0 (no intervals)"),
         (Point(0.1), ""),  # nothing resampled: the value decides
         (Point(-0.1, -0.15, -0.02), "below what chance gives"),
     ],
@@ -60,11 +61,30 @@ def test_the_best_encoding_needs_an_interval_of_its_own():
     apart = {"sinusoidal": near(0.2), "rope": near(0.3), "mds, rank 7": near(0.01), "random": near(0.5)}
     assert findings.fits({"a": apart}) == "Lowest stress of a ready-made encoding: `a` sinusoidal 0.200, then rope 0.300"
     assert findings.fits({"a": apart | {"rope": near(0.21)}}).endswith("sinusoidal 0.200 and rope 0.210, not separable")
-    assert findings.fits({"a": {"sinusoidal": Point(0.2), "rope": Point(0.3)}}).endswith("not separable")  # no intervals, no finding
 
 
-def test_a_table_that_knows_nothing_and_fits_better_is_named():
-    assert findings.fits({"a": {"sinusoidal": near(0.2), "equidistant": near(0.1)}}).endswith("a table that knows no position: 0.100")
+def test_without_intervals_the_lowest_is_named_and_nothing_is_called_separable_or_not():
+    points = {"sinusoidal": Point(0.2), "rope": Point(0.3), "equidistant": Point(0.25)}
+    said = "sinusoidal 0.200, then rope 0.300 (no intervals); all equally far apart 0.250"
+    assert findings.fits({"a": points}) == f"Lowest stress of a ready-made encoding: `a` {said}"
+    assert findings.follow({"a": {"sinusoidal": Point(0.2), "rope": Point(0.3)}}).endswith(
+        "rope 0.300, then sinusoidal 0.200 (no intervals)"
+    )
+    assert findings.apart({}, {"a": Point(0.2)}, {"a": Point(0.9)}).endswith("distance and lag correlate with r 0.900 (no intervals)")
+    assert findings.ordered({"a": Point(0.7)}).endswith("`a` 70.0\u202f%")
+
+
+@pytest.mark.parametrize(
+    ("equal", "said"),
+    [(0.1, "above all equally far apart 0.100"), (0.3, "below all"), (0.21, "not separable from all equally far apart 0.210")],
+)
+def test_the_best_encoding_is_held_against_all_equally_far(equal, said):
+    assert f"`a` sinusoidal 0.200; {said}" in findings.fits({"a": {"sinusoidal": near(0.2), "equidistant": near(equal)}})
+
+
+def test_a_random_table_that_fits_better_is_named():
+    assert findings.fits({"a": {"sinusoidal": near(0.2), "random": near(0.1)}}).endswith("0.200; a random table 0.100")
+    assert "random" not in findings.fits({"a": {"sinusoidal": near(0.2), "random": near(0.3)}})
     assert findings.fits({"a": {"mds, full rank": near(0.0)}}) == "Stress of every table"
 
 

@@ -1,9 +1,11 @@
 """Stress and violations: every encoding has its row, what depends on no corpus is marked so, zero has a place on a logarithmic axis."""
 
+from dataclasses import replace
+
 import pytest
 
 from whatwhere.report import geometry_fits as fits
-from whatwhere.report.geometry_load import load_geometry
+from whatwhere.report.geometry_load import Geometry, load_geometry
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +19,31 @@ def rows(panel):
 
 def test_each_encoding_has_a_row_from_the_best_to_the_worst(run):
     best, raw = fits.stress(run).panels[:2]
-    assert set(rows(best)) == {"sinusoidal", "rope", "alibi", "random", "all equal", "mds, full rank", "mds, rank 4", "smacof, rank 4"}
-    assert set(rows(raw)) == set(rows(best)) - {"all equal"}
+    tables = {"mds, full rank", "mds, rank 5", "smacof, rank 4"}
+    assert set(rows(best)) == {"sinusoidal", "rope", "alibi", "random", "all equally far"} | tables
+    assert set(rows(raw)) == set(rows(best)) - {"all equally far"}
     values = [run.point("stress.optimal.corrected", "reviews", e).value for e in rows(best) if e in ("sinusoidal", "alibi", "random")]
     assert values == sorted(values)
+
+
+def test_mds_is_shown_at_the_rank_that_fits_other_documents_best(run):
+    assert fits.ranks_shown(run, "reviews") == {"smacof": 4, "mds": 5} and "fits other documents best" in fits.stress(run).subtitle
+    bare = replace(run, records=[r for r in run.records if r.metric != "stress.held_out"])
+    assert fits.ranks_shown(bare, "reviews") == {"smacof": 4, "mds": 4} and "other documents" not in fits.stress(bare).subtitle
+    assert fits.ranks_shown(Geometry("run"), "reviews") == {}
+
+
+def test_a_missing_corrected_value_is_a_dash_at_the_end_and_takes_no_part_in_the_title(run):
+    records = [
+        r for r in run.records if not (r.metric.startswith("stress.optimal") and r.part == "rope" and r.metric.endswith("corrected"))
+    ]
+    records = [replace(r, value=1e-6, low=1e-6, high=1e-6) if r.metric == "stress.optimal" and r.part == "rope" else r for r in records]
+    found = fits.stress(replace(run, records=records))
+    best = found.panels[0]
+    assert rows(best)[-1] == "rope" and best.layout["annotations"][-1]["text"] == "–" and "A dash" in found.subtitle
+    assert "rope" not in found.title and all(a["text"] != "–" for a in fits.stress(run).panels[0].layout["annotations"])
+    counted = fits.stress(replace(run, records=[r for r in run.records if "corrected" not in r.metric])).panels[0]
+    assert all(a["text"] != "–" for a in counted.layout["annotations"])
 
 
 def test_noise_is_a_line_and_no_encoding(run):

@@ -71,6 +71,8 @@ def test_the_first_screen_answers_in_plain_words(text, run):
     first = text[text.index('<div class="first') : text.index('<section id="support"')]
     assert all(f"<h2>{c.name}</h2>" in first and c.facts["summary"][0] in first for c in run.corpora)
     assert first.count("<figure") == 1 and "once noise is taken out" in first
+    documents, tokens = (run.corpora[0].facts[k] for k in ("documents", "tokens"))
+    assert f"reviews: {documents:,} documents, {tokens:,} tokens" in text[: text.index('<div class="first')]
     assert "reviews: " in text[: text.index('<div class="first')] and "Left out because" in text
 
 
@@ -109,6 +111,8 @@ def test_noise_and_few_documents_are_said_first(run):
     corpora = [replace(c, facts=c.facts | {"documents": 12}) for c in run.corpora]
     said = geometry_page(replace(run, records=noise, corpora=corpora)).caveats
     assert said[0].startswith("Not separable from chance: in `reviews`, `tags`") and said[1].startswith("Fewer than 1,000 documents")
+    bare = [replace(r, low=None, high=None) for r in noise]
+    assert geometry_page(replace(run, records=bare)).caveats[0].startswith("In `reviews`, `tags` the mean square")
 
 
 def test_gaps_in_arrays_are_drawn_as_gaps(run):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from . import geometry_findings as findings
 from .figures import Cell, Figure, Panel, Table, Trace, line, measured, text, value
@@ -10,9 +11,17 @@ from .geometry_fits import SMALLEST, colour, shown
 from .geometry_load import CORRECTED, Geometry
 from .load import Point
 from .numbers import number, percent
-from .style import axis, label_margin, layout, line_end_labels, log_axis, model_styles
+from .style import LABEL_LIMIT, TEXT_SIZE, axis, label_margin, layout, line_end_labels, log_axis, model_styles, plain
 
 HEIGHT = 300
+# Encoding -> (dash, marker, width) of its curve. What rope and sinusoids do is nearly the same: a dashed line over a wide solid one.
+MARKS = {
+    "sinusoidal": ("solid", "circle", 5.0),
+    "rope": ("8px,8px", "triangle-up", 2.0),
+    "mds": ("9px,3px", "square", 2.0),
+    "smacof": ("dot", "diamond", 2.0),
+}
+COINCIDE = 0.1  # of the larger value: curves that nowhere differ by more are called so
 
 
 def dimensions(run: Geometry) -> Figure | None:
@@ -32,18 +41,24 @@ def dimensions(run: Geometry) -> Figure | None:
             raw_curves = curves
         every = [p.value for lines in curves.values() for k in lines.values() for p in k.values()]
         dims = sorted({d for lines in curves.values() for k in lines.values() for d in k if d > 0})
-        limits = (math.log10(max(SMALLEST, min(every))) - 0.15, math.log10(max(*every, SMALLEST * 10)) + 0.15)
-        styles = model_styles(list(dict.fromkeys(p for lines in curves.values() for p in lines)))
+        lows = [p.low for lines in curves.values() for k in lines.values() for p in k.values() if p.low is not None]
+        limits = (math.log10(max(SMALLEST, min([*every, *lows]))), math.log10(max(*every, SMALLEST * 10)) + 0.15)
+        limits = (limits[0] - 0.14 * (limits[1] - limits[0]), limits[1])  # a label under the lowest point
+        styles = dimension_styles(list(dict.fromkeys(p for lines in curves.values() for p in lines)))
         right = label_margin(list(styles))
         for name, lines in curves.items():
             traces: list[Trace] = []
-            ends = []
+            ends, under = [], []
             for encoding, points in lines.items():
+                dash, symbol, thick = styles[encoding]
                 held = {float(d): _above(p) for d, p in points.items() if d > 0}
                 places = {d: f"{d:g} dimensions" for d in held}
-                traces += line(held, colour(encoding), *styles[encoding], f"{name}, {encoding}", places, size=7, width=2.0, what="stress")
+                traces += line(held, colour(encoding), dash, symbol, f"{name}, {encoding}", places, size=7, width=thick, what="stress")
                 last = max(held)
-                ends.append((math.log10(last), math.log10(held[last].value), encoding, colour(encoding)))
+                if last < dims[-1]:
+                    under.append(_label_under(last, held[last], encoding))
+                else:
+                    ends.append((math.log10(last), math.log10(held[last].value), encoding, colour(encoding)))
                 rows += [[text(name), text(words), text(encoding), value(d, f"{d:,}"), *measured(p)] for d, p in points.items()]
             margin = {"l": 66, "r": right, "t": 10, "b": 52}
             x_limits = [math.log10(dims[0]) - 0.08, math.log10(dims[-1]) + 0.05]
@@ -53,7 +68,7 @@ def dimensions(run: Geometry) -> Figure | None:
                 axis("dimensions", type="log", range=x_limits, tickvals=ticks, ticktext=[f"{d:,}" for d in ticks], showgrid=False),
                 log_axis("stress", 10 ** limits[0], 10 ** limits[1]),
                 margin,
-                annotations=line_end_labels(ends, limits, HEIGHT - margin["t"] - margin["b"]),
+                annotations=line_end_labels(ends, limits, HEIGHT - margin["t"] - margin["b"]) + under,
             )
             panels.append(
                 Panel(
@@ -70,9 +85,30 @@ def dimensions(run: Geometry) -> Figure | None:
         f"Stress of tables with more and more dimensions against the distances ({which}), on logarithmic axes. Raw stress of a table of "
         f"fixed entries grows with its dimensions, for its distances do; values below {SMALLEST:g} are drawn there."
     )
+    if raw_curves and all(_coincide(lines.get("rope", {}), lines.get("sinusoidal", {})) for lines in raw_curves.values()):
+        subtitle += " `rope` (dashed, on top) and `sinusoidal` (solid) nearly coincide."
     heads = ["Corpus", "Scale", "Encoding", "Dimensions", "Stress", "Low", "High"]
     table = Table("dimensions", "Stress by dimensions", heads, rows, frozenset(range(3, 7)))
     return Figure("dimensions", findings.growth(raw_curves), subtitle, panels, table, width=wide(run.corpora) - 60, even=True)
+
+
+def dimension_styles(encodings: Sequence[str]) -> dict[str, tuple[str, str, float]]:
+    """Encoding -> (dash, marker, width); those without marks of their own get some that no other has."""
+    others = model_styles([e for e in encodings if e not in MARKS])
+    return {e: MARKS.get(e) or (*others[e], 2.0) for e in encodings}
+
+
+def _coincide(one: Mapping[int, Point], other: Mapping[int, Point]) -> bool:
+    both = [(one[d].value, other[d].value) for d in one if d in other]
+    return bool(both) and all(abs(a - b) <= COINCIDE * max(abs(a), abs(b)) for a, b in both)
+
+
+def _label_under(dimensions: float, point: Point, encoding: str) -> dict[str, Any]:
+    """The name of a line that ends inside the plot, under its last point, where no other line goes on."""
+    low = point.value if point.low is None else point.low
+    place = {"x": math.log10(dimensions), "y": math.log10(low), "yshift": -13, "xanchor": "center", "yanchor": "middle"}
+    font = {"size": TEXT_SIZE, "color": f"@ink-{colour(encoding)}"}
+    return place | {"text": plain(encoding, LABEL_LIMIT), "showarrow": False, "font": font}
 
 
 def _above(point: Point) -> Point:
@@ -105,7 +141,7 @@ def held_out(run: Geometry) -> Figure | None:
         traces += line(held, "absolute", "solid", "circle", f"{name}, mds", {r: f"rank {r:g}" for r in held}, size=7, what="stress")
         ends.append((math.log10(ranks[-1]), math.log10(held[ranks[-1]].value), "mds", "absolute"))
         rows += [[text(name), text("mds"), value(r, str(r)), *measured(p)] for r, p in points.items()]
-        ticks = [t for t in (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000) if ranks[0] <= t <= ranks[-1]]
+        ticks = _rank_ticks(ranks)
         x = axis("rank", type="log", range=[math.log10(ranks[0]) - 0.04, math.log10(ranks[-1]) + 0.02], showgrid=False)
         x |= {"tickvals": ticks, "ticktext": [f"{t:,}" for t in ticks]}
         notes = line_end_labels(ends, (math.log10(low), math.log10(high)), HEIGHT - margin["t"] - margin["b"])
@@ -117,12 +153,23 @@ def held_out(run: Geometry) -> Figure | None:
         "over random halves. More dimensions fit the noise of the first half; the lowest values are what the corpus supports, and ranks "
         f"within {percent(findings.ALIKE, 0)} of the lowest are named together. Dashed: encodings that were fitted to nothing."
     )
+    if any(findings.EQUAL in found for found in fixed.values()):
+        subtitle += " All equally far: every two positions at the same distance, which says nothing about position."
     table = Table(
         "held-out", "Stress on documents not fitted", ["Corpus", "Encoding", "Rank", "Stress", "Low", "High"], rows, frozenset(range(2, 6))
     )
     return Figure(
         "held-out", findings.supported_rank(fitted, fixed), subtitle, panels, table, width=wide(run.corpora) - 60, even=len(panels) > 1
     )
+
+
+def _rank_ticks(ranks: Sequence[int]) -> list[int]:
+    """Ranks that are named on the axis: from the last down, those that stand far enough from the one before."""
+    kept = [ranks[-1]]
+    for r in reversed(ranks[:-1]):
+        if math.log(kept[-1] / r) > 0.09 * math.log(ranks[-1] / ranks[0]):
+            kept.append(r)
+    return kept[::-1]
 
 
 # metric, index -> title of its panel; a percentile of the distances has a band of others around it

@@ -179,11 +179,15 @@ def support(run: Geometry) -> Figure | None:
             + [value(float(floor[i]), number(float(floor[i]))) if i in floor and np.isfinite(floor[i]) else Cell("–")]
             for i in thinned(len(c.arrays["support"]), most_points(run.corpora))
         ]
-    subtitle = "Tokens counted at each position, on a logarithmic axis; positions with too few are grey and take part in nothing below."
+    subtitle = "Tokens counted at each position, on a logarithmic axis; " + (
+        "all positions take part in everything below, those where nothing stands as uniform distributions."
+        if run.paper
+        else "positions with too few are grey and take part in nothing below."
+    )
     if floors:
         subtitle += (
-            " Second row: distance of a position from itself in two halves of the documents (grey, band: 95\u202f% of the random halves) "
-            "and of each position from the next, as counted (dashed) and corrected (solid)."
+            f" The other panel{'s' if len(floors) > 1 else ''}: distance of a position from itself in two halves of the documents (grey, "
+            "band: 95\u202f% of the random halves) and of each position from the next, as counted (dashed) and corrected (solid)."
         )
     table = Table("support", "Support by position", ["Corpus", "Position", "Tokens", "Use", "Noise floor"], rows, frozenset({1, 2, 4}))
     return Figure("support", findings.supported(kept, empty), subtitle, panels, table, width=wide(corpora), even=True)
@@ -273,9 +277,9 @@ def matrices(run: Geometry) -> Figure | None:
         )
     subtitle = (
         "Distance of every two positions. Colours run from 0 at the ground of the page to the largest value of each kind, the same for "
-        "all corpora; a corrected distance whose square came out negative, which is noise, is drawn as 0. B is the centred Gram matrix "
-        "of the squared distances, each with its sign; a Toeplitz matrix depends on the lag alone, a circulant one also takes "
-        "first and last position for neighbours."
+        "all corpora; a corrected distance whose square came out negative, which is noise, is drawn as 0. In the centred "
+        "matrix of squared distances each has its sign; what depends on the lag alone is its Toeplitz part, and a circulant one also "
+        "takes first and last position for neighbours."
     )
     if thin > 1:
         subtitle += f" Thinned for drawing: every {_ordinal(thin)} position of the largest matrix; all are in {where(corpora[0])}."

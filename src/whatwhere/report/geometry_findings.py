@@ -1,7 +1,7 @@
 """Titles of the figures of a geometry run: findings made from records by fixed rules, as `findings` does for a study.
 
-With an interval, "grows", "lies above" and the like need the whole interval on that side; where it holds both sides the title
-says "not separable". Without an interval the value itself decides. Each rule stands in its docstring.
+"Grows", "lies above" and the like need the whole interval on that side; where it holds both sides the title says "not separable".
+Without an interval the numbers are told and nothing is made of them. Each rule stands in its docstring.
 """
 
 import math
@@ -17,6 +17,7 @@ FITTED = ("mds", "smacof")  # tables made from the distances that they are then 
 # for comparison: no bound, since a fitted table can have less noise than a half.
 CORPUS, EQUAL, NOISE = "corpus", "equidistant", "noise"
 KNOW_NOTHING = ("random", EQUAL)
+BARE = "(no intervals)"  # said where two values stand side by side and nothing tells whether they differ
 ALIKE = 0.05  # of the lowest stress on other documents: ranks so near it are named together
 LINEAR = (0.8, 1.2)  # exponents of a power law that count as linear growth
 
@@ -39,8 +40,9 @@ def remains(point: Point) -> bool:
 
 def _left(point: Point) -> str:
     """What is said of a root mean square distance that does not remain: "not separable" where its interval holds 0."""
-    high = point.value if point.high is None else point.high
-    return "not separable from chance" if high >= 0 else "below what chance gives"
+    if point.high is None:
+        return f"not above 0 {BARE}"
+    return "not separable from chance" if point.high >= 0 else "below what chance gives"
 
 
 def apart(counted: Mapping[str, Point], corrected: Mapping[str, Point], growth: Mapping[str, Point]) -> str:
@@ -66,8 +68,10 @@ def apart(counted: Mapping[str, Point], corrected: Mapping[str, Point], growth: 
 
 
 def _verb(growth: Point) -> str:
-    side = against(growth, 0.0) if growth.low is not None else ABOVE if growth.value > 0 else BELOW
     correlation = f"(r {digits(growth)})"
+    if growth.low is None:
+        return f"and lag correlate with r {digits(growth)} {BARE}"
+    side = against(growth, 0.0)
     return {ABOVE: f"grows with the lag {correlation}", BELOW: f"falls with the lag {correlation}"}.get(
         side, f"and lag are not separable from unrelated {correlation}"
     )
@@ -83,12 +87,12 @@ def supported(kept: Mapping[str, tuple[int, int]], empty: Mapping[str, int] | No
 
 
 def lag_alone(toeplitz: Mapping[str, Point], circulant: Mapping[str, Point], corrected: bool) -> str:
-    """The share of the Gram matrix that depends on the lag alone (Toeplitz), beside the circulant share."""
+    """The share of the centred matrix of squared distances that depends on the lag alone (Toeplitz), beside the circulant share."""
     words = {
         n: percent(p.value, 0) + (f" (circulant: {percent(circulant[n].value, 0)})" if n in circulant else "") for n, p in toeplitz.items()
     }
     kind = "corrected" if corrected else "as counted"
-    return f"The lag alone accounts for part of B ({kind}): {each(words)}"
+    return f"The lag alone accounts for part of the centred matrix of squared distances ({kind}): {each(words)}"
 
 
 def components(above: Mapping[str, int], all_: Mapping[str, int]) -> str:
@@ -116,8 +120,8 @@ def base(encoding: str) -> str:
 def fits(stress: Mapping[str, Mapping[str, Point]]) -> str:
     """Which ready-made encoding has the lowest stress at its best scale in each corpus.
 
-    One is named only if its interval lies below that of the next; else both, as not separable. If a table that knows nothing of
-    position reaches the lowest value, that is said.
+    One is named only if its interval lies below that of the next; else both, as not separable. It is then held against all positions
+    equally far apart in the same way; if a random table comes as low, that is said too.
     """
     words = {}
     for name, points in stress.items():
@@ -127,16 +131,33 @@ def fits(stress: Mapping[str, Mapping[str, Point]]) -> str:
         first = ranked[0][1]
         words[name] = f"{first} {digits(points[first])}"
         if len(ranked) > 1:
-            second = ranked[1][1]
-            low, high = points[second].low, points[first].high
-            clear = high is not None and low is not None and high < low
-            words[name] += (
-                f", then {second} {digits(points[second])}" if clear else f" and {second} {digits(points[second])}, not separable"
-            )
-        blind = min((points[e].value for e in KNOW_NOTHING if e in points), default=math.inf)
-        if blind <= points[first].value:
-            words[name] += f"; a table that knows no position: {number(blind)}"
+            words[name] += _next(points[first], points[ranked[1][1]], ranked[1][1])
+        if EQUAL in points:
+            words[name] += _beside(points[first], points[EQUAL], "all equally far apart")
+        if "random" in points and points["random"].value <= points[first].value:
+            words[name] += f"; a random table {digits(points['random'])}"
     return f"Lowest stress of a ready-made encoding: {each(words)}" if words else "Stress of every table"
+
+
+def _clear(low: Point, high: Point) -> bool | None:
+    """Whether the whole interval of `low` lies below that of `high`; None without intervals."""
+    return None if low.high is None or high.low is None else low.high < high.low
+
+
+def _next(first: Point, second: Point, name: str, lowest: bool = True) -> str:
+    """The second of an order beside the first: behind it, or not separable from it. lowest: the order is ascending."""
+    clear = _clear(first, second) if lowest else _clear(second, first)
+    said = f"{name} {digits(second)}"
+    return f", then {said} {BARE}" if clear is None else f", then {said}" if clear else f" and {said}, not separable"
+
+
+def _beside(best: Point, other: Point, name: str) -> str:
+    """The best of an order beside a table that knows no position."""
+    said = f"{name} {digits(other)}"
+    if _clear(best, other) is None:
+        return f"; {said}"
+    side = "below" if _clear(best, other) else "above" if _clear(other, best) else "not separable from"
+    return f"; {side} {said}"
 
 
 def best_ranks(points: Mapping[int, Point]) -> str:
@@ -183,14 +204,12 @@ def follow(found: Mapping[str, Mapping[str, Point]]) -> str:
             continue
         first = ranked[0][1]
         said = f"{first} {digits(points[first])}"
-        if (side := against(points[first], 0.0)) != ABOVE:
+        if points[first].low is not None and (side := against(points[first], 0.0)) != ABOVE:
             words[name] = f"{'none above 0' if side == BELOW else 'none separable from 0'} (highest: {said})"
             continue
         if len(ranked) > 1:
             second = ranked[1][1]
-            high, low = points[second].high, points[first].low
-            next_ = f"{second} {digits(points[second])}"
-            said += f", then {next_}" if high is not None and low is not None and high < low else f" and {next_}, not separable"
+            said += _next(points[first], points[second], second, lowest=False)
         blind = max((points[e].value for e in KNOW_NOTHING if e in points), default=-math.inf)
         if blind >= points[first].value:
             said += f"; a table that knows no position: {number(blind)}"
@@ -214,10 +233,10 @@ def growth(curves: Mapping[str, Mapping[str, Mapping[int, Point]]]) -> str:
 
 
 def ordered(own: Mapping[str, Point]) -> str:
-    """How often the distances of a corpus themselves break the order of the lags; 50 % is chance."""
+    """How often the distances of a corpus themselves break the order of the lags; 50 % is chance, which only an interval is told from."""
     words = {}
     for name, point in own.items():
-        side = {ABOVE: ", above chance", BELOW: ""}.get(against(point, 0.5), ", not separable from chance")
+        side = {ABOVE: ", above chance", BELOW: ""}.get(against(point, 0.5), ", not separable from chance") if point.low is not None else ""
         words[name] = f"{percent(point.value)}{side}"
     return f"Triples in which the nearer position is the more distant one: {each(words)}" if words else "Triples out of order"
 

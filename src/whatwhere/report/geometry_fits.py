@@ -35,28 +35,49 @@ def colour(encoding: str) -> str:
 
 def shown(encoding: str) -> str:
     """Name of an encoding in a figure."""
-    return {CORPUS: "the corpus itself", EQUAL: "all equal"}.get(encoding, encoding)
+    return {CORPUS: "the corpus itself", EQUAL: "all equally far"}.get(encoding, encoding)
 
 
 def values_of(run: Geometry, metric: str, corpus: str) -> dict[str, dict[str, Point]]:
-    """Encoding -> kind -> value. Tables made from the distances have their rank in the name: full, and the largest of `smacof`."""
+    """Encoding -> kind -> value. Tables made from the distances have their rank in the name: full, and that of `ranks_shown`."""
     found: dict[str, dict[str, Point]] = {}
-    ranks = [max(r) for s in SUFFIX.values() if (r := run.by_index("stress.optimal" + s, corpus, "smacof"))]
+    ranks = ranks_shown(run, corpus)
     for kind, suffix in SUFFIX.items():
         for part in run.parts(metric + suffix, corpus):
             if part == NOISE:
                 continue
             if (point := run.point(metric + suffix, corpus, part)) is not None:
                 found.setdefault(f"{part}, full rank" if part in findings.FITTED else part, {})[kind] = point
-            if part in findings.FITTED and ranks and (point := run.by_index(metric + suffix, corpus, part).get(max(ranks))) is not None:
-                found.setdefault(f"{part}, rank {max(ranks)}", {})[kind] = point
+            if part in ranks and (point := run.by_index(metric + suffix, corpus, part).get(ranks[part])) is not None:
+                found.setdefault(f"{part}, rank {ranks[part]}", {})[kind] = point
     return found
+
+
+def ranks_shown(run: Geometry, corpus: str) -> dict[str, int]:
+    """Ranks shown beside the full one: of `smacof` the largest; of `mds` that of the least stress on other documents, for this is the
+    table that is written, or that of `smacof` where nothing was held out."""
+    measured_at = {p: {i for s in SUFFIX.values() for i in run.by_index("stress.optimal" + s, corpus, p)} for p in findings.FITTED}
+    found = {"smacof": max(measured_at["smacof"])} if measured_at["smacof"] else {}
+    held = run.by_index("stress.held_out", corpus, "mds")
+    best = min(held, key=lambda r: held[r].value, default=None)
+    rank = best if best in measured_at["mds"] else found.get("smacof")
+    return found | ({"mds": rank} if rank is not None else {})
+
+
+def counting(values: Values) -> dict[str, Point]:
+    """Encoding -> the value that counts; where some are against corrected distances, those that are not are left out."""
+    return {e: last(kinds) for e, kinds in values.items() if not only_counted(kinds, values)}
+
+
+def only_counted(kinds: Mapping[str, Point], values: Values) -> bool:
+    """Whether a value is only against distances as counted while others are against corrected ones: the two do not compare."""
+    return set(kinds) == {PLUG_IN} and any(CLEAN in k for k in values.values())
 
 
 def rows_panel(
     values: Values, order: Sequence[str], x: dict[str, Any], title: str, said: str, write: Any, floor: float = -math.inf
 ) -> Panel:
-    """One row an encoding: its values of each kind with their intervals, the last of them written at the right.
+    """One row an encoding: its values of each kind with their intervals, the one that counts written at the right.
 
     floor: values below it are drawn there. write: how a value is written.
     """
@@ -76,21 +97,25 @@ def rows_panel(
                 ends = {"array": [max(point.high, floor) - at], "arrayminus": [max(0.0, at - max(point.low, floor))]}
                 trace["error_x"] = {"type": "data", "symmetric": False, **ends, "color": paint, "thickness": 1.4, "width": 4}
             traces.append(trace)
-            last = point
         place = {"xref": "paper", "x": 1, "xanchor": "left", "y": row, "showarrow": False, "xshift": 8}
-        notes.append(place | {"text": plain(write(last)), "font": {"size": TEXT_SIZE, "color": "@text"}})
+        notes.append(place | {"text": plain(_at_right(values, encoding, write)), "font": {"size": TEXT_SIZE, "color": "@text"}})
     names = {"tickvals": list(range(len(order))), "ticktext": [plain(shown(e), LABEL_LIMIT) for e in order]}
     y = axis("", range=[len(order) - 0.5, -0.5], **(names | {"tickfont": {"size": TEXT_SIZE, "color": "@text"}}))
     plot = layout(ROW * len(order) + 70, x, y, {"l": 142, "r": 78, "t": 8, "b": 56}, annotations=notes)
     return Panel(traces, plot, title, said)
 
 
+def _at_right(values: Values, encoding: str, write: Any) -> str:
+    return "–" if only_counted(values[encoding], values) else str(write(last(values[encoding])))
+
+
 def _order(found: Sequence[Values]) -> list[str]:
-    """Encodings from the best to the worst in the first corpus that has them, the corpus itself before all."""
-    best: dict[str, float] = {}
+    """Encodings from the best to the worst in the first corpus that has them, the corpus itself before all, those without the value
+    that counts after all."""
+    best: dict[str, tuple[bool, float]] = {}
     for values in found:
         for encoding, kinds in values.items():
-            best.setdefault(encoding, last(kinds).value)
+            best.setdefault(encoding, (only_counted(kinds, values), last(kinds).value))
     return sorted(best, key=lambda e: (e != CORPUS, best[e]))
 
 
@@ -145,12 +170,18 @@ def stress(run: Geometry) -> Figure | None:
             panels.append(panel)
     if not panels:
         return None
-    title = findings.fits({name: {e: last(k) for e, k in v.items()} for name, v in by_scale["stress.optimal"].items()})
+    title = findings.fits({name: counting(v) for name, v in by_scale["stress.optimal"].items()})
     subtitle = (
         "Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares of the latter; "
         "0 is a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the table is first multiplied by "
         "the number that lowers it most. `mds` and `smacof` are made from these very distances."
     )
+    if any(run.by_index("stress.held_out", c.name, "mds") for c in run.corpora):
+        subtitle += " Beside its full rank, `mds` is shown at the one that fits other documents best."
+    if any(EQUAL in v for v in by_scale["stress.optimal"].values()):
+        subtitle += " All equally far: every two positions at the same distance, which says nothing about position."
+    if any(only_counted(k, v) for values in by_scale.values() for v in values.values() for k in v.values()):
+        subtitle += " A dash: not measured against corrected distances."
     table = measured_table("stress", "Stress of every encoding", ["Corpus", "Scale"], found)
     halves = any(run.point(m + CORRECTED, c.name, NOISE) for m in scales for c in run.corpora)
     key = [*_key(found.values(), KEY), *([HALVES] if halves else [])]

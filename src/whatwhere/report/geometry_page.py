@@ -7,7 +7,7 @@ from typing import Any
 from . import geometry_curves, geometry_figures, geometry_fits, geometry_scatter, geometry_shapes
 from .geometry_findings import remains
 from .geometry_load import CORRECTED, Geometry, load_geometry
-from .numbers import compact, count, duration
+from .numbers import count, duration
 from .page import How, Page, Section, write_page
 from .study_page import flat, machine
 
@@ -34,7 +34,7 @@ _WORDS = (
 )
 _PAPER = (
     "This run follows the paper's protocol: 1e-12 is added to every count, so positions that no document reaches get a uniform "
-    "distribution and take part in everything."
+    "distribution and take part in everything. The last two are always among them, for there [CLS] and [SEP] take the place of text."
 )
 _CITE = (
     "Positional distributions, Hellinger scaling, stress and the order of distances:",
@@ -87,7 +87,7 @@ def summary(run: Geometry) -> list[str]:
     """Each corpus with its size, then the protocol."""
     pieces = []
     for c in run.corpora:
-        sizes = [f"{compact(n)} {unit}" for unit in ("documents", "tokens") if (n := c.number(unit)) is not None]
+        sizes = [f"{n:,} {unit}" for unit in ("documents", "tokens") if (n := c.number(unit)) is not None]
         pieces.append(f"{c.name}: {', '.join(sizes)}" if sizes else c.name)
     if run.corpora and all(c.facts.get("align") == "relative" for c in run.corpora):
         pieces.append("position relative to the length of the document")
@@ -97,11 +97,12 @@ def summary(run: Geometry) -> list[str]:
 def caveats(run: Geometry) -> list[str]:
     """What a reader must know before any number, by fixed rules, most important first."""
     found = [_PAPER] if run.paper else []
-    noise = [c.name for c in run.corpora if (p := run.point("distance.mean" + CORRECTED, c.name)) is not None and not remains(p)]
+    noise = {c.name: p for c in run.corpora if (p := run.point("distance.mean" + CORRECTED, c.name)) is not None and not remains(p)}
     if noise:
+        head = "Not separable from chance: in" if any(p.low is not None for p in noise.values()) else "In"
         found.append(
-            f"Not separable from chance: in {_listed(noise)} the mean square of the corrected distances is not above 0, so no fit below "
-            "says anything about it."
+            f"{head} {_listed(list(noise))} the mean square of the corrected distances is not above 0, so no fit below says anything "
+            "about it."
         )
     few = [c.name for c in run.corpora if (n := c.number("documents")) is not None and n < FEW_DOCUMENTS]
     if few:

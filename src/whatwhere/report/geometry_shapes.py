@@ -22,7 +22,7 @@ def noise_level(eigenvalues: np.ndarray) -> float:
 
 
 def spectrum(run: Geometry) -> Figure | None:
-    """Eigenvalues of the centred Gram matrix as counted and corrected, with the noise level."""
+    """Eigenvalues of the centred matrix of squared distances as counted and corrected, with the noise level."""
     corpora = [c for c in run.corpora if c.vector("eigenvalues") is not None]
     if not corpora:
         return None
@@ -77,7 +77,7 @@ def spectrum(run: Geometry) -> Figure | None:
             if np.isfinite(v)
         ]
     title = findings.components(above, all_) if above else findings.ranks(of_each(run, "rank"))
-    subtitle = "Eigenvalues of the centred Gram matrix B of the distances, largest first, on a logarithmic axis. "
+    subtitle = "Eigenvalues of the centred matrix of squared distances, largest first, on a logarithmic axis. "
     if above:
         subtitle += (
             "Corrected distances have negative eigenvalues too; the size of the most negative one is the noise level, and what lies "
