@@ -1,10 +1,15 @@
 """Training steps: every preset against `nope`, dstg against ap, fused against eager, ours against transformers' BERT and ModernBERT."""
 
+import multiprocessing
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
+
+import torch
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS, EncoderConfig
+from whatwhere.training.loop import keep_freed_memory
 
 from .models import PRECISION, VOCAB, masked_batch, ours, parameters, theirs, training_step
 from .timing import Results, Settings, alternate, figure, row
@@ -25,7 +30,19 @@ def described(size: str, n: int, b: int) -> str:
 
 
 def _timed(configs: dict[str, tuple[EncoderConfig, str]], n: int, b: int, settings: Settings) -> dict[str, dict[str, Any]]:
-    """A figure for each named configuration and backend, all in the same rounds."""
+    """A figure for each named configuration and backend, all in the same rounds, in a process of their own.
+
+    A training has a process of its own too, and what other shapes have left in memory plays no part.
+    """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_in_this_process, configs, n, b, settings, torch.get_num_threads()).result()
+
+
+def _in_this_process(
+    configs: dict[str, tuple[EncoderConfig, str]], n: int, b: int, settings: Settings, threads: int
+) -> dict[str, dict[str, Any]]:
+    torch.set_num_threads(threads)
+    keep_freed_memory()  # as a training does
     batch = masked_batch(VOCAB[settings.scale], b, n)
     runs = {name: training_step(ours(config, backend), batch) for name, (config, backend) in configs.items()}
     return {name: figure(name, values) for name, values in alternate(runs, settings.repeats).items()}
