@@ -28,7 +28,7 @@ def test_readme_commands_run(tmp_path):
     commands = [line for line in lines if line and not line.startswith("make ")]
     assert len(commands) >= 6 and [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
     makefile = (ROOT / "Makefile").read_text()
-    assert "\ndemo:" in makefile and "\ntest:" in makefile and "study --minutes 9 --out runs/demo" in makefile
+    assert "\ndemo:" in makefile and "\ntest:" in makefile and "study --minutes 8.5 --out runs/demo" in makefile
     for line in commands:
         words = (
             line.replace("--minutes 10", "--set minutes=null --set steps=8 --set document=blank-line")

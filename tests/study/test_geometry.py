@@ -42,7 +42,10 @@ def test_run_leaves_records_that_follow_from_its_counts(run):
     (raw,) = select(records, model="three", metric="stress.raw", part="sinusoidal", index=None)
     assert raw.value == pytest.approx(stress(ww.geometry.sinusoidal(16, 64), dist))
     assert raw.low < raw.value < raw.high
-    assert len(select(records, metric="between", part="three|other")) == 16
+    between = select(records, metric="between", part="three|other")
+    assert len(between) == 16 and all(r.low < r.value < r.high for r in between)
+    (curve,) = select(records, model="three", metric="stress.optimal.corrected", part="sinusoidal", index=16)
+    assert curve.low < curve.value < curve.high
     assert {c["name"] for c in said["corpora"]} == {"three", "other"} and all(c["positions_kept"] == 16 for c in said["corpora"])
     assert "<html" in (out / "report.html").read_text(encoding="utf-8")
 

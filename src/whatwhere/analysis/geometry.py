@@ -21,7 +21,6 @@ from ..geometry import (
     circulant_share,
     classical_mds,
     corrected_hellinger,
-    distance_correlation,
     hellinger,
     jackknife,
     lag_correlation,
@@ -99,6 +98,7 @@ class Geometry:
 
 
 Key = tuple[str, str | None, int | None]
+TableKey = tuple[str, int | None]  # encoding, and its width where it is not that of the run
 
 
 def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
@@ -146,6 +146,7 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
             "--align relative for whole documents; geometry.hellinger_mds scales more in Python."
         )
     tables = {name: table[kept.positions] for name, table in encoding_tables(plan, counts.positions).items()}
+    apart = {(name, None): distances(table) for name, table in tables.items()} | _curve_distances(plan, counts.positions, kept.positions)
     groups = [counts.group(g) for g in range(counts.groups) if counts.documents[g]]
     if len(groups) < 2 and not plan.paper:
         raise ValueError(
@@ -158,20 +159,17 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
     corrected = corrected_hellinger(groups, kept.positions, plan.splits, plan.seed) if can_correct else None
     full = classical_mds(dist)
     full_corrected = _scaled(corrected.squares) if corrected is not None else None
-    values = dict(_statistics(dist, full, kept.positions, tables, plan))
+    values = dict(_statistics(dist, full, kept.positions, apart, plan))
     if corrected is not None:
-        values |= _ending(dict(_statistics(corrected.signed, full_corrected, kept.positions, tables, plan)))
+        values |= _ending(dict(_statistics(corrected.signed, full_corrected, kept.positions, apart, plan)))
         values["floor.mean", None, None] = float(corrected.floor.mean())
-    curves = dict(_curves(dist, full, kept.positions, counts.positions, plan, ""))
-    if corrected is not None:
-        curves |= dict(_curves(corrected.distances, full_corrected, kept.positions, counts.positions, plan, ".corrected"))
     bounds: dict[Key, float] = {}
     dist_half = squares_half = None
     if plan.intervals and len(groups) > 1:
         keys = [key for key in values if key[0] not in ("floor.mean", "rank", "rank.corrected") and key[1:] != ("mds", None)]
-        half, dist_half, squares_half = _intervals(groups, kept, tables, plan, smoothing, keys, can_correct, show)
+        half, dist_half, squares_half = _intervals(groups, kept, apart, plan, smoothing, keys, can_correct, show)
         bounds = {key: float(h) for key, h in zip(keys, half, strict=True) if np.isfinite(h)}
-    values |= {key: value for key, value in curves.items() if key not in values}
+    values |= dict(_of_tables(apart, full, kept.positions, plan))
     if can_correct and len(groups) >= FEWEST_GROUPS:
         show("held-out documents", 0, 1)
         values |= dict(_held_out(groups, kept.positions, tables, plan))
@@ -215,7 +213,7 @@ def _ending(values: Mapping[Key, float]) -> dict[Key, float]:
 
 
 def _statistics(
-    signed: np.ndarray, mds: MDS | None, positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan
+    signed: np.ndarray, mds: MDS | None, positions: np.ndarray, apart: Mapping[TableKey, np.ndarray], plan: Plan
 ) -> Iterator[tuple[Key, float]]:
     """Every number of one geometry that gets an interval; `distance.mean` as the mean square.
 
@@ -230,11 +228,12 @@ def _statistics(
     yield ("toeplitz", None, None), toeplitz_share(gram, positions)
     yield ("circulant", None, None), circulant_share(gram, positions)
     yield ("rank", None, None), float(mds.rank if mds is not None else 0)
-    for name, table in tables.items():
-        d = distances(table)
-        yield ("stress.raw", name, None), stress_of_distances(d, dist, "raw")
-        yield ("stress.optimal", name, None), stress_of_distances(d, dist, "optimal")
-        yield ("correlation", name, None), distance_correlation(table, dist)
+    pairs = np.triu_indices(len(dist), 1)
+    for (name, width), d in apart.items():
+        yield ("stress.raw", name, width), stress_of_distances(d, dist, "raw")
+        yield ("stress.optimal", name, width), stress_of_distances(d, dist, "optimal")
+        if width is None and np.ptp(d[pairs]) and np.ptp(dist[pairs]):
+            yield ("correlation", name, None), float(np.corrcoef(d[pairs], dist[pairs])[0, 1])
     constant = np.ones_like(dist) - np.eye(len(dist))
     yield ("stress.optimal", "equidistant", None), stress_of_distances(constant, dist, "optimal")
     if mds is None:
@@ -242,7 +241,8 @@ def _statistics(
     variance = mds.eigenvalues[mds.eigenvalues > 0].sum()
     for i, value in enumerate(mds.eigenvalues[:10]):
         yield ("mds.share", None, i), float(max(value, 0.0) / variance)
-    for rank in sorted({min(r, mds.rank) for r in (*plan.ranks, *RANKS_TRIED)} | {mds.rank}):
+    ranks = {r for r in (*plan.ranks, *RANKS_TRIED, *plan.dims) if r < mds.rank}
+    for rank in sorted(ranks | {mds.rank}):
         coords = mds.coords[:, :rank]
         index = None if rank == mds.rank else rank
         for scale in ("raw", "optimal"):
@@ -254,24 +254,24 @@ def _statistics(
             yield ("stress.optimal", "smacof", index), stress(better.coords, dist, "optimal")
 
 
-def _curves(dist: np.ndarray, mds: MDS | None, positions: np.ndarray, n: int, plan: Plan, ending: str) -> Iterator[tuple[Key, float]]:
-    """Stress against d (GEOM figure 4), and what does not depend on the corpus: violations of the tables, parameters (Table 2)."""
+def _curve_distances(plan: Plan, n: int, positions: np.ndarray) -> dict[TableKey, np.ndarray]:
+    """Distances of the encodings that GEOM figure 4 follows over d: (name, d) -> (m, m)."""
+    found: dict[TableKey, np.ndarray] = {}
     for d in plan.dims:
         for name in ("sinusoidal", "rope"):
-            if name == "rope" and d % min(64, d):
-                continue
-            table = ENCODINGS[name](n, d)[positions]
-            for scale in ("raw", "optimal"):
-                yield (f"stress.{scale}{ending}", name, d), stress(table, dist, scale)  # type: ignore[arg-type]
-        if mds is not None and d <= mds.coords.shape[1]:
-            for scale in ("raw", "optimal"):
-                yield (f"stress.{scale}{ending}", "mds", d), stress(mds.coords[:, :d], dist, scale)  # type: ignore[arg-type]
-    if not ending and mds is not None:
-        for name, table in encoding_tables(plan, n).items():
-            yield ("violations", name, None), violations_of_distances(distances(table[positions]), positions)
-        for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
-            yield ("parameters", "mds", rank), float(rank * (len(positions) + plan.width))
-        yield ("parameters", "free", None), float(len(positions) * plan.width)
+            if name != "rope" or d % min(64, d) == 0:  # whole heads
+                found[name, d] = distances(ENCODINGS[name](n, d)[positions])
+    return found
+
+
+def _of_tables(apart: Mapping[TableKey, np.ndarray], mds: MDS, positions: np.ndarray, plan: Plan) -> Iterator[tuple[Key, float]]:
+    """What does not depend on the corpus: violations of the tables, parameters (GEOM Table 2)."""
+    for (name, width), d in apart.items():
+        if width is None:
+            yield ("violations", name, None), violations_of_distances(d, positions)
+    for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
+        yield ("parameters", "mds", rank), float(rank * (len(positions) + plan.width))
+    yield ("parameters", "free", None), float(len(positions) * plan.width)
 
 
 def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan) -> Iterator[tuple[Key, float]]:
@@ -325,7 +325,7 @@ def _held_out_of(geometry: Geometry, part: str) -> list[Statistic]:
 def _intervals(
     groups: Sequence[Any],
     kept: Distributions,
-    tables: Mapping[str, np.ndarray],
+    apart: Mapping[TableKey, np.ndarray],
     plan: Plan,
     smoothing: float,
     keys: Sequence[Key],
@@ -343,11 +343,11 @@ def _intervals(
         steps += 1
         summed = sum(left[1:], start=left[0])[positions]
         dist = hellinger(positional_distributions(summed, smoothing, 0.0).p)
-        values = dict(_statistics(dist, classical_mds(dist), positions, tables, plan))
+        values = dict(_statistics(dist, classical_mds(dist), positions, apart, plan))
         matrices = [dist.ravel()] if whole else []
         if can_correct:
             corrected = corrected_hellinger(left, positions, SPLITS_OF_INTERVALS, plan.seed)
-            found = _statistics(corrected.signed, _scaled(corrected.squares), positions, tables, plan)
+            found = _statistics(corrected.signed, _scaled(corrected.squares), positions, apart, plan)
             values |= _ending(dict(found))
             matrices += [corrected.squares.ravel()] if whole else []
         return np.concatenate([[values.get(key, np.nan) for key in keys], *matrices])

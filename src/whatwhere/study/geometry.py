@@ -35,7 +35,7 @@ from ..analysis.separation import CorpusDistances, separation_records
 from ..analysis.table_sources import SourceTable, load_tables
 from ..corpus import Source, build_tokenizer, count_source, open_source
 from ..encoder import Encoder, EncoderConfig
-from ..geometry import MIN_SUPPORT, Counts, hellinger, mds_table, positional_distributions
+from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..records import Record, write_records
 from ..report.geometry_page import write_geometry_report
 from ..training.config import StrictConfig, write_text
@@ -143,7 +143,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         facts.append({**_facts(config, name, counts, found), "file": stem, "table": table, "summary": _words(config, found, table)})
         cloud = scatter(found, encoding_tables(_plan(config, tables), config.positions), config.seed)
         _save_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
-    records += _between(out.name, {name: geometry for name, (_, geometry) in measured.items()})
+    records += _between(out.name, measured, config.intervals and config.protocol == "default")
     first = next(iter(measured.values()))
     records += _model_records(config, out.name, *first)
     models = [{"name": Path(run).name, "folder": run, "summary": model_summary(records, Path(run).name)} for run in config.models]
@@ -280,18 +280,35 @@ def _records(study: str, name: str, counts: Counts, found: Geometry) -> list[Rec
     return records
 
 
-def _between(study: str, measured: dict[str, Geometry]) -> list[Record]:
-    """Hellinger distances of two corpora at the positions that both support."""
+def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
+    """Hellinger distances of two corpora at the positions that both support, as counted, with their intervals."""
     records = []
     names = list(measured)
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
-            p, q = measured[a].distributions, measured[b].distributions
+            p, q = (measured[name][1].distributions for name in (a, b))
             both, rows, others = np.intersect1d(p.positions, q.positions, return_indices=True)
-            if len(both):
-                apart = hellinger(p.p[rows], q.p[others])
-                records += [Record(study, "", "between", float(d), part=f"{a}|{b}", index=int(i)) for i, d in zip(both, apart, strict=True)]
+            if not len(both):
+                continue
+            ours, theirs = p.p[rows], q.p[others]
+            half = np.full(len(both), np.nan)
+            if intervals:
+                sides = (_half_interval(measured[a][0], both, theirs), _half_interval(measured[b][0], both, ours))
+                half = np.hypot(*sides)
+            for at, d, h in zip(both, hellinger(ours, theirs), half, strict=True):
+                low, high = (None, None) if np.isnan(h) else (float(d - h), float(d + h))
+                records.append(Record(study, "", "between", float(d), low, high, part=f"{a}|{b}", index=int(at)))
     return records
+
+
+def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.ndarray:
+    """Half 95 % interval of the distances to other distributions, over groups of documents; NaN where one group holds a whole position."""
+    groups = [counts.group(g)[positions] for g in range(counts.groups) if counts.documents[g]]
+    support = np.array([group.sum(axis=1) for group in groups])
+    if len(groups) < 2 or (support.sum(axis=0) - support).min() == 0:
+        return np.full(len(positions), np.nan)
+    found = jackknife(groups, lambda left: hellinger(positional_distributions(left, min_support=0).p, others))
+    return np.asarray((found.high - found.low) / 2)
 
 
 def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Geometry) -> list[Record]:
