@@ -18,7 +18,7 @@ demo: $(READY)
 
 # One process a core, each with one thread: several processes with a thread per core wait for each other.
 test: $(READY)
-	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -5,6 +5,13 @@ from pathlib import Path
 import pytest
 from cli_runner import sentences
 
+# Files whose tests train for a minute or more: first, so that no process is left alone with one at the end.
+LONG = ("test_resume.py", "test_readme.py", "test_run.py", "test_finetune.py", "test_schemes.py", "test_browser.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
 
 @pytest.fixture(scope="session")
 def corpus_file(tmp_path_factory) -> Path:
