@@ -11,6 +11,8 @@ import numpy as np
 from scipy.fft import dct, irfft, rfft
 from scipy.signal import find_peaks
 
+from whatwhere.geometry.distances import check_table
+
 LOW_BINS = 4
 PEAK_FACTOR = 3.0  # how far a dominant frequency stands above the lows on both sides of it
 ALONE = 3.0  # isolation from which a position is an outlier, in medians
@@ -130,7 +132,7 @@ def inner_products(table: np.ndarray, components: int | None = None) -> np.ndarr
 
     The table is not centred, as in LOWDIM; its approximation keeps the mean row.
     """
-    used = _checked(table) if components is None else approximation(table, components)
+    used = check_table(table) if components is None else approximation(table, components)
     return used @ used.T
 
 
@@ -224,25 +226,9 @@ def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
 
 def _scaled(table: np.ndarray) -> tuple[np.ndarray, float]:
     """The checked table with its largest entry at 1, and the factor back, so that squares neither vanish nor overflow."""
-    table = _checked(table)
+    table = check_table(table)
     scale = float(np.abs(table).max()) or 1.0
     return table / scale, scale
-
-
-def _checked(table: np.ndarray) -> np.ndarray:
-    table = np.asarray(table)
-    if table.ndim != 2 or table.shape[1] == 0:
-        raise ValueError(f"A table has two dimensions (positions, width). Got shape {table.shape}.")
-    if table.dtype.kind not in "fiu":
-        raise ValueError(f"A table holds real numbers. Got dtype {table.dtype}.")
-    if table.shape[0] < 2:
-        raise ValueError(f"A spectrum needs at least 2 positions. Got {table.shape[0]}.")
-    bad = ~np.isfinite(table).all(axis=1)
-    if bad.any():
-        raise ValueError(
-            f"The table has NaN or infinite values in {bad.sum()} rows, first row {bad.argmax()}. Use a checkpoint from before they came."
-        )
-    return table.astype(np.float64)
 
 
 def _all_equal(n: int) -> ValueError:
