@@ -6,7 +6,7 @@ import pytest
 import torch
 from encoder_models import CASES, build, inputs, real
 
-from whatwhere.encoder.attention import BACKENDS, Product, eager, fused
+from whatwhere.encoder.attention import BACKENDS, Product, eager, fused, term_scores
 from whatwhere.encoder.biases import Bias
 from whatwhere.encoder.model import Encoder
 
@@ -66,7 +66,7 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
         [Product({"absolute": q_pos, "semantic": q}, {"absolute": k_pos, "semantic": k})],
     ):
         found = []
-        for function in (lambda *given: eager(*given)[0], fused):
+        for function in (lambda products, made, v, scale, *rest: eager(term_scores(products, made, scale), v, *rest)[0], fused):
             made, leaves = biases(bias)
             leaves = [q, k, v, *leaves]
             out = function(products, made, v, 0.5, allowed, 0.0)
@@ -96,7 +96,7 @@ def test_softmax_runs_in_float32_at_least(dtype):
     base = torch.tensor([[[[30.0, 30.1], [0.0, 0.0]]]])
     special = torch.zeros(1, 2, dtype=torch.bool)
     v = torch.eye(2, dtype=dtype)[None, None]
-    out = eager([Product({"a": q}, {"a": q})], [Bias("b", base, None, special)], v, 1.0, None, 0.0)[0]
+    out = eager(term_scores([Product({"a": q}, {"a": q})], [Bias("b", base, None, special)], 1.0), v, None, 0.0)[0]
     assert out.dtype == dtype
     torch.testing.assert_close(float(out[0, 0, 0, 1]), 1 / (1 + math.exp(-0.1)), rtol=0, atol=4e-3)
 
@@ -178,3 +178,36 @@ def test_what_is_equal_over_the_batch_exists_once(case, ids):
 def test_layout_of_all_ones_mask_is_no_mask(ids):
     model: Encoder = build("rp").encoder
     assert model.layout(ids, torch.ones_like(ids), torch.arange(9).expand(2, 9), None).allowed is None
+
+
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_inspecting_sees_the_terms_of_every_block_and_can_change_them(backend):
+    model, given = build("dstg", attn_implementation=backend).encoder, inputs("both")
+    whole = model.attention_terms(**given)
+    before = model(**given).last_hidden_state
+    seen = []
+
+    def see(block, terms, allowed):
+        seen.append((block, terms, allowed))
+
+    with model.inspecting(see):
+        torch.testing.assert_close(model(**given).last_hidden_state, before, rtol=0, atol=0)
+    assert [block for block, _, _ in seen] == list(range(model.config.num_hidden_layers))
+    for block, terms, allowed in seen:
+        assert allowed.dtype == torch.bool
+        for name, term in terms.items():
+            torch.testing.assert_close(term, whole[name][block], rtol=0, atol=0)
+
+    def double(block, terms, allowed):
+        return {name: term + term for name, term in terms.items()} if block == 1 else None
+
+    with model.inspecting(double):
+        changed = model(**given).last_hidden_state
+    doubled = build("dstg", attn_implementation=backend).encoder
+    attention = doubled.layers[1].attention
+    attention.scale *= 2
+    with torch.no_grad():
+        for name, parameter in attention.relative.named_parameters():
+            parameter *= 2
+    torch.testing.assert_close(changed, doubled(**given).last_hidden_state, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(model(**given).last_hidden_state, before, rtol=0, atol=0)

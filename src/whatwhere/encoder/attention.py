@@ -59,6 +59,10 @@ class Layout:
     summed: tuple[Bias, ...] = ()
 
 
+# What `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to go on with, or None to change nothing.
+Inspect = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
+
+
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
     """The named terms of the scores, each (b or 1, h, n, n), before the padding mask; their sum is what softmax sees."""
     terms: dict[str, Tensor] = {}
@@ -67,11 +71,9 @@ def term_scores(products: list[Product], biases: list[Bias], scale: float) -> di
     return terms | {b.name: b.dense() for b in biases}
 
 
-def eager(
-    products: list[Product], biases: list[Bias], values: Tensor, scale: float, allowed: Tensor | None, dropout: float
-) -> tuple[Tensor, Tensor]:
+def eager(terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
     """The specification: outputs (b, h, n, d_v) and attention weights (b, h, n, n), softmax in at least float32."""
-    scores = torch.stack(torch.broadcast_tensors(*term_scores(products, biases, scale).values())).sum(0)
+    scores = torch.stack(torch.broadcast_tensors(*terms.values())).sum(0)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
@@ -150,6 +152,7 @@ class Attention(nn.Module):
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
         added = config.absolute != "none" and config.untied == "none"
         self.names = ("absolute", "semantic") if len(self.sizes) == 2 else ("mixed" if added else "semantic",)
+        self.inspect: Inspect | None = None
 
     def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
         """Products, biases and values (b, h, n, sum of d_stream / heads) of the `streams` (b, n, d_stream) that a block gives."""
@@ -191,12 +194,15 @@ class Attention(nn.Module):
         return tuple(part.transpose(1, 2).flatten(2) for part in parts)
 
     def forward(self, streams: tuple[Tensor, ...], layout: Layout, backend: str) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """Outputs per stream (b, n, d_stream), and the attention weights (b, h, n, n) if `backend` is eager."""
+        """Outputs per stream (b, n, d_stream), and the attention weights (b, h, n, n) if `backend` is eager or `inspect` changes them."""
         products, biases, values = self.terms(streams, layout)
         dropout = self.dropout if self.training else 0.0
-        attn = None
-        if backend == "eager":
-            mixed, attn = eager(products, biases, values, self.scale, layout.allowed, dropout)
+        attn, terms = None, None
+        if self.inspect is not None:
+            terms = self.inspect(term_scores(products, biases, self.scale), layout.allowed)
+        if backend == "eager" or terms is not None:
+            terms = term_scores(products, biases, self.scale) if terms is None else terms
+            mixed, attn = eager(terms, values, layout.allowed, dropout)
         else:
             own = biases[len(layout.biases) :]
             mixed = fused(products, [*layout.summed, *own], values, self.scale, layout.allowed, dropout, backend)

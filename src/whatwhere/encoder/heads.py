@@ -39,6 +39,10 @@ class EncoderWithHead(EncoderPreTrainedModel):
         """See `Encoder.attention_terms`."""
         return self.encoder.attention_terms(**inputs)
 
+    def inspecting(self, see: Any) -> Any:
+        """See `Encoder.inspecting`."""
+        return self.encoder.inspecting(see)
+
     def _encode(self, input_ids: Tensor, *inputs: Tensor | None, **wanted: Unpack[Wanted]) -> tuple[Tensor, dict[str, Any]]:
         """Last hidden state, and what else was wanted, as every head returns it."""
         names = ("attention_mask", "position_ids", "document_ids")

@@ -4,6 +4,9 @@ embedding → blocks → norm per stream (BERT's block: embedding → norm per s
 the last axis; `hidden_states[l]` is the output of block l before the final norm, `hidden_states[0]` the embedding.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +15,7 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 
-from .attention import Layout, check_backend, term_scores
+from .attention import Layout, check_backend
 from .biases import Bias, RelativeBias, total
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
@@ -274,16 +277,30 @@ class Encoder(EncoderPreTrainedModel):
         `bert-ad`). For `rope`, `semantic` is the whole rotated product. Where packed documents do not see each other, entries mean
         nothing.
         """
-        self._check(input_ids, attention_mask, position_ids, document_ids)
         training = self.training
         self.eval()  # the terms are those of the model, not of one draw of dropout
-        layout = self.layout(input_ids, attention_mask, position_ids, document_ids)
-        streams = self.embed(input_ids, layout.position_ids)
         collected: list[dict[str, Tensor]] = []
-        for layer in self.layers:
-            assert isinstance(layer, NeoBertBlock | BertBlock)
-            products, biases, _ = layer.attention.terms(layer.attention_input(streams), layout)
-            collected.append(term_scores(products, biases, self.config.scale))
-            streams, _ = layer(streams, layout, "sdpa")
-        self.train(training)
+        try:
+            with self.inspecting(lambda block, terms, allowed: collected.append(terms)):
+                self(input_ids, attention_mask, position_ids, document_ids)
+        finally:
+            self.train(training)
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}
+
+    @contextmanager
+    def inspecting(self, see: Callable[[int, dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]) -> Iterator[None]:
+        """While it lasts, every block hands the terms of its attention scores to `see`, one block at a time, in the forward pass itself.
+
+        see: called with (block 0 ... L - 1, named terms, allowed) as in `attention_terms`: each term (b or 1, h, n, n); allowed (b, 1,
+        1 or n, n) is True where a query may look at a key, None for everywhere. If it returns terms, attention goes on with those
+        instead (in the eager path); None changes nothing. Blocks must not be compiled.
+        """
+        blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock | BertBlock)]
+        before = [block.attention.inspect for block in blocks]
+        for number, block in enumerate(blocks):
+            block.attention.inspect = partial(see, number)
+        try:
+            yield
+        finally:
+            for block, inspect in zip(blocks, before, strict=True):
+                block.attention.inspect = inspect
