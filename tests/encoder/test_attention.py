@@ -207,7 +207,7 @@ def test_inspecting_sees_the_terms_of_every_block_and_can_change_them(backend):
     attention = doubled.layers[1].attention
     attention.scale *= 2
     with torch.no_grad():
-        for name, parameter in attention.relative.named_parameters():
+        for parameter in attention.relative.parameters():
             parameter *= 2
     torch.testing.assert_close(changed, doubled(**given).last_hidden_state, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(model(**given).last_hidden_state, before, rtol=0, atol=0)

@@ -24,7 +24,7 @@ class Documents:
     regular: False at special tokens, which no probe sees.
     targets: "token" = position / n; "segment" = index of the token's segment in the window, from 0; "intra" = progress in the
         segment, 0 at its first token, 1 at its last, nan in segments of one token. Values at special tokens mean nothing.
-    document_ids: None where a window is one attention span.
+    document_ids: None where a window is one attention span. attention_mask: (m, n), 0 at padding, which is not regular; None: no padding.
     """
 
     input_ids: np.ndarray
@@ -32,6 +32,7 @@ class Documents:
     document_ids: np.ndarray | None
     regular: np.ndarray
     targets: dict[str, np.ndarray]
+    attention_mask: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -126,6 +127,8 @@ def hidden_states(
             inputs = {"input_ids": documents.input_ids, "position_ids": documents.position_ids}
             if documents.document_ids is not None:
                 inputs["document_ids"] = documents.document_ids
+            if documents.attention_mask is not None:
+                inputs["attention_mask"] = documents.attention_mask
             with torch.inference_mode():
                 tensors = {name: torch.from_numpy(array[indices]).to(device) for name, array in inputs.items()}
                 hidden = body(**tensors, output_hidden_states=True).hidden_states
