@@ -89,3 +89,16 @@ def test_an_array_file_with_a_pickle_is_refused(build):
     np.savez(folder / "arrays" / "table-ap-seed-0.npz", scores=np.array([{}], dtype=object))
     with pytest.raises(ValueError, match="table-ap-seed-0.npz"):
         load_study(folder)
+
+
+def test_array_files_are_read_when_they_are_asked_for(build):
+    folder = build()
+    np.savez(folder / "arrays" / "attention-ap-seed-0.npz", lags=np.arange(3, dtype=np.float32))
+    (folder / "arrays" / "hidden-ap-seed-0.npz").write_bytes(b"PK")
+    study = load_study(folder)  # the damaged file is nobody's yet
+    assert set(study.arrays) == {"attention-ap-seed-0", "hidden-ap-seed-0", "table-ap-seed-0", "table-dstg-seed-0"}
+    found = study.arrays["attention-ap-seed-0"]
+    assert found["lags"].tolist() == [0, 1, 2] and found["lags"].dtype == float and study.arrays["attention-ap-seed-0"] is found
+    assert "hidden-ap-seed-0" in study.arrays and len(study.arrays) == 4 and study.arrays.get("none") is None
+    with pytest.raises(ValueError, match=r"hidden-ap-seed-0.npz.*Delete it"):
+        study.arrays["hidden-ap-seed-0"]

@@ -110,3 +110,17 @@ def test_code_spans_escape_and_pair():
     assert page.code_spans("a `b<` c") == "a <code>b&lt;</code> c"
     assert page.code_spans("a `b` c ` d") == "a <code>b</code> c ` d"
     assert page.code_spans("`") == "`"
+
+
+def test_a_figure_names_its_records_in_the_fold_of_its_table():
+    from dataclasses import replace
+
+    drawn = replace(figure("one"), records=("kl.share.*: layer, head", "arrays/attention-NAME.npz", "heads.share: part"))
+    said = "Records: kl.share.*: layer, head, heads.share: part, in records.parquet. Arrays: arrays/attention-NAME.npz."
+    text = render_page(Page("t", hero=drawn))
+    fold = text[text.index("<details>") : text.index("</details>")]
+    assert f'<summary title="{said}">Data table' in fold
+    assert said.replace("`", "") in "".join(Parsed(fold).words)
+    assert "<code>kl.share.*: layer, head</code>" in fold
+    assert "Records:" not in render_page(Page("t", hero=figure("one")))
+    assert page.sources(["arrays/a.npz"]) == "Arrays: `arrays/a.npz`."

@@ -48,7 +48,8 @@ class Figure:
 
     title: the finding; subtitle: what is drawn, with n and seeds; key: (glyph, text) of marks that no label names;
     width: smallest width of a panel in pixels, from which the number of columns follows; even: all panels are equally wide.
-    behind: what the table behind it holds, read aloud.
+    behind: what the table behind it holds, read aloud. records: what it draws, as "metric: columns used" of records.parquet, `*` for any
+    name (`kl.share.*: layer, head`); an entry that begins with `arrays/` is a file beside the records.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Figure:
     width: int = 280
     even: bool = False
     behind: str = "The table below holds every value."
+    records: Sequence[str] = ()
 
 
 def text(value: str) -> Cell:

@@ -8,7 +8,7 @@ import math
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -87,12 +87,39 @@ def summarise(records: Iterable[Record]) -> Point | None:
     return Point(float(np.mean(each)), *interval, "seeds", seeds, points[0].n, each, tuple(s for p in points for s in p.splits))
 
 
+class ArrayFiles(Mapping[str, dict[str, np.ndarray]]):
+    """The .npz files of a folder by their stems; a file is read when it is first asked for, and kept.
+
+    Raises (on access):
+        ValueError: the file is damaged, or an array in it holds no numbers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = {visible(path.stem): path for path in sorted(folder.glob("*.npz"))}
+        self._read: dict[str, dict[str, np.ndarray]] = {}
+
+    def __getitem__(self, stem: str) -> dict[str, np.ndarray]:
+        path = self._paths[stem]
+        if stem not in self._read:
+            self._read[stem] = read_arrays(path)
+        return self._read[stem]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, stem: object) -> bool:
+        return stem in self._paths  # Mapping would read the file to know
+
+
 @dataclass(frozen=True)
 class Study:
     """What a study folder holds, as the report needs it.
 
     facts: study.json; claims: claims.json; tables: (model, seed) -> arrays of its position table, seed None where no training
-    of ours made it.
+    of ours made it; arrays: file stem -> arrays of every file of arrays/, each read when it is first asked for.
     """
 
     name: str
@@ -100,6 +127,7 @@ class Study:
     records: list[Record] = field(default_factory=list)
     claims: list[dict[str, Any]] = field(default_factory=list)
     tables: dict[tuple[str, int | None], dict[str, np.ndarray]] = field(default_factory=dict)
+    arrays: Mapping[str, dict[str, np.ndarray]] = field(default_factory=dict)
 
     @cached_property
     def _index(self) -> dict[tuple[str, str, str | None], list[Record]]:
@@ -234,4 +262,5 @@ def load_study(folder: str | Path) -> Study:
         records=visible_records(folder),
         claims=[c for c in read_json(folder / "claims.json", list) if isinstance(c, dict)],
         tables=_read_tables(folder / "arrays"),
+        arrays=ArrayFiles(folder / "arrays"),
     )

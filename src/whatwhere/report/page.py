@@ -105,6 +105,7 @@ def render_page(page: Page) -> str:
         finalize=lambda found: visible(found) if type(found) is str else found,  # Markup is our own
     )
     environment.filters["code"] = code_spans
+    environment.globals["sources"] = sources
     environment.filters["plain"] = lambda words: str(words).replace("`", "")
     sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables])
     figures = ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]
@@ -132,6 +133,14 @@ def render_page(page: Page) -> str:
         scripts={name: Markup(source) for name, source in scripts.items()},
         policy=policy(list(scripts.values())),
     )
+
+
+def sources(records: Sequence[str]) -> str:
+    """Where the numbers of a figure are kept, in a sentence: its records, then its array files."""
+    files = [f"`{found}`" for found in records if found.startswith("arrays/")]
+    metrics = [f"`{found}`" for found in records if not found.startswith("arrays/")]
+    said = [f"Records: {', '.join(metrics)}, in `records.parquet`."] if metrics else []
+    return " ".join([*said, f"Arrays: {', '.join(files)}."] if files else said)
 
 
 def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
