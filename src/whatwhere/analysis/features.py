@@ -42,6 +42,18 @@ class Documents:
         """Tokens in a document, special tokens included."""
         return self.input_ids.shape[1]
 
+    def rows(self, chosen: np.ndarray) -> "Documents":
+        """Some of the documents, by number, in that order."""
+        mask, ids = self.attention_mask, self.document_ids
+        return Documents(
+            self.input_ids[chosen],
+            self.position_ids[chosen],
+            None if ids is None else ids[chosen],
+            self.regular[chosen],
+            {name: values[chosen] for name, values in self.targets.items()},
+            None if mask is None else mask[chosen],
+        )
+
 
 def choose_documents(window_set: Any, documents: int = 500) -> Documents:
     """At most `documents` windows of the set's maximum length, evenly spaced over the set, in its order; the same ones every time.

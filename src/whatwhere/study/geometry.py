@@ -139,10 +139,10 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             found = corpus_geometry(counts, _plan(config, tables), show)
         measured[name] = counts, found
         table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
-        records += _records(out.name, name, counts, found)
+        records += geometry_records(out.name, name, counts, found)
         facts.append({**_facts(config, name, counts, found), "file": stem, "table": table, "summary": _words(config, found, table)})
         cloud = scatter(found, encoding_tables(_plan(config, tables), config.positions), config.seed)
-        _save_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
+        save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
     records += _between(out.name, measured, config.intervals and config.protocol == "default")
     first = next(iter(measured.values()))
     records += _model_records(config, out.name, *first)
@@ -267,7 +267,8 @@ def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[st
     return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": found.mds_corrected is not None}
 
 
-def _records(study: str, name: str, counts: Counts, found: Geometry) -> list[Record]:
+def geometry_records(study: str, name: str, counts: Counts, found: Geometry) -> list[Record]:
+    """Sizes, support and every statistic of a corpus, `name` as their model."""
     kept = found.distributions
     records = [
         Record(study, name, "corpus.documents", float(counts.documents.sum())),
@@ -350,7 +351,8 @@ def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> li
     return halves
 
 
-def _save_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray]) -> None:
+def save_geometry_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray]) -> None:
+    """What the figures of a corpus are drawn from, as an .npz, whole or not at all."""
     kept = found.distributions
     lags = np.abs(kept.positions[:, None] - kept.positions)
     lag = np.arange(1, int(lags.max()) + 1)
