@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
+from sklearn.pipeline import make_pipeline
 
 from whatwhere.analysis import probes
 from whatwhere.analysis.features import choose_documents
@@ -65,7 +67,7 @@ def run(features, window_set, **options):
     return probe_records(Fixed(features, position_size), window_set, study="s", name="m", seed=3, **options)
 
 
-def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, penalty=1.0):
+def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, penalty=1.0, components=None):
     """The probe written out with scikit-learn, for one layer: one fit a split."""
     regular = np.stack([w.segments >= 0 for w in window_set])
     target = {
@@ -77,7 +79,8 @@ def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, pena
     found = []
     for test in split_documents(len(window_set), splits):
         fit, tested = rows & ~test[:, None], rows & test[:, None]
-        ridge = Ridge(alpha=penalty).fit(features[fit][:, columns], target[fit])
+        ridge = Ridge(alpha=penalty) if components is None else make_pipeline(PCA(components), Ridge(alpha=penalty))
+        ridge.fit(features[fit][:, columns], target[fit])
         found.append(r2_score(target[tested], ridge.predict(features[tested][:, columns])))
     return found
 
@@ -123,6 +126,32 @@ def test_streams_are_probed_alone():
         ours = [r.value for r in select(records, metric="r2.token", layer=2, part=part, index=(0, 1, 2, 3, 4))]
         np.testing.assert_allclose(ours, sklearn_r2(features[2], window_set, "r2.token", columns), atol=1e-9)
     assert {r.part for r in run(features, window_set) if r.metric == "r2.token"} == {"all"}
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_probes_of_components_equal_sklearn_pca_and_ridge(offset):
+    """PCA is fitted on the training tokens of the split alone, those that have the target."""
+    window_set = windows(20)
+    features = [f + offset for f in features_of(window_set)]
+    records = run(features, window_set, position_size=4, components=(2, 4, 5))
+    for part, columns in (("all", slice(0, 10)), ("position", slice(0, 4)), ("semantic", slice(4, 10))):
+        for metric in METRICS:
+            for k in (2, 4, 5):
+                ours = [r.value for r in select(records, metric=metric, layer=1, part=f"{part}.pca{k}", index=(0, 1, 2, 3, 4))]
+                if k > columns.stop - columns.start:
+                    assert ours == []
+                else:
+                    np.testing.assert_allclose(ours, sklearn_r2(features[1], window_set, metric, columns, components=k), atol=1e-8)
+    as_ever = run(features, window_set, position_size=4)
+    assert [r for r in records if ".pca" not in (r.part or "")] == as_ever
+    whole, four = (select(records, metric="r2.token", part=part, index=None) for part in ("position", "position.pca4"))
+    assert [r.value for r in whole] == pytest.approx([r.value for r in four])  # all components are a rotation of the columns
+
+
+def test_the_step_is_in_every_record():
+    window_set = windows(12)
+    assert {r.step for r in run(features_of(window_set), window_set, step=0, components=(2,))} == {0}
+    assert {r.step for r in run(features_of(window_set), window_set)} == {None}
 
 
 def test_huge_equal_features_lose_no_fit():
@@ -231,7 +260,10 @@ def test_diverged_model_is_an_error():
         run(features, window_set)
 
 
-@pytest.mark.parametrize(("options", "message"), [({"penalty": 0.0}, "penalty"), ({"penalty": -1}, "penalty"), ({"splits": 0}, "splits=0")])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"penalty": 0.0}, "penalty"), ({"penalty": -1}, "penalty"), ({"splits": 0}, "splits=0"), ({"components": (2, 0)}, "components")],
+)
 def test_bad_options_are_errors(options, message):
     window_set = windows(12)
     with pytest.raises(ValueError, match=message):

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
 from whatwhere.analysis.features import TARGETS, Documents, choose_documents, hidden_states
+from whatwhere.analysis.ridge import Sums, principal_axes, ridge_r2
 from whatwhere.intervals import split_interval, tested
 from whatwhere.records import Record
 
@@ -36,6 +36,8 @@ def probe_records(
     penalty: float = 1.0,
     batch_size: int = 32,
     progress: Callable[[int, int], None] | None = None,
+    components: Sequence[int] = (),
+    step: int | None = None,
 ) -> list[Record]:
     """R² of linear probes for the three targets at every hidden[l], as records.
 
@@ -46,6 +48,9 @@ def probe_records(
     Records: `r2.token`, `r2.segment`, `r2.intra` for each layer and part: one a split (n = tokens tested), and the mean
     over splits (index None, n = tokens in all) with the corrected interval of `intervals.split_interval`. The same with `.chance`:
     targets shuffled across tokens. `probe.documents` and `probe.length` say how many documents of how many tokens there were.
+    With `components` the probes also read only the first k principal components of each part, parts "all.pca2", "position.pca2", ...:
+    the control that says how much of a part's position a figure of its two components shows. The components are those of the training
+    tokens of each split (scikit-learn's PCA before its Ridge); a part with fewer than k columns has no such probe.
     A target that does not vary, such as the segment in text without boundaries, has no R² and no records; this is logged.
 
     Args:
@@ -55,14 +60,19 @@ def probe_records(
         splits: number of splits; the 95 % interval needs two.
         penalty: ridge penalty, on the coefficients and not on the intercept.
         progress: called with (documents done, documents in all).
+        components: numbers of principal components, for example (2, 8).
+        step: optimizer step of the model, 0 for the untrained control; None for the final model. Goes into the records only.
 
     Raises:
-        ValueError: too few documents, a penalty or number of splits that is not positive, or hidden states that are not finite.
+        ValueError: too few documents, a penalty, a number of splits or of components that is not positive, or hidden states that are
+            not finite.
     """
     if not penalty > 0:
         raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The paper's is 1.")
     if splits < 1:
         raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
+    if any(k < 1 for k in components):
+        raise ValueError(f"Probes read at least 1 principal component. Got components={tuple(components)}. For example (2, 8).")
     chosen = choose_documents(window_set, documents)
     test = split_documents(len(chosen), splits)
     targets = probe_targets(chosen, test)
@@ -72,14 +82,17 @@ def probe_records(
     for layers in _chunks(config, splits):
         for layer, sums in zip(layers, gram_sums(model, chosen, targets, test, layers, batch_size, progress), strict=True):
             for part, columns in parts.items():
-                found |= {(target, part, layer): values for target, values in sums.r2(columns, penalty).items()}
+                fewer = [k for k in sorted(set(components)) if k <= columns.stop - columns.start]
+                for k, by_target in sums.r2(columns, penalty, fewer).items():
+                    name_of_part = part if k is None else f"{part}.pca{k}"
+                    found |= {(target, name_of_part, layer): values for target, values in by_target.items()}
 
     records = [
-        Record(study, name, "probe.documents", float(len(chosen)), unit="documents", seed=seed),
-        Record(study, name, "probe.length", float(chosen.length), unit="tokens", seed=seed),
+        Record(study, name, "probe.documents", float(len(chosen)), unit="documents", seed=seed, step=step),
+        Record(study, name, "probe.length", float(chosen.length), unit="tokens", seed=seed, step=step),
     ]
     for (target, part, layer), values in found.items():
-        record = partial(Record, study, name, f"r2.{target}", seed=seed, part=part, layer=layer)
+        record = partial(Record, study, name, f"r2.{target}", seed=seed, part=part, layer=layer, step=step)
         tokens = targets.tokens(target)  # (documents,)
         low, high = split_interval(values, len(chosen)) or (None, None)
         records.append(record(value=float(np.mean(values)), low=low, high=high, n=int(tokens.sum())))
@@ -176,36 +189,33 @@ class GramSums:
         self.test[splits] += self._group
         self._group[:] = 0.0
 
-    def r2(self, columns: slice, penalty: float) -> dict[str, list[float]]:
-        """R² in every split of ridge regressions on some columns of the hidden state, for each target column."""
-        found: dict[str, list[float]] = {}
+    def r2(self, columns: slice, penalty: float, components: Sequence[int] = ()) -> dict[int | None, dict[str, list[float]]]:
+        """R² in every split of ridge regressions on some columns of the hidden state, for each target column.
+
+        Returns:
+            {None: {target: R² of each split}}, and the same under each number of `components` for regressions on that many principal
+            components of the columns. They are those of the training tokens of the split that have the target.
+        """
+        found: dict[int | None, dict[str, list[float]]] = {k: {} for k in (None, *components)}
+        x = np.arange(self.width)[columns]
         for kinds in (slice(0, 2), slice(0, 1)):
             targets = [c for c in self.columns if c.startswith("intra") == (kinds.stop == 1)]
             if targets:
                 y = self.width + 1 + np.array([self.columns.index(c) for c in targets])
-                x = np.arange(self.width)[columns]
                 total = self.total[kinds].sum(0)
-                values = [_ridge_r2(total - test, test, x, self.width, y, penalty) for test in self.test[:, kinds].sum(1)]
-                found |= {c: [float(v[i]) for v in values] for i, c in enumerate(targets)}
+                for held_out in self.test[:, kinds].sum(1):
+                    train, test = self._sums(total - held_out, x, y), self._sums(held_out, x, y)
+                    axes = principal_axes(train, max(components)) if components else None
+                    for k, by_target in found.items():
+                        pair = (train, test) if k is None or axes is None else (train.project(axes[:, :k]), test.project(axes[:, :k]))
+                        for target, value in zip(targets, ridge_r2(*pair, penalty), strict=True):
+                            by_target.setdefault(target, []).append(float(value))
         return found
 
-
-def _ridge_r2(train: np.ndarray, test: np.ndarray, x: np.ndarray, one: int, y: np.ndarray, penalty: float) -> np.ndarray:
-    """R² on the test sums of the ridge regression of columns `y` on columns `x` of the training sums; `one` is the constant column."""
-    n = train[one, one]
-    x_mean, y_mean = train[x, one] / n, train[y, one] / n
-    gram = train[np.ix_(x, x)] - n * np.outer(x_mean, x_mean)
-    gram[np.diag_indices_from(gram)] += penalty
-    moments = train[np.ix_(x, y)] - n * np.outer(x_mean, y_mean)
-    try:
-        weights = cho_solve(cho_factor(gram, lower=True), moments)
-    except LinAlgError:  # equal features so large that the penalty is lost in rounding
-        weights = lstsq(gram, moments)[0]
-    weights = np.vstack([weights, y_mean - x_mean @ weights])
-    x = np.append(x, one)
-    squares = np.diag(test)[y]
-    residual = squares - np.sum(weights * (2 * test[np.ix_(x, y)] - test[np.ix_(x, x)] @ weights), axis=0)
-    return 1.0 - residual / (squares - test[y, one] ** 2 / test[one, one])
+    def _sums(self, sums: np.ndarray, x: np.ndarray, y: np.ndarray) -> Sums:
+        """Features in columns `x` of z, targets in columns `y`."""
+        one = self.width
+        return Sums(sums[one, one], sums[x, one], sums[one, y], sums[np.ix_(x, x)], sums[np.ix_(x, y)], np.diag(sums)[y])
 
 
 def gram_sums(
