@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from . import geometry_curves, geometry_figures, geometry_fits, geometry_scatter, geometry_shapes
+from .citations import BIBTEX
 from .geometry_findings import remains
 from .geometry_load import CORRECTED, Geometry, load_geometry
 from .numbers import count, duration
@@ -36,18 +37,7 @@ _PAPER = (
     "This run follows the paper's protocol: 1e-12 is added to every count, so positions that no document reaches get a uniform "
     "distribution and take part in everything. The last two are always among them, for there [CLS] and [SEP] take the place of text."
 )
-_CITE = (
-    "Positional distributions, Hellinger scaling, stress and the order of distances:",
-    """\
-@misc{cirrincione-geometry-of-positional-encodings,
-  title         = {On the Geometry of Positional Encodings
-                   in Transformers},
-  author        = {Cirrincione, Giansalvo},
-  year          = {2026},
-  eprint        = {2604.05217},
-  archivePrefix = {arXiv}
-}""",
-)
+_CITE = ("Positional distributions, Hellinger scaling, stress and the order of distances:", BIBTEX["geometry"])
 
 
 def write_geometry_report(folder: Path, out: Path | None = None) -> Path:

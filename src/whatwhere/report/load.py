@@ -22,6 +22,7 @@ from whatwhere.records import Record, read_records
 # Formatting characters that do harm in a page: they turn the reading direction or hide text.
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _KEPT = {"\n", "\t"}
+CORPUS = "corpus"  # as a model of a study's records: its texts
 
 
 def visible(value: Any) -> Any:
@@ -138,9 +139,14 @@ class Study:
 
     @cached_property
     def models(self) -> list[str]:
-        """Names of the models: in the order of study.json, then those that only records know."""
+        """Names of the models: in the order of study.json, then those that only records know, without `CORPUS`."""
         named = [str(m["name"]) for m in self.entries if m.get("name")]
-        return list(dict.fromkeys(named + [r.model for r in self.records if r.model]))
+        return list(dict.fromkeys(named + [r.model for r in self.records if r.model not in ("", CORPUS)]))
+
+    @cached_property
+    def metrics(self) -> frozenset[str]:
+        """Every metric that any record names."""
+        return frozenset(r.metric for r in self.records)
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
@@ -171,18 +177,18 @@ class Study:
         found = [r for r in self.of(metric, model, part) if r.step is None and r.layer == layer]
         return summarise(found if index is None else [replace(r, index=None) for r in found if r.index == index])
 
-    def curve(self, metric: str, model: str, part: str | None) -> dict[int, Point]:
-        """Layer -> value of a probe, layers ascending."""
+    def curve(self, metric: str, model: str, part: str | None, step: int | None = None) -> dict[int, Point]:
+        """Layer -> value of a probe of the finished model or of the model at a step (0: untrained), layers ascending."""
         by_layer: dict[int, list[Record]] = {}
         for r in self.of(metric, model, part):
-            if r.layer is not None and r.step is None:
+            if r.layer is not None and r.step == step:
                 by_layer.setdefault(r.layer, []).append(r)
         points = {layer: summarise(by_layer[layer]) for layer in sorted(by_layer)}
         return {layer: p for layer, p in points.items() if p is not None}
 
     def parts(self, metric: str, model: str) -> list[str]:
-        """Parts of the hidden state that were measured, in the order all, position, semantic, others."""
-        found = {part for (m, name, part) in self._index if m == metric and name == model and part}
+        """Parts of the hidden state that were measured: all, position, semantic, others; no first components of them (`all.pca2`)."""
+        found = {part for (m, name, part) in self._index if m == metric and name == model and part and ".pca" not in part}
         order = [p for p in ("all", "position", "semantic") if p in found]
         return order + sorted(found - set(order))
 

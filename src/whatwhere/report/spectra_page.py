@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import equivariance_figures, spectra_figures, table_figures
+from .citations import BIBTEX
 from .figures import Cell, Figure, Table, text, value
 from .load import Study, read_arrays, read_json, visible, visible_records
 from .numbers import count, duration, fixed, number, percent
@@ -26,16 +27,7 @@ _HOW = (
     "quartile.",
     "Frequencies are of the table as a whole: one turn is one period over all its positions.",
 )
-_CITE = (
-    (
-        "The measurements:",
-        """@misc{wennberg-henter-low-dimensional,
-  title  = {Learned Transformer Position Embeddings
-            Have a Low-Dimensional Structure},
-  author = {Wennberg, Ulme and Henter, Gustav Eje}
-}""",
-    ),
-)
+_CITE = (("The measurements:", BIBTEX["lowdim"]),)
 
 
 @dataclass(frozen=True)

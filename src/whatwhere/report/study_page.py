@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-from . import findings, probe_figures, schemes, shift_figures, table_figures, training_figures
+from . import findings, methods, probe_figures, schemes, shift_figures, table_figures, training_figures
 from .cards import card
 from .figures import Cell, Table, text, value
 from .load import Study, load_study
@@ -125,59 +123,10 @@ def _sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
     ]
 
 
-# What every study says of its method. This text is ours, so it may hold markup.
-_TRAINED = Markup(
-    "The corpus is cut into windows; training and held-out windows come from different documents. All models are trained by "
-    "masked-language modelling on the same batches with the same masks, in the same order. Every figure of this page is read from one "
-    "file of {records}."
-)
-_PROBED = (
-    Markup(
-        "A probe is a ridge regression from the hidden state of a token, after one layer, to one of three targets: its position in the "
-        "document, the index of its segment, its progress inside the segment. R² is measured on documents that the probe has not seen. "
-        "Layer 0 is the embedding, layer <i>l</i> the output of block <i>l</i>. Chance is the same probe with shuffled targets."
-    ),
-    Markup(
-        "With one training seed, an interval is the 95&#8239;% interval over the splits of documents into probe training and test: it "
-        "says how sure the reading of this one model is, and nothing about another training. The splits share documents, so the interval "
-        "is the corrected one of Nadeau and Bengio (Machine Learning 52, 2003). With several seeds, values are means over seeds and "
-        "intervals are Student intervals between seeds."
-    ),
-    Markup(
-        "The paper’s models have six layers. Layer <i>k</i> of six is drawn at the same relative depth, so that last layer stands over "
-        "last layer; with six layers that is the layer itself. The last position layer of a model whose prediction head reads the "
-        "semantic stream only gets no gradient: it is drawn hollow and takes part in no verdict."
-    ),
-)
-_TABLES = Markup(
-    "Position tables are centred over positions before their principal components are taken. The cosine transform of type II is applied "
-    "to each component's scores; power is squared amplitude as a share of the component's total."
-)
-_OPERATIONS = Markup(
-    "Operations are those of the matrix products of a forward pass, two for each multiply-add, per token of a full window."
-)
-_PAPER = Markup("The paper's training is counted as 70,000 steps of 256 sequences of 512 tokens, {tokens} tokens; its text says 22B.")
-_CITE = (
-    Markup("The architecture, the probes and the paper's values:"),
-    Markup("""\
-@misc{lequeu-give-it-space,
-  title  = {Give it Space! Explicit Disentangling of Positional and Semantic
-            Representations in Encoders},
-  author = {Lequeu, Pierre-Antoine and Barboule, Camille and
-            Piwowarski, Benjamin},
-  note   = {Code: https://github.com/LequeuISIR/DSTG-encoder}
-}"""),
-)
-
-
 def how(study: Study) -> How:
     """The last section: facts as name and value, one table of models, every configuration."""
-    words = [_TRAINED.format(records=count(len(study.records), "record"))]
-    words += _PROBED if any(r.metric.startswith("r2.") for r in study.records) else ()
-    words += [_TABLES] if any(r.metric.startswith("pca.") for r in study.records) or study.tables else []
-    words += [_OPERATIONS] if any(r.metric == "operations" for r in study.records) else []
     return How(
-        words=[*words, _PAPER.format(tokens=compact(findings.PAPER_TOKENS))],
+        words=methods.words(study),
         facts=[
             (name, rows)
             for name, rows in (("Run", _run(study)), ("Corpus", _corpus(study)), ("Machine", machine(study.facts.get("machine"))))
@@ -186,7 +135,7 @@ def how(study: Study) -> How:
         versions=flat(study.facts.get("versions")),
         tables=[t for t in (schemes.table(study), _models_table(study)) if t],
         configs=_configs(study),
-        cite=[_CITE],
+        cite=methods.cited(study),
     )
 
 
