@@ -102,3 +102,18 @@ def test_array_files_are_read_when_they_are_asked_for(build):
     assert "hidden-ap-seed-0" in study.arrays and len(study.arrays) == 4 and study.arrays.get("none") is None
     with pytest.raises(ValueError, match=r"hidden-ap-seed-0.npz.*Delete it"):
         study.arrays["hidden-ap-seed-0"]
+
+
+def test_the_corpus_is_no_model_and_the_untrained_model_has_curves_of_its_own():
+    place = {"study": "s", "model": "ap", "seed": 0, "layer": 1}
+    records = [
+        Record(metric="r2.token", value=0.3, part="all", **place),
+        Record(metric="r2.token", value=0.9, part="all", step=0, **place),
+        Record(metric="r2.token", value=0.2, part="all.pca2", **place),
+        Record("s", "corpus", "stress.raw", 0.1, part="rope"),
+    ]
+    study = Study("s", records=records)
+    assert study.models == ["ap"] and study.parts("r2.token", "ap") == ["all"]
+    assert study.curve("r2.token", "ap", "all")[1].value == 0.3 and study.curve("r2.token", "ap", "all", step=0)[1].value == 0.9
+    named = Study("s", {"models": [{"name": "corpus"}]}, records)
+    assert named.models == ["corpus", "ap"]
