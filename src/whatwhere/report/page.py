@@ -1,7 +1,7 @@
 """A page of the report: one HTML file that needs nothing else, made from figures, tables and words.
 
 Nothing from outside becomes markup: the template escapes everything, data travels as JSON without `<`, `>` and `&`, characters
-that hide or turn text are replaced, and a content security policy lets only the page's own two scripts run (by their hashes)
+that hide or turn text are replaced, and a content security policy lets only the page's own scripts run (by their hashes)
 and fetches nothing at all.
 """
 
@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from .cards import Card, first_cards, ledger
+from .explorer import Explorer
 from .figures import Cell, Figure, Table, text
 from .load import visible
 from .style import FONT, MAPS, PALETTES
@@ -60,7 +61,7 @@ class Page:
     summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title and again
     in the last section; notes: there only. Beside the large figure `hero` stand either `cards`, verdicts on claims, or `lead`,
     what came out in plain sentences under headings (an empty heading is left out). models: heading, colour and entries of each
-    family (`schemes.listed`). Sections without figures and tables are left out.
+    family (`schemes.listed`). Sections without figures and tables are left out. explorer: maps of every head, after the sections.
     """
 
     title: str
@@ -73,6 +74,7 @@ class Page:
     hero: Figure | None = None
     models: Sequence[Any] = ()
     sections: Sequence[Section] = ()
+    explorer: Explorer | None = None
     how: How = How()
 
 
@@ -111,7 +113,12 @@ def render_page(page: Page) -> str:
     figures = ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]
     palettes = {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()}
     data = {"palettes": palettes, "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures}}
-    scripts = {"plotly": get_plotlyjs(), "own": (_TEMPLATES / "report.js").read_text(encoding="utf-8")}
+    scripts = {"plotly": get_plotlyjs()} if figures else {}  # a page of an explorer alone stays small
+    scripts |= {"own": (_TEMPLATES / "report.js").read_text(encoding="utf-8")}
+    styles = [(_TEMPLATES / "report.css").read_text(encoding="utf-8")]
+    if page.explorer is not None:
+        scripts["explorer"] = (_TEMPLATES / "explorer.js").read_text(encoding="utf-8")
+        styles.append((_TEMPLATES / "explorer.css").read_text(encoding="utf-8"))
     return environment.get_template("report.html.j2").render(
         title=page.title,
         summary=page.summary,
@@ -128,8 +135,10 @@ def render_page(page: Page) -> str:
         how=page.how,
         palettes=PALETTES,
         font=FONT,
-        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        style=Markup("".join(styles)),
         data=script_json(visible(data)),
+        explorer=page.explorer,
+        explorer_data=script_json(visible(page.explorer.data)) if page.explorer is not None else "",
         scripts={name: Markup(source) for name, source in scripts.items()},
         policy=policy(list(scripts.values())),
     )

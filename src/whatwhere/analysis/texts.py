@@ -1,0 +1,240 @@
+"""Attention of every head in a few texts, whole and term by term, for the attention explorer (DSTG figure 3).
+
+Each term has its own softmax over all keys, as in the figure; `total` is the softmax of their sum, the attention that the model uses.
+On disk a weight w is one byte, round(255 √w): wrong by at most √w / 255, so by 0.004 at w = 1 and by less where weights are small.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..corpus.synthetic import RepeatedDocuments
+
+INDEX = "explorer.json"
+STEPS = 255
+LEVELS = ((np.arange(STEPS + 1) / STEPS) ** 2).astype(np.float32)  # the weight that each byte stands for
+_ORDER = ("semantic", "mixed", "absolute", "semantic_to_absolute", "absolute_to_semantic", "relative")
+
+
+@dataclass(frozen=True, eq=False)
+class TextMaps:
+    """The attention of every head in one text of n tokens.
+
+    weights: name of a term, and `total` last, -> (L, h, n, n) float32; [l, i, q, k] is the weight that the query at token q gives to the
+    key at token k in head i of block l + 1, and rows sum to 1. missing: why `total` stands alone; empty if it does not.
+    """
+
+    title: str
+    tokens: list[str]
+    weights: dict[str, np.ndarray]
+    missing: str = ""
+
+    def levels(self) -> dict[str, np.ndarray]:
+        """The weights as bytes: see `quantise`."""
+        return {name: quantise(w) for name, w in self.weights.items()}
+
+
+def quantise(weights: np.ndarray) -> np.ndarray:
+    """round(255 √w) as uint8, of weights in [0, 1]; `LEVELS` turns it back, wrong by at most √w / 255 (0.004)."""
+    return np.rint(np.sqrt(np.clip(weights, 0, 1)) * STEPS).astype(np.uint8)
+
+
+def repeated_text(seed: int = 0, sentences: int = 3) -> tuple[str, str]:
+    """Title and text of the shape DOC-A + DOC-B + DOC-A (DSTG figure 3), made up; the same for the same seed."""
+    return "A + B + A", next(iter(RepeatedDocuments(documents=1, sentences=sentences, seed=seed).documents()))
+
+
+def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
+    """What each token id is called: the vocabulary's entry, bytes of a byte-level vocabulary decoded, line breaks and blanks as signs."""
+    names = []
+    for i in input_ids:
+        name = tokenizer.convert_ids_to_tokens(int(i))
+        if name is None:
+            names.append(f"id {i}")
+            continue
+        if any(sign in name for sign in "ĠĊĉ"):  # byte-level
+            name = tokenizer.decode([int(i)])
+        names.append(str(name).replace("\r\n", "↵").replace("\n", "↵").replace("\t", "→").replace(" ", "␣") or "∅")
+    return names
+
+
+def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: str = "") -> TextMaps:
+    """The attention of every head in one text; blocks are seen one after the other and nothing else of a block is kept.
+
+    model: an encoder of this package, or any of transformers that gives attention weights (`total` only, `missing` says why); it is left
+    in the mode and with the attention backend it had. input_ids: (n,), special tokens included. tokens: n names.
+
+    Raises:
+        ValueError: no tokens, numbers that disagree, more tokens than the model has positions, or no attention weights.
+    """
+    input_ids = np.asarray(input_ids, dtype=np.int64)
+    if input_ids.ndim != 1 or not len(input_ids) or len(tokens) != len(input_ids):
+        raise ValueError(f"A text is one row of at least one token id, each with a name; got ids {input_ids.shape}, {len(tokens)} names.")
+    most = most_tokens(model)
+    if most is not None and len(input_ids) > most:
+        raise ValueError(f"The model has {most} positions; the text {title!r} has {len(input_ids)} tokens. Shorten it.")
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    ids = torch.from_numpy(input_ids)[None].to(device)
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            weights, missing = _terms(model, ids) if hasattr(model, "inspecting") else _whole(model, ids)
+    finally:
+        model.train(training)
+    return TextMaps(title, list(tokens), weights, missing)
+
+
+def most_tokens(model: Any) -> int | None:
+    """The most tokens that a model reads, or None where nothing bounds them."""
+    config = model.config
+    if hasattr(model, "inspecting"):
+        return config.longest
+    most = getattr(config, "max_position_embeddings", None)
+    if not isinstance(most, int) or most < 1:
+        return None
+    counted_from_padding = "roberta" in str(getattr(config, "model_type", "")) or getattr(config, "model_type", "") in (
+        "camembert",
+        "mpnet",
+    )
+    return most - 2 if counted_from_padding else most
+
+
+def _softmax(scores: Tensor, allowed: Tensor | None, shape: tuple[int, ...]) -> np.ndarray:
+    """(h, n, n) float32 of scores (1, 1 or h, n, n), computed in at least float32."""
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).expand(1, *shape)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1)[0].float().cpu().numpy()
+
+
+def _terms(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
+    blocks: list[dict[str, np.ndarray]] = []
+    names: set[str] = set()
+    shape = (model.config.num_attention_heads, ids.shape[1], ids.shape[1])
+
+    def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        names.update(terms)
+        found = {name: _softmax(term, allowed, shape) for name, term in terms.items()} if len(terms) > 1 else {}
+        total = torch.stack(torch.broadcast_tensors(*terms.values())).sum(0)
+        blocks.append(found | {"total": _softmax(total, allowed, shape)})
+
+    body = getattr(model, "base_model", model)
+    with model.inspecting(see):
+        body(ids)
+    common = [name for name in blocks[0] if all(name in block for block in blocks)]
+    ordered = sorted(common, key=lambda name: (name == "total", _ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+    missing = ""
+    if len(ordered) == 1:
+        preset = getattr(model.config, "preset", None)
+        who = f"`{preset}`" if preset else "this model"
+        missing = (
+            f"The attention scores of {who} are one term ({', '.join(f'`{n}`' for n in sorted(names))}), so only their softmax is shown."
+        )
+    return {name: np.stack([block.pop(name) for block in blocks]) for name in ordered}, missing
+
+
+def _whole(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
+    config = model.config
+    before = getattr(config, "_attn_implementation", None)
+    switch = getattr(model, "set_attn_implementation", None)
+    if callable(switch) and before not in (None, "eager"):
+        switch("eager")
+    try:
+        attentions = getattr(model(input_ids=ids, output_attentions=True), "attentions", None)
+    finally:
+        if callable(switch) and before not in (None, "eager"):
+            switch(before)
+    if not attentions or any(a is None or a.dim() != 4 for a in attentions):
+        raise ValueError(
+            f"{type(model).__name__} gives no attention weights (output_attentions). Use an encoder of transformers that does."
+        )
+    missing = (
+        f"{type(model).__name__} does not say which part of its scores comes from position, so only the attention itself is shown; "
+        "the encoders of whatwhere have named terms."
+    )
+    return {"total": np.stack([a[0].float().cpu().numpy() for a in attentions])}, missing
+
+
+def save_texts(
+    out: Path,
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[tuple[str, np.ndarray]],
+    *,
+    name: str,
+    seed: int | None,
+    profile: Mapping[str, np.ndarray] | None = None,
+) -> Path:
+    """Write the attention of `model` in each text to a study's folder: `arrays/explorer-NAME-seed-K.npz`, and its entry in explorer.json.
+
+    The arrays are `levels` (256,), the weight of each byte, and `I.TERM` (L, h, n, n) uint8 of text I. An entry of explorer.json has name,
+    seed, file, terms, missing, and of each text title and tokens; one of the same name and seed is replaced. Each file is written whole or
+    not at all, the index last.
+
+    Args:
+        texts: title and token ids (n,) of each, special tokens included.
+        profile: `AttentionScores.arrays()` of the model, written to `arrays/attention-NAME-seed-K.npz`; None: left as it is.
+
+    Raises:
+        ValueError: as `text_maps`, or explorer.json is damaged.
+    """
+    out = Path(out)
+    if not texts:
+        raise ValueError("There is no text to save: give at least one title with token ids.")
+    stem = name.replace("/", "_") + ("" if seed is None else f"-seed-{seed}")
+    arrays: dict[str, np.ndarray] = {"levels": LEVELS}
+    entries, terms, missing = [], [], ""
+    for number, (title, ids) in enumerate(texts):
+        maps = text_maps(model, ids, shown_tokens(tokenizer, ids), title)
+        arrays |= {f"{number}.{term}": levels for term, levels in maps.levels().items()}
+        entries.append({"title": title, "tokens": maps.tokens})
+        terms, missing = list(maps.weights), maps.missing
+    index = out / INDEX
+    before = _read_index(index)
+    path = out / "arrays" / f"explorer-{stem}.npz"
+    _write_arrays(path, arrays)
+    if profile is not None:
+        _write_arrays(out / "arrays" / f"attention-{stem}.npz", profile)
+    entry = {"name": name, "seed": seed, "file": f"arrays/{path.name}", "terms": terms, "missing": missing, "texts": entries}
+    places = [i for i, e in enumerate(before) if e["name"] == name and e["seed"] == seed]
+    if places:
+        before[places[0]] = entry
+    else:
+        before.append(entry)
+    temporary = index.with_name(f".{index.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(before, ensure_ascii=False, indent=1), encoding="utf-8", errors="backslashreplace")
+        os.replace(temporary, index)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _read_index(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, list) or not all(isinstance(e, dict) and {"name", "seed"} <= set(e) for e in found):
+            raise ValueError("no list of entries")
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged ({error}). Delete it and write the texts of every model again.") from error
+    return found
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")
+    try:
+        np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

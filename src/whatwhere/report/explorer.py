@@ -1,0 +1,308 @@
+"""The attention explorer: maps of every head in a few texts, packed so that a page of 512 tokens at paper size stays below 10 MB.
+
+A weight arrives as one byte on the scale of `levels` (round(255 √w), wrong by at most √w / 255). To fit a page, neighbouring bytes are
+merged where weights are small: g of them as long as √w <= 1 / g, so that the error never exceeds 1 / 255 + the byte's own half step at
+w = 1, 0.004, and is smaller for small weights: √w · g / 255. The maps of one term in one layer are a chunk: bytes minus those of a
+neighbour (a filter as in PNG, whichever packs best), deflated, base64. The page inflates a chunk when it is first shown.
+"""
+
+import base64
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from .load import read_arrays, read_json, visible
+
+ATTENTION_BUDGET = 9_600_000  # bytes of packed maps in a page without plotly
+STUDY_BUDGET = 4_600_000  # and in one with plotly and the figures of a study
+MERGES = (1, 2, 3, 4, 6, 8)
+LONGEST_NAME = 200  # characters of a token that the page carries
+INTRO = (
+    "Each small map is one head: queries from top to bottom, keys from left to right, darker where the weight is larger. A term has its "
+    "own softmax, as if it alone made the attention; `total` is the softmax of the sum, which the model uses. Choose a head with the mouse "
+    "or the arrow keys, a term with the keys 1 to 9."
+)
+_COLOURS = {"semantic": "semantic", "absolute": "absolute", "relative": "relative", "total": "combined", "mixed": "combined"}
+_LABELS = {"mixed": "words + positions", "semantic_to_absolute": "words → positions", "absolute_to_semantic": "positions → words"}
+
+
+@dataclass(frozen=True, eq=False)
+class ExplorerText:
+    """One text of n tokens: term -> (L, h, n, n) bytes on the scale of its model's `levels`, `total` last."""
+
+    title: str
+    tokens: Sequence[str]
+    maps: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class ExplorerModel:
+    """One model with the same texts in the same order as the others.
+
+    levels: (256,) weight of each byte, ascending. missing: why terms are missing, or empty. means: term -> (L, h, m, m) mean weight over
+    the corpus in m bins of positions; profiles: term -> (L, h, lags) mean weight by key position minus query position; both may be empty.
+    """
+
+    name: str
+    seed: int | None
+    texts: Sequence[ExplorerText]
+    levels: np.ndarray
+    missing: str = ""
+    means: Mapping[str, np.ndarray] = field(default_factory=dict)
+    profiles: Mapping[str, np.ndarray] = field(default_factory=dict)
+    lags: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """What the page carries. data: see `_describe`; chunks: base64 of deflated bytes; notes: what was left out, in words."""
+
+    data: dict[str, Any]
+    chunks: Sequence[str]
+    notes: Sequence[str] = ()
+    title: str = "What does each head look at?"
+    intro: str = INTRO
+
+    @property
+    def size(self) -> int:
+        """Characters of all chunks."""
+        return sum(map(len, self.chunks))
+
+    @property
+    def elements(self) -> Markup:
+        """The chunks as data elements of the page."""
+        return Markup("\n").join(
+            Markup('<script type="text/plain" id="explorer-chunk-{}">{}</script>').format(i, Markup(c)) for i, c in enumerate(self.chunks)
+        )
+
+
+def merged(g: int) -> tuple[np.ndarray, np.ndarray]:
+    """The coarser scale that merges at most `g` bytes: index of each byte (256,) uint8, and the byte that stands for each index."""
+    kept, byte = [], 0
+    while byte <= 255:
+        kept.append(byte)
+        byte += max([m for m in MERGES if m <= g and (byte + m / 2) * m <= 255] or [1])
+    centres = np.array(kept)
+    index = np.abs(np.arange(256)[:, None] - centres).argmin(1)
+    return index.astype(np.uint8), centres.astype(np.uint8)
+
+
+def filtered(maps: np.ndarray, kind: int) -> np.ndarray:
+    """Maps (..., n, n) uint8 minus, mod 256, nothing (0), the row above (1), or its left neighbour, the same lag of positions (2)."""
+    found = maps.copy()
+    if kind == 1:
+        found[..., 1:, :] -= maps[..., :-1, :]
+    if kind == 2:
+        found[..., 1:, 1:] -= maps[..., :-1, :-1]
+    return found
+
+
+class _Chunks:
+    """Packed bytes, equal ones once."""
+
+    def __init__(self) -> None:
+        self.packed: list[str] = []
+        self._places: dict[bytes, int] = {}
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.packed))
+
+    def add(self, raw: bytes) -> int:
+        key = hashlib.sha256(raw).digest()
+        if key not in self._places:
+            self._places[key] = len(self.packed)
+            self.packed.append(base64.b64encode(_deflated(raw)).decode("ascii"))
+        return self._places[key]
+
+    def add_maps(self, maps: np.ndarray) -> list[int]:
+        """Chunk and filter of the maps (h, n, n) of one layer."""
+        kind = _best_filter(maps)
+        return [self.add(filtered(maps, kind).tobytes()), kind]
+
+
+def _deflated(raw: bytes) -> bytes:
+    packer = zlib.compressobj(6, zlib.DEFLATED, 15, 9, zlib.Z_FILTERED)
+    return packer.compress(raw) + packer.flush()
+
+
+def _best_filter(maps: np.ndarray) -> int:
+    """The filter whose bytes have the least entropy, judged on two heads."""
+    sample = maps[:: max(1, len(maps) // 2)][:2]
+    return int(np.argmin([_entropy(filtered(sample, kind)) for kind in range(3)]))
+
+
+def _entropy(found: np.ndarray) -> float:
+    share = np.bincount(found.ravel(), minlength=256) / found.size
+    share = share[share > 0]
+    return float(-(share * np.log2(share)).sum())
+
+
+def _estimate(models: Sequence[ExplorerModel], index: np.ndarray) -> float:
+    """About how many characters the maps will take: one head of each layer, packed."""
+    seen: dict[bytes, float] = {}
+    for model in models:
+        for text in model.texts:
+            for maps in text.maps.values():
+                for layer in maps:
+                    key = hashlib.sha256(layer.tobytes()).digest()
+                    if key not in seen:
+                        one = index[layer[len(layer) // 2]]
+                        seen[key] = len(_deflated(filtered(one, _best_filter(one[None])).tobytes())) * len(layer) * 4 / 3
+    return sum(seen.values())
+
+
+def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Explorer:
+    """The explorer of one or several models, its chunks within `budget` characters.
+
+    The finest scale that fits is taken. Where none does, texts are left out from the last, then models from the last; `notes` says which.
+
+    Raises:
+        ValueError: not even one text of one model fits, or there is none.
+    """
+    models = [m for m in models if m.texts]
+    if not models:
+        raise ValueError("The explorer has no text of any model. Give at least one.")
+    kept, notes = list(models), []
+    while True:
+        for g in MERGES:
+            index, centres = merged(g)
+            if _estimate(kept, index) > 1.1 * budget:
+                continue
+            chunks = _Chunks()
+            data = _describe(kept, index, centres, chunks)
+            if chunks.size <= budget:
+                data["step"] = g
+                return Explorer(visible(data), chunks.packed, notes)
+        most = max(len(m.texts) for m in kept)
+        if most > 1:
+            left = next(m.texts[most - 1].title for m in kept if len(m.texts) == most)
+            kept = [replace(m, texts=m.texts[: most - 1]) for m in kept]
+            notes.append(f"The text “{visible(left)}” is left out: with it the page would be too large.")
+        elif len(kept) > 1:
+            notes.append(f"The model `{visible(kept[-1].name)}` is left out: with it the page would be too large.")
+            kept = kept[:-1]
+        else:
+            raise ValueError(_too_large(kept[0], budget))
+
+
+def _too_large(model: ExplorerModel, budget: int) -> str:
+    text = model.texts[0]
+    n = len(text.tokens)
+    size = _estimate([model], merged(MERGES[-1])[0])
+    layers, heads = next(iter(text.maps.values())).shape[:2]
+    fits = max(1, int(n * (budget / size) ** 0.5 * 0.9))
+    return (
+        f"The maps of {layers} × {heads} heads for {n} tokens take {size / 1e6:.0f} MB, and a page holds {budget / 1e6:.0f} MB. "
+        f"Shorten the text to about {fits} tokens."
+    )
+
+
+def _describe(models: Sequence[ExplorerModel], index: np.ndarray, centres: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
+    """The explorer without its maps. A map is [chunk, filter] for each layer; `scales` are the largest values of mean maps."""
+    described = []
+    for model in models:
+        first = model.texts[0].maps
+        terms = list(first)
+        layers, heads = first[terms[0]].shape[:2]
+        entry: dict[str, Any] = {
+            "name": model.name if model.seed is None else f"{model.name}, seed {model.seed}",
+            "layers": layers,
+            "heads": heads,
+            "terms": [{"name": t, "label": _LABELS.get(t, t.replace("_", " ")), "colour": _COLOURS.get(t, "untied")} for t in terms],
+            "missing": model.missing,
+            "weights": [float(f"{model.levels[c]:.4g}") for c in centres],
+            "texts": [_text(text, index, chunks) for text in model.texts],
+        }
+        shape = (layers, heads)
+        means = {t: np.asarray(model.means[t]) for t in terms if t in model.means and np.shape(model.means[t])[:2] == shape}
+        if means:
+            entry["means"] = {t: _mean(found, chunks) for t, found in means.items()}
+        profiles = {t: np.asarray(model.profiles[t]) for t in terms if t in model.profiles and np.shape(model.profiles[t])[:2] == shape}
+        profiles = {t: p for t, p in profiles.items() if p.shape[2] == len(model.lags)}
+        if profiles:
+            entry["lags"] = [int(lag) for lag in model.lags]
+            entry["profiles"] = {t: chunks.add(np.nan_to_num(p).astype("<f4").tobytes()) for t, p in profiles.items()}
+        described.append(entry)
+    return {"models": described}
+
+
+def _text(text: ExplorerText, index: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
+    tokens = [t if len(t) <= LONGEST_NAME else t[: LONGEST_NAME - 1] + "…" for t in map(str, text.tokens)]
+    return {
+        "title": text.title,
+        "tokens": tokens,
+        "maps": {term: [chunks.add_maps(index[layer]) for layer in maps] for term, maps in text.maps.items()},
+    }
+
+
+def _mean(found: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
+    """Mean maps as bytes round(255 √(v / largest)) of each head."""
+    found = np.nan_to_num(found)
+    largest = found.max((2, 3))
+    share = found / np.where(largest > 0, largest, 1)[..., None, None]
+    levels = np.rint(255 * np.sqrt(np.clip(share, 0, 1))).astype(np.uint8)
+    return {"bins": found.shape[2], "chunk": chunks.add(levels.tobytes()), "scales": [[float(f"{v:.4g}") for v in row] for row in largest]}
+
+
+def load_explorer(folder: str | Path, budget: int = STUDY_BUDGET) -> Explorer | None:
+    """The explorer of a study's folder (explorer.json, arrays/explorer-*.npz, arrays/attention-*.npz); None if it has none.
+
+    Where not even one text fits, it has no models, and its notes say so.
+
+    Raises:
+        ValueError: a file is damaged or missing.
+    """
+    folder = Path(folder)
+    entries = read_json(folder / "explorer.json", list)
+    if not entries:
+        return None
+    models = [_read_model(folder, entry) for entry in entries]
+    try:
+        return pack(models, budget)
+    except ValueError as error:
+        return Explorer({"models": []}, [], [str(error)])
+
+
+def _read_model(folder: Path, entry: Any) -> ExplorerModel:
+    index = folder / "explorer.json"
+    try:
+        name, seed, texts, terms = str(entry["name"]), entry["seed"], entry["texts"], [str(t) for t in entry["terms"]]
+        path = folder / "arrays" / Path(str(entry["file"])).name  # never outside the folder
+        titles = [(str(t["title"]), [str(token) for token in t["tokens"]]) for t in texts]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{index} lacks {error} in an entry. Delete it and write the texts of every model again.") from error
+    maps: list[ExplorerText] = []
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            levels = np.asarray(arrays["levels"], dtype=float)
+            for number, (title, tokens) in enumerate(titles):
+                maps.append(ExplorerText(title, tokens, {t: arrays[f"{number}.{t}"] for t in terms}))
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a complete array file ({error}). Delete explorer.json and write the texts again.") from error
+    for text in maps:
+        n = len(text.tokens)
+        for term, found in text.maps.items():
+            if found.dtype != np.uint8 or found.ndim != 4 or found.shape[2:] != (n, n) or levels.shape != (256,):
+                raise ValueError(f"{path}: {term} is {found.dtype} {found.shape}; {index} says bytes of shape (layers, heads, {n}, {n}).")
+    profile = path.with_name(path.name.replace("explorer-", "attention-", 1))
+    return replace(ExplorerModel(name, seed, maps, levels, str(entry.get("missing") or "")), **profile_arrays(profile))
+
+
+def profile_arrays(path: Path) -> dict[str, Any]:
+    """`means`, `profiles` and `lags` of an `ExplorerModel` from arrays/attention-NAME-seed-K.npz; empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    found = dict(read_arrays(path))
+    return {
+        "means": {k.removeprefix("mean."): v for k, v in found.items() if k.startswith("mean.") and v.ndim == 4},
+        "profiles": {k.removeprefix("profile."): v for k, v in found.items() if k.startswith("profile.") and v.ndim == 3},
+        "lags": [int(lag) for lag in found.get("lags", ())],
+    }
