@@ -71,7 +71,7 @@ def separation_records(
         if used is not None:
             parts["used"] = np.arange(min(used, len(table)))
         if corpus is not None:
-            parts["corpus"] = _rows_of(corpus, len(table))
+            parts["corpus"] = rows_of(corpus, len(table))
         for part, rows in parts.items():
             record = partial(Record, study, name, seed=seed, part=part, step=step, n=len(rows))
             records += _shape(table[rows], record)
@@ -92,7 +92,7 @@ def _fit(table: np.ndarray, corpus: CorpusDistances, record: "partial[Record]") 
     return records
 
 
-def _rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
+def rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
     """The table's rows of the corpus's positions."""
     found = np.asarray(corpus.positions) + 1
     if found.max() >= rows:
