@@ -10,14 +10,34 @@ from .options import Json, Scheme, Setting, app, emit, own_scheme
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="Folder that study, geometry or spectra wrote.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folder that study, geometry or spectra wrote; several studies are compared on one page."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]", show_default=False
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the page of a run again from its records."""
-    from ..report import write_page_of
+    """Write the page of a run again from its records, or the page that compares several studies."""
+    from ..report import comparison_page, open_runs, page_of, write_page, write_tables
 
-    path = write_page_of(run)
-    emit({"report": str(path)}, as_json, f"The report is {path}: open it in a browser.")
+    if out is not None and out.is_dir():
+        raise ValueError(f"{out} is a folder. Give --out a file, for example {out / 'report.html'}.")
+    page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
+    tables = write_tables(page, csv) if csv is not None else []
+    path = write_page(out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html")), page)
+    text = f"The report is {path}: open it in a browser."
+    if csv is not None:
+        text += f"\n{len(tables)} tables are in {csv}."
+    emit({"report": str(path), "tables": [str(table) for table in tables]}, as_json, text)
 
 
 @app.command()

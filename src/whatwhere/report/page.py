@@ -129,7 +129,7 @@ def render_page(page: Page) -> str:
         lead=page.lead,
         cards=first_cards(page.cards),
         ledger=ledger(page.cards),
-        claims_table=_claims_table(page.cards),
+        claims_table=claims_table(page.cards),
         hero=page.hero,
         sections=sections,
         how=page.how,
@@ -191,7 +191,8 @@ def code_spans(words: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(visible(pieces)))
 
 
-def _claims_table(cards: Sequence[Card]) -> Table | None:
+def claims_table(cards: Sequence[Card]) -> Table | None:
+    """The table of the ledger."""
     if not cards:
         return None
     rows: list[list[Cell]] = [

@@ -36,7 +36,7 @@ def study_page(study: Study) -> Page:
         notes=[str(note) for note in study.facts.get("notes") or []],
         cards=[card(c) for c in study.claims],
         hero=probe_figures.hero(study, paper),
-        sections=_sections(study, paper),
+        sections=sections(study, paper),
         how=how(study),
     )
 
@@ -45,7 +45,8 @@ def _title(study: Study) -> str:
     return str(study.facts.get("title") or study.name)
 
 
-def _corpus_name(study: Study) -> str:
+def corpus_name(study: Study) -> str:
+    """Name of a study's corpus; empty if study.json has none."""
     corpus = study.facts.get("corpus")
     name = corpus.get("name") if isinstance(corpus, dict) else corpus
     return str(name or "")
@@ -53,7 +54,7 @@ def _corpus_name(study: Study) -> str:
 
 def summary(study: Study) -> list[str]:
     """Corpus and size in one line: name; documents, characters, tokens; models; depth and width; training; seeds."""
-    pieces = [_corpus_name(study)] if _corpus_name(study) else []
+    pieces = [corpus_name(study)] if corpus_name(study) else []
     corpus = [f"{compact(p.value)} {unit}" for unit in ("documents", "characters", "tokens") if (p := study.point(f"corpus.{unit}", ""))]
     pieces += [", ".join(corpus)] if corpus else []
     if study.models:
@@ -79,7 +80,7 @@ def caveats(study: Study) -> list[str]:
     return [*said, *filter(None, (schemes.backbone_differences(study), schemes.cost_differences(study)))]
 
 
-def _sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
+def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
     """Every section the run could have, in the order of the questions; the page leaves empty ones out."""
     loss = training_figures.losses(study)
     costs = training_figures.costs(study)
@@ -133,10 +134,15 @@ def how(study: Study) -> How:
             if rows
         ],
         versions=flat(study.facts.get("versions")),
-        tables=[t for t in (schemes.table(study), _models_table(study)) if t],
+        tables=how_tables(study),
         configs=_configs(study),
         cite=methods.cited(study),
     )
+
+
+def how_tables(study: Study) -> list[Table]:
+    """Schemes and sizes of the models."""
+    return [t for t in (schemes.table(study), _models_table(study)) if t]
 
 
 def _configs(study: Study) -> list[tuple[str, str]]:
@@ -172,7 +178,7 @@ def _run(study: Study) -> list[tuple[str, str]]:
 def _corpus(study: Study) -> list[tuple[str, str]]:
     found = study.facts.get("corpus")
     counts = {k: p for k in ("documents", "characters", "tokens", "windows") if (p := study.point(f"corpus.{k}", ""))}
-    rows = [("Name", _corpus_name(study))] if _corpus_name(study) else []
+    rows = [("Name", corpus_name(study))] if corpus_name(study) else []
     rows += [(k.capitalize(), number(p.value)) for k, p in counts.items()]
     if isinstance(found, dict):
         known = {"length": "Window length", "join": "Windows joined", "vocab_size": "Vocabulary"}

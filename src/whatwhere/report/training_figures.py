@@ -33,16 +33,17 @@ def final_losses(study: Study) -> dict[str, Point]:
     return at_the_end(study, "loss")
 
 
-def plateau(study: Study) -> float | None:
-    """Loss of a model that knows token frequencies only, in nats."""
-    point = study.point("loss.unigram", "")
+def plateau(study: Study, model: str = "") -> float | None:
+    """Loss of a model that knows token frequencies only, in nats; `model`: its own, where runs of several corpora stand side by side."""
+    point = study.point("loss.unigram", model) or study.point("loss.unigram", "")
     return point.value if point else None
 
 
 def stuck_models(study: Study) -> list[str]:
     """Models whose final validation loss is not clearly below the plateau."""
-    level = plateau(study)
-    return [] if level is None else [m for m, p in final_losses(study).items() if not findings.left_plateau(p, level)]
+    finals = final_losses(study)
+    levels = {m: level for m in finals if (level := plateau(study, m)) is not None}
+    return [m for m, level in levels.items() if not findings.left_plateau(finals[m], level)]
 
 
 def loss_curve(study: Study, model: str, part: str) -> Curve:

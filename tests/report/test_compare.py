@@ -1,0 +1,155 @@
+"""Several studies on one page: what differs is said first, every number of a run is still that run's, claims stand side by side."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from page_parser import Parsed
+
+from whatwhere.records import Record, read_records, write_records
+from whatwhere.report import write_comparison
+from whatwhere.report.compare import comparison_page, merged, open_runs
+from whatwhere.report.page import render_page
+from whatwhere.report.training_figures import stuck_models
+
+
+@pytest.fixture
+def pair(build):
+    """Two small runs of one corpus and one setting."""
+    return [build("one", models=("dstg", "ap")), build("two", models=("dstg", "rope"))]
+
+
+def change(folder: Path, name: str, **facts: object) -> None:
+    found = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps({**found, **facts}))
+
+
+def words(page) -> str:
+    return "".join(Parsed(render_page(page)).words)
+
+
+def test_models_are_named_by_run_and_keep_their_values(pair):
+    studies = open_runs(pair)
+    together = merged(studies)
+    assert list(studies) == ["one", "two"] and together.models == ["one/dstg", "one/ap", "two/dstg", "two/rope"]
+    for run, study in studies.items():
+        for model in study.models:
+            for metric, part in (("r2.token", "all"), ("r2.intra", "all")):
+                assert together.curve(metric, f"{run}/{model}", part) == study.curve(metric, model, part)
+            assert together.point("loss", f"{run}/{model}", "validation") == study.point("loss", model, "validation")
+    assert together.named("dstg") == "one/dstg" and together.depth("two/rope") == 4
+    assert set(together.tables) == {("one/dstg", 0), ("one/ap", 0), ("two/dstg", 0)}
+    np.testing.assert_array_equal(together.tables["two/dstg", 0]["scores"], studies["two"].tables["dstg", 0]["scores"])
+    assert together.point("corpus.tokens", "").value == studies["one"].point("corpus.tokens", "").value
+
+
+def test_equal_runs_need_no_caveat_and_different_ones_get_it_first(pair):
+    assert not any("These runs differ" in c for c in comparison_page(open_runs(pair)).caveats)
+    change(pair[1], "study.json", corpus={"name": "wiki"}, size="small")
+    caveats = comparison_page(open_runs(pair)).caveats
+    assert caveats[0] == (
+        "These runs differ in corpus (`one` python-docs, `two` wiki) and size (`one` tiny, `two` small): "
+        "compare models within a run, not across runs."
+    )
+    assert caveats[1].startswith("Losses of different texts or vocabularies are on different scales")
+
+
+def test_other_steps_are_a_difference(build):
+    runs = [build("one", models=("ap",)), build("two", models=("ap",), steps=900)]
+    assert comparison_page(open_runs(runs)).caveats[0].startswith("These runs differ in steps (`one` 1,100, `two` 900): compare")
+
+
+def test_of_different_corpora_each_model_keeps_the_plateau_of_its_own(pair):
+    change(pair[1], "study.json", corpus={"name": "wiki"})
+    records = read_records(pair[1] / "records.parquet")
+    write_records(
+        pair[1] / "records.parquet", [r for r in records if r.metric != "loss.unigram"] + [Record("two", "", "loss.unigram", 3.0)]
+    )
+    together = merged(open_runs(pair))
+    assert together.point("corpus.tokens", "") is None and together.point("loss.unigram", "two/dstg").value == 3.0
+    assert stuck_models(together) == ["two/dstg", "two/rope"]
+
+
+def test_parts_that_are_models_are_renamed_too(pair):
+    records = read_records(pair[0] / "records.parquet")
+    records.append(Record("one", "ap", "regression.position", 0.5, seed=0, layer=1, part="dstg"))
+    records.append(Record("one", "ap", "convergence.share", 0.5, seed=0, part="dstg"))
+    write_records(pair[0] / "records.parquet", records)
+    together = merged(open_runs(pair))
+    assert together.of("regression.position", "one/ap", "one/dstg") and together.point("convergence.share", "one/ap", "one/dstg")
+
+
+def test_array_files_are_found_under_the_new_names_and_read_late(pair):
+    np.savez(pair[0] / "arrays" / "attention-ap-seed-0.npz", lags=np.arange(3.0))
+    np.savez(pair[0] / "arrays" / "geometry-corpus.npz", positions=np.arange(2.0))
+    (pair[1] / "arrays" / "hidden-rope-seed-1.npz").write_bytes(b"PK")
+    arrays = merged(open_runs(pair)).arrays
+    assert set(arrays) == {"attention-one/ap-seed-0", "geometry-corpus", "hidden-two/rope-seed-1"} and len(arrays) == 3
+    assert arrays["attention-one/ap-seed-0"]["lags"].tolist() == [0, 1, 2] and "hidden-two/rope-seed-1" in arrays
+    with pytest.raises(ValueError, match=r"hidden-rope-seed-1.npz"):
+        arrays["hidden-two/rope-seed-1"]
+
+
+def test_claims_of_all_runs_stand_side_by_side(pair):
+    claims = json.loads((pair[1] / "claims.json").read_text())
+    claims[0] |= {"verdict": "does not hold", "value": 0.125, "low": 0.0625, "high": None}
+    (pair[1] / "claims.json").write_text(json.dumps(claims[:-1]))
+    section = next(s for s in comparison_page(open_runs(pair)).sections if s.id == "claims")
+    table = section.tables[0]
+    kept = dict(zip(table.columns, table.rows[0], strict=True))
+    assert [kept[c].raw for c in ("one", "one value", "one low", "one high")] == ["holds", 0.612, 0.598, 0.626]
+    assert [kept[c].raw for c in ("two", "two value", "two low", "two high")] == ["does not hold", 0.125, 0.0625, None]
+    assert kept["Paper"].raw == 0.89 and table.columns.index("one value") in table.numeric and table.columns.index("Paper") in table.numeric
+    assert [c.text for c in table.rows[-1][6:10]] == ["–"] * 4  # the claim that the second run does not have
+    assert "Of 6 claims measured in all runs, 5 have the same verdict in all; not so `kept`." in section.intro
+
+
+def test_the_page_holds_the_figures_of_all_runs(pair):
+    text = render_page(comparison_page(open_runs(pair)))
+    found = Parsed(text)
+    assert [a["id"] for tag, a in found.elements if tag == "section"] == ["runs", "claims", "where", "shape", "buys", "how"]
+    assert all(name in text for name in ("one/dstg", "one/ap", "two/dstg", "two/rope"))
+    assert "2 runs compared: one, two" in text and "one: Run" in found.words and "two: dstg, seed 0" in found.words
+
+
+def test_long_or_equal_names_become_letters(build, tmp_path):
+    first, second = build("a-rather-long-name", models=("ap",)), build("two", models=("ap",))
+    studies = open_runs([first, second])
+    assert list(studies) == ["A", "B"]
+    assert "A (a-rather-long-name)" in words(comparison_page(studies))
+    other = tmp_path / "elsewhere" / "two"
+    other.parent.mkdir()
+    other.symlink_to(second)
+    with pytest.raises(ValueError, match="once more"):
+        open_runs([second, other])
+
+
+def test_what_cannot_be_compared_is_refused(pair, geometry_folder, tmp_path):
+    with pytest.raises(ValueError, match="needs two studies or more, got 1"):
+        open_runs(pair[:1])
+    with pytest.raises(ValueError, match="once more. Name each run once"):
+        open_runs([pair[0], pair[1], pair[0] / "arrays" / ".."])
+    with pytest.raises(ValueError, match="is a geometry run, and studies alone are compared.*several --corpus"):
+        open_runs([pair[0], geometry_folder])
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ValueError, match=r"model is no study: it holds no records\.parquet"):
+        open_runs([pair[0], tmp_path / "model"])
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="model is a model, and studies alone"):
+        open_runs([pair[0], tmp_path / "model"])
+
+
+def test_records_of_another_version_name_their_run(pair):
+    import pyarrow.parquet as pq
+
+    path = pair[1] / "records.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({"format": "whatwhere-records-0"}), path)
+    with pytest.raises(ValueError, match=r"two/records.parquet has record format 'whatwhere-records-0'.*Run the study again"):
+        open_runs(pair)
+
+
+def test_a_comparison_is_written_whole(pair, tmp_path):
+    path = write_comparison(pair, tmp_path / "new" / "comparison.html")
+    assert path.read_text(encoding="utf-8").endswith("</html>") and [p.name for p in path.parent.iterdir()] == [path.name]

@@ -1,0 +1,78 @@
+"""The tables of a page as CSV: every number with its digits, nothing that runs, all files or none."""
+
+import csv
+import os
+
+import pytest
+
+from whatwhere.records import read_records
+from whatwhere.report import page_of, write_tables
+from whatwhere.report.csv_files import page_tables
+from whatwhere.report.figures import Cell, Table, text, value
+from whatwhere.report.page import Page, Section
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def page_with(*cells: Cell) -> Page:
+    return Page("t", sections=[Section("s", "t", "i", tables=[Table("t", "c", ["=name"], [[c] for c in cells])])])
+
+
+def test_every_table_of_the_page_is_a_file_and_every_value_a_record(demo, tmp_path):
+    page = page_of(demo)
+    paths = write_tables(page, tmp_path / "new" / "tables")
+    assert {p.stem for p in paths} == {t.id for t in page_tables(page)} and {"claims", "costs", "position-by-layer", "schemes"} <= {
+        p.stem for p in paths
+    }
+    recorded = {r.value for r in read_records(demo / "records.parquet") if r.metric == "r2.token" and r.index is None}
+    head, *rows = rows_of(tmp_path / "new" / "tables" / "position-by-layer.csv")
+    measured = {float(row[head.index("R²")]) for row in rows if row[0] == "this run"}
+    assert measured <= recorded and len(measured) > 20
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["tables"]
+
+
+def test_digits_dashes_and_formulas(tmp_path):
+    cells = (value(1 / 3), Cell("–"), value(-0.5), text("=1+1"), text("-x"), text("@a"), text('a,"b"\nc'), text("+1"), value(12_345))
+    write_tables(page_with(*cells), tmp_path / "csv")
+    head, *rows = rows_of(tmp_path / "csv" / "t.csv")
+    assert head == ["'=name"]
+    assert [row[0] if row else "" for row in rows] == [repr(1 / 3), "", "-0.5", "'=1+1", "'-x", "'@a", 'a,"b"\nc', "+1", "12345"]
+
+
+def test_tables_of_before_are_replaced_as_a_whole(tmp_path):
+    folder = tmp_path / "csv"
+    folder.mkdir()
+    (folder / "old.csv").write_text("old")
+    write_tables(page_with(text("a")), folder)
+    assert [p.name for p in folder.iterdir()] == ["t.csv"] and [p.name for p in tmp_path.iterdir()] == ["csv"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"holds thesis\.txt, which is no CSV file"):
+        write_tables(page_with(text("a")), tmp_path)
+    with pytest.raises(ValueError, match="is a file. Give a folder"):
+        write_tables(page_with(text("a")), tmp_path / "thesis.txt")
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_a_failure_leaves_the_tables_of_before(tmp_path, monkeypatch, fails):
+    folder = tmp_path / "csv"
+    folder.mkdir()
+    (folder / "old.csv").write_text("old")
+    real, calls = os.replace, []
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) == fails:
+            raise OSError(28, "No space left on device")
+        real(*arguments)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError):
+        write_tables(page_with(text("a")), folder)
+    assert [p.name for p in folder.iterdir()] == ["old.csv"] and [p.name for p in tmp_path.iterdir()] == ["csv"]

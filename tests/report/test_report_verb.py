@@ -1,0 +1,52 @@
+"""`whatwhere report`: the page of one run or of several studies, and its tables."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from whatwhere.cli import app
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, ["report", *(str(a) for a in arguments)], catch_exceptions=True)
+
+
+def test_one_run_is_written_again_where_it_is_or_where_asked(build, tmp_path):
+    folder = build("one", models=("ap",))
+    assert run(folder).exit_code == 0 and (folder / "report.html").is_file()
+    (folder / "report.html").unlink()
+    result = run(folder, "--out", tmp_path / "x" / "page.html", "--json")
+    assert json.loads(result.stdout) == {"report": str(tmp_path / "x" / "page.html"), "tables": []}
+    assert (tmp_path / "x" / "page.html").is_file() and not (folder / "report.html").exists()
+
+
+def test_several_are_compared_and_their_tables_handed_out(build, tmp_path, monkeypatch):
+    runs = [build("one", models=("ap",)), build("two", models=("rope",))]
+    monkeypatch.chdir(tmp_path)
+    result = run(*runs, "--csv", tmp_path / "tables")
+    assert result.exit_code == 0 and "The report is comparison.html" in result.stdout
+    assert "one/ap" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    assert (tmp_path / "tables" / "claims-by-run.csv").is_file() and (tmp_path / "tables" / "costs.csv").is_file()
+    assert not (runs[0] / "report.html").exists()
+
+
+def test_tables_of_a_geometry_run(geometry_folder, tmp_path):
+    result = run(geometry_folder, "--out", tmp_path / "page.html", "--csv", tmp_path / "tables", "--json")
+    assert result.exit_code == 0 and len(json.loads(result.stdout)["tables"]) == len(list((tmp_path / "tables").iterdir())) > 3
+
+
+def test_wrong_input_writes_nothing(build, tmp_path, monkeypatch):
+    folder = build("one", models=("ap",))
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for arguments, message in (
+        ((folder, folder), "once more"),
+        ((folder, tmp_path / "none"), "is no study"),
+        ((folder, "--out", tmp_path), "is a folder. Give --out a file"),
+        ((folder, "--csv", folder), "which is no CSV file"),
+    ):
+        result = run(*arguments)
+        with pytest.raises(ValueError, match=message):
+            raise result.exception
+    assert sorted(tmp_path.rglob("*")) == before
