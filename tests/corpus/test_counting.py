@@ -139,3 +139,24 @@ def test_windows_count_like_their_rows(join, align, windows, tokenizer):
     np.testing.assert_array_equal(counts.matrix.toarray(), wanted)
     np.testing.assert_array_equal(counts.documents, documents)
     assert counts.facts["corpora"][0]["split"] == "train"
+
+
+def test_documents_that_run_on_are_followed_from_row_to_row(windows, documents, tokenizer):
+    train = windows("run-on")["train"]
+    stream = [int(i) for window in train for i in window.input_ids if i not in (0, 2, 3, 4)]
+    encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids for text in documents]
+    found, at = [], 0
+    for ids in encoded:  # those in training, in order
+        if ids == stream[at : at + len(ids)]:
+            found.append(ids)
+            at += len(ids)
+    assert len(found) > 100 and at == len(stream)
+    wanted = np.zeros((40, len(tokenizer)), np.int64)
+    for ids in found:
+        for place, token in enumerate(ids[:40]):
+            wanted[place, token] += 1
+    counts = count_windows(train, 40, groups=4, whole=True)
+    np.testing.assert_array_equal(sum(counts.group(g).toarray() for g in range(4)), wanted)
+    assert counts.documents.sum() == len(found)
+    with pytest.raises(ValueError, match="run-on windows only; these are join=none"):
+        count_windows(windows("none")["train"], 40, whole=True)

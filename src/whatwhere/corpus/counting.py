@@ -116,21 +116,24 @@ def count_source(
     return Counts(matrix, positions, groups, documents, align, facts)
 
 
-def count_windows(window_set: WindowSet, positions: int, *, align: str = "start", groups: int = 32) -> Counts:
+def count_windows(window_set: WindowSet, positions: int, *, align: str = "start", groups: int = 32, whole: bool = False) -> Counts:
     """The same from windows on disk: position 0 is the first token of a row, or of a document where documents are isolated.
 
     A group is a run of neighbouring rows, because rows next to each other may be pieces of one document. Its `documents` are rows.
+    With `whole`, documents that run on are followed from row to row: position 0 is the first token of each, and `documents` are those.
 
     Raises:
-        ValueError: an option out of range.
+        ValueError: an option out of range, or `whole` for windows whose documents do not run on.
     """
+    if whole and window_set.join != "run-on":
+        raise ValueError(f"Documents are followed from row to row in run-on windows only; these are join={window_set.join}.")
     manifest = Windows(window_set.folder).manifest
     job = CountJob(window_set.vocab_size, positions, _no_text(window_set.special_ids), align, groups)
     tally, documents, done = job.tally(), np.zeros(groups, np.int64), 0
     for ids, marks, starts in window_set.shards():
         chosen = (done + np.arange(len(starts) - 1)) * groups // len(window_set)
         done += len(starts) - 1
-        if window_set.join == "isolate":
+        if whole or window_set.join == "isolate":
             begins = np.flatnonzero(marks & DOCUMENT)
             chosen = chosen[np.searchsorted(starts, begins, side="right") - 1]
             starts = np.append(begins, starts[-1])
