@@ -7,7 +7,7 @@ import typer
 
 # Each registers its verbs, and help lists them in this order.
 # isort: off
-from . import train, measure, show  # noqa: F401
+from . import train, measure, look, show  # noqa: F401
 
 # isort: on
 from .options import app
