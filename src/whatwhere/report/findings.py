@@ -124,6 +124,41 @@ def progress(position: Mapping[int, Point], semantic: Mapping[int, Point], last:
     return f"Not separable: progress inside a segment, R² {r2(s)} in the semantic and {r2(p)} in the position stream"
 
 
+def gained(point: Point, before: Point) -> str:
+    """How much more a probe reads than from the same model before its training; without an interval of the difference, both stand bare."""
+    if margin(point, before) is None:
+        return f"untrained {r2(before)}"
+    side = compare(point, before)
+    if side == UNCLEAR:
+        return f"not separable from the untrained model's {r2(before)}"
+    return f"{fixed(abs(point.value - before.value), 2)} {side} the untrained model"
+
+
+def enough(few: Mapping[int, Point], whole: Point) -> tuple[str, int | None]:
+    """How many first components hold what all hold: the fewest whose R² is at least `MOST` of the whole, by the interval of the difference.
+
+    ABOVE with their number; BELOW if even the most measured lie under that share; else UNCLEAR.
+    """
+    sides = {k: compare(few[k], whole, MOST) for k in sorted(few)}
+    found = next((k for k, side in sides.items() if side == ABOVE), None)
+    return (ABOVE, found) if found is not None else (BELOW if set(sides.values()) == {BELOW} else UNCLEAR, None)
+
+
+def dimensions(what: str, where: str, few: Mapping[int, Point], whole: Point, other: str = "") -> str:
+    """Whether the first components of a part hold `what` in a layer (`enough`); `other`: what is added of another model."""
+    side, found = enough(few, whole)
+    most = max(few)
+    shown = few[found] if found is not None else few[most]
+    values = f"R² {r2(shown)} from {found if found is not None else most}, {r2(whole)} from all, {where}{other}"
+    if against(whole, PRESENT) == BELOW:
+        return f"There is little {what} to hold: {values}"
+    if side == ABOVE:
+        return f"{count(found or 0, 'component holds', 'components hold')} {what}: {values}"
+    return (
+        f"{most} components do not hold {what}: {values}" if side == BELOW else f"Not separable how many components hold {what}: {values}"
+    )
+
+
 def best(what: str, curves: Mapping[str, Mapping[int, Point]]) -> str:
     """Where `what` is read best among one-stream models: model and layer of the largest value."""
     found = [(p.value, name, layer, p) for name, curve in curves.items() for layer, p in curve.items()]

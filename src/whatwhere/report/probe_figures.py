@@ -1,15 +1,25 @@
-"""Figures of the structural probes (DSTG section 5): position by layer on the first screen, then layer × target × stream."""
+"""Figures of the structural probes (DSTG section 5): position by layer on the first screen, then layer × target × stream.
+
+Controls beside chance: the same probes of the untrained model (records with step 0), and of the first principal components of a part
+alone (parts `all.pca2`, `position.pca8`, ...).
+"""
+
+import re
+from collections.abc import Iterable
 
 from . import findings, schemes
-from .figures import MOST_DIGITS, Cell, Figure, Table, measured, repeats, text, value
+from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, hover, line, measured, repeats, text, value
 from .layer_panels import WORDS, Frame, Line, PaperValues, groups, many, paper_curve, r2_axis, stream_label
-from .load import Study
+from .load import Point, Study
 from .numbers import count, fixed, number, percent
 from .paper import PAPER_LAYERS
-from .style import label_margin
+from .style import axis, label_margin, layout, line_end_labels
 from .training_figures import stuck_models
 
 LOWEST = -0.3  # smallest R² that an axis shows; a probe far worse than the mean would hide all others
+UNTRAINED = 0  # step of a model before its training
+CUT = re.compile(r"(.+)\.pca(\d+)$")  # a part cut to its first components
+DASHES = ("2px,3px", "7px,4px", "10px,3px,2px,3px")  # of few components, from the fewest; all of them are solid
 TARGETS = {
     "r2.token": ("position", "a token's position in its document"),
     "r2.segment": ("the segment index", "the index of the segment (sentence or line) a token stands in"),
@@ -35,10 +45,35 @@ def chance_floor(study: Study, metric: str) -> dict[int, float]:
 
 
 def finding(study: Study, metric: str, first_screen: bool = False) -> str:
-    """Title of a probe figure by the rules of `findings`; a model that has not left the unigram plateau supports no finding."""
+    """Title of a probe figure by the rules of `findings`; a model that has not left the unigram plateau supports no finding.
+
+    Where the untrained model was probed too, the title says how far what it tells of lies above it.
+    """
     name, stuck = two_streams(study, metric), stuck_models(study)
     title = _finding(study, metric, first_screen, stuck)
-    return findings.untestable(name, title) if name in stuck else title
+    if name in stuck:
+        return findings.untestable(name, title)
+    told = _told(study, metric, first_screen)
+    point, before = (study.curve(metric, *told[:2], step).get(told[2]) if told else None for step in (None, UNTRAINED))
+    return f"{title}; {findings.gained(point, before)}" if point and before else title
+
+
+def _told(study: Study, metric: str, first_screen: bool) -> tuple[str, str, int] | None:
+    """The model, part and layer whose value the title of a probe figure tells first."""
+    name = two_streams(study, metric)
+    if name is not None:
+        position, semantic = study.curve(metric, name, "position"), study.curve(metric, name, "semantic")
+        last = study.trained_until(name, "position")
+        if metric == "r2.intra" and last in position and last in semantic:
+            return name, "semantic" if semantic[last].value >= position[last].value else "position", last
+        layers = [l for l in position if l in semantic and l <= last]
+        if metric == "r2.token" and not first_screen and layers:
+            return name, "semantic", max(layers, key=lambda l: semantic[l].value)
+        if metric != "r2.intra":
+            return name, "position", last
+    found = {(m, layer): p.value for m in study.models for layer, p in study.curve(metric, m, "all").items()}
+    best = max(found, key=lambda key: found[key], default=None)
+    return (best[0], "all", best[1]) if best else None
 
 
 def _finding(study: Study, metric: str, first_screen: bool, stuck: list[str]) -> str:
@@ -66,12 +101,47 @@ def _values(study: Study, metric: str, lines: list[tuple[str, str]], paper: Pape
     own = [
         v for m, p in lines for point in study.curve(metric, m, p).values() for v in (point.value, point.low, point.high) if v is not None
     ]
-    return own + [v for m, p in lines for _, v in paper_curve(paper, study, metric, m, p).values()]
+    before = [point.value for m, p in lines for point in study.curve(metric, m, p, UNTRAINED).values()]
+    return own + before + [v for m, p in lines for _, v in paper_curve(paper, study, metric, m, p).values()]
+
+
+def controls(study: Study, metric: str, lines: Iterable[Line]) -> list[Trace]:
+    """The same lines before training: thin and dotted, a short bar at each layer."""
+    traces: list[Trace] = []
+    for model, part in lines:
+        curve, paint = study.curve(metric, model, part, UNTRAINED), f"@{schemes.colour(study, model, part)}"
+        if not curve:
+            continue
+        name = f"{model if part == 'all' else f'{model}, {WORDS.get(part, part)}'}, before training"
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "x": list(curve),
+                "y": [p.value for p in curve.values()],
+                "line": {"color": paint, "dash": "1px,3px", "width": 1.2},
+                "marker": {"symbol": "line-ew", "size": 11, "color": paint, "line": {"color": paint, "width": 1.6}},
+                "hovertext": [hover(name, f"layer {layer}" if layer else "embedding", p) for layer, p in curve.items()],
+                "hoverinfo": "text",
+            }
+        )
+    return traces
+
+
+def reduced(study: Study, metric: str, model: str) -> dict[str, dict[int, dict[int, Point]]]:
+    """Part -> number of first components -> layer -> R² of the probes that see no more of the part."""
+    found: dict[str, dict[int, dict[int, Point]]] = {}
+    for name in sorted({r.part for r in study.records if r.metric == metric and r.model == model and r.part}):
+        if (match := CUT.match(name)) and (curve := study.curve(metric, model, name)):
+            found.setdefault(match[1], {})[int(match[2])] = curve
+    return {part: dict(sorted(found[part].items())) for part in ("all", "position", "semantic", *found) if part in found}
 
 
 def _table(study: Study, metric: str, lines: list[tuple[str, str]], paper: PaperValues, id: str, caption: str) -> Table:
-    """Every point that is drawn: ours with interval and chance, the paper's as rows of their own."""
+    """Every point that is drawn: ours with interval and chance; as rows of their own those before training, those of few components and
+    the paper's."""
     rows: list[list[Cell]] = []
+    cut = {m: reduced(study, metric, m) for m in dict.fromkeys(m for m, _ in lines)}
     for model, part in lines:
         depth = study.depth(model)
         chance = study.curve(f"{metric}.chance", model, part)
@@ -92,6 +162,15 @@ def _table(study: Study, metric: str, lines: list[tuple[str, str]], paper: Paper
                     value(p.n) if p.n else Cell("–"),
                 ]
             )
+        own = WORDS.get(part, part)
+        more = [("before training", own, study.curve(metric, model, part, UNTRAINED))]
+        more += [("this run", f"{own}, {count(k, 'component')}", curve) for k, curve in cut[model].get(part, {}).items()]
+        rows += [
+            [text(source), text(model), text(words), value(layer, str(layer)), value(layer / depth, fixed(layer / depth, 2))]
+            + [*measured(p), Cell("–"), value(p.n) if p.n else Cell("–")]
+            for source, words, curve in more
+            for layer, p in curve.items()
+        ]
         for k, v in paper_curve(paper, study, metric, model, part).values():
             share = k / PAPER_LAYERS
             rows.append(
@@ -122,6 +201,8 @@ def _subtitle(study: Study, metric: str, lines: list[tuple[str, str]], paper: Pa
         depths = {study.depth(m) for m, _ in lines}
         where = "layer by layer" if depths == {PAPER_LAYERS} else "at the same relative depth"
         said += f" Hollow and unjoined: the paper's six-layer models, {where}."
+    if many(study) and any(study.curve(metric, m, p, UNTRAINED) for m, p in lines):
+        said += " The same before training is in the table."
     if any(p.value < LOWEST for p in points):
         said += f" Values below {fixed(LOWEST, 1)} are in the table only."
     return said
@@ -133,9 +214,17 @@ def _key(study: Study, metric: str, lines: list[tuple[str, str]], paper: PaperVa
         key.append(("paper", "the paper"))
     if any(l > study.trained_until(m, p) for m, p in lines for l in study.curve(metric, m, p)):
         key.append(("untrained", "no gradient reaches it"))
+    if not many(study) and any(study.curve(metric, m, p, UNTRAINED) for m, p in lines):
+        key.append(("before", "the same model before training"))
     if chance:
         key.append(("chance", "best R² on shuffled targets"))
     return key
+
+
+def _records(study: Study, metric: str) -> tuple[str, ...]:
+    found = (f"{metric}: layer, part, index = split", f"{metric}.chance: layer, part")
+    untrained = any(r.metric == metric and r.step == UNTRAINED for r in study.records)
+    return (*found, *([f"{metric}: layer, part, step = 0 (before training)"] if untrained else []))
 
 
 def hero(study: Study, paper: PaperValues) -> Figure | None:
@@ -174,10 +263,13 @@ def hero(study: Study, paper: PaperValues) -> Figure | None:
             chance,
         )
         panels = [frame.panel("", lines, labels, name_chance=True, name_paper=True)]
+        panels[0].data[:0] = controls(study, metric, lines)
     title = finding(study, metric, first_screen=True)
     table = _table(study, metric, lines, paper, "position-by-layer", "Position R² by layer, as drawn")
     key = _key(study, metric, lines, paper, bool(chance))
-    return Figure("position", title, _subtitle(study, metric, lines, paper), panels, table, key, 230, even=many(study))
+    return Figure(
+        "position", title, _subtitle(study, metric, lines, paper), panels, table, key, 230, many(study), records=_records(study, metric)
+    )
 
 
 def targets(study: Study, paper: PaperValues) -> list[Figure]:
@@ -210,11 +302,115 @@ def _target(study: Study, paper: PaperValues, metric: str) -> Figure | None:
             own = [x for x in own if x[1] != "all"] + [x for x in own if x[1] == "all"]
             labels = [p if len(own) > 1 else "" for _, p in own]
             panels.append(frame(labels).panel(model, own, labels, schemes.block(study, model) if _blocks(study) else ""))
+            behind = sum(ghost not in own for ghost in ghosts)
+            panels[-1].data[behind:behind] = controls(study, metric, own)
     title = finding(study, metric)
     short = metric.removeprefix("r2.")
     table = _table(study, metric, lines, paper, f"probe-{short}", f"R² of {TARGETS[metric][0]} by model, stream and layer")
     key = _key(study, metric, lines, paper, bool(chance))
-    return Figure(f"probe-{short}", title, _subtitle(study, metric, lines, paper), panels, table, key, 250, even=many(study))
+    return Figure(
+        f"probe-{short}",
+        title,
+        _subtitle(study, metric, lines, paper),
+        panels,
+        table,
+        key,
+        250,
+        many(study),
+        records=_records(study, metric),
+    )
+
+
+def components(study: Study) -> Figure | None:
+    """How many dimensions hold position: R² of position from the first principal components of a part, and from all of it, by layer."""
+    metric = "r2.token"
+    found = {(m, part): few for m in study.models for part, few in reduced(study, metric, m).items()}
+    lines = [(m, p) for m, p in found if p != "all" or not any(other == m and q != "all" for other, q in found)]
+    if not lines:
+        return None
+    wholes = {x: study.curve(metric, *x) for x in lines}
+    curves = {x: [*found[x].items(), (None, wholes[x])] for x in lines}  # None: all components
+    shown = [x for x in lines if any(p.value >= findings.PRESENT for p in wholes[x].values())] or lines[:1]
+    every = [p for few in curves.values() for _, curve in few for p in curve.values()]
+    bounds = _range([v for p in every for v in (p.value, p.low, p.high) if v is not None])
+    depth = max(study.depth(m) for m, _ in lines)
+    panels = [_components_panel(study, x, curves[x], bounds, depth) for x in shown]
+    rows = [
+        [text(m), text(WORDS.get(part, part)), value(k, str(k)) if k else text("all"), value(layer, str(layer)), *measured(p)]
+        for m, part in lines
+        for k, curve in curves[m, part]
+        for layer, p in curve.items()
+    ]
+    counts = sorted({k for x in lines for k in found[x]})
+    subtitle = (
+        f"R² of a token's position on held-out documents, read by a ridge probe from the first {_or(counts)} principal components of the "
+        f"states of a layer, and from all; {repeats(every)}."
+    )
+    if len(shown) < len(lines):
+        subtitle += f" Drawn where R² from all reaches {fixed(findings.PRESENT, 2)} in a layer; the table has the others."
+    columns = ["Model", "Read from", "Components", "Layer", "R²", "Low", "High"]
+    table = Table("probe-components", "R² of position by number of components", columns, rows, frozenset(range(2, 7)))
+    key = [("measured", f"measured, bar: {percent(0.95, 0)} interval")]
+    records = (f"{metric}: layer, part = *.pca{counts[0]} ...", f"{metric}: layer, part")
+    return Figure("probe-components", _held(study, found), subtitle, panels, table, key, 260, even=True, records=records)
+
+
+def _or(counts: list[int]) -> str:
+    return f"{', '.join(map(str, counts[:-1]))} or {counts[-1]}" if len(counts) > 1 else str(counts[0])
+
+
+def _held(study: Study, found: dict[Line, dict[int, dict[int, Point]]]) -> str:
+    """Whether a few components hold position, by `findings.dimensions`: in the position stream of the story, else where it is read best."""
+    metric = "r2.token"
+    name = two_streams(study, metric)
+    if name is not None and (name, "position") in found:
+        line_, layer = (name, "position"), study.trained_until(name, "position")
+    else:
+        at = {(x, layer): p.value for x in found for layer, p in study.curve(metric, *x).items() if layer}
+        if not at:
+            return "R² of position from the first components"
+        line_, layer = max(at, key=lambda key: at[key])
+    few, whole = {k: c[layer] for k, c in found[line_].items() if layer in c}, study.curve(metric, *line_).get(layer)
+    if not few or whole is None:
+        return "R² of position from the first components"
+    where = f"in layer {layer} of `{line_[0]}`" + ("" if line_[1] == "all" else f"'s {WORDS.get(line_[1], line_[1])}")
+    stuck = stuck_models(study)
+    ap, other = study.named("ap"), ""
+    if ap and ap != line_[0] and ap not in stuck and (ap, "all") in found and (own := study.curve(metric, ap, "all").get(layer)):
+        least = {k: c[layer] for k, c in found[ap, "all"].items() if layer in c}
+        if least:
+            other = f"; `{ap}` {findings.r2(least[max(least)])} from {max(least)}, {findings.r2(own)} from all"
+    title = findings.dimensions("position", where, few, whole, other)
+    return findings.untestable(line_[0], title) if line_[0] in stuck else title
+
+
+def _components_panel(
+    study: Study, x: Line, curves: list[tuple[int | None, dict[int, Point]]], bounds: tuple[float, float], depth: int
+) -> Panel:
+    model, part = x
+    colour = schemes.colour(study, model, part)
+    traces: list[Trace] = []
+    ends = []
+    for i, (k, curve) in enumerate(curves):
+        dash, name = ("solid", "all") if k is None else (DASHES[i % len(DASHES)], count(k, "component"))
+        places = {float(layer): f"layer {layer} of {depth}" for layer in curve} | {0.0: "embedding"}
+        still = frozenset(float(layer) for layer in curve if layer > study.trained_until(model, part))
+        held = {float(layer): p for layer, p in curve.items()}
+        traces += line(held, colour, dash, "circle", f"{model}, {name}", places, still, size=6, width=2.0 if k is None else 1.6)
+        if curve:
+            ends.append((float(max(curve)), curve[max(curve)].value, "all" if k is None else str(k), colour))
+    height, margin = 236, {"l": 40, "r": label_margin(["all"]), "t": 6, "b": 48}
+    ticks = list(range(0, depth + 1, 1 if depth <= 8 else 2))
+    plot = layout(
+        height,
+        axis("layer", range=[-0.03 * depth - 0.02, depth * 1.03 + 0.02], tickvals=ticks, showgrid=False),
+        r2_axis("", bounds, 0.5),
+        margin,
+        annotations=line_end_labels(ends, bounds, height - margin["t"] - margin["b"]),
+    )
+    said = "; ".join(f"{'all' if k is None else k}: {', '.join(findings.r2(p) for p in c.values())}" for k, c in curves)
+    words = "" if part == "all" else WORDS.get(part, part)
+    return Panel(traces, plot, model, f"R² of position by layer from components of {model} {words}. {said}.", words)
 
 
 def _blocks(study: Study) -> bool:
