@@ -1,12 +1,13 @@
 """Which held-out documents are probed, their targets, and how the model is called."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from whatwhere.analysis.features import choose_documents, hidden_states
+from whatwhere.analysis.features import choose_documents, hidden_states, model_inputs
 
 
 def window(n, segments=None, positions=None, first=0):
@@ -158,3 +159,54 @@ def test_wrong_width_is_an_error():
     model.config.hidden_size = 5
     with pytest.raises(ValueError, match="Check num_hidden_layers and hidden_size"):
         list(hidden_states(model, choose_documents([window(4)] * 10)))
+
+
+def transformers_model(kind):
+    from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+    config, model = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel)}[kind]
+    return model(config(**sizes, max_position_embeddings=14, pad_token_id=1)).eval()
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_other_encoders_count_their_positions_themselves(kind):
+    model, documents = transformers_model(kind), choose_documents([window(12, first=i + 2) for i in range(10)])
+    hidden = next(iter(hidden_states(model, documents)))[1]
+    with torch.no_grad():
+        expected = model(torch.from_numpy(documents.input_ids), output_hidden_states=True).hidden_states
+    torch.testing.assert_close(hidden[-1], expected[-1])
+
+
+@pytest.mark.parametrize(("kind", "offset"), [("bert", 0), ("roberta", 2)])
+def test_other_positions_are_counted_from_where_the_table_begins(kind, offset):
+    model, documents = transformers_model(kind), choose_documents([window(8, first=i + 2) for i in range(10)])
+    moved = replace(documents, position_ids=documents.position_ids + 3)
+    hidden = next(iter(hidden_states(model, moved)))[1]
+    with torch.no_grad():
+        positions = torch.arange(3, 11).expand(10, 8) + offset
+        expected = model(torch.from_numpy(documents.input_ids), position_ids=positions, output_hidden_states=True).hidden_states
+    torch.testing.assert_close(hidden[-1], expected[-1])
+    assert not torch.allclose(hidden[-1], next(iter(hidden_states(model, documents)))[1][-1])
+
+
+def test_positions_at_padding_do_not_count():
+    model, documents = transformers_model("bert"), choose_documents([window(8, first=i + 2) for i in range(10)])
+    mask = np.ones((10, 8), dtype=np.int64)
+    mask[:, 6:] = 0
+    padded = replace(documents, position_ids=documents.position_ids * mask, attention_mask=mask)
+    assert "position_ids" not in model_inputs(model, padded) and "position_ids" in model_inputs(Echo(), padded)
+
+
+def test_packed_documents_are_refused_for_other_encoders():
+    documents = choose_documents([window(6, positions=[0, 1, 2, 0, 1, 2], first=2)] * 10)
+    with pytest.raises(ValueError, match="BertModel cannot keep the documents of a packed window apart"):
+        next(iter(hidden_states(transformers_model("bert"), documents)))
+
+
+def test_rows_are_documents_in_the_order_asked():
+    documents = choose_documents([window(6, positions=[0, 1, 2, 0, 1, 2], first=i) for i in range(10)])
+    some = documents.rows(np.array([4, 2]))
+    assert len(some) == 2 and list(some.input_ids[:, 0]) == [4, 2] and some.document_ids.shape == (2, 6) and some.attention_mask is None
+    assert set(some.targets) == set(documents.targets) and some.targets["token"].shape == some.regular.shape == (2, 6)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from whatwhere.encoder import EncoderConfig
+
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10
 
@@ -106,6 +108,45 @@ def _lengths(window_set: Any) -> np.ndarray:
     return np.array([len(window_set[i].input_ids) for i in range(len(window_set))], dtype=np.int64)
 
 
+def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
+    """What a model is called with, all documents together: input_ids, and where it needs them the positions, documents and mask.
+
+    A model of this package gets the positions as they are. Another encoder counts for itself where they are 0, 1, 2, ... in every
+    document: not every encoder takes positions, and RoBERTa's begin behind the padding id. Positions that are no such row are given
+    to it counted from where its table begins.
+
+    Raises:
+        ValueError: packed documents for an encoder that is not ours: its attention does not keep them apart.
+    """
+    inputs = {"input_ids": documents.input_ids, "position_ids": documents.position_ids}
+    if documents.document_ids is not None:
+        inputs["document_ids"] = documents.document_ids
+    if documents.attention_mask is not None:
+        inputs["attention_mask"] = documents.attention_mask
+    if getattr(model.config, "model_type", "") in ("", EncoderConfig.model_type):
+        return inputs
+    if documents.document_ids is not None:
+        raise ValueError(
+            f"{type(model).__name__} cannot keep the documents of a packed window apart: it takes no document_ids. Build windows that "
+            "are one span each (join=run-on), or use an encoder of this package."
+        )
+    counted = documents.position_ids == np.arange(documents.length)
+    if documents.attention_mask is not None:
+        counted |= documents.attention_mask == 0
+    if counted.all():
+        del inputs["position_ids"]
+    else:
+        inputs["position_ids"] = documents.position_ids + first_position(model)
+    return inputs
+
+
+def first_position(model: Any) -> int:
+    """Row of an encoder's position table at which counting begins: behind the padding id in RoBERTa and its kin, 0 elsewhere."""
+    embeddings = getattr(getattr(model, "base_model", model), "embeddings", None)
+    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
+
+
 def hidden_states(
     model: torch.nn.Module,
     documents: Documents,
@@ -125,22 +166,19 @@ def hidden_states(
         (indices (b,), hidden): the documents of the batch, and layers + 1 tensors (b, n, hidden_size), 0 = embedding.
 
     Raises:
-        ValueError: the model returns another number of hidden states, or other widths, than its configuration says.
+        ValueError: the model returns another number of hidden states, or other widths, than its configuration says; or, as
+            `model_inputs`, it cannot tell packed documents apart.
     """
     order = np.arange(len(documents)) if order is None else order
     body: Any = getattr(model, "base_model", model)
     config: Any = model.config
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    inputs = model_inputs(model, documents)
     training = model.training
     model.eval()
     try:
         for start in range(0, len(order), batch_size):
             indices = order[start : start + batch_size]
-            inputs = {"input_ids": documents.input_ids, "position_ids": documents.position_ids}
-            if documents.document_ids is not None:
-                inputs["document_ids"] = documents.document_ids
-            if documents.attention_mask is not None:
-                inputs["attention_mask"] = documents.attention_mask
             with torch.inference_mode():
                 tensors = {name: torch.from_numpy(array[indices]).to(device) for name, array in inputs.items()}
                 hidden = body(**tensors, output_hidden_states=True).hidden_states
