@@ -1,0 +1,410 @@
+"""Where heads look: attention weights of each term of the scores alone and of their sum, summed up per head while documents pass.
+
+DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside that of the sum. The weights of a batch are reduced at
+once, to means per document, to a profile over lags and to a coarse map, so that memory does not grow with the documents.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from whatwhere.analysis.bootstrap import at_place, document_mean
+from whatwhere.analysis.features import Documents, model_inputs
+from whatwhere.analysis.passes import Batch
+from whatwhere.records import Record
+
+TOTAL = "total"  # the part that is the softmax of the sum of all terms
+KINDS = ("previous", "next", "self", "special", "local", "broad")
+NEAR = 3  # tokens on each side that count as local
+FARTHEST = 128  # largest lag of a profile
+BINS = 64  # rows and columns of a map
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Attention weights of one part of one block, (b or 1, h, n, n), and the entropy of each row in nats, (b or 1, h, n).
+
+    allowed: (b or 1, 1, n, n) bool, where a query may look at a key, or None for everywhere.
+    """
+
+    values: Tensor
+    entropy: Tensor
+    allowed: Tensor | None
+
+    def diagonal(self, lag: int) -> Tensor:
+        """Weights (b or 1, h, n - |lag|) of the keys `lag` after their queries."""
+        return self.values.diagonal(lag, -2, -1)
+
+    def may(self, lag: int) -> Tensor | bool:
+        """(b or 1, n - |lag|): whether the token `lag` after a query may be looked at."""
+        return True if self.allowed is None else self.allowed[:, 0].diagonal(lag, -2, -1)
+
+
+def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
+    """The softmax over the allowed keys in at least float32; `scores` (b or 1, h, n, n) are left as they are."""
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if allowed is not None:
+        allowed = allowed.expand(-1, -1, scores.shape[-2], -1)
+        wide = wide.masked_fill(~allowed, torch.finfo(wide.dtype).min)
+    values = wide.softmax(-1)
+    # -Σ p log p = log Σ exp(s) - Σ p s, without a logarithm of every weight.
+    normaliser = wide.amax(-1) - values.amax(-1).log()
+    return Weights(values, (normaliser - torch.linalg.vecdot(values, wide)).clamp_(min=0), allowed)
+
+
+class WeightReader:
+    """A `Reader` of attention weights: softmaxes of each term alone and, as part `total`, of their sum."""
+
+    wants_terms = True
+    wants_hidden = False
+
+    def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        total: Tensor | None = None
+        for name, scores in terms.items():
+            total = scores if total is None else total + scores
+            self.weights(batch, block, name, softmax_weights(scores, allowed))
+        if total is None:
+            raise ValueError(f"Block {block} has no term of its attention scores. A scheme needs at least one product or bias.")
+        self.weights(batch, block, TOTAL, softmax_weights(total, allowed))
+
+    def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
+        pass
+
+    def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
+        """See the weights of a part of a block."""
+        raise NotImplementedError
+
+
+class AttentionScores(WeightReader):
+    """How much each head looks at neighbours, at itself, at special tokens and around, for every term and for the total.
+
+    Records `attention.KIND` with layer (1 ... L, the block's number), head and part (a term's name or `total`), the mean over documents
+    of the mean over their regular queries of the weight on
+
+    - `previous`, `next`: the token before or after in the row, over queries that have one and may look at it;
+    - `self`: the query's own token; `special`: all special tokens together; `local`: the three nearest tokens on each side together;
+    - `broad` is no weight but the entropy of the weights divided by the logarithm of the number of allowed keys, in [0, 1].
+
+    Intervals: bootstrap over documents. n: documents.
+
+    Arrays, L blocks of h heads: `lags` (2w + 1,), -w ... w with w = min(n - 1, 128); `profile.PART` (L, h, 2w + 1), mean weight of a
+    regular query on a regular key that is `lag` places after it and that it may look at, nan where there is no such pair;
+    `mean.PART` (L, h, m, m), mean weight over documents and over the tokens in m = min(n, 64) equal bins, special tokens included.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self.heads = int(config.num_attention_heads)
+        self._means: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)  # (b, h, kinds) of each batch
+        self._profiles: dict[tuple[int, str], np.ndarray] = {}
+        self._maps: dict[tuple[int, str], np.ndarray] = {}
+        self._pairs: np.ndarray | float = 0.0  # of regular tokens, by lag
+        self._cells: np.ndarray | float = 0.0  # pairs of tokens that are no padding, by bin
+
+    def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
+        regular, real = batch.regular, _real(batch)
+        n = regular.shape[1]
+        self._means[block, part].append(_means(weights, regular, real & ~regular, real).cpu().numpy())
+        w, pool = min(n - 1, FARTHEST), _pool(n, weights.values)
+        pairs = regular[:, :, None] & regular[:, None, :]  # (b, n, n)
+        if block == 0 and part == TOTAL:  # counted once a batch
+            may = pairs if weights.allowed is None else pairs & weights.allowed[:, 0]
+            self._pairs = self._pairs + lag_sums(may.sum(0).to(weights.values.dtype)[None], w)[0]
+            both = (real[:, :, None] & real[:, None, :]).sum(0).to(weights.values.dtype)
+            self._cells = self._cells + (pool @ both @ pool.T).double().cpu().numpy()
+        everything, inside = _over_documents(weights.values, regular, real)
+        lags = lag_sums(inside, w)
+        cells = (pool @ everything @ pool.T).double().cpu().numpy()
+        before = self._profiles.get((block, part))
+        self._profiles[block, part] = lags if before is None else before + lags
+        seen = self._maps.get((block, part))
+        self._maps[block, part] = cells if seen is None else seen + cells
+
+    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+        """The records; see the class.
+
+        Raises:
+            ValueError: no document has passed, or none has a regular token.
+        """
+        values = {key: np.concatenate(parts).astype(np.float64) for key, parts in sorted(self._means.items())}
+        _check_seen(values)
+        records: list[Record] = []
+        mean = document_mean(np.stack(list(values.values()), axis=1))  # (blocks · parts, h, kinds)
+        for at, ((block, part), of_documents) in enumerate(values.items()):
+            counts = (~np.isnan(of_documents)).sum(0)  # (h, kinds)
+            for kind, head in ((k, h) for k in range(len(KINDS)) for h in range(self.heads)):
+                if counts[head, kind]:
+                    value, least, most = at_place(mean, (at, head, kind))
+                    record = partial(Record, study, name, f"attention.{KINDS[kind]}", value, least, most, seed=seed)
+                    records.append(record(layer=block + 1, head=head, part=part, n=int(counts[head, kind])))
+        return records
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays; see the class. Empty before a document has passed."""
+        if not self._profiles:
+            return {}
+        blocks, parts = sorted({b for b, _ in self._profiles}), list(dict.fromkeys(p for _, p in self._profiles))
+        w = next(iter(self._profiles.values())).shape[-1] // 2
+        found: dict[str, np.ndarray] = {"lags": np.arange(-w, w + 1)}
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for part in parts:
+                found[f"profile.{part}"] = (np.stack([self._profiles[b, part] for b in blocks]) / self._pairs).astype(np.float32)
+                found[f"mean.{part}"] = (np.stack([self._maps[b, part] for b in blocks]) / self._cells).astype(np.float32)
+        return found
+
+
+def _check_seen(values: Any) -> None:
+    if not values:
+        raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
+    if all(np.isnan(v).all() for v in values.values()):
+        raise ValueError(
+            "No document has a regular token, so nobody looks anywhere. Give documents of at least 3 tokens: [CLS], a word, [SEP]."
+        )
+
+
+def _real(batch: Batch) -> Tensor:
+    """(b, n): tokens that are no padding."""
+    mask = batch.documents.attention_mask
+    if mask is None:
+        return torch.ones_like(batch.regular)
+    return torch.from_numpy(mask[batch.indices] != 0).to(batch.regular.device)
+
+
+def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> Tensor:
+    """(b, h, kinds): means over the regular queries of each document, nan where there is none."""
+    p, n = weights.values, regular.shape[1]
+
+    def neighbour(lag: int) -> Tensor:
+        queries, keys = slice(max(0, -lag), n - max(0, lag)), slice(max(0, lag), n - max(0, -lag))
+        return _query_mean(weights.diagonal(lag), regular[:, queries] & real[:, keys] & weights.may(lag))
+
+    near = torch.zeros_like(weights.entropy)
+    for lag in (lag for d in range(1, min(NEAR, n - 1) + 1) for lag in (-d, d)):
+        near[..., max(0, -lag) : n - max(0, lag)] += weights.diagonal(lag)
+    keys = real.sum(-1, keepdim=True) if weights.allowed is None else weights.allowed.sum(-1)[:, 0]  # (b, 1 or n)
+    broad = weights.entropy / keys.clamp(min=2).log().to(p.dtype)[:, None]
+    return torch.stack(
+        [
+            neighbour(-1),
+            neighbour(1),
+            _query_mean(weights.diagonal(0), regular),
+            _query_mean(torch.linalg.vecdot(p, special[:, None, None, :].to(p.dtype)), regular),
+            _query_mean(near, regular),
+            _query_mean(broad, regular & (keys > 1)),
+        ],
+        dim=-1,
+    )
+
+
+def _query_mean(values: Tensor, queries: Tensor) -> Tensor:
+    """Mean (b, h) of `values` (b or 1, h, k) over the queries (b, k) that are True; nan where there is none."""
+    chosen = queries[:, None].to(values.dtype)
+    return (values * chosen).sum(-1) / chosen.sum(-1)
+
+
+def _over_documents(p: Tensor, regular: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums (h, n, n) over the documents of a batch of weights p (b or 1, h, n, n): of all tokens, and of pairs of regular ones."""
+
+    def summed(tokens: Tensor) -> Tensor:
+        pairs = (tokens[:, :, None] & tokens[:, None, :]).to(p.dtype)  # (b, n, n)
+        if len(p) == 1:
+            return p[0] * pairs.sum(0)
+        if bool((tokens == tokens[:1]).all()):  # alike in all documents: one mask after the sum
+            return whole * pairs[0]
+        return (p * pairs[:, None]).sum(0)
+
+    whole = p.sum(0)
+    return summed(real), summed(regular)
+
+
+def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
+    """Sums (h, 2·farthest + 1) over the diagonals of `pairs` (h, n, n), entry j - i + farthest for query i and key j, in float64."""
+    h, n, _ = pairs.shape
+    # Rows turned over and padded to width 2n; read again with width 2n - 1, row i stands i places further right.
+    slanted = F.pad(pairs.flip(-2), (0, n)).flatten(1)[:, : n * (2 * n - 1)].view(h, n, 2 * n - 1)
+    return slanted.sum(1, dtype=torch.float64)[:, n - 1 - farthest : n + farthest].cpu().numpy()
+
+
+def _pool(n: int, like: Tensor) -> Tensor:
+    """(m, n): 1 where token j is in bin i of m = min(n, 64) equal bins."""
+    m = min(n, BINS)
+    bins = torch.arange(n, device=like.device) * m // n
+    return F.one_hot(bins, m).T.to(like.dtype)
+
+
+def foreign_scores(
+    model: Any,
+    documents: Documents,
+    *,
+    study: str,
+    name: str,
+    seed: int | None,
+    batch_size: int = 8,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[Record], dict[str, np.ndarray]]:
+    """Records and arrays of `AttentionScores` for any encoder of transformers that returns its attention weights: part `total` alone.
+
+    The model runs in its eager implementation, in evaluation mode, and is left as it was.
+
+    Raises:
+        ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
+    """
+    scores = AttentionScores(model.config)
+    for batch, attentions in attention_weights(model, documents, batch_size):
+        mask = documents.attention_mask
+        keys = None if mask is None else _real(batch)[:, None, None, :].expand(-1, 1, documents.length, -1)
+        with torch.inference_mode():
+            for block, given in enumerate(attentions):
+                p = given.to(torch.promote_types(given.dtype, torch.float32))
+                scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), keys))
+        if progress is not None:
+            progress(int(batch.indices[-1]) + 1, len(documents))
+    return scores.records(study=study, name=name, seed=seed), scores.arrays()
+
+
+def attention_weights(model: Any, documents: Documents, batch_size: int = 8) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
+    """The weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`."""
+    body = getattr(model, "base_model", model)
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    inputs = model_inputs(model, documents)
+    with _eager(model):
+        for start in range(0, len(documents), batch_size):
+            rows = np.arange(start, min(start + batch_size, len(documents)))
+            with torch.inference_mode():
+                tensors = {key: torch.from_numpy(value[rows]).to(device) for key, value in inputs.items()}
+                attentions = body(**tensors, output_attentions=True).attentions
+            shape = (len(rows), model.config.num_attention_heads, documents.length, documents.length)
+            if attentions is None or not len(attentions) or any(a is None or tuple(a.shape) != shape for a in attentions):
+                got = "none" if not attentions else str([None if a is None else tuple(a.shape) for a in attentions])
+                raise ValueError(
+                    f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got {got}. Only encoders whose "
+                    "tokens all look at all tokens can be measured."
+                )
+            yield Batch(documents, rows, tensors["input_ids"], torch.from_numpy(documents.regular[rows]).to(device)), attentions
+
+
+@contextmanager
+def _eager(model: Any) -> Iterator[None]:
+    """The model in evaluation mode and in its eager attention: fused kernels have no weights."""
+    training, before = model.training, getattr(model.config, "_attn_implementation", None)
+    switch = before not in (None, "eager") and hasattr(model, "set_attn_implementation")
+    model.eval()
+    try:
+        if switch:
+            model.set_attn_implementation("eager")
+        yield
+    finally:
+        if switch:
+            model.set_attn_implementation(before)
+        model.train(training)
+
+
+def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:
+    """A+B+A and, as its control, A+B+C of pieces of real documents, as long as those (DSTG figure 3: DOC-A + DOC-B + DOC-A).
+
+    A, B and C are the first regular tokens of three different documents, each document being A once; B and C are drawn from `seed`. A
+    and C have a third of the regular tokens each, B the rest, so that every place of A+B+C is the same place in A+B+A. Special tokens
+    stand at the ends as in the document that gives A; those within documents are left out. Documents with padding, or with too few
+    regular tokens for a piece, are left out. Positions are 0, 1, 2, ... and a text is one attention span.
+
+    Returns:
+        Both sets, text by text the same but for the last piece. Target "segment" is 0, 1, 2 in the three pieces, -1 at special tokens.
+
+    Raises:
+        ValueError: fewer than three documents, or fewer than three regular tokens in them.
+    """
+    n, regular = documents.length, documents.regular
+    full = np.ones(len(documents), bool) if documents.attention_mask is None else (documents.attention_mask != 0).all(1)
+    lead = np.where(regular.any(1), regular.argmax(1), n)
+    tail = np.where(regular.any(1), regular[:, ::-1].argmax(1), 0)
+    piece = int((n - lead - tail)[full].max(initial=0)) // 3
+    middle = n - lead - tail - 2 * piece
+    full &= (middle >= 1) & (regular.sum(1) >= np.maximum(piece, middle.max(initial=0, where=full)))
+    if piece < 1 or full.sum() < 3:
+        raise ValueError(
+            f"A repeated text needs three documents of at least 3 regular tokens and no padding; got {int(full.sum()) if piece else 0} of "
+            f"{len(documents)} documents of {n} tokens. Give more or longer documents."
+        )
+    chosen = np.flatnonzero(full)
+    order = np.random.default_rng(seed).permutation(chosen)
+    place = np.argsort(order)  # of each chosen document in the order, around which B and C follow
+    texts = {int(i): documents.input_ids[i][regular[i]] for i in chosen}
+    repeated, control, segments = [], [], []
+    for i, at in zip(chosen, place, strict=True):
+        b, c = (int(order[(at + step) % len(order)]) for step in (1, 2))
+        ends = documents.input_ids[i, : lead[i]], documents.input_ids[i, n - tail[i] :]
+        first, between, other = texts[int(i)][:piece], texts[b][: middle[i]], texts[c][:piece]
+        repeated.append(np.concatenate([ends[0], first, between, first, ends[1]]))
+        control.append(np.concatenate([ends[0], first, between, other, ends[1]]))
+        segments.append(np.repeat([-1, 0, 1, 2, -1], [lead[i], piece, middle[i], piece, tail[i]]))
+    segment = np.stack(segments)
+    positions = np.tile(np.arange(n), (len(chosen), 1))
+    starts = np.stack([np.argmax(segment == s, axis=1) for s in range(3)])  # (3, documents)
+    lengths = np.stack([(segment == s).sum(1) for s in range(3)])
+    within, rows = np.maximum(segment, 0), np.arange(len(chosen))[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        intra = (positions - starts[within, rows]) / np.where(lengths > 1, lengths - 1.0, np.nan)[within, rows]
+    targets = {"token": positions / n, "segment": segment.astype(np.float64), "intra": intra}
+    made = [Documents(np.stack(ids), positions, None, segment >= 0, targets) for ids in (repeated, control)]
+    return made[0], made[1]
+
+
+class CopyReader(WeightReader):
+    """Mean weight of each document's tokens in pieces 0 and 2 on the same place of the other piece; see `repeated_documents`."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)  # (b, h) of each batch
+
+    def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
+        segment = batch.documents.targets["segment"][batch.indices]
+        first, second = (np.nonzero(segment == s)[1].reshape(len(segment), -1) for s in (0, 2))
+        rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
+        there, back = weights.values[rows, :, first, second], weights.values[rows, :, second, first]  # (b, piece, h)
+        self.found[block, part].append((there + back).mean(1).div_(2).cpu().numpy())
+
+    def values(self) -> dict[tuple[int, str], np.ndarray]:
+        """(documents, h) of every block and part."""
+        return {key: np.concatenate(parts).astype(np.float64) for key, parts in sorted(self.found.items())}
+
+
+class RetrievalScores:
+    """Which heads look from a token at its copy (DSTG section 4 (3): retrieval heads), by attention to known places.
+
+    `repeated` and `control` are readers, one for a pass of each set of `repeated_documents`. Records with layer, head and part (a
+    term's name or `total`): `attention.retrieval.raw`, mean over documents of the mean weight of a token of either copy on the same
+    token of the other; `attention.retrieval.control`, the same places where another text stands in place of the copy: what the
+    place alone gets; `attention.retrieval`, their difference, in [-1, 1]. Intervals: bootstrap over documents, paired for the
+    difference. n: documents.
+    """
+
+    def __init__(self, config: Any = None) -> None:
+        self.repeated, self.control = CopyReader(), CopyReader()
+
+    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+        """The records; see the class.
+
+        Raises:
+            ValueError: a set has not passed, or the two differ in their number of documents.
+        """
+        raw, control = self.repeated.values(), self.control.values()
+        _check_seen(raw)
+        _check_seen(control)
+        counts = {len(v) for values in (raw, control) for v in values.values()}
+        if len(counts) > 1:
+            raise ValueError(f"Both sets of repeated documents must pass once, whole; seen were {sorted(counts)} documents.")
+        records: list[Record] = []
+        both, other = np.stack(list(raw.values()), axis=1), np.stack([control[key] for key in raw], axis=1)  # (documents, parts, h)
+        for metric, values in (("", both - other), (".raw", both), (".control", other)):
+            mean = document_mean(values)
+            for (at, (block, part)), head in ((key, h) for key in enumerate(raw) for h in range(values.shape[2])):
+                value, least, most = at_place(mean, (at, head))
+                record = partial(Record, study, name, f"attention.retrieval{metric}", value, least, most, seed=seed)
+                records.append(record(layer=block + 1, head=head, part=part, n=len(values)))
+        return records
