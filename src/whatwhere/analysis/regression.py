@@ -1,0 +1,221 @@
+"""How much of one model's streams is in another's hidden states: ridge regression from states to states (DSTG B.2, figure 8)."""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from whatwhere.analysis.features import Documents, hidden_states
+from whatwhere.analysis.probes import MEMORY, split_documents, stream_columns
+from whatwhere.analysis.ridge import Sums, ridge_r2
+from whatwhere.intervals import split_interval
+from whatwhere.records import Record
+
+STREAMS = ("position", "semantic")
+ENDINGS = ("", ".place", ".chance")  # targets: of the same token, of another document's, of another document's in random order
+CONSTANT = 1e-12  # a target whose squares about its mean are a smaller share of the largest target's does not vary
+
+_log = logging.getLogger(__name__)
+Pair = tuple[str, int]  # baseline, layer
+
+
+def regression_records(
+    reference_model: Any,
+    models: Mapping[str, Any],
+    documents: Documents,
+    *,
+    study: str,
+    reference: str = "dstg",
+    seed: int | None,
+    splits: int = 5,
+    penalty: float = 1.0,
+    batch_size: int = 8,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Record]:
+    """R² of ridge regressions from the hidden states of each model onto the position and the semantic stream of a reference model.
+
+    Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`, one a split (index)
+    and the mean over splits with the corrected interval of `intervals.split_interval`; n is the number of documents tested, or in all.
+    The value is the mean over the target columns of R² on the documents of the test (scikit-learn's Ridge and r2_score); columns that do
+    not vary are left out. Regular tokens only; splits as of the probes (`split_documents`). States of layer l of a model of L blocks are
+    set against those of layer l of the reference, or of the nearest relative depth, l · L_reference / L, where it has another number of
+    blocks; `layer` is the model's.
+
+    Two controls, with the targets of another document of the set. `.place`: of its token in the same place among the regular ones (from
+    the start again if it has fewer): what the streams of all documents have in common, of the position stream most. `.chance`: of its
+    tokens in random order: the floor, near 0.
+
+    All models run side by side over the same batches; sums of outer products are all that is kept, at most 2 GiB of them at a time. What
+    needs more is done layer by layer, with a pass of the models for each such chunk.
+
+    Args:
+        reference_model: has a position stream (`config.position_size` > 0).
+        models: the baselines by name; the reference itself may be among them, its own states say all of its streams.
+        documents: of all models, see `features.choose_documents`; m windows of n tokens.
+        seed: of all these models; goes into the records only.
+        batch_size: documents at a time, at least 2.
+        progress: called with (documents done, documents in all) in each pass.
+
+    Raises:
+        ValueError: a reference without streams, a document without regular tokens, options out of range, or hidden states that are not
+            finite.
+    """
+    config = reference_model.config
+    if not getattr(config, "position_size", 0):
+        raise ValueError(
+            f"{reference} has no position stream to predict (position_size is 0). Give a model with two streams: dstg, split or low-rank."
+        )
+    if not penalty > 0:
+        raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The probes' is 1.")
+    if splits < 1 or batch_size < 2:
+        raise ValueError(f"The regression needs at least 1 split and 2 documents at a time. Got splits={splits}, batch_size={batch_size}.")
+    if len(documents) < 2 or not documents.regular.any(1).all():
+        raise ValueError(f"Each of at least 2 documents must have regular tokens; {int(documents.regular.any(1).sum())} have some.")
+    test = split_documents(len(documents), splits)
+    found: dict[tuple[str, str, int], list[float]] = {}
+    for pairs in _chunks(models, config, splits):
+        for (name, layer), sums in _cross_sums(reference_model, models, documents, test, pairs, batch_size, progress).items():
+            for metric, values in sums.r2(stream_columns(config.hidden_size, config.position_size), penalty).items():
+                found[metric, name, layer] = values
+    records = []
+    for (metric, name, layer), values in found.items():
+        record = partial(Record, study, name, metric, seed=seed, part=reference, layer=layer)
+        low, high = split_interval(values, len(documents)) or (None, None)
+        records.append(record(float(np.mean(values)), low, high, n=len(documents)))
+        records += [record(value, index=s, n=int(test[s].sum())) for s, value in enumerate(values)]
+    return records
+
+
+class CrossSums:
+    """Sums over tokens of [x, 1]ᵀ[x, 1, y] and of y², for states x (p wide) and three kinds of targets y (q each): what `Sums` needs.
+
+    Those of all documents, and of the documents that each split tests. `x_shift` and `y_shift` are vectors near the means, without which
+    states far from zero would lose their digits in the sums.
+    """
+
+    def __init__(self, x_shift: np.ndarray, y_shift: np.ndarray, splits: int) -> None:
+        self.x_shift, self.y_shift = x_shift, y_shift
+        self.p, self.q = len(x_shift), len(y_shift)
+        columns = len(ENDINGS) * self.q
+        self.total = np.zeros((self.p + 2, self.p + 1 + columns))  # the last row: squares of y
+        self.test = np.zeros((splits, *self.total.shape))
+
+    def add(self, x: np.ndarray, targets: list[np.ndarray], tested_in: np.ndarray) -> None:
+        """Add tokens of documents that the splits `tested_in` test and all others train on: x (t, p), targets (t, q) of each kind."""
+        z = np.empty((len(x), self.total.shape[1]))
+        np.subtract(x, self.x_shift, out=z[:, : self.p])
+        z[:, self.p] = 1.0
+        for i, y in enumerate(targets):
+            np.subtract(y, self.y_shift, out=z[:, self._columns(i)])
+        products = z[:, : self.p + 1].T @ z
+        squares = np.einsum("tc,tc->c", z, z)
+        for sums in (self.total, *(self.test[s] for s in tested_in)):
+            sums[:-1] += products
+            sums[-1] += squares
+
+    def r2(self, parts: Mapping[str, slice], penalty: float) -> dict[str, list[float]]:
+        """Mean R² of each split for the streams of the reference and their controls, by metric; without streams that do not vary."""
+        found: dict[str, list[float]] = {}
+        for test in self.test:
+            train, held_out = self._sums(self.total - test), self._sums(test)
+            spread = np.minimum(train.spread(), held_out.spread())
+            with np.errstate(divide="ignore", invalid="ignore"):  # of targets that do not vary
+                r2 = ridge_r2(train, held_out, penalty)
+            for i, ending in enumerate(ENDINGS):
+                for stream in STREAMS:
+                    columns = np.arange(i * self.q, (i + 1) * self.q)[parts[stream]]
+                    varies = columns[spread[columns] > CONSTANT * spread.max()]
+                    if len(varies):
+                        found.setdefault(f"regression.{stream}{ending}", []).append(float(r2[varies].mean()))
+        complete = {metric: values for metric, values in found.items() if len(values) == len(self.test)}
+        if len(complete) < len(ENDINGS) * len(STREAMS):
+            _log.warning("No regression onto a stream that does not vary; left: %s.", ", ".join(complete) or "none")
+        return complete
+
+    def _columns(self, kind: int) -> slice:
+        start = self.p + 1 + kind * self.q
+        return slice(start, start + self.q)
+
+    def _sums(self, m: np.ndarray) -> Sums:
+        p = self.p
+        return Sums(m[p, p], m[:p, p], m[p, p + 1 :], m[:p, :p], m[:p, p + 1 :], m[-1, p + 1 :])
+
+
+def _cross_sums(
+    reference_model: Any,
+    models: Mapping[str, Any],
+    documents: Documents,
+    test: np.ndarray,
+    pairs: list[Pair],
+    batch_size: int,
+    progress: Callable[[int, int], None] | None,
+) -> dict[Pair, CrossSums]:
+    """Sums of the given baselines and layers, from one pass of these baselines and the reference side by side."""
+    # Documents that the same splits test one after the other, so that most batches need one sum.
+    order = np.lexsort(test[::-1])
+    depth = reference_model.config.num_hidden_layers
+    running = {id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))}  # each once, the reference first
+    passes = [hidden_states(model, documents, order, batch_size) for model in running.values()]
+    found: dict[Pair, CrossSums] = {}
+    before: tuple[int, list[np.ndarray]] | None = None  # the last document of the batch before, and its states in the reference
+    done = 0
+    for states in zip(*passes, strict=True):
+        indices, hidden = states[0][0], dict(zip(running, (h for _, h in states), strict=True))
+        theirs = [_numpy(h) for h in states[0][1]]
+        partners = [(int(indices[r - 1]), [h[r - 1] for h in theirs]) for r in range(len(indices))]
+        if before is not None:
+            partners[0] = before
+        # Documents that the same splits test are added together.
+        patterns, which = np.unique(test[:, indices], axis=1, return_inverse=True)
+        groups = [(np.flatnonzero(p), np.flatnonzero(which.ravel() == i)) for i, p in enumerate(patterns.T)]
+        for name, layer in pairs:
+            x = _numpy(hidden[id(models[name])][layer])
+            target = int(layer * depth / models[name].config.num_hidden_layers + 0.5)
+            y = theirs[target]
+            if (name, layer) not in found:
+                x_mean, y_mean = (a[documents.regular[indices]].mean(axis=0, dtype=np.float64) for a in (x, y))
+                found[name, layer] = CrossSums(x_mean, y_mean, len(test))
+            for tested_in, rows in groups:
+                taken = [_targets(documents, int(indices[r]), y[r], partners[r][0], partners[r][1][target]) for r in rows]
+                own = np.concatenate([x[r][documents.regular[indices[r]]] for r in rows])
+                found[name, layer].add(own, [np.concatenate(kind) for kind in zip(*taken, strict=True)], tested_in)
+        before = int(indices[-1]), [h[-1] for h in theirs]
+        done += len(indices)
+        if progress is not None:
+            progress(done, len(order))
+    for (name, layer), sums in found.items():
+        if not np.isfinite(sums.total).all():
+            raise ValueError(f"hidden[{layer}] of {name} or its reference has NaN or infinite values. Use an earlier checkpoint.")
+    return found
+
+
+def _targets(documents: Documents, document: int, own: np.ndarray, partner: int, others: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Targets (t, q) for the t regular tokens of a document: its own, another's in the same places, another's in random order."""
+    mine = own[documents.regular[document]]
+    theirs = others[documents.regular[partner]]
+    places = np.arange(len(mine)) % len(theirs)
+    return mine, theirs[places], theirs[np.random.default_rng([1, document]).permutation(places)]
+
+
+def _numpy(hidden: torch.Tensor) -> np.ndarray:
+    return (hidden if hidden.dtype == torch.float64 else hidden.float()).cpu().numpy()
+
+
+def _chunks(models: Mapping[str, Any], config: Any, splits: int) -> list[list[Pair]]:
+    """All baselines and layers in runs whose sums fit in MEMORY."""
+    chunks: list[list[Pair]] = []
+    held = 0
+    for layer in range(max(m.config.num_hidden_layers for m in models.values()) + 1 if models else 0):
+        for name, model in models.items():
+            if layer <= model.config.num_hidden_layers:
+                p = model.config.hidden_size
+                size = 8 * (splits + 2) * (p + 2) * (p + 1 + len(ENDINGS) * config.hidden_size)
+                if not chunks or held + size > MEMORY:
+                    chunks.append([])
+                    held = 0
+                chunks[-1].append((name, layer))
+                held += size
+    return chunks

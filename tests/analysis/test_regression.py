@@ -1,0 +1,233 @@
+"""Regression between models against scikit-learn on the same states, its controls, depths that differ, and memory."""
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+
+import whatwhere as ww
+from whatwhere.analysis import regression
+from whatwhere.analysis.features import Documents
+from whatwhere.analysis.probes import split_documents
+from whatwhere.analysis.regression import regression_records
+from whatwhere.intervals import split_interval
+from whatwhere.records import select
+
+M, N, P, D = 20, 12, 6, 9
+SPLITS = (0, 1, 2, 3, 4)
+
+
+def documents(count=M, n=N, inner=True):
+    """input_ids[:, 0] is the number of the document; with `inner` every third has a special token inside."""
+    regular = np.ones((count, n), dtype=bool)
+    regular[:, [0, -1]] = False
+    if inner:
+        regular[::3, 5] = False
+    positions = np.tile(np.arange(n), (count, 1))
+    return Documents(np.tile(np.arange(count)[:, None], (1, n)), positions, None, regular, {})
+
+
+class Fixed(torch.nn.Module):
+    """A model whose hidden states are given, found by the number of the document; `calls` counts batches."""
+
+    def __init__(self, features, position_size=0):
+        super().__init__()
+        self.features, self.calls = [torch.as_tensor(f) for f in features], 0
+        self.config = SimpleNamespace(hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1)
+
+    def forward(self, input_ids, position_ids, output_hidden_states):
+        self.calls += 1
+        return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
+
+
+def states(seed, layers=3, width=P, count=M, n=N):
+    return [np.random.default_rng([seed, layer]).normal(size=(count, n, width)) for layer in range(layers)]
+
+
+def setup(offset=0.0, layers=3, reference_layers=3):
+    """A baseline and a reference (position 0:4, semantic 4:9) whose states are mixtures of the baseline's and noise."""
+    base = states(1, layers)
+    mix = np.random.default_rng(5).normal(size=(P, D))
+    reference = [n * 2 + base[min(layer, layers - 1)] @ mix + offset for layer, n in enumerate(states(2, reference_layers, D))]
+    return Fixed([b + offset for b in base]), Fixed(reference, 4)
+
+
+def run(two_streams, models, docs=None, **options):
+    return regression_records(two_streams, models, documents() if docs is None else docs, study="s", seed=3, **options)
+
+
+def values(records, metric, layer, model="base"):
+    return [r.value for r in select(records, metric=metric, model=model, layer=layer, index=SPLITS)]
+
+
+def sklearn_r2(x, y, docs, penalty=1.0):
+    """One fit a split; x and y (m, n, width)."""
+    found = []
+    for test in split_documents(len(docs), 5):
+        fit, tested = docs.regular & ~test[:, None], docs.regular & test[:, None]
+        found.append(r2_score(y[tested], Ridge(alpha=penalty).fit(x[fit], y[fit]).predict(x[tested])))
+    return found
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("penalty", [1.0, 50.0])
+def test_r2_equals_scikit_learn(offset, penalty):
+    base, reference = setup(offset)
+    docs = documents()
+    records = run(reference, {"base": base}, penalty=penalty, batch_size=7)
+    for layer in range(3):
+        for stream, columns in (("position", slice(0, 4)), ("semantic", slice(4, 9))):
+            x, y = base.features[layer].numpy(), reference.features[layer].numpy()[..., columns]
+            ours = values(records, f"regression.{stream}", layer)
+            np.testing.assert_allclose(ours, sklearn_r2(x, y, docs, penalty), atol=1e-7)
+            assert 0.2 < np.mean(ours) < 0.95
+
+
+def test_records_and_their_interval():
+    base, reference = setup()
+    records = run(reference, {"base": base, "other": Fixed(states(7))}, reference="two")
+    assert {(r.study, r.part, r.seed) for r in records} == {("s", "two", 3)} and {r.model for r in records} == {"base", "other"}
+    metrics = {f"regression.{s}{e}" for s in ("position", "semantic") for e in ("", ".place", ".chance")}
+    assert {(r.metric, r.layer) for r in records} == {(m, layer) for m in metrics for layer in range(3)}
+    for summary in (r for r in records if r.index is None):
+        own = values(records, summary.metric, summary.layer, summary.model)
+        assert summary.value == pytest.approx(np.mean(own)) and summary.n == M
+        assert (summary.low, summary.high) == pytest.approx(split_interval(own, M))
+    assert {r.n for r in records if r.index is not None} == {4}
+    (alone,) = select(run(reference, {"base": base}, splits=1), metric="regression.position", layer=0, index=None)
+    assert (alone.low, alone.high) == (None, None)
+
+
+def test_what_all_documents_share_is_place_and_not_chance():
+    """A stream that is the number of the place: another document's says the same, shuffled tokens say nothing."""
+    docs = documents(60, 30, inner=False)
+    rng = np.random.default_rng(0)
+    place = np.tile(rng.normal(size=(30, 4)), (60, 1, 1))
+    reference = Fixed([np.concatenate([place, rng.normal(size=(60, 30, 5))], axis=-1)], 4)
+    base = Fixed([place @ rng.normal(size=(4, P)) + 0.1 * rng.normal(size=(60, 30, P))])
+    reference.config.num_hidden_layers = base.config.num_hidden_layers = 1  # a depth of 0 has no relative depth
+    reference.features *= 2
+    base.features *= 2
+    records = run(reference, {"base": base}, docs)
+    own, other, chance = (np.mean(values(records, f"regression.position{e}", 1)) for e in ("", ".place", ".chance"))
+    assert own == other > 0.9 and abs(chance) < 0.05
+    assert all(abs(np.mean(values(records, f"regression.semantic{e}", 1))) < 0.05 for e in ("", ".place", ".chance"))
+
+
+def test_controls_take_another_documents_tokens():
+    docs = documents()
+    docs.regular[4, 3:] = False  # a short one: its places begin again
+    docs.regular[4, 1] = True
+    own, others = np.arange(N)[:, None] + 100.0, np.arange(N)[:, None] + 200.0
+    mine, place, chance = regression._targets(docs, 1, own, 0, others)
+    np.testing.assert_array_equal(mine[:, 0], 100 + np.flatnonzero(docs.regular[1]))
+    inside = 200.0 + np.flatnonzero(docs.regular[0])
+    np.testing.assert_array_equal(place[:, 0], [*inside, inside[0]])
+    assert sorted(chance[:, 0]) == sorted(place[:, 0]) and not np.array_equal(chance, place)
+    _, place, _ = regression._targets(docs, 1, own, 4, others)
+    np.testing.assert_array_equal(place[:, 0], 201 + np.arange(10) % 2)
+    np.testing.assert_array_equal(regression._targets(docs, 1, own, 0, others)[2], chance)
+
+
+def test_no_document_is_its_own_control(monkeypatch):
+    taken = []
+    true = regression._targets
+    monkeypatch.setattr(regression, "_targets", lambda d, i, y, j, z: taken.append((i, j)) or true(d, i, y, j, z))
+    base, reference = setup()
+    run(reference, {"base": base}, batch_size=19)  # the last batch has one document
+    assert len(taken) == 3 * M and all(i != j for i, j in taken)
+
+
+def test_batches_and_chunks_change_nothing(monkeypatch):
+    base, reference = setup()
+    models = {"base": base, "other": Fixed(states(7, width=4))}
+    whole = run(reference, models, batch_size=20)
+    assert base.calls == reference.calls == 1
+    seen = []
+    monkeypatch.setattr(regression, "MEMORY", 1)
+    small = run(reference, models, batch_size=20, progress=lambda *p: seen.append(p))
+    assert seen == 6 * [(20, 20)] and base.calls == 1 + 3 and reference.calls == 1 + 6
+    monkeypatch.undo()
+    others = run(reference, models, batch_size=3)
+    for a in whole:
+        (b,) = select(small, metric=a.metric, model=a.model, layer=a.layer, index=a.index)
+        assert a.value == pytest.approx(b.value, abs=1e-10)
+        (c,) = select(others, metric=a.metric, model=a.model, layer=a.layer, index=a.index)
+        if "." not in a.metric.removeprefix("regression."):  # the first document's partner depends on its batch
+            assert a.value == pytest.approx(c.value, abs=1e-10)
+
+
+def test_other_depths_meet_at_the_same_share():
+    base, reference = setup(layers=5, reference_layers=3)  # blocks 4 and 2
+    records = run(reference, {"base": base})
+    docs = documents()
+    for layer, target in ((0, 0), (1, 1), (2, 1), (3, 2), (4, 2)):
+        expected = sklearn_r2(base.features[layer].numpy(), reference.features[target].numpy()[..., :4], docs)
+        np.testing.assert_allclose(values(records, "regression.position", layer), expected, atol=1e-8)
+
+
+def test_the_reference_knows_itself_and_columns_that_do_not_vary_are_left_out(caplog):
+    _, reference = setup()
+    for f in reference.features:
+        f[..., 2] = 0.7
+    records = run(reference, {"two": reference})
+    assert min(r.value for r in records if r.metric in ("regression.position", "regression.semantic")) > 0.99
+    columns = [0, 1, 3]
+    expected = sklearn_r2(reference.features[1].numpy(), reference.features[1].numpy()[..., columns], documents())
+    np.testing.assert_allclose(values(records, "regression.position", 1, "two"), expected, atol=1e-9)
+    for f in reference.features:
+        f[..., :4] = 0.7
+    with caplog.at_level(logging.WARNING):
+        records = run(reference, {"two": reference})
+    assert not [r for r in records if "position" in r.metric] and "does not vary" in caplog.text
+
+
+def test_special_tokens_are_not_seen():
+    base, reference = setup()
+    plain = run(reference, {"base": base})
+    for model in (base, reference):
+        for f in model.features:
+            f[:, 0], f[:, -1] = float("nan"), 1e9
+    assert run(reference, {"base": base}) == plain
+
+
+def test_models_of_this_package():
+    sizes = {"vocab_size": 40, "num_hidden_layers": 2, "max_position_embeddings": N}
+    models = {name: ww.EncoderForMaskedLM(ww.preset(name, "tiny", **sizes)).eval() for name in ("ap", "rope", "dstg")}
+    docs = documents()
+    docs.input_ids[:] = np.random.default_rng(0).integers(5, 40, docs.input_ids.shape)
+    records = run(models["dstg"], models, docs)
+    assert np.mean(values(records, "regression.position", 0, "dstg")) > 0.9
+    assert np.mean(values(records, "regression.position", 0, "rope")) < 0.1  # words alone do not know their places
+    assert not any(model.training for model in models.values())
+    for model in models.values():
+        model.train()
+    assert run(models["dstg"], models, docs) == records and all(model.training for model in models.values())
+    assert run(models["dstg"], {}, docs) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"penalty": 0.0}, "penalty"), ({"splits": 0}, "splits=0"), ({"batch_size": 1}, "batch_size=1")],
+)
+def test_bad_options(options, message):
+    base, reference = setup()
+    with pytest.raises(ValueError, match=message):
+        run(reference, {"base": base}, **options)
+
+
+def test_bad_models_and_documents():
+    base, reference = setup()
+    with pytest.raises(ValueError, match="rope has no position stream"):
+        run(base, {"base": base}, reference="rope")
+    docs = documents()
+    docs.regular[3] = False
+    with pytest.raises(ValueError, match="must have regular tokens; 19"):
+        run(reference, {"base": base}, docs)
+    base.features[1][4, 5, 3] = float("inf")
+    with pytest.raises(ValueError, match=r"hidden\[1\] of base"), np.errstate(invalid="ignore"):
+        run(reference, {"base": base})
