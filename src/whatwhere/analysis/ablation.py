@@ -1,0 +1,339 @@
+"""What a model needs: the rise of its masked-language loss when a term of the attention scores, or a stream, is taken away.
+
+A term is removed (set to 0), replaced by its mean over documents, or shuffled over positions, in all blocks, in one, or in one head;
+everything else is the model as it is. A stream is changed where it enters a block. Each document is compared with itself: same tokens,
+same masks.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from whatwhere.encoder.attention import Layout
+from whatwhere.encoder.blocks import Streams
+from whatwhere.encoder.registry import nearest
+from whatwhere.records import Record
+
+from .bootstrap import document_mean
+from .features import Documents
+from .heads import term_names
+
+KINDS = ("remove", "mean", "shuffle")
+BY = ("all", "layer", "head")
+MASK_RATE = 0.2
+SEED = 0  # of masks and permutations: the same for all models, so that they can be compared document by document
+IGNORED = -100
+
+_STREAM = "stream."
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What to ablate, one after the other; None means all that the model has.
+
+    parts: names of terms, `stream.position`, `stream.semantic`. layers: 1 ... L, blocks, for "layer" and "head". heads: from 0, for "head".
+    """
+
+    parts: Sequence[str] | None = None
+    layers: Sequence[int] | None = None
+    heads: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class _Ablation:
+    """One thing taken away: in the block `layer` (from 1; None: all), in `head` (None: all)."""
+
+    kind: str
+    part: str
+    layer: int | None
+    head: int | None
+
+    @property
+    def stream(self) -> bool:
+        return self.part.startswith(_STREAM)
+
+
+def ablation_records(
+    model: Any,
+    documents: Documents,
+    *,
+    study: str,
+    name: str,
+    seed: int | None,
+    mask_rate: float = MASK_RATE,
+    kinds: Sequence[str] = KINDS,
+    by: Sequence[str] = BY,
+    choices: Choices | None = None,
+    batch_size: int = 8,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Record]:
+    """Records of the masked-language loss and of its rise, in nats, with 95 % intervals over documents (percentile bootstrap, paired).
+
+    `ablation.loss`: mean over documents of the mean over their masked tokens (see `masked`). `ablation.KIND` with `part` = the term
+    or stream, `layer` = number of the block (None: all), `head` (None: all): the rise. Kinds:
+
+    - `remove`: the term is 0; a stream is 0 at every token.
+    - `mean`: the term at a pair (i, j) is its mean over the documents of the batch at (i, j), of those in which i may look at j; a stream
+      is, at every token, its mean over all regular tokens of the batch. A term that is the same in all documents does not change, and
+      its rise is exactly 0.
+    - `shuffle`: rows and columns of the term, or the tokens of a stream, are permuted by one random permutation of the regular tokens
+      of each document, the same in all blocks; special tokens and padding stay. In packed windows each document permutes its own.
+
+    A stream is changed where it enters a block; for all blocks that is the embedding, so layer None and layer 1 agree. It has no heads.
+    An ablation that changes nothing gives exactly 0: both sides take the same path.
+
+    Args:
+        model: an `EncoderForMaskedLM`.
+        by: "all" blocks and heads at once, each "layer", each "head".
+        choices: what to ablate; default: everything.
+        batch_size: documents at a time; the last batch takes the rest along, so every mean is over at least as many (if there are).
+        progress: called with (ablations done, ablations in all) over all batches.
+
+    Raises:
+        ValueError: another model, unknown names, layers or heads, a rate outside (0, 1), or means of a single document.
+    """
+    _check(model, documents, mask_rate, kinds, by, batch_size)
+    encoder = model.encoder
+    ablations = _plan(model, kinds, by, choices or Choices())
+    if "mean" in kinds and min(len(documents), batch_size) < 2:
+        raise ValueError(
+            f"A mean over documents needs at least 2 in a batch; got {len(documents)} with batch_size={batch_size}. Leave out the kind "
+            "mean or give more."
+        )
+    ids, labels = masked(documents, mask_rate, model.config.mask_token_id)
+    order = permutations(documents)
+    groups = np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size))
+    plain: list[np.ndarray] = []
+    rises: list[list[np.ndarray]] = [[] for _ in ablations]
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            for number, rows in enumerate(groups):
+                one = _Batch(model, documents, rows, ids, labels, order)
+                with encoder.inspecting(one.see):
+                    plain.append(one.start())
+                    for k, rise in enumerate(one.rises(ablations)):
+                        rises[k].append(rise)
+                        if progress is not None:
+                            progress(number * len(ablations) + k + 1, len(groups) * len(ablations))
+    finally:
+        model.train(training)
+
+    values = np.stack([np.concatenate(plain), *(np.concatenate(r) for r in rises)], axis=1)  # (documents, 1 + ablations)
+    counted = ~np.isnan(values[:, 0])
+    if not counted.any():
+        raise ValueError("No document has a regular token, so nothing can be masked.")
+    mean, low, high = document_mean(values[counted])
+
+    def record(k: int, metric: str, **columns: Any) -> Record:
+        ends: tuple[Any, Any] = (None, None) if low is None or high is None else (float(low[k]), float(high[k]))
+        return Record(study, name, metric, float(mean[k]), ends[0], ends[1], "nats", seed, n=int(counted.sum()), **columns)
+
+    return [
+        record(0, "ablation.loss"),
+        *(record(k, f"ablation.{a.kind}", layer=a.layer, head=a.head, part=a.part) for k, a in enumerate(ablations, 1)),
+    ]
+
+
+def masked(documents: Documents, mask_rate: float, mask_id: int, seed: int = SEED) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids and labels (m, n): in each document `mask_rate` of the regular tokens, at least one, are [MASK]; labels are -100 elsewhere.
+
+    Which ones depends on the seed, the number of the document and its regular tokens alone, so all models are asked for the same.
+    """
+    draws = np.where(documents.regular, np.random.default_rng(seed).random(documents.regular.shape), np.inf)
+    words = documents.regular.sum(1)
+    count = np.where(words > 0, np.maximum(1, np.round(mask_rate * words)), 0)
+    chosen = (draws.argsort(1).argsort(1) < count[:, None]) & documents.regular
+    return np.where(chosen, mask_id, documents.input_ids), np.where(chosen, documents.input_ids, IGNORED)
+
+
+def permutations(documents: Documents, seed: int = SEED) -> np.ndarray:
+    """(m, n): at each regular token the place of another one of the same document, at random; other tokens stay at their own."""
+    m, n = documents.regular.shape
+    generator = np.random.default_rng((seed, 1))
+    order = np.tile(np.arange(n), (m, 1))
+    for i in range(m):
+        numbers = np.zeros(n, dtype=np.int64) if documents.document_ids is None else documents.document_ids[i]
+        for number in np.unique(numbers):
+            places = np.flatnonzero(documents.regular[i] & (numbers == number))
+            order[i, places] = generator.permutation(places)
+    return order
+
+
+class _Batch:
+    """Some documents on their way through the model; blocks before an ablation are not computed again."""
+
+    def __init__(self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray) -> None:
+        self.model, self.encoder = model, model.encoder
+        device = next(model.parameters()).device
+
+        def tensor(array: np.ndarray | None) -> Tensor | None:
+            return None if array is None else torch.from_numpy(array[rows]).to(device)
+
+        given: list[Any] = [tensor(a) for a in (ids, documents.attention_mask, documents.position_ids, documents.document_ids)]
+        self.labels, self.order, self.regular = (torch.from_numpy(a[rows]).to(device) for a in (labels, order, documents.regular))
+        self.layout: Layout = self.encoder.layout(*given)
+        self.inputs: list[Streams] = [self.encoder.embed(given[0], self.layout.position_ids)]
+        allowed = self.layout.allowed
+        self.pairs: Tensor | None = None  # (b, 1, n, n): who looks at whom, where not everywhere
+        if allowed is not None:
+            n = allowed.shape[-1]
+            self.pairs = allowed.expand(-1, -1, n, -1)
+            if given[1] is not None:
+                self.pairs = self.pairs & given[1].bool()[:, None, :, None]
+        self.now: _Ablation | None = None
+        self.constant: set[str] = set()  # terms that are the same for all documents of the batch
+        self.same: set[int] = set()  # blocks (from 0) that get their own terms back, to take the path that changed terms take
+
+    def see(self, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> dict[str, Tensor] | None:
+        """What the encoder calls in every block."""
+        now = self.now
+        self.constant = {name for name, term in terms.items() if len(term) == 1 < len(self.labels)}
+        if now is not None and now.layer in (None, block + 1):
+            return {**terms, now.part: self.changed(terms[now.part], now)}
+        return terms if block in self.same else None
+
+    def start(self) -> np.ndarray:
+        """The loss of each document as the model is (b,); keeps what enters each block."""
+        for layer in self.encoder.layers:
+            self.inputs.append(layer(self.inputs[-1], self.layout, "sdpa")[0])
+        return self.losses(self.inputs[-1])
+
+    def rises(self, ablations: Sequence[_Ablation]) -> Iterator[np.ndarray]:
+        """The rise of each document's loss (b,) by each ablation."""
+        blocks = range(len(self.encoder.layers))
+        before: dict[tuple[bool, int | None], np.ndarray] = {}
+        for ablation in ablations:
+            if ablation.kind == "mean" and ablation.part in self.constant:
+                yield np.zeros(len(self.labels))
+                continue
+            first = (ablation.layer or 1) - 1
+            key = ablation.stream, ablation.layer
+            if key not in before:
+                self.same = set() if ablation.stream else set(blocks) if ablation.layer is None else {first}
+                before[key] = self.losses(self.run(self.inputs[first], first))
+                self.same = set()
+            streams = self.inputs[first]
+            if ablation.stream:
+                streams = self.changed_streams(streams, ablation)
+            else:
+                self.now = ablation
+            after = self.losses(self.run(streams, first))
+            self.now = None
+            yield after - before[key]
+
+    def run(self, streams: Streams, first: int) -> Streams:
+        """The streams behind the last block, of those that enter the block `first`."""
+        for layer in self.encoder.layers[first:]:
+            streams = layer(streams, self.layout, "sdpa")[0]
+        return streams
+
+    def losses(self, streams: Streams) -> np.ndarray:
+        """Mean cross-entropy (b,) of the masked tokens of each document; nan where there is none."""
+        hidden = torch.cat(streams if self.encoder.norm is None else self.encoder.norm(streams), dim=-1)
+        chosen = self.labels != IGNORED
+        logits = self.model.head(hidden[chosen])
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        each = F.cross_entropy(wide, self.labels[chosen], reduction="none").double()
+        sums = each.new_zeros(len(chosen)).index_add_(0, chosen.nonzero()[:, 0], each)
+        return np.asarray((sums / chosen.sum(1)).cpu().numpy())
+
+    def changed(self, term: Tensor, now: _Ablation) -> Tensor:
+        """The term (b or 1, h, n, n) with the heads of an ablation changed and the others as they are."""
+        heads = slice(None) if now.head is None else slice(now.head, now.head + 1)
+        term = term.expand(len(self.labels), -1, -1, -1).clone() if now.kind == "shuffle" else term.clone()
+        if now.kind == "remove":
+            term[:, heads] = 0
+        elif now.kind == "mean":
+            term[:, heads] = self.mean(term[:, heads])
+        else:
+            for i, order in enumerate(self.order):
+                term[i, heads] = term[i, heads][:, order][:, :, order]
+        return term
+
+    def mean(self, part: Tensor) -> Tensor:
+        """Mean of (b, heads, n, n) over the documents in which the query may look at the key; elsewhere as it is.
+
+        Between the least and the largest of its values, so that equal ones stay what they are to the last digit.
+        """
+        if self.pairs is None:
+            return part.mean(0, keepdim=True).clamp(part.amin(0, keepdim=True), part.amax(0, keepdim=True))
+        low, high = part.masked_fill(~self.pairs, torch.inf).amin(0), part.masked_fill(~self.pairs, -torch.inf).amax(0)
+        mean = (part * self.pairs).sum(0) / self.pairs.sum(0).clamp(min=1)
+        return torch.where(self.pairs, mean.clamp(low, high), part)
+
+    def changed_streams(self, streams: Streams, now: _Ablation) -> Streams:
+        """The streams (position, semantic), each (b, n, d_stream), with one of them changed."""
+        which = ("position", "semantic").index(now.part.removeprefix(_STREAM))
+        x = streams[which]
+        if now.kind == "remove":
+            x = torch.zeros_like(x)
+        elif now.kind == "mean":
+            x = x[self.regular].mean(0).expand_as(x) if self.regular.any() else x
+        else:
+            x = x.gather(1, self.order[..., None].expand_as(x))
+        return tuple(x if k == which else stream for k, stream in enumerate(streams))
+
+
+def _plan(model: Any, kinds: Sequence[str], by: Sequence[str], choices: Choices) -> list[_Ablation]:
+    """Every ablation that was asked for."""
+    config = model.config
+    known = term_names(model)
+    if config.position_size:
+        known += [f"{_STREAM}position", f"{_STREAM}semantic"]
+    who = getattr(config, "preset", None) or type(model).__name__
+    parts = known if choices.parts is None else list(choices.parts)
+    for part in parts:
+        if part not in known:
+            raise ValueError(f"{who} has no term or stream {part!r}.{nearest(part, known)} It has: {', '.join(known)}.")
+    layers = _numbers(choices.layers, range(1, config.num_hidden_layers + 1), "layer", who)
+    heads = _numbers(choices.heads, range(config.num_attention_heads), "head", who)
+    places: list[tuple[int | None, int | None]] = []
+    if "all" in by:
+        places.append((None, None))
+    if "layer" in by:
+        places += [(layer, None) for layer in layers]
+    if "head" in by:
+        places += [(layer, head) for layer in layers for head in heads]
+    made = [
+        _Ablation(kind, part, layer, head)
+        for layer, head in places
+        for part in parts
+        for kind in kinds
+        if head is None or not part.startswith(_STREAM)
+    ]
+    if not made:
+        raise ValueError(f"A stream has no heads; got by={', '.join(by)} for {', '.join(parts)}. Ablate it by all or by layer.")
+    return made
+
+
+def _numbers(chosen: Sequence[int] | None, there: range, what: str, who: str) -> list[int]:
+    found = list(there) if chosen is None else list(chosen)
+    for number in found:
+        if number not in there:
+            raise ValueError(f"{who} has no {what} {number}; its {what}s are {there[0]} to {there[-1]}.")
+    return found
+
+
+def _check(model: Any, documents: Documents, mask_rate: float, kinds: Sequence[str], by: Sequence[str], batch_size: int) -> None:
+    if not all(hasattr(model, part) for part in ("encoder", "head", "inspecting")):
+        raise ValueError(
+            f"An ablation needs a masked-language model of this package (EncoderForMaskedLM): its terms to take away, its loss to see what "
+            f"they were good for. Got {type(model).__name__}."
+        )
+    if not 0 < mask_rate < 1:
+        raise ValueError(f"mask_rate={mask_rate} must lie between 0 and 1, for example {MASK_RATE}.")
+    for given, known, what in ((kinds, KINDS, "kind of ablation"), (by, BY, "way to ablate")):
+        if not given:
+            raise ValueError(f"No {what} was given. There are: {', '.join(known)}.")
+        for word in given:
+            if word not in known:
+                raise ValueError(f"No {what} {word!r}.{nearest(word, known)} There are: {', '.join(known)}.")
+    if batch_size < 1 or not len(documents):
+        raise ValueError(f"An ablation needs at least 1 document and a batch_size of at least 1; got {len(documents)} and {batch_size}.")
