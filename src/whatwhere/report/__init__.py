@@ -6,10 +6,9 @@ from .compare import comparison_page, open_runs, write_comparison
 from .csv_files import write_tables
 from .geometry_load import load_geometry
 from .geometry_page import geometry_page, write_geometry_report
-from .load import load_study
 from .page import Page, write_page
 from .spectra_page import load_spectra, spectra_page, write_spectra_report
-from .study_page import study_page, write_report
+from .study_page import open_page, write_report
 
 __all__ = [
     "comparison_page",
@@ -39,7 +38,7 @@ def page_of(run: Path) -> Page:
         raise ValueError(
             f"{run} is a model, and has no page. Its numbers are in training.json; probe, spectra and geometry --model measure it."
         )
-    return study_page(load_study(run))
+    return open_page(run)
 
 
 def write_page_of(run: Path, out: Path | None = None) -> Path:

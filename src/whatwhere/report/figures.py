@@ -22,13 +22,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A sortable table; `numeric` tells which columns stand right-aligned."""
+    """A sortable table; `numeric` tells which columns stand right-aligned, `records` what it shows, as in `Figure`."""
 
     id: str
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     numeric: frozenset[int] = frozenset()
+    records: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

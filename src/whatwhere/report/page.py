@@ -61,7 +61,8 @@ class Page:
     summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title and again
     in the last section; notes: there only. Beside the large figure `hero` stand either `cards`, verdicts on claims, or `lead`,
     what came out in plain sentences under headings (an empty heading is left out). models: heading, colour and entries of each
-    family (`schemes.listed`). Sections without figures and tables are left out. explorer: maps of every head, after the sections.
+    family (`schemes.listed`). Sections without figures and tables are left out. explorer: maps of every head, after the
+    section `explorer_after`, or where that is not shown after all.
     """
 
     title: str
@@ -75,6 +76,7 @@ class Page:
     models: Sequence[Any] = ()
     sections: Sequence[Section] = ()
     explorer: Explorer | None = None
+    explorer_after: str = ""
     how: How = How()
 
 
@@ -138,6 +140,7 @@ def render_page(page: Page) -> str:
         style=Markup("".join(styles)),
         data=script_json(visible(data)),
         explorer=page.explorer,
+        explorer_after=next((s.id for s in sections if s.id == page.explorer_after), ""),
         explorer_data=script_json(visible(page.explorer.data)) if page.explorer is not None else "",
         scripts={name: Markup(source) for name, source in scripts.items()},
         policy=policy(list(scripts.values())),

@@ -55,7 +55,7 @@ def shifts(study: Study) -> Figure | None:
     key = [("measured", f"measured, bar: {percent(0.95, 0)} interval")]
     if any(layer > study.trained_until(*x) for x, curve in points.items() for layer in curve):
         key.append(("untrained", "no gradient reaches it"))
-    return Figure("shift", title, subtitle, panels, table, key, 250, even=many(study))
+    return Figure("shift", title, subtitle, panels, table, key, 250, even=many(study), records=(f"{METRIC}: layer, part",))
 
 
 def _over(study: Study, points: dict[Line, dict]) -> str:

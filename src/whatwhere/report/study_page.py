@@ -2,16 +2,37 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import findings, methods, probe_figures, schemes, shift_figures, table_figures, training_figures
+from . import (
+    ablation_figures,
+    attention_figures,
+    convergence_figures,
+    corpus_section,
+    findings,
+    heads_figures,
+    hidden_figures,
+    methods,
+    probe_figures,
+    projection_figures,
+    regression_figures,
+    schemes,
+    shift_figures,
+    table_figures,
+    training_figures,
+)
 from .cards import card
+from .explorer import STUDY_BUDGET, load_explorer
 from .figures import Cell, Table, text, value
 from .load import Study, load_study
 from .numbers import compact, count, duration, memory, number, span
-from .page import How, Page, Section, write_page
+from .page import How, Page, Section, render_page, write_page
 from .paper import paper_values
+
+MOST_BYTES = 9_800_000  # of a page with its explorer, whose texts give way to the figures
+OF_SHAPE = ("hidden-flat",)  # figures of hidden states that tell of their shape, not of sentences
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -21,11 +42,24 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         ValueError: the folder has no records, or a file in it is damaged.
     """
     folder = Path(folder)
-    return write_page(Path(out) if out is not None else folder / "report.html", study_page(load_study(folder)))
+    return write_page(Path(out) if out is not None else folder / "report.html", open_page(folder))
+
+
+def open_page(folder: str | Path) -> Page:
+    """The page of a study's folder, with as many texts of its attention explorer as fit.
+
+    Raises:
+        ValueError: the folder has no records, or a file in it is damaged.
+    """
+    page = study_page(load_study(folder))
+    if not (Path(folder) / "explorer.json").is_file():
+        return page
+    room = MOST_BYTES - len(render_page(page).encode())
+    return replace(page, explorer=load_explorer(folder, min(STUDY_BUDGET, max(0, room))))
 
 
 def study_page(study: Study) -> Page:
-    """The page of a study."""
+    """The page of a study; `open_page` adds the explorer."""
     paper = paper_values()
     return Page(
         title=_title(study),
@@ -37,6 +71,7 @@ def study_page(study: Study) -> Page:
         cards=[card(c) for c in study.claims],
         hero=probe_figures.hero(study, paper),
         sections=sections(study, paper),
+        explorer_after="heads",
         how=how(study),
     )
 
@@ -82,14 +117,14 @@ def caveats(study: Study) -> list[str]:
 
 def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
     """Every section the run could have, in the order of the questions; the page leaves empty ones out."""
-    loss = training_figures.losses(study)
-    costs = training_figures.costs(study)
-    shifts = shift_figures.shifts(study)
+    loss, costs = training_figures.losses(study), training_figures.costs(study)
+    hidden = hidden_figures.figures(study)
     panels = (
         "Each panel holds the models of one family, or one stream of those that have two; all others stand behind in grey."
         if probe_figures.many(study)
         else "Each panel is one model; the others stand behind it in grey."
     )
+    shifts = shift_figures.shifts(study)
     return [
         Section(
             "where",
@@ -110,15 +145,39 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
             "shape",
             "What shape does it take?",
             "A position table is a list of vectors, one a position. The principal components of a learned one show what the training made "
-            "of it; a fixed one stays what it was.",
-            table_figures.figures(study),
+            "of it; a fixed one stays what it was. What the layers make of it is seen in the flatness of the hidden states, and in the "
+            "distances that the attention of each layer still sees.",
+            [*table_figures.figures(study), *(f for f in hidden if f.id in OF_SHAPE), *projection_figures.figures(study)],
+        ),
+        Section(
+            "heads",
+            "Who uses it?",
+            "The scores of attention are a sum of terms. What becomes of the attention, or of the loss, when one is taken away says which "
+            "head, and which layer, goes by meaning, by absolute or by relative position.",
+            [*heads_figures.figures(study), *ablation_figures.figures(study), *attention_figures.figures(study)],
+        ),
+        Section(
+            "structure",
+            "Does it know structure?",
+            "Sentences and lines are structure that needs no labels. The hidden states of a document show whether tokens of one sentence "
+            "lie together; neighbouring tokens are alike anyway, so every distance stands beside that of random cuts. A regression shows "
+            "whether another model holds what a stream holds.",
+            [*(f for f in hidden if f.id not in OF_SHAPE), *regression_figures.figures(study)],
+        ),
+        Section(
+            "corpus",
+            "What does the corpus say?",
+            "Before any model: how far the words at one position differ from those at another. Where they hardly do, a text gives a "
+            "position table little to learn; the stress says how well a table's distances follow those of the text.",
+            corpus_section.figures(study),
+            corpus_section.tables(study),
         ),
         Section(
             "buys",
             "What does it buy?",
             "All models see the same batches with the same masks, so their losses can be compared step by step. "
             + (schemes.cost_differences(study) or schemes.matched(study) or ""),
-            [loss] if loss else [],
+            [*([loss] if loss else []), *convergence_figures.figures(study)],
             [costs] if costs else [],
         ),
     ]

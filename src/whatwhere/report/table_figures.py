@@ -117,7 +117,9 @@ def table_map(study: Study) -> Figure | None:
         rows,
         frozenset(range(1, 6)),
     )
-    return Figure("table-map", title, subtitle, panels, table, width=230 if dense else 420, even=dense)
+    return Figure(
+        "table-map", title, subtitle, panels, table, width=230 if dense else 420, even=dense, records=("arrays/*.npz", "pca.top2")
+    )
 
 
 def path(scores: np.ndarray, every: int, alone: Collection[int] = ()) -> list[Trace]:
@@ -249,7 +251,16 @@ def spectrum(study: Study) -> Figure | None:
         frozenset(range(2, 6)),
     )
     title = _judged(study, list(shares), findings.needed(reached, columns))
-    return Figure("table-spectrum", title, subtitle, panels, table, width=250 if dense else 280, even=dense)
+    return Figure(
+        "table-spectrum",
+        title,
+        subtitle,
+        panels,
+        table,
+        width=250 if dense else 280,
+        even=dense,
+        records=("pca.share: index, step", "arrays/*.npz"),
+    )
 
 
 def _streamed(study: Study, model: str) -> bool:
@@ -364,7 +375,16 @@ def frequencies(study: Study) -> Figure | None:
         rows,
         frozenset(range(1, 5)),
     )
-    return Figure("table-frequencies", title, subtitle, panels, table, width=230 if dense else 360, even=dense)
+    return Figure(
+        "table-frequencies",
+        title,
+        subtitle,
+        panels,
+        table,
+        width=230 if dense else 360,
+        even=dense,
+        records=("arrays/*.npz", "dct.low4: index"),
+    )
 
 
 def _low_bins() -> Trace:

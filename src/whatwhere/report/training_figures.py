@@ -125,7 +125,8 @@ def losses(study: Study) -> Figure | None:
     )
     subtitle += f" Curves of more than {MOST_POINTS} points are averaged over equal runs of steps." if long else ""
     table = _loss_table(curves, rate)
-    return Figure("loss", title, subtitle, panels, table, width=250 if many(study) else 460, even=many(study))
+    records = ("loss: part, step", *(("loss.unigram",) if level is not None else ()))
+    return Figure("loss", title, subtitle, panels, table, width=250 if many(study) else 460, even=many(study), records=records)
 
 
 def _loss_groups(study: Study, part: str, curves: dict[str, Curve]) -> list[tuple[str, list[str]]]:
@@ -254,7 +255,9 @@ def costs(study: Study) -> Table | None:
         if many
         else ", one training seed"
     )
-    return Table("costs", caption, [columns[i] for i in keep], [[row[i] for i in keep] for row in rows], frozenset(range(1, len(keep))))
+    records = [*(f"{m}: part" for m, kept in (("loss", finals), ("accuracy", accuracies)) if kept), *(metric for _, metric, _ in kinds)]
+    shown = [[row[i] for i in keep] for row in rows]
+    return Table("costs", caption, [columns[i] for i in keep], shown, frozenset(range(1, len(keep))), records)
 
 
 def totals(study: Study, metric: str) -> Sequence[float]:
