@@ -27,6 +27,7 @@ from whatwhere.training.loop import keep_freed_memory  # noqa: E402
 
 from .attention import attention, positional  # noqa: E402
 from .counting import counts  # noqa: E402
+from .heads import heads  # noqa: E402
 from .mds import mds  # noqa: E402
 from .memory import memory  # noqa: E402
 from .packing import packing  # noqa: E402
@@ -44,6 +45,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "positional": positional,
     "packing": packing,
     "probes": probes,
+    "heads": heads,
     "windows": windows,
     "counts": counts,
     "mds": mds,

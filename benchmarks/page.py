@@ -13,6 +13,7 @@ TITLES = {
     "memory": "Memory over length",
     "packing": "Packing",
     "probes": "Probes",
+    "heads": "Taxonomy of heads",
     "windows": "Text to windows",
     "counts": "Counts by position",
     "mds": "Multidimensional scaling of positions",
@@ -48,6 +49,10 @@ Run-on: full rows without isolation.
 """,
     "probes": """
 All probes of a model at once against one scikit-learn fit each, equal R².
+""",
+    "heads": """
+One pass of documents: the forward pass alone against the same pass in which every block also hands over its terms and KL(A ‖ A without the
+term) is measured for every head and term. The ratio is that of the speeds.
 """,
     "windows": """
 CPU time of one core. `encode_batch` is the tokenizer alone.
