@@ -1,0 +1,327 @@
+"""Four correlations in the first block of a model that adds a position table to its words (TUPE section 3.1, eq. 6, figure 2).
+
+With x = w + p at the input, scale · (x W_Q)(x W_K)ᵀ is the sum of word-word, word-position, position-word and position-position. The norm
+in between is kept exact: it divides each token by one number, found for the whole x and applied to both parts. A LayerNorm also takes
+away the mean of the features, of each part its own. What belongs to neither, biases and token types, is a third part, `constant`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from whatwhere.analysis.bootstrap import at_place, document_mean
+from whatwhere.analysis.features import Documents, first_position
+from whatwhere.analysis.passes import Batch
+from whatwhere.analysis.patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
+from whatwhere.encoder.blocks import RMSNorm
+from whatwhere.encoder.rotary import rotate, rotation
+from whatwhere.records import Record
+
+CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")
+STATISTICS = ("share", "row", "column", "std")
+MAP = 128  # rows and columns of a mean map
+
+Parts = dict[str, Tensor]  # "word", "position", "constant" -> (b, n, d) or (b, h, n, d_head)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstBlock:
+    """What lies between the tables and the scores of the first block.
+
+    types: what all tokens get beside word and position, (d,), or None. norm: of the sum of the tables. between: a map after the norm
+    (ELECTRA). query, key: weight (heads · d_head, d) and bias of the projections. turn: the rotation of queries and keys, or None.
+    """
+
+    words: nn.Embedding
+    positions: Tensor
+    types: Tensor | None
+    norm: nn.Module
+    between: nn.Linear | None
+    query: tuple[Tensor, Tensor | None]
+    key: tuple[Tensor, Tensor | None]
+    heads: int
+    scale: float
+    turn: Callable[[Tensor, Tensor], Tensor] | None = None
+
+
+def first_block(model: Any) -> FirstBlock:
+    """The first block of `ap`, `sinusoidal`, `low-rank`, `fourier`, `bert-a`, `bert-r`, or of a transformers model built like BERT.
+
+    Raises:
+        ValueError: the model adds no position table to its words, and what it does instead.
+    """
+    body = getattr(model, "base_model", model)
+    return _own(model, body) if model.config.model_type == "whatwhere" else _like_bert(model, body)
+
+
+def _own(model: Any, body: Any) -> FirstBlock:
+    config = model.config
+    table = body.position_table()
+    if table is None or config.untied != "none" or config.position_size:
+        if config.position_size:
+            why = "keeps positions in a stream of their own"
+        elif config.untied != "none":
+            why = "projects positions apart from the words"
+        else:
+            why = "has no position table"
+        raise ValueError(
+            f"{config.preset or 'The model'} {why}: nothing is added to the words that could be taken apart. Its scores have named terms "
+            "(attention_terms). The four correlations are those of ap, sinusoidal, low-rank, fourier, bert-a and bert-r."
+        )
+    layer = body.layers[0]
+    norm = (body.embedding_norm or layer.attention_norm).norms[0]
+    project, qk = layer.attention.qkv[0], config.num_attention_heads * config.d_head
+    biases = (None, None) if project.bias is None else project.bias[: 2 * qk].split(qk)
+    weights = project.weight[: 2 * qk].split(qk)
+
+    def turn(x: Tensor, position_ids: Tensor) -> Tensor:
+        return rotate(x, *rotation(position_ids, config, x.dtype))
+
+    return FirstBlock(
+        words=body.word_embeddings,
+        positions=table,
+        types=None,
+        norm=norm,
+        between=None,
+        query=(weights[0], biases[0]),
+        key=(weights[1], biases[1]),
+        heads=config.num_attention_heads,
+        scale=config.scale,
+        turn=None if config.rotation == "none" else turn,
+    )
+
+
+# Where models built like BERT keep the projections of their first block: BERT and its kin, ALBERT, DistilBERT.
+_QUERY_KEY = (
+    ("encoder.layer.0.attention.self.query", "encoder.layer.0.attention.self.key"),
+    ("encoder.albert_layer_groups.0.albert_layers.0.attention.query", "encoder.albert_layer_groups.0.albert_layers.0.attention.key"),
+    ("transformer.layer.0.attention.q_lin", "transformer.layer.0.attention.k_lin"),
+)
+_BETWEEN = ("embeddings_project", "encoder.embedding_hidden_mapping_in")
+
+
+def _module(body: Any, path: str) -> Any:
+    try:
+        return body.get_submodule(path)
+    except AttributeError:
+        return None
+
+
+def _like_bert(model: Any, body: Any) -> FirstBlock:
+    embeddings = getattr(body, "embeddings", None)
+    words, positions = getattr(embeddings, "word_embeddings", None), getattr(embeddings, "position_embeddings", None)
+    norm = getattr(embeddings, "LayerNorm", None)
+    pair = next(((q, k) for q, k in ((_module(body, a), _module(body, b)) for a, b in _QUERY_KEY) if q is not None and k is not None), None)
+    if not isinstance(words, nn.Embedding) or not isinstance(positions, nn.Embedding) or not isinstance(norm, nn.LayerNorm) or not pair:
+        raise ValueError(
+            f"{type(model).__name__} is not built like BERT: needed are embeddings.word_embeddings, .position_embeddings and .LayerNorm, "
+            "and a first block with a query and a key projection (BERT, RoBERTa, ELECTRA, CamemBERT, XLM-RoBERTa, ALBERT, DistilBERT)."
+        )
+    types = getattr(embeddings, "token_type_embeddings", None)
+    between = next((m for m in (_module(body, path) for path in _BETWEEN) if m is not None), None)
+    query, key = pair
+    heads = int(model.config.num_attention_heads)
+    return FirstBlock(
+        words=words,
+        positions=positions.weight[first_position(model) :],
+        types=None if types is None else types.weight[0],
+        norm=norm,
+        between=between,
+        query=(query.weight, query.bias),
+        key=(key.weight, key.bias),
+        heads=heads,
+        scale=(query.weight.shape[0] // heads) ** -0.5,
+    )
+
+
+def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tensor) -> Parts:
+    """Three parts (b, n, d) of x taken through a norm, so that they sum to the norm of their sum.
+
+    RMSNorm multiplies each token by one number and the weights. LayerNorm also subtracts the mean over features, part by part; its bias
+    is constant.
+
+    Raises:
+        ValueError: another kind of norm.
+    """
+    x = word + position + constant
+    weight: Any = norm.weight
+    if isinstance(norm, RMSNorm):
+        factor = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
+        return {"word": word * factor * weight, "position": position * factor * weight, "constant": constant * factor * weight}
+    if not isinstance(norm, nn.LayerNorm):
+        raise ValueError(f"A sum can be followed through RMSNorm and LayerNorm, not through {type(norm).__name__}.")
+    factor = (x.var(-1, correction=0, keepdim=True) + norm.eps).rsqrt()
+    parts = {name: (p - p.mean(-1, keepdim=True)) * factor * weight for name, p in _named(word, position, constant).items()}
+    if norm.bias is not None:
+        parts["constant"] = parts["constant"] + norm.bias
+    return parts
+
+
+def _named(word: Tensor, position: Tensor, constant: Tensor) -> Parts:
+    return {"word": word, "position": position, "constant": constant}
+
+
+def _mapped(parts: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
+    """A linear map of the parts; its bias is constant."""
+    return {name: F.linear(p, weight, bias if name == "constant" else None) for name, p in parts.items()}
+
+
+@torch.inference_mode()
+def first_block_correlations(model: Any, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
+    """The four correlations of eq. 6 and the rest, each (b, h, n, n) in score units; together they are the product of queries and keys.
+
+    Keys: `word-word`, `word-position` (query word), `position-word`, `position-position`, and `constant`, all pairs with a part that is
+    neither: norm and projection biases, token types. Biases of the distance (`bert-r`) are no part of the product.
+
+    Args:
+        input_ids: (b, n). position_ids: (b, n), counted from 0 in every model; default 0, 1, 2, ...
+
+    Raises:
+        ValueError: as `first_block`, or a text is longer than the position table.
+    """
+    return _correlate(first_block(model), input_ids, position_ids)
+
+
+def _correlate(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
+    if position_ids is None:
+        position_ids = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+    if position_ids.numel() and int(position_ids.max()) >= len(block.positions):
+        raise ValueError(
+            f"Text reaches position {int(position_ids.max())}, but the position table has {len(block.positions)} rows. "
+            "Give shorter documents."
+        )
+    word, position = F.embedding(input_ids, block.words.weight), F.embedding(position_ids, block.positions)
+    constant = torch.zeros_like(word) if block.types is None else block.types.expand_as(word)
+    parts = normed_parts(block.norm, word, position, constant)
+    if block.between is not None:
+        parts = _mapped(parts, block.between.weight, block.between.bias)
+
+    def heads(x: Tensor) -> Tensor:
+        x = x.unflatten(-1, (block.heads, -1)).transpose(1, 2)
+        return x if block.turn is None else block.turn(x, position_ids)
+
+    q, k = ({name: heads(x) for name, x in _mapped(parts, *project).items()} for project in (block.query, block.key))
+    found = {f"{a}-{b}": block.scale * (q[a] @ k[b].transpose(-1, -2)) for a in ("word", "position") for b in ("word", "position")}
+    # Every pair with a constant: constant query with the whole key, and the rest of the query with a constant key.
+    whole = k["word"] + k["position"] + k["constant"]
+    constant = q["constant"] @ whole.transpose(-1, -2) + (q["word"] + q["position"]) @ k["constant"].transpose(-1, -2)
+    return found | {"constant": block.scale * constant}
+
+
+def correlation_records(
+    model: Any,
+    documents: Documents,
+    *,
+    study: str,
+    name: str,
+    seed: int | None,
+    batch_size: int = 8,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[Record], dict[str, np.ndarray]]:
+    """Records and maps of the four correlations between regular tokens, for each head of the first block (layer 1).
+
+    Records, part one of the four, mean over documents with bootstrap interval, n documents:
+
+    - `correlation.share`: variance of the matrix (over all pairs of regular tokens of a document) ÷ sum of the four variances;
+    - `correlation.std`: its standard deviation, in score units;
+    - `correlation.row`, `correlation.column`: share of its variance that is between rows (queries) and between columns (keys). TUPE
+      finds the second and third "uniform": small `std` beside word-word.
+
+    A correlation without variance has no row and column. Where the model has no term that is free of content (`ap`, BERT), the patterns of
+    the mean position-position correlation are added: `pattern`, `patterns.share` (TUPE 4.4) of this one block.
+
+    Arrays: of each of the four, (h, m, m), mean over documents of the m positions that are mostly regular tokens, at most 128: with
+    more, means over 128 equal bins.
+
+    Args:
+        model: one of ours with an added table, or one of transformers built like BERT, with or without a head.
+
+    Raises:
+        ValueError: as `first_block`; a document reaches beyond the table; or no document has 3 regular tokens.
+    """
+    block = first_block(model)
+    device = block.positions.device
+    found: list[np.ndarray] = []  # (b, correlations, statistics, h) of each batch
+    means = {part: MeanScores() for part in CORRELATIONS}
+    for start in range(0, len(documents), batch_size):
+        rows = np.arange(start, min(start + batch_size, len(documents)))
+        with torch.inference_mode():
+            ids, positions = (torch.from_numpy(a[rows]).to(device) for a in (documents.input_ids, documents.position_ids))
+            batch = Batch(documents, rows, ids, torch.from_numpy(documents.regular[rows]).to(device))
+            regular = counted_tokens(batch)
+            parts = _correlate(block, ids, positions)
+            for part in CORRELATIONS:
+                means[part].add(parts[part], regular)
+            found.append(torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).double().cpu().numpy())
+        if progress is not None:
+            progress(start + len(rows), len(documents))
+    values = np.concatenate(found) if found else np.empty((0, len(CORRELATIONS), 3, block.heads))
+    if not len(values) or np.isnan(values).all():
+        raise ValueError("No document has 3 regular tokens or more, so no correlation varies. Give longer documents.")
+    records = _records(values, study=study, name=name, seed=seed)
+    maps = {part: m.mean() for part, m in means.items()}
+    if not _has_terms(model) and maps[CORRELATIONS[3]].shape[-1] >= 3:
+        records += pattern_records(maps[CORRELATIONS[3]][None], study=study, name=name, seed=seed, n=len(documents))
+    return records, {part: _binned(m).astype(np.float32) for part, m in maps.items()}
+
+
+def _has_terms(model: Any) -> bool:
+    try:
+        return bool(content_free_terms(model))
+    except ValueError:
+        return False
+
+
+def _variances(scores: Tensor, regular: Tensor) -> Tensor:
+    """(b, 3, h): variance of scores (b, h, n, n) over pairs of regular tokens (b, n), between rows, between columns.
+
+    nan in documents of fewer than 3 such tokens.
+    """
+    chosen = regular[:, None].to(scores.dtype)  # (b, 1, n)
+    count = chosen.sum(-1)  # (b, 1)
+    pairs = chosen[..., None] * chosen[..., None, :]
+    mean = (scores * pairs).sum((-2, -1)) / count**2
+    centred = (scores - mean[..., None, None]) * pairs
+    rows, columns = centred.sum(-1) / count[..., None], centred.sum(-2) / count[..., None]
+    found = torch.stack(
+        [centred.square().sum((-2, -1)) / count**2, rows.square().sum(-1) / count, columns.square().sum(-1) / count],
+        dim=1,
+    )
+    return found.masked_fill((count < 3)[..., None], float("nan"))
+
+
+def _records(values: np.ndarray, *, study: str, name: str, seed: int | None) -> list[Record]:
+    """Records of variances (documents, correlations, 3, h): whole, between rows, between columns."""
+    whole = values[:, :, 0]  # (documents, correlations, h)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        statistics = [whole / whole.sum(1, keepdims=True), values[:, :, 1] / whole, values[:, :, 2] / whole, np.sqrt(whole)]
+    stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
+    mean = document_mean(np.where(np.isfinite(stacked), stacked, np.nan))
+    counts = np.isfinite(stacked).sum(0)
+    records: list[Record] = []
+    for s, statistic in enumerate(STATISTICS):
+        for p, part in enumerate(CORRELATIONS):
+            for head in range(values.shape[3]):
+                here = s, p, head
+                if counts[here]:
+                    value, least, most = at_place(mean, here)
+                    record = partial(Record, study, name, f"correlation.{statistic}", value, least, most, seed=seed)
+                    records.append(record(layer=1, head=head, part=part, n=int(counts[here])))
+    return records
+
+
+def _binned(maps: np.ndarray) -> np.ndarray:
+    """Maps (h, n, n) as means over equal bins, at most 128 each way."""
+    n = maps.shape[-1]
+    if n <= MAP:
+        return maps
+    starts = np.unique(np.arange(n) * MAP // n, return_index=True)[1]
+    sizes = np.diff(np.append(starts, n))
+    summed = np.add.reduceat(np.add.reduceat(maps, starts, axis=1), starts, axis=2)
+    return summed / np.outer(sizes, sizes)
