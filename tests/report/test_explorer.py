@@ -1,0 +1,207 @@
+"""The packed explorer: what comes out of the page is what went in, within the stated error and the stated size."""
+
+import base64
+import json
+import zlib
+
+import numpy as np
+import pytest
+from page_parser import Parsed
+
+from whatwhere.report.attention_page import write_attention_page
+from whatwhere.report.explorer import MERGES, ExplorerModel, ExplorerText, filtered, load_explorer, merged, pack, weights_of
+from whatwhere.report.page import Page, render_page
+
+LEVELS = (np.arange(256) / 255) ** 2
+
+
+def softmax(scores):
+    found = np.exp(scores - scores.max(-1, keepdims=True))
+    return found / found.sum(-1, keepdims=True)
+
+
+def as_bytes(weights):
+    return np.rint(255 * np.sqrt(weights)).astype(np.uint8)
+
+
+def attention(layers, heads, n, seed=0, std=2.0):
+    """Peaky content scores of words that come again, smooth position scores, a bias of the distance, and their sum; in bytes."""
+    rng = np.random.default_rng(seed)
+    words = rng.standard_normal((max(2, n // 3), 32))[rng.integers(max(2, n // 3), size=n)] + 0.5 * rng.standard_normal((n, 32))
+    waves = np.cos(np.pi * np.outer(np.arange(n) / n, np.arange(1, 5)))
+    lag = np.abs(np.arange(n)[:, None] - np.arange(n))
+    maps = {name: np.empty((layers, heads, n, n), np.uint8) for name in ("semantic", "absolute", "relative", "total")}
+    for layer in range(layers):
+        for head in range(heads):
+            content = words @ rng.standard_normal((32, 32)) @ words.T
+            content *= std / content.std()
+            place = 1.5 * waves @ rng.standard_normal((4, 4)) @ waves.T
+            bias = -rng.random() * np.log1p(lag)
+            for name, scores in zip(maps, (content, place, bias, content + place + bias), strict=True):
+                maps[name][layer, head] = as_bytes(softmax(scores))
+    return maps
+
+
+def model(n=12, layers=2, heads=3, texts=1, name="dstg", **more):
+    found = [ExplorerText(f"text {i}", [f"w{j}" for j in range(n)], attention(layers, heads, n, i)) for i in range(texts)]
+    return ExplorerModel(name, 0, found, LEVELS, **more)
+
+
+def unpacked(explorer, number=0, text=0):
+    """term -> (L, h, n, n) weights, read from the chunks as the page reads them, by loops."""
+    entry = explorer.data["models"][number]
+    n = len(entry["texts"][text]["tokens"])
+    found = {}
+    for term, layers in entry["texts"][text]["maps"].items():
+        found[term] = []
+        for chunk, kind in layers:
+            raw = np.frombuffer(zlib.decompress(base64.b64decode(explorer.chunks[chunk])), np.uint8).reshape(-1, n, n).copy()
+            for row in range(1, n):
+                if kind == 1:
+                    raw[:, row] += raw[:, row - 1]
+                if kind == 2:
+                    raw[:, row, 1:] += raw[:, row - 1, :-1]
+            found[term].append(np.array(entry["weights"])[raw])
+    return {term: np.stack(layers) for term, layers in found.items()}
+
+
+def test_round_trip_is_exact_while_there_is_room():
+    one = model(texts=2)
+    explorer = pack([one])
+    assert explorer.data["step"] == 1 and not explorer.notes
+    for i, text in enumerate(one.texts):
+        for term, maps in text.maps.items():
+            np.testing.assert_allclose(unpacked(explorer, text=i)[term], LEVELS[maps], rtol=1e-3)
+
+
+@pytest.mark.parametrize("g", MERGES)
+def test_every_scale_keeps_the_stated_error(g):
+    index, groups = merged(g)
+    assert groups[0].tolist() == [0, 0] and groups[-1, 1] == 255 and len(groups) == int(index[-1]) + 1
+    weights = np.concatenate([np.linspace(0, 1, 20_001), np.geomspace(1e-7, 1, 5_000)])
+    shown = weights_of(LEVELS, groups)[index[as_bytes(weights)]]
+    error = np.abs(shown - weights)
+    assert error.max() <= 0.004
+    assert (error <= g * np.sqrt(weights) / 255 + (g + 1) ** 2 * 4e-6).all()
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_filters_can_be_undone_from_top_left(kind):
+    maps = np.random.default_rng(0).integers(256, size=(2, 5, 5)).astype(np.uint8)
+    found = filtered(maps, kind)
+    for row in range(1, 5):
+        if kind == 1:
+            found[:, row] += found[:, row - 1]
+        if kind == 2:
+            found[:, row, 1:] += found[:, row - 1, :-1]
+    assert np.array_equal(found, maps)
+
+
+def test_equal_maps_are_packed_once():
+    maps = attention(1, 3, 12)
+    twice = {term: np.concatenate([m, m]) for term, m in maps.items()}
+    one, two = (pack([ExplorerModel("m", 0, [ExplorerText("t", ["w"] * 12, m)], LEVELS)]) for m in (maps, twice))
+    assert len(one.chunks) == len(two.chunks) == 4
+
+
+def test_what_does_not_fit_is_left_out_in_words():
+    models = [model(n=24, texts=3, name="a"), model(n=24, texts=3, name="b")]
+    whole = pack(models).size
+    half = pack(models, whole // 4)
+    assert half.size <= whole // 4 and [len(m["texts"]) for m in half.data["models"]] == [1, 1]
+    assert half.notes[0].startswith("The text “text 2” is left out")
+    fewer = pack(models, whole // 7)
+    assert fewer.size <= whole // 7 and len(fewer.data["models"]) == 1 and "The model `b` is left out" in fewer.notes[-1]
+    with pytest.raises(ValueError, match=r"The maps of 2 × 3 heads for 24 tokens take .* Shorten the text to about \d+ tokens"):
+        pack(models, 1000)
+    with pytest.raises(ValueError, match="no text of any model"):
+        pack([])
+
+
+@pytest.fixture(scope="module")
+def largest():
+    return attention(6, 6, 512)
+
+
+def test_512_tokens_at_paper_size_stay_below_10_megabytes(largest, tmp_path):
+    one = ExplorerModel("dstg", 0, [ExplorerText("t", [f"word{i}" for i in range(512)], largest)], LEVELS)
+    path = write_attention_page(tmp_path / "a.html", one)
+    assert 1_000_000 < path.stat().st_size <= 10_000_000
+    assert "plotly.js v" not in path.read_text(encoding="utf-8")
+
+
+def save(folder, names, n=10, **entry):
+    """A study's folder with the files that `analysis.texts.save_texts` writes."""
+    (folder / "arrays").mkdir(parents=True)
+    index = []
+    for name in names:
+        maps = attention(2, 3, n)
+        np.savez(folder / f"arrays/explorer-{name}-seed-0.npz", levels=LEVELS, **{f"0.{t}": m for t, m in maps.items()})
+        texts = [{"title": "one", "tokens": [f"w{i}" for i in range(n)]}]
+        base = {"name": name, "seed": 0, "file": f"arrays/explorer-{name}-seed-0.npz", "terms": list(maps), "missing": "", "texts": texts}
+        index.append(base | entry)
+    (folder / "explorer.json").write_text(json.dumps(index))
+    return folder
+
+
+def test_a_folder_is_read_with_its_means_and_profiles(tmp_path):
+    folder = save(tmp_path / "s", ["dstg", "rope"])
+    rng = np.random.default_rng(0)
+    mean, profile = rng.random((2, 3, 8, 8)), rng.random((2, 3, 5))
+    np.savez(folder / "arrays/attention-dstg-seed-0.npz", **{"mean.total": mean, "profile.total": profile, "lags": np.arange(-2, 3)})
+    explorer = load_explorer(folder)
+    first, second = explorer.data["models"]
+    assert first["name"] == "dstg, seed 0" and "means" not in second and first["lags"] == [-2, -1, 0, 1, 2]
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(explorer.chunks[first["profiles"]["total"]])), "<f4")
+    np.testing.assert_allclose(raw.reshape(2, 3, 5), profile, rtol=1e-6)
+    packed = first["means"]["total"]
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(explorer.chunks[packed["chunk"]])), np.uint8).reshape(2, 3, 8, 8)
+    shown = (levels / 255) ** 2 * np.array(packed["scales"])[..., None, None]
+    np.testing.assert_allclose(shown, mean, atol=0.004)
+    assert load_explorer(tmp_path) is None
+
+
+def test_a_study_without_room_says_so(tmp_path):
+    explorer = load_explorer(save(tmp_path / "s", ["dstg"]), budget=100)
+    assert explorer.data["models"] == [] and "Shorten the text" in explorer.notes[0]
+    page = Parsed(render_page(Page("t", explorer=explorer)))
+    assert "Shorten the text" in " ".join(page.words) and not any(a.get("id") == "ex" for _, a in page.elements)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"file": "arrays/none.npz"}, "is not a complete array file"),
+        ({"texts": [{"title": "one", "tokens": ["too", "few"]}]}, r"says bytes of shape \(layers, heads, 2, 2\)"),
+        ({"terms": None}, "lacks"),
+        ({"file": "../../../etc/passwd"}, "arrays/passwd is not a complete"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, entry, message):
+    with pytest.raises(ValueError, match=message):
+        load_explorer(save(tmp_path / "s", ["dstg"], **entry))
+
+
+def test_strings_from_outside_become_neither_markup_nor_script(hostile_texts):
+    maps = attention(1, 1, len(hostile_texts))
+    hostile = hostile_texts[-1]
+    one = ExplorerModel(hostile, 0, [ExplorerText(hostile, hostile_texts, maps)], LEVELS, missing=hostile)
+    html = render_page(Page("t", explorer=pack([one])))
+    page = Parsed(html)
+    plain = Parsed(render_page(Page("t", explorer=pack([model(n=4, layers=1, heads=1)]))))
+    assert [tag for tag, _ in page.elements].count("script") == [tag for tag, _ in plain.elements].count("script")
+    assert not any(tag in ("img", "b") or "onload" in attributes for tag, attributes in page.elements)
+    assert "\u202e" not in html
+    tokens = json.loads(next(s for s in page.scripts if s.startswith('{"models"')))["models"][0]["texts"][0]["tokens"]
+    assert tokens[0] == hostile_texts[0]
+    assert (
+        max(
+            map(
+                len,
+                pack([ExplorerModel("m", 0, [ExplorerText("t", ["x" * 10_000], {"total": maps["total"][..., :1, :1]})], LEVELS)]).data[
+                    "models"
+                ][0]["texts"][0]["tokens"],
+            )
+        )
+        == 200
+    )
