@@ -18,6 +18,8 @@ from .training_figures import stuck_models
 SHARE, REACHED = "convergence.share", "convergence.reached"
 PAPER_SHARE = 0.3  # TUPE 4.2: a better GLUE average than its baselines after 30 % of the steps
 HIGHEST = 1.25  # end of the axis at most: an interval may reach beyond all of the steps
+# TUPE's models and its baselines of their own making (BERT-A, BERT-R); a title tells of the first pair that a study has.
+_PAIRS = [("tupe-a", "bert-a"), ("tupe-r", "bert-r"), ("tupe-a", "bert-r"), ("tupe-r", "bert-a")]
 ROW = 30  # pixels of a model in a panel
 Pairs = dict[tuple[str, str], Point]  # (model, baseline) -> value
 
@@ -60,8 +62,12 @@ def _pairs(study: Study, metric: str) -> Pairs:
 
 
 def paper(study: Study, model: str, baseline: str) -> bool:
-    """Whether TUPE says something of the pair: a TUPE model against a BERT baseline of its own (BERT-A, BERT-R)."""
-    return schemes.preset(study, model) in ("tupe-a", "tupe-r") and schemes.preset(study, baseline) in ("bert-a", "bert-r")
+    """Whether TUPE says something of the pair."""
+    return _presets(study, (model, baseline)) in _PAIRS
+
+
+def _presets(study: Study, pair: tuple[str, str]) -> tuple[str, str]:
+    return schemes.preset(study, pair[0]), schemes.preset(study, pair[1])
 
 
 def seeds_of(shares: Pairs, reached: Pairs, pair: tuple[str, str]) -> tuple[int, int]:
@@ -81,7 +87,7 @@ def title(study: Study, shares: Pairs, reached: Pairs) -> str:
     tried = list(dict.fromkeys([*reached, *shares]))
     named = [pair for pair in tried if paper(study, *pair)]
     if named:
-        return _against_paper(min(named, key=lambda p: (p not in shares, shares[p].value if p in shares else 0.0)), shares, reached)
+        return _against_paper(min(named, key=lambda pair: _PAIRS.index(_presets(study, pair))), shares, reached)
     if not shares:
         return "No model reaches the final loss of another before its own end"
     wins: dict[str, dict[str, Point]] = {}
@@ -178,17 +184,23 @@ def _dots(study: Study, baseline: str, shares: Pairs, reached: Pairs) -> Panel:
 
 def _map(study: Study, shares: Pairs, reached: Pairs, baselines: list[str]) -> Panel:
     """Models by baselines, where they are many: shares as colours and in the hover, nothing where the loss is never reached."""
-    models = [m for m in study.models if any(pair[0] == m for pair in (*shares, *reached))]
+    models = [m for m in study.models if m in baselines or any(pair[0] == m for pair in (*shares, *reached))]
     models.sort(key=lambda m: -sum((m, b) in shares for b in baselines))
-    z = np.array([[shares[m, b].value if (m, b) in shares else np.nan for b in baselines] for m in models])
-    rows, columns = [plain(m, LABEL_LIMIT) for m in models], [plain(b, LABEL_LIMIT) for b in baselines]
-    trace = heatmap(z, columns, rows, "%{y} reaches the final loss of %{x}<br>after %{z:.3f} of its steps", (0.0, 1.0))
+    z = np.array([[shares[m, b].value if (m, b) in shares else np.nan for b in models] for m in models])
+    places = list(range(1, len(models) + 1))
+    trace = heatmap(z, places, places, "", (0.0, 1.0)) | {"hoverinfo": "text"}
+    del trace["hovertemplate"]
+    trace["text"] = [
+        [f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss:<br>{_written((m, b), shares, reached)}" if m != b else "" for b in models]
+        for m in models
+    ]
     trace["colorbar"] |= {"tickformat": ".0%"}
-    longest = round(CHARACTER * max(min(len(m), LABEL_LIMIT) for m in models)) + 20
-    plot = map_layout(24 * len(models) + longest + 40, "", "", left=longest)
-    plot["margin"]["b"] = longest + 20
-    plot["xaxis"] |= {"tickangle": -90, "type": "category", "tickvals": columns, "title": {"text": "final loss of"}}
-    plot["yaxis"] |= {"type": "category", "tickvals": rows}
+    names = [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]
+    left = round(CHARACTER * max(min(len(m), LABEL_LIMIT) + 3 for m in models)) + 16
+    plot = map_layout(24 * len(models) + 64, "", "", left=left)
+    plot["xaxis"] |= {"tickvals": [i for i in places if i == 1 or i % 5 == 0]}
+    plot["xaxis"]["title"]["text"] = "final loss of"
+    plot["yaxis"] |= {"tickvals": places, "ticktext": names}
     never = "; ".join(f"{m}: {sum((m, b) in shares for b in baselines)} of {len(baselines)}" for m in models)
     return Panel([trace], plot, "", f"How many final losses of others each model reaches. {never}.")
 
@@ -201,16 +213,17 @@ def _subtitle(study: Study, shares: Pairs, pairs: Mapping[tuple[str, str], Point
         else "one training seed, no interval"
     )
     drawn = (
-        "A row a model, a column the baseline; empty: never."
+        "A row a model, columns in the same order its baselines; empty: never. Intervals are in the table."
         if many(study)
         else "Each panel is one baseline, each row a model; \u201cnever\u201d: not within its own steps, in brackets the seeds that do."
     )
     said = (
-        f"The share of its own steps after which a model's validation loss is as low as the baseline's at the end, between two "
+        "The share of its own steps from which on a model's validation loss stays at or below the baseline's at the end, between two "
         f"validations by straight lines; {over}. {drawn}"
     )
     if published:
-        said += f" Hollow: TUPE's {percent(PAPER_SHARE, 0)} of the steps for a better GLUE average, printed for BERT-base and 1M steps."
+        drawn = "" if many(study) else "Hollow: "
+        said += f" {drawn}TUPE's {percent(PAPER_SHARE, 0)} of the steps for a better GLUE average, printed for BERT-base and 1M steps."
     if stuck := stuck_models(study):
         said += f" On the unigram plateau, so easily reached: {', '.join(f'`{m}`' for m in stuck[: NAMED + 2])}."
     return said

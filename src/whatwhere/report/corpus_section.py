@@ -11,6 +11,7 @@ from .geometry_load import CORRECTED, Corpus, Geometry
 from .load import CORPUS, Point, Study
 
 FILE = f"geometry-{CORPUS}"  # stem of its arrays
+WINDOWS = "Positions are places in the windows that the models train on; in a window inside a long document they tell little of its course."
 # Figure of a geometry run -> what it is drawn from
 DRAWN = {
     "matrix": (f"arrays/{FILE}.npz: distance, corrected", "toeplitz, circulant: model = corpus"),
@@ -37,11 +38,18 @@ def figures(study: Study) -> list[Figure]:
     if run is None:
         return []
     made = (geometry_figures.matrices(run), geometry_shapes.table_maps(run), geometry_fits.stress(run))
-    return [
-        replace(f, id=f"{CORPUS}-{f.id}", table=replace(f.table, id=f"{CORPUS}-{f.table.id}"), records=DRAWN[f.id])
+    found = [
+        replace(
+            f,
+            id=f"{CORPUS}-{f.id}",
+            subtitle=f.subtitle.replace(", the same for all corpora", ""),
+            table=replace(f.table, id=f"{CORPUS}-{f.table.id}"),
+            records=DRAWN[f.id],
+        )
         for f in made
         if f is not None
     ]
+    return [replace(f, subtitle=f"{WINDOWS} {f.subtitle}") if f is found[0] else f for f in found]
 
 
 def tables(study: Study) -> list[Table]:

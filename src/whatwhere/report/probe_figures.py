@@ -5,7 +5,7 @@ alone (parts `all.pca2`, `position.pca8`, ...).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from . import findings, schemes
 from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, hover, line, measured, repeats, text, value
@@ -106,26 +106,31 @@ def _values(study: Study, metric: str, lines: list[tuple[str, str]], paper: Pape
 
 
 def controls(study: Study, metric: str, lines: Iterable[Line]) -> list[Trace]:
-    """The same lines before training: thin and dotted, a short bar at each layer."""
-    traces: list[Trace] = []
+    """The same lines before training."""
+    found = []
     for model, part in lines:
-        curve, paint = study.curve(metric, model, part, UNTRAINED), f"@{schemes.colour(study, model, part)}"
-        if not curve:
-            continue
-        name = f"{model if part == 'all' else f'{model}, {WORDS.get(part, part)}'}, before training"
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "x": list(curve),
-                "y": [p.value for p in curve.values()],
-                "line": {"color": paint, "dash": "1px,3px", "width": 1.2},
-                "marker": {"symbol": "line-ew", "size": 11, "color": paint, "line": {"color": paint, "width": 1.6}},
-                "hovertext": [hover(name, f"layer {layer}" if layer else "embedding", p) for layer, p in curve.items()],
-                "hoverinfo": "text",
-            }
-        )
-    return traces
+        name = model if part == "all" else f"{model}, {WORDS.get(part, part)}"
+        found += before(study.curve(metric, model, part, UNTRAINED), schemes.colour(study, model, part), name)
+    return found
+
+
+def before(curve: Mapping[int, Point], colour: str, name: str, what: str = "R²") -> list[Trace]:
+    """A line of a model before its training: thin and dotted, a short bar at each layer; nothing where it was not measured."""
+    if not curve:
+        return []
+    paint = f"@{colour}"
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "x": list(curve),
+            "y": [p.value for p in curve.values()],
+            "line": {"color": paint, "dash": "1px,3px", "width": 1.2},
+            "marker": {"symbol": "line-ew", "size": 11, "color": paint, "line": {"color": paint, "width": 1.6}},
+            "hovertext": [hover(f"{name}, before training", f"layer {i}", p, what) for i, p in curve.items()],
+            "hoverinfo": "text",
+        }
+    ]
 
 
 def reduced(study: Study, metric: str, model: str) -> dict[str, dict[int, dict[int, Point]]]:
@@ -201,10 +206,11 @@ def _subtitle(study: Study, metric: str, lines: list[tuple[str, str]], paper: Pa
         depths = {study.depth(m) for m, _ in lines}
         where = "layer by layer" if depths == {PAPER_LAYERS} else "at the same relative depth"
         said += f" Hollow and unjoined: the paper's six-layer models, {where}."
-    if many(study) and any(study.curve(metric, m, p, UNTRAINED) for m, p in lines):
-        said += " The same before training is in the table."
-    if any(p.value < LOWEST for p in points):
+    untrained = [p for m, part in lines for p in study.curve(metric, m, part, UNTRAINED).values()]
+    if any(p.value < LOWEST for p in [*points, *untrained]):
         said += f" Values below {fixed(LOWEST, 1)} are in the table only."
+    if many(study) and untrained:
+        said += " The same before training is in the table."
     return said
 
 

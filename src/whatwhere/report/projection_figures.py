@@ -8,10 +8,11 @@ from typing import Any
 from . import geometry_curves, schemes
 from .figures import Figure, Panel, Table, Trace, line, measured, paper_marks, text, value
 from .findings import ABOVE, BELOW, compare
-from .geometry_load import Geometry
+from .geometry_load import CORRECTED, Geometry
 from .layer_panels import MOST_LINES, many, styles
 from .load import Point, Study, summarise
 from .numbers import count, fixed, number, percent
+from .probe_figures import UNTRAINED, before
 from .style import axis, label_margin, layout, line_end_labels, log_axis
 
 RAW, OPTIMAL = "projected.stress.raw", "projected.stress.optimal"
@@ -32,9 +33,19 @@ def figures(study: Study) -> list[Figure]:
     return [f for f in (projected(study), over_steps(study)) if f is not None]
 
 
-def _lines(study: Study, metric: str) -> Lines:
-    found = {(m, part): study.curve(metric, m, part) for part in PARTS for m in study.models}
-    return {key: curve for key, curve in found.items() if curve}
+def _ending(study: Study) -> str:
+    """Against which distances stress is drawn: the corrected ones, where there are any."""
+    return CORRECTED if any(r.metric == OPTIMAL + CORRECTED or r.metric == RAW + CORRECTED for r in study.records) else ""
+
+
+def _lines(study: Study, metric: str, step: int | None = None) -> Lines:
+    found = {(m, part): study.curve(metric + _ending(study), m, part, step) for part in PARTS for m in study.models}
+    return {(m, part): _everywhere(curve, study.depth(m), part) for (m, part), curve in found.items() if curve}
+
+
+def _everywhere(curve: dict[int, Point], depth: int, part: str) -> dict[int, Point]:
+    """A model's own table that one matrix reads for all blocks (TUPE) was measured once: its value stands at each layer."""
+    return curve | {layer: curve[1] for layer in range(2, depth + 1)} if part == "own" and set(curve) == {0, 1} else curve
 
 
 def projected(study: Study) -> Figure | None:
@@ -45,13 +56,15 @@ def projected(study: Study) -> Figure | None:
     panels = [panel for metric, lines in by_scale.items() for panel in _panels(study, metric, lines)]
     points = [p for lines in by_scale.values() for curve in lines.values() for p in curve.values()]
     published = RAW in by_scale and any(study.depth(m) == PAPER_DEPTH for m, _ in by_scale[RAW])
+    untrained = {metric: _lines(study, metric, UNTRAINED) for metric in by_scale}
     rows = [
-        [text(SCALES[metric]), text(m), text(PARTS[part]), value(layer, str(layer)), *measured(p), value(p.seeds, str(p.seeds))]
-        for metric, lines in by_scale.items()
+        [text(when), text(SCALES[metric]), text(m), text(PARTS[part]), value(layer, str(layer)), *measured(p), value(p.seeds, str(p.seeds))]
+        for when, found in (("this run", by_scale), ("before training", untrained))
+        for metric, lines in found.items()
         for (m, part), curve in lines.items()
         for layer, p in curve.items()
     ]
-    columns = ["Scale", "Model", "Table", "Layer", "Stress", "Low", "High", "Seeds"]
+    columns = ["Source", "Scale", "Model", "Table", "Layer", "Stress", "Low", "High", "Seeds"]
     key = [("dot", "measured")]
     key = [("measured", f"measured, bar: {percent(0.95, 0)} interval")] if any(p.low is not None for p in points) else key
     return Figure(
@@ -59,11 +72,13 @@ def projected(study: Study) -> Figure | None:
         title(by_scale.get(OPTIMAL, {}), by_scale.get(RAW, {})),
         _subtitle(study, points, published),
         panels,
-        Table("projected", "Stress behind M by layer; layer 0 is the table itself", columns, rows, frozenset(range(3, 8))),
-        key + ([("paper", "GEOM, BERT-base on SST-2")] if published else []),
+        Table("projected", "Stress behind M by layer; layer 0 is the table itself", columns, rows, frozenset(range(4, 9))),
+        key
+        + ([("before", "the same model before training")] if any(untrained.values()) and not many(study) else [])
+        + ([("paper", "GEOM, BERT-base on SST-2")] if published else []),
         400,
         even=True,
-        records=tuple(f"{metric}: layer, part = sinusoidal or own" for metric in by_scale),
+        records=tuple(f"{metric}{_ending(study)}: layer, part = sinusoidal or own" for metric in by_scale),
     )
 
 
@@ -102,7 +117,8 @@ def _span(points: Sequence[Point]) -> str:
 
 def _panels(study: Study, metric: str, lines: Lines) -> list[Panel]:
     """One panel a scale; where lines are many, one a table and at most `MOST_LINES` models."""
-    ends = [end for curve in lines.values() for p in curve.values() for end in (p.value, p.low, p.high) if end is not None]
+    every = [p for found in (lines, _lines(study, metric, UNTRAINED)) for curve in found.values() for p in curve.values()]
+    ends = [end for p in every for end in (p.value, p.low, p.high) if end is not None]
     if metric == RAW and any(study.depth(m) == PAPER_DEPTH for m, _ in lines):
         ends += PAPER.values()
     heading = SCALES[metric].capitalize()
@@ -132,6 +148,10 @@ def _panel(study: Study, metric: str, heading: str, lines: Lines, labels: Mappin
     ends = []
     for (model, part), curve in lines.items():
         colour = COLOURS[part]
+        if not many(study):
+            start = _lines(study, metric, UNTRAINED).get((model, part), {})
+            start = {i: _above(p) for i, p in start.items()} if raw else start
+            traces += before(start, colour, f"{model}, {PARTS[part]}", "stress")
         places = {float(i): f"behind M of layer {i}" for i in curve} | {0.0: "the table itself"}
         held = {float(i): _above(p) if raw else p for i, p in curve.items()}
         traces += line(held, colour, *marks[model], f"{model}, {PARTS[part]}", places, size=7, width=2.0, what="stress")
@@ -175,9 +195,10 @@ def _over(points: Sequence[Point], over: str = "documents") -> str:
 
 def _subtitle(study: Study, points: Sequence[Point], published: bool) -> str:
     said = (
-        "Stress of a position table multiplied by M = W_Qᵀ W_K of each layer, against the Hellinger distances of the corpus, the "
-        "sinusoidal table in grey and the model's own in colour. Raw stress grows with the size of M, which is arbitrary; at the best "
-        f"scale only the shape counts. {_over(points)[0].upper()}{_over(points)[1:]}."
+        "Stress of a position table multiplied by M = W_Qᵀ W_K of each layer, against the Hellinger distances of the corpus"
+        f"{' without noise' if _ending(study) else ''}, the sinusoidal table in grey and the model's own in colour. Raw stress grows with "
+        "the size of M, which is arbitrary; at the best scale only the shape counts. Norms, biases and earlier blocks are left out. "
+        f"{_over(points)[0].upper()}{_over(points)[1:]}."
     )
     if any(p.value < SMALLEST for p in points):
         said += f" Raw values below {SMALLEST:g} are drawn there."

@@ -29,8 +29,14 @@ def figures(study: Study) -> list[Figure]:
 
 
 def _curves(study: Study, stream: str, name: str, ending: str = "") -> Curves:
-    found = {m: study.curve(metric_of(stream) + ending, m, name) for m in study.models}
+    found = {m: study.curve(metric_of(stream) + ending, m, name) for m in study.models if m != name}  # its own streams it has
     return {m: curve for m, curve in found.items() if curve}
+
+
+def _still(study: Study, name: str, stream: str, model: str) -> frozenset[int]:
+    """Layers of a model whose counterpart in `name`'s stream no gradient reaches; of models of unequal depth at the same relative depth."""
+    depth, own = study.depth(name), study.depth(model)
+    return frozenset(layer for layer in range(own + 1) if round(layer * depth / own) > study.trained_until(name, stream))
 
 
 def _floor(study: Study, stream: str, name: str) -> dict[int, float]:
@@ -52,7 +58,7 @@ def _figure(study: Study, name: str) -> Figure | None:
     bounds = (max(LOWEST, min([*ends, 0.0]) - 0.05), max([*ends, 1.0]) + 0.04)
     panels = [panel for s, curves in streams.items() for panel in _panels(study, name, s, curves, floors[s], bounds)]
     key = [("measured", f"measured, bar: {percent(0.95, 0)} interval")]
-    if any(layer > study.trained_until(name, s) for s, curves in streams.items() for curve in curves.values() for layer in curve):
+    if any(_still(study, name, s, m) & set(curve) for s, curves in streams.items() for m, curve in curves.items()):
         key.append(("untrained", "no gradient reaches it"))
     if any(floors.values()):
         key.append(("chance", "best R² on shuffled targets"))
@@ -74,16 +80,16 @@ def title(study: Study, name: str, streams: Mapping[str, Curves]) -> str:
     """Which baselines predict the position stream of `name`, by the rule of `predicted`; models on the unigram plateau support nothing."""
     stuck = stuck_models(study)
     best = {
-        s: {m: p for m, curve in curves.items() if m not in stuck and (p := _best(curve, study.trained_until(name, s))) is not None}
+        s: {m: p for m, curve in curves.items() if m not in stuck and (p := _best(curve, _still(study, name, s, m))) is not None}
         for s, curves in streams.items()
     }
     said = predicted(name, best.get("position", {}), best.get("semantic", {}))
     return findings.untestable(name, said) if name in stuck else said
 
 
-def _best(curve: Mapping[int, Point], last: int) -> Point | None:
+def _best(curve: Mapping[int, Point], still: frozenset[int]) -> Point | None:
     """The largest value among the outputs of blocks that a gradient reaches; the embedding only where nothing else was measured."""
-    found = [p for layer, p in curve.items() if 0 < layer <= last] or list(curve.values())
+    found = [p for layer, p in curve.items() if layer and layer not in still] or list(curve.values())
     return max(found, key=lambda p: p.value, default=None)
 
 
@@ -144,7 +150,7 @@ def _panel(
     study: Study, name: str, stream: str, heading: str, note: str, curves: Curves, floor: dict[int, float], bounds: tuple[float, float]
 ) -> Panel:
     colour = schemes.colour(study, name, stream)
-    marks, last = styles(study), study.trained_until(name, stream)
+    marks = styles(study)
     depth = max(layer for curve in curves.values() for layer in curve)
     traces: list[Trace] = []
     ends = []
@@ -153,7 +159,7 @@ def _panel(
         ends.append((float(max(floor)), floor[max(floor)], "chance", "combined"))
     for model, curve in reversed(curves.items()):
         places = {float(i): f"layer {i} of {depth}" for i in curve} | {0.0: "embedding"}
-        hollow = frozenset(float(i) for i in curve if i > last)
+        hollow = frozenset(float(i) for i in _still(study, name, stream, model) & set(curve))
         traces += line({float(i): p for i, p in curve.items()}, colour, *marks[model], model, places, hollow)
         ends.append((float(max(curve)), curve[max(curve)].value, model, colour))
     height, margin = 300, {"l": 48, "r": label_margin([*curves, "chance"] if floor else list(curves)), "t": 8, "b": 52}
@@ -171,10 +177,10 @@ def _panel(
 
 def _subtitle(name: str, points: list[Point]) -> str:
     sizes = sorted({p.n for p in points if p.n})
-    n = f" (n = {number(sizes[0])}" + (f" to {number(sizes[-1])}" if len(sizes) > 1 else "") + " tokens)" if sizes else ""
+    n = f" (n = {number(sizes[0])}" + (f" to {number(sizes[-1])}" if len(sizes) > 1 else "") + " documents)" if sizes else ""
     said = (
         f"A ridge regression predicts each stream of `{name}` from all of the hidden state of another model at the same layer: R² on "
-        f"held-out documents{n}; {repeats(points)}. The models are told apart by dash and mark, and by the names at their ends."
+        f"held-out documents{n}; {repeats(points)}. The table also has R² of the same tokens' place in another document."
     )
     if any(p.value < LOWEST for p in points):
         said += " Values far below 0 are in the table only."
@@ -184,17 +190,17 @@ def _subtitle(name: str, points: list[Point]) -> str:
 def _table(study: Study, name: str, streams: Mapping[str, Curves], id: str) -> Table:
     rows: list[list[Cell]] = []
     for stream, curves in streams.items():
-        floors = _curves(study, stream, name, ".chance")
+        floors, places = (_curves(study, stream, name, ending) for ending in (".chance", ".place"))
         for model, curve in curves.items():
             for layer, p in curve.items():
-                still = " (no gradient)" if layer > study.trained_until(name, stream) else ""
-                chance = floors.get(model, {}).get(layer)
+                still = " (no gradient)" if layer in _still(study, name, stream, model) else ""
+                beside = [found.get(model, {}).get(layer) for found in (floors, places)]
                 rows.append(
                     [text(model), text(WORDS[stream] + still), value(layer, str(layer)), *measured(p)]
-                    + [value(chance.value, number(chance.value, chance.low, chance.high, MOST_DIGITS)) if chance else Cell("–")]
+                    + [value(b.value, number(b.value, b.low, b.high, MOST_DIGITS)) if b else Cell("–") for b in beside]
                     + [value(p.n) if p.n else Cell("–"), value(p.seeds, str(p.seeds))]
                 )
-    columns = ["Model", f"Onto {name}'s", "Layer", "R²", "Low", "High", "Chance", "n", "Seeds"]
+    columns = ["Model", f"Onto {name}'s", "Layer", "R²", "Low", "High", "Chance", "Same place", "n", "Seeds"]
     layers = {row[2].raw for row in rows}
     caption = f"R² of the regressions onto {name}, {count(len(layers), 'layer')}"
-    return Table(id, caption, columns, rows, frozenset(range(2, 9)))
+    return Table(id, caption, columns, rows, frozenset(range(2, 10)))
