@@ -1,16 +1,23 @@
 """Claims: made-up records flip every verdict, the paper's own values make every claim hold, missing records are named."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
+from whatwhere.intervals import seed_interval, split_interval
 from whatwhere.records import Record
 from whatwhere.report.paper import TABLE_VALUES, paper_values
 from whatwhere.study.claims import CLAIMS, evaluate
+from whatwhere.study.claims.document import as_markdown
+from whatwhere.study.claims.evidence import Key, described
+from whatwhere.study.claims.values import Value, largest, rank_correlation, share_above, smallest
 
-KEYS = {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale", "source", "rule", "unit"}
+KEYS = {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale", "source", "rule", "unit", "records"}
 VERDICTS = {"holds", "does not hold", "not separable", "not testable here"}
 SPREAD = np.array([-1.0, -0.5, 0, 0.5, 1])  # of the five splits about their mean
 
@@ -38,8 +45,17 @@ def paper_records(seed=0, spread=0.0):
     return [*records, Record("s", "ap", "pca.top2", 0.01, seed=seed, n=512, step=0)]
 
 
+# The claims that `paper_records` has everything for. (The text of 5.1 is a claim of its own, which the table contradicts.)
+PROBED = [c["id"] for c in evaluate(paper_records()) if c["verdict"] == "holds"]
+# What else rests on a record that one claim is about.
+SHARED = {
+    ("r2.token", "ap"): {"ap-last-layer-as-in-text"},
+    ("pca.top2", "ap"): {"ap-table-high-dimensional"},
+}
+
+
 def by_id(records):
-    return {c["id"]: c for c in evaluate(records)}
+    return {c["id"]: c for c in evaluate(records) if c["id"] in PROBED}
 
 
 def changed(records, value, **where):
@@ -58,7 +74,8 @@ def changed(records, value, **where):
 
 def test_the_papers_own_values_make_every_claim_hold():
     claims = by_id(paper_records())
-    assert {c["verdict"] for c in claims.values()} == {"holds"}
+    assert len(claims) == 14 and {c["verdict"] for c in claims.values()} == {"holds"}
+    assert {c["verdict"] for c in evaluate(paper_records()) if c["id"] == "ap-last-layer-as-in-text"} == {"does not hold"}
     for claim in claims.values():
         assert claim["value"] == pytest.approx(claim["paper_value"], abs=1e-9)
 
@@ -86,8 +103,7 @@ def test_a_changed_number_flips_its_claim_and_no_other(claim, value, where):
     claims = by_id(changed(paper_records(), value, **where))
     changed_claims = {i for i, c in claims.items() if c["verdict"] != "holds"}
     assert claims[claim]["verdict"] == "does not hold"
-    # ap's top-2 share is in two claims
-    assert changed_claims == {claim} | ({"ap-table-high-dimensional"} if where.get("model") == "ap" and "pca" in where["metric"] else set())
+    assert claim in changed_claims <= {claim} | SHARED.get((where["metric"], where.get("model")), set())
 
 
 @pytest.mark.parametrize(
@@ -141,7 +157,7 @@ def test_something_must_be_there_to_be_kept_or_lost():
 def test_embedding_and_unused_last_position_stream_decide_nothing():
     records = [r for part in ("position", "semantic", "all") for r in probe("r2.token", "dstg", part, 0, 1.0)]
     records += [r for model in ("ap", "rp", "rope") for r in probe("r2.token", model, "all", 0, 1.0)]
-    assert {c["verdict"] for c in evaluate(paper_records() + records)} == {"holds"}
+    assert {c["verdict"] for c in by_id(paper_records() + records).values()} == {"holds"}
 
 
 def test_several_seeds_give_an_interval_between_seeds():
@@ -178,11 +194,13 @@ def test_one_seed_says_so_and_tables_have_no_interval():
 
 @pytest.mark.parametrize("model", ["dstg", "ap", "rp", "rope"])
 def test_a_missing_model_is_not_testable_and_named(model):
-    claims = {c["id"]: c for c in evaluate([r for r in paper_records() if r.model != model])}
-    for claim in CLAIMS:
+    claims = by_id([r for r in paper_records() if r.model != model])
+    for claim in (c for c in CLAIMS if c.id in PROBED):
         found = claims[claim.id]
         if model in claim.models:
-            assert (found["verdict"], found["value"]) == ("not testable here", None) and f"no model {model}" in found["scale"]
+            assert (found["verdict"], found["value"]) == ("not testable here", None) and f"needs a model {model} in the study" in found[
+                "scale"
+            ]
         else:
             assert found["verdict"] == "holds"
 
@@ -212,12 +230,14 @@ def test_a_model_on_the_unigram_plateau_is_not_judged():
     assert claims["rope-no-position"]["scale"].startswith(
         "rope has learned token frequencies only: loss 5.95 nats, the unigram plateau is 6.00"
     )
-    assert {c["verdict"] for i, c in claims.items() if i != "rope-no-position"} == {"holds"}
+    with_rope = {c.id for c in CLAIMS if "rope" in c.models}
+    assert {c["verdict"] for i, c in claims.items() if i not in with_rope} == {"holds"}
+    assert {claims[i]["verdict"] for i in with_rope & set(claims)} == {"not testable here"}
 
 
 def test_checkpoints_on_the_way_are_not_the_final_model():
     early = [replace(r, value=0.0, step=10) for r in paper_records()]
-    assert {c["verdict"] for c in evaluate(paper_records() + early)} == {"holds"}
+    assert {c["verdict"] for c in by_id(paper_records() + early).values()} == {"holds"}
 
 
 def test_ledger_is_plain_json_with_the_agreed_keys():
@@ -230,7 +250,8 @@ def test_ledger_is_plain_json_with_the_agreed_keys():
 
 def test_claims_are_short_and_ids_unique():
     assert len({c.id for c in CLAIMS}) == len(CLAIMS)
-    assert all(len(c.claim.split()) <= 8 for c in CLAIMS)
+    assert all(len(c.claim.split()) <= 9 and c.claim[-1] not in ".!?" for c in CLAIMS)
+    assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)+", c.id) for c in CLAIMS)
 
 
 def test_a_table_at_its_random_start_is_not_judged():
@@ -240,3 +261,85 @@ def test_a_table_at_its_random_start_is_not_judged():
         assert by_id(records)[claim]["verdict"] == "not testable here"
         assert "0.20 before the first step" in by_id(records)[claim]["scale"]
         assert by_id(paper_records())[claim]["verdict"] == "holds"
+
+
+def test_every_verdict_names_the_records_that_decided_it():
+    claims = {c["id"]: c["records"] for c in evaluate(paper_records())}
+    assert claims["dstg-position-kept"] == ["r2.token dstg position layer 1, 5, 5 splits"]
+    assert claims["ap-loses-position"] == ["r2.token ap all layer 1-6, 5 splits"]
+    assert claims["dstg-2d-collapse"] == ["pca.top2 dstg", "pca.top2 ap"]
+    assert claims["ap-high-frequency"] == ["pca.top2 ap, final and step 0", "dct.low4 ap index 0-1"]
+    assert claims["tupe-a-beats-bert-a"] == []
+    several = {c["id"]: c["records"] for c in evaluate([r for seed in (0, 1, 3) for r in paper_records(seed)])}
+    assert several["dstg-2d-collapse"] == ["pca.top2 dstg, seeds 0-1, 3", "pca.top2 ap, seeds 0-1, 3"]
+
+
+def test_a_list_of_many_records_is_cut():
+    keys = [Key("stress.raw", "corpus", part=str(i)) for i in range(40)]
+    assert len(described(keys)) == 12 and described(keys)[-1] == "and 29 more of these metrics"
+    assert described([Key("loss", "ap", 0, step=s, part="validation") for s in (0, 5, 9, 12)]) == [
+        "loss ap validation 4 checkpoints, step 0-12"
+    ]
+    assert described([Key("kl.share.semantic", "dstg", 0, layer, head) for layer in (1, 2) for head in (0, 1, 3)]) == [
+        "kl.share.semantic dstg layer 1-2 head 0-1, 3"
+    ]
+
+
+def test_half_widths_of_single_records_combine_in_quadrature():
+    a, b = (Value(np.array([[v]]), np.array([low]), np.array([high])) for v, low, high in ((2.0, 0.3, 0.6), (1.0, 0.4, 0.8)))
+    assert (a - b).interval(500) == pytest.approx((1 - np.hypot(0.3, 0.8), 1 + np.hypot(0.6, 0.4)))
+    assert (1 - a).interval(500) == pytest.approx((-1 - 0.6, -1 + 0.3))
+    assert (0.5 * a + 1).interval(500) == pytest.approx((1.85, 2.3))
+    exact = Value.of([[4.0]])
+    assert (a / exact).interval(500) == pytest.approx((0.425, 0.65)) and (exact / exact).interval(500) is None
+    assert (exact / a).interval(500) == pytest.approx((2 - 2 * 0.6 / 2, 2 + 2 * 0.3 / 2))
+    splits = Value(np.array([[1.0, 1.2, 0.8]]), np.array([0.3]), np.array([0.4]))
+    low, high = split_interval(splits.at[0], 500)
+    assert splits.interval(500) == pytest.approx((1 - np.hypot(1 - low, 0.3), 1 + np.hypot(high - 1, 0.4)))
+    seeds = Value(np.array([[1.0], [1.2]]), np.array([9.0, 9.0]), np.array([9.0, 9.0]))
+    assert seeds.interval(500) == pytest.approx(seed_interval([1.0, 1.2]))  # between seeds, whatever the documents say
+
+
+def test_choice_among_values_is_made_for_each_seed():
+    a, b = Value.of([[1.0, 3.0], [0.0, 0.0]]), Value.of([[1.5, 1.5], [1.0, 1.0]])
+    assert largest([a, b]).at.tolist() == [[1.0, 3.0], [1.0, 1.0]] and smallest([a, b]).at.tolist() == [[1.5, 1.5], [0.0, 0.0]]
+
+
+def test_share_above_counts_the_sure_and_the_possible():
+    values = [Value(np.array([[v]]), np.array([h]), np.array([h])) for v, h in ((0.6, 0.05), (0.55, 0.1), (0.45, 0.1), (0.1, 0.1))]
+    found = share_above(values, 0.5)
+    assert found.mean == 0.5 and found.interval(500) == pytest.approx((0.25, 0.75))
+
+
+def test_rank_correlation_is_scipys_with_fishers_interval():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 20))
+    found = rank_correlation(*([Value.of([[v]]) for v in values] for values in (a, a + b)))
+    assert found.mean == pytest.approx(spearmanr(a, a + b).statistic)
+    half = 1.96 * 1.06 / np.sqrt(17)
+    assert found.interval(500) == pytest.approx(tuple(np.tanh(np.arctanh(found.mean) + np.array([-half, half]))))
+    with pytest.raises(ValueError, match="five heads"):
+        rank_correlation([Value.of([[1.0]])] * 4, [Value.of([[1.0]])] * 4)
+
+
+def test_the_page_of_claims_is_up_to_date():
+    page = (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8")
+    assert page == as_markdown(), "run python -m whatwhere.study.claims > docs/claims.md"
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(CLAIMS) and all(row.replace("\\|", "").count("|") == 6 for row in rows)
+
+
+def test_papers_are_all_there_and_a_missing_value_is_explained():
+    assert {c.source.split()[0] for c in CLAIMS} == {"DSTG", "TUPE", "GEOM", "LOWDIM", "SPLIT"} and len(CLAIMS) >= 45
+    said = ("not printed", "no number printed", "no loss printed", "measured at one scale only", "not measured there", "nothing is said")
+    assert all(any(words in c.source for words in said) for c in CLAIMS if c.paper_value is None)
+
+
+def test_a_model_that_never_gets_there_counts_as_all_steps():
+    reached = [Record("s", "tupe-a", "convergence.reached", v, seed=s, part="bert-a") for s, v in ((0, 1.0), (1, 0.0))]
+    share = Record("s", "tupe-a", "convergence.share", 0.2, seed=0, part="bert-a")
+    baseline = [Record("s", "bert-a", "steps", 9.0, seed=s) for s in (0, 1)]
+    found = {c["id"]: c for c in evaluate([*reached, share, *baseline])}["tupe-a-30-percent"]
+    assert found["value"] == pytest.approx(0.6) and found["verdict"] == "not separable"
+    never = {c["id"]: c for c in evaluate([reached[1], *baseline])}["tupe-a-30-percent"]
+    assert (never["value"], never["verdict"]) == (1.0, "does not hold")

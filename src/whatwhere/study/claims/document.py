@@ -1,0 +1,51 @@
+"""The table of all claims as a page of the documentation."""
+
+from collections.abc import Sequence
+
+from whatwhere.report.numbers import printed
+
+from . import CLAIMS
+from .ledger import Claim
+
+PAPERS = {
+    "DSTG": "Give it Space! Explicit Disentangling of Positional and Semantic Representations in Encoders",
+    "TUPE": "Rethinking Positional Encoding in Language Pre-training",
+    "GEOM": "On the Geometry of Positional Encodings in Transformers",
+    "LOWDIM": "Learned Transformer Position Embeddings Have a Low-Dimensional Structure",
+    "SPLIT": "notes on separating semantics and position in transformers (French)",
+}
+
+_INTRO = """# The claims
+
+What five papers say of positions in encoders, and the rule by which a run of ours decides each claim. `whatwhere claims RUN` gives the
+verdicts for a study, a geometry run or a spectra run; a study's report shows them. This page is written by
+`python -m whatwhere.study.claims > docs/claims.md`.
+
+- The rules are fixed beforehand: thresholds say in numbers what a paper says in words, and wherever the paper prints its own value, that
+  value meets the rule. "-" means that it prints none.
+- Verdicts: holds; does not hold; not separable (the 95 % interval of some part of the rule lies on both sides of its threshold); not
+  testable here, with what is missing. A model that has not left the unigram plateau, and a table that has not left its random start, are
+  not judged.
+- Intervals are between training seeds if there are several; else over document splits, or those that the records carry. A difference of
+  two such values combines their half-widths in quadrature, which is too wide for two values of the same documents. A value without an
+  interval decides alone.
+- A claim about corpora, tables or models in general is judged for each in the run; the verdict is that of the worst, which is named.
+- A verdict speaks of the run at its scale, never of the paper's models.
+"""
+
+
+def as_markdown(claims: Sequence[Claim] = CLAIMS) -> str:
+    """A section for each paper with a table of id, claim, source, the paper's value and the rule."""
+    pieces = [f"{_INTRO}\n{len(claims)} claims.\n"]
+    for paper, title in PAPERS.items():
+        rows = [c for c in claims if c.source.startswith(paper)]
+        lines = [f"| `{c.id}` | {c.claim} | {c.source} | {_value(c)} | {c.rule.rstrip('.')}. |".replace("\n", " ") for c in rows]
+        head = "| id | claim | source | paper | rule |\n| --- | --- | --- | --- | --- |"
+        pieces.append(f"## {paper}: {title}\n\n{head}\n" + "\n".join(lines) + "\n")
+    return "\n".join(pieces)
+
+
+def _value(claim: Claim) -> str:
+    if claim.paper_value is None:
+        return "-"
+    return f"{printed(claim.paper_value)} {claim.unit}".strip()

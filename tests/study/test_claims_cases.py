@@ -1,0 +1,369 @@
+"""Every claim with made-up records that make it hold, and such that make it fail; the paper's printed value is among the first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from whatwhere.records import Record
+from whatwhere.study.claims import CLAIMS, evaluate
+
+SPREAD = np.array([-1.0, -0.5, 0, 0.5, 1])  # of five splits about their mean
+BY_ID = {claim.id: claim for claim in CLAIMS}
+
+
+def one(model, metric, value, half=0.0, seed=0, **place):
+    bounds = (value - half, value + half) if half else (None, None)
+    return Record("s", model, metric, value, *bounds, seed=seed, **place)
+
+
+def corpus(metric, value, half=0.0, **place):
+    return one("corpus", metric, value, half, None, **place)
+
+
+def probes(model, target, part, values, half=0.0, noisy=0, metric="r2"):
+    """Splits at layers 1, 2, ...; those of the layer `noisy` scatter by `half`."""
+    found = [one(model, "r2.token", 0.0, layer=len(values), part="depth")]
+    for layer, value in enumerate(values, 1):
+        splits = value + (half if layer == noisy else 0.0) * SPREAD
+        found += [one(model, f"{metric}.{target}", float(v), layer=layer, part=part, index=i) for i, v in enumerate(splits)]
+    return found
+
+
+def losses(half, **models):
+    names = {name.replace("_", "-"): value for name, value in models.items()}
+    if half:
+        return [one(name, "ablation.loss", value, half) for name, value in names.items()]
+    return [one(m, "loss", v, part="validation", step=s) for m, last in names.items() for s, v in ((0, 8.0), (100, last))]
+
+
+def heads(metric, values, half=0.0, model="dstg", part=None):
+    return [one(model, metric, float(v), half, layer=i // 4 + 1, head=i % 4, part=part) for i, v in enumerate(values)]
+
+
+def tables(part="sinusoidal", scale="raw", half=0.0, index=None, **stresses):
+    """Stress of tables against the corpus; the half-width stands at `part`."""
+    found = {"sinusoidal": 272.0, **stresses}
+    return [
+        corpus(f"stress.{scale}", value, half if name == part else 0.0, part=name, index=index if name == part else None)
+        for name, value in found.items()
+    ] + ([corpus("stress.raw", 272.0, part="sinusoidal")] if scale != "raw" else [])
+
+
+def table(metric, value, model="bert", **place):
+    """A value of a table from elsewhere: no seed, nothing of its start."""
+    return [one(model, "n50", 4.0, seed=None, n=512), one(model, metric, value, seed=None, n=512, **place)]
+
+
+def moved(model, share=0.9):
+    return [one(model, "pca.top2", 0.01, step=0), one(model, "pca.top2", share)]
+
+
+def stages(metric, values, half=0.0, part="corpus"):
+    """A table's metric at steps 0, 10, ..., the half-width at the last."""
+    found = [one("ap", "separation", 1.0, part="corpus", step=0)] if metric != "separation" else []
+    return found + [one("ap", metric, v, half if i == len(values) - 1 else 0.0, part=part, step=10 * i) for i, v in enumerate(values)]
+
+
+def widths(values):
+    at = 16 * 2 ** np.arange(len(values))
+    return [*tables(), *(corpus("stress.raw", float(v), part="sinusoidal", index=int(d)) for d, v in zip(at, values, strict=True))]
+
+
+def heads_above(share, half, count, metric, high, low, model, part=None):
+    """That share of the heads has the high value."""
+    k = round(share * count)
+    return heads(metric, [high] * k + [low] * (count - k), half, model, part)
+
+
+def supports(sign, half):
+    order = np.arange(12.0)
+    semantic = order if sign > 0 else order[::-1] if sign < 0 else order[[6, 1, 8, 3, 10, 5, 0, 7, 2, 9, 4, 11]]
+    sets = {"relative": order, "semantic": semantic, "absolute": -semantic}
+    return [r for term, values in sets.items() for r in heads(f"kl.share.{term}", values / 100)]
+
+
+def regressions(stream, ap, rp, rope, half, noisy):
+    found = probes("dstg", "token", "position", [0.9, 0.9, 0])
+    for name, value in (("ap", ap), ("rp", rp), ("rope", rope)):
+        found += probes(name, stream, "dstg", [0.0, value], half if name == noisy else 0.0, 2, "regression")
+    return found
+
+
+def converges(model, baseline, share, half):
+    reached = one(model, "convergence.reached", 1.0, part=baseline)
+    return [reached, one(model, "convergence.share", share, half, part=baseline), *losses(0, **{baseline.replace("-", "_"): 3.0})]
+
+
+def projections(ratio, metric):
+    values = (1000, 1000, 1000 * ratio, 1000, 1000, 1000)
+    found = [one("ap", f"projected.stress.{metric}", v, layer=i, part="sinusoidal") for i, v in enumerate(values, 1)]
+    return found + [one("ap", "projected.stress.raw", 5.0, layer=0, part="sinusoidal")]
+
+
+@dataclass(frozen=True)
+class Case:
+    """records(value, half): `good` makes the claim hold (and is the paper's value where it prints one), `bad` fail, `edge` neither."""
+
+    records: Callable[[float, float], list[Record]]
+    good: float
+    bad: float
+    edge: tuple[float, float] | None = None
+
+
+def intra(v, h):
+    late = probes("dstg", "intra", "position", [0.06, 0.06, 0]) + probes("dstg", "intra", "semantic", [0.7, 0.06 + v, 0.6], h, 2)
+    return late
+
+
+def four_intra(dstg, ap, rp, rope, half, noisy):
+    found = {"dstg": dstg, "ap": ap, "rp": rp, "rope": rope}
+    return [r for m, v in found.items() for r in probes(m, "intra", "all", [0.2, v, 0.2], half if m == noisy else 0.0, 2)]
+
+
+def states(metric, first, late, half):
+    found = [one("dstg", metric, first, layer=1, part="position"), one("dstg", metric, late, half, layer=2, part="position")]
+    return [*found, *probes("dstg", "token", "position", [0.9, 0.9, 0])]
+
+
+def full_mlm(v, h):
+    return probes("dstg-full-mlm", "token", "position", [0.98, 0.9, v], h, 3) + probes("dstg", "token", "position", [0.98, 0.89, 0])
+
+
+def stds(v, h):
+    parts = {"word-word": 1.0, "word-position": v, "position-word": 0.1}
+    return [r for part, s in parts.items() for r in heads("correlation.std", [s] * 4, h if part == "word-position" else 0, "bert-a", part)]
+
+
+def patterns(count, _half):
+    names = ("global", "local", "broad", "previous", "next")
+    return [one("tupe-a", "patterns.share", 0.2 if i < count else 0.0, part=name) for i, name in enumerate(names)]
+
+
+def shifted(model, part):
+    return lambda v, h: [*probes(model, "token", "all", [0.1, 0.1]), one(model, "shift.change", v, h, layer=2, part=part)]
+
+
+def sinusoidal_row(v, _half):
+    found = {"pca.top10": v, "n50.count": 10.0, "n50": 1000 / 128}
+    return [one("sinusoidal", metric, value, seed=None, n=512) for metric, value in found.items()]
+
+
+CASES = {
+    "dstg-position-kept": Case(lambda v, h: probes("dstg", "token", "position", [0.98, v, 0], h, 2), 0.89, 0.7, (0.735, 0.03)),
+    "ap-loses-position": Case(lambda v, h: probes("ap", "token", "all", [0.99, 0.5, v], h, 3), 0.24, 0.6, (0.495, 0.03)),
+    "dstg-2d-collapse": Case(lambda v, h: [one("dstg", "pca.top2", v, h), one("ap", "pca.top2", 0.234)], 0.941, 0.85, (0.9, 0.02)),
+    "rope-no-position": Case(lambda v, h: probes("rope", "token", "all", [0.1, v, 0.06], h, 2), 0.32, 0.6, (0.5, 0.03)),
+    "dstg-most-heads-absolute": Case(lambda v, h: heads_above(v, h, 36, "kl.share.absolute", 0.6, 0.1, "dstg"), 0.75, 0.25, (0.75, 0.4)),
+    "dstg-full-mlm-loses-position": Case(full_mlm, 0.2, 0.7, (0.49, 0.03)),
+    "tupe-a-beats-bert-a": Case(lambda v, h: losses(h, tupe_a=3 - v, bert_a=3.0), 0.1, -0.1, (0.01, 0.05)),
+    "geom-isometry-unattainable": Case(lambda v, h: tables("mds", half=h, mds=v), 0.009, 1e-12, (1e-6, 1e-3)),
+    "geom-alibi-far-below": Case(lambda v, h: tables("alibi", half=h, alibi=272 * v), 0.00207, 0.5, (0.1, 10)),
+    "geom-alibi-far-below-optimal": Case(lambda v, h: tables("alibi", "optimal", h, sinusoidal=0.2, alibi=0.2 * v), 0.05, 1.2, (0.1, 0.01)),
+    "lowdim-few-dimensions": Case(lambda v, h: [one("bert", "n50", v, h, None, n=512)], 5.5, 20, (10, 1)),
+    "split-semantics-invariant": Case(shifted("split", "semantic"), 0.0, 0.3, (0.05, 0.02)),
+    "rp-no-position": Case(lambda v, h: probes("rp", "token", "all", [0.17, v, 0.22], h, 2), 0.5, 0.6, (0.5, 0.03)),
+    "semantic-stream-little-position": Case(lambda v, h: probes("dstg", "token", "semantic", [v, 0.3, 0.2], h, 1), 0.44, 0.55, (0.5, 0.03)),
+    "dstg-low-frequency": Case(
+        lambda v, h: [one("dstg", "dct.low4", v, h, index=0), one("dstg", "dct.low4", 0.99, index=1)], 0.984, 0.8, (0.9, 0.02)
+    ),
+    "dstg-third-component-fast": Case(lambda v, h: [*moved("dstg"), one("dstg", "dct.low4", v, h, index=2)], 0.1, 0.7, (0.5, 0.1)),
+    "ap-table-high-dimensional": Case(lambda v, h: moved("ap", v), 0.234, 0.6),
+    "ap-high-frequency": Case(
+        lambda v, h: [*moved("ap", 0.234), one("ap", "dct.low4", v, h, index=0), one("ap", "dct.low4", v / 2, index=1)],
+        0.002,
+        0.7,
+        (0.5, 0.1),
+    ),
+    "segment-follows-position": Case(lambda v, h: probes("dstg", "segment", "position", [0.94, v, 0], h, 2), 0.85, 0.6, (0.705, 0.03)),
+    "ap-loses-segments": Case(lambda v, h: probes("ap", "segment", "all", [0.95, 0.9, v], h, 3), 0.23, 0.6, (0.475, 0.03)),
+    "relative-little-segment": Case(
+        lambda v, h: probes("rp", "segment", "all", [0.1, v], h, 2) + probes("rope", "segment", "all", [0.1, 0.3]), 0.47, 0.6, (0.5, 0.03)
+    ),
+    "intra-in-semantics": Case(intra, 0.67, 0.1, (0.25, 0.03)),
+    "intra-in-all-models": Case(lambda v, h: four_intra(0.76, 0.8, v, 0.73, h, "rp"), 0.68, 0.3, (0.5, 0.03)),
+    "intra-better-with-absolute": Case(lambda v, h: four_intra(0.73 + v, 0.8, 0.68, 0.73, h, "dstg"), 0.03, -0.1, (0.0, 0.03)),
+    "ap-last-layer-as-in-text": Case(lambda v, h: probes("ap", "token", "all", [0.99, 0.9, v], h, 3), 0.34, 0.24, (0.295, 0.03)),
+    "dstg-hidden-two-dimensional": Case(lambda v, h: states("hidden.top2", 0.95, v, h), 0.9, 0.6, (0.85, 0.03)),
+    "dstg-sentences-separate": Case(lambda v, h: states("sentences.excess", 0.1, 0.1 + v, h), 0.3, -0.2, (0.01, 0.05)),
+    "dstg-sentences-beyond-contiguity": Case(lambda v, h: states("sentences.excess", 0.5, v, h), 0.3, -0.2, (0.01, 0.05)),
+    "only-ap-predicts-position": Case(lambda v, h: regressions("position", 0.1 + v, 0.1, 0.1, h, "ap"), 0.7, 0.2, (0.4, 0.03)),
+    "baselines-predict-semantics-alike": Case(lambda v, h: regressions("semantic", 0.5, 0.5 + v, 0.5, h, "rp"), 0.05, 0.3, (0.1, 0.03)),
+    "dstg-costs-no-loss": Case(lambda v, h: losses(h, dstg=3 + v, ap=3.0, rp=3.1, rope=3.0), 0.0, 0.2, (0.05, 0.03)),
+    "dstg-no-relative-heads": Case(lambda v, h: [one("dstg", "heads.share", v, h, part="relative")], 0.0, 0.2, (0.03, 0.03)),
+    "dstg-few-semantic-heads": Case(lambda v, h: [one("dstg", "heads.share", v, h, part="semantic")], 0.25, 0.7, (0.5, 0.1)),
+    "dstg-heads-cluster": Case(
+        lambda v, h: [one("dstg", "heads.share", 0.5, part="absolute"), one("dstg", "heads.share", v - 0.5, h, part="semantic")],
+        1.0,
+        0.6,
+        (0.9, 0.05),
+    ),
+    "dstg-relative-supports-semantics": Case(supports, 1, -1, (0, 1)),
+    "dstg-relative-least-needed": Case(
+        lambda v, h: [one("dstg", "ablation.remove", x, h, part=t) for t, x in (("semantic", 1.0), ("absolute", 0.5), ("relative", v))],
+        0.1,
+        0.8,
+        (0.5, 0.1),
+    ),
+    "dstg-retrieval-heads": Case(
+        lambda v, h: heads("attention.retrieval", [0.01, v, 0.0, 0.0], h, part="semantic"), 0.4, 0.02, (0.1, 0.03)
+    ),
+    "dstg-relative-not-self": Case(
+        lambda v, h: [
+            one("dstg", "probe.length", 128.0),
+            *heads("attention.retrieval", [0.4, 0.0, 0.5, 0.0], part="semantic"),
+            *heads("attention.self", [v, 0.9, v, 0.9], h, part="relative"),
+        ],
+        0.001,
+        0.3,
+        (1 / 128, 0.005),
+    ),
+    "tupe-r-beats-bert-r": Case(lambda v, h: losses(h, tupe_r=3 - v, bert_r=3.0), 0.1, -0.1, (0.01, 0.05)),
+    "tupe-r-beats-tupe-a": Case(lambda v, h: losses(h, tupe_r=3 - v, tupe_a=3.0), 0.1, -0.1, (0.01, 0.05)),
+    "tupe-tie-cls-between": Case(lambda v, h: losses(h, bert_a=3.0, tupe_a_tie_cls=3 - v, tupe_a=2.8), 0.1, -0.1, (0.01, 0.05)),
+    "tupe-bert-ad-between": Case(lambda v, h: losses(h, bert_a=3.0, bert_ad=3 - v, tupe_a_tie_cls=2.8), 0.1, -0.1, (0.01, 0.05)),
+    "tupe-a-30-percent": Case(lambda v, h: converges("tupe-a", "bert-a", v, h), 0.3, 0.6, (0.3, 0.05)),
+    "tupe-r-30-percent": Case(lambda v, h: converges("tupe-r", "bert-r", v, h), 0.3, 0.6, (0.3, 0.05)),
+    "tupe-mixed-correlations-uniform": Case(stds, 0.2, 0.8, (1 / 3, 0.05)),
+    "tupe-five-patterns": Case(patterns, 5, 4),
+    "tupe-first-column": Case(
+        lambda v, h: [
+            one("tupe-a", "probe.length", 128.0),
+            *heads_above(v, h, 8, "attention.special", 0.1, 0.001, "tupe-a", "absolute"),
+        ],
+        0.75,
+        0.25,
+        (0.75, 0.2),
+    ),
+    "tupe-free-form-slower": Case(lambda v, h: converges("bert-a", "tupe-free", v, h), 0.3, 0.8, (0.5, 0.05)),
+    "tupe-product-bias-marginal": Case(lambda v, h: losses(h, tupe_r=3.0, tupe_product=3 - v), 0.01, 0.2, (0.05, 0.03)),
+    "geom-mds-exact": Case(lambda v, h: tables("mds", half=h, mds=v), 0.0, 0.01, (1e-6, 1e-3)),
+    "geom-mds-least-stress": Case(
+        lambda v, h: [*tables("mds", half=h, index=1, mds=0.3), corpus("stress.raw", 0.3 - v, part="smacof", index=1)],
+        0.0,
+        0.1,
+        (0.0, 0.05),
+    ),
+    "geom-sinusoidal-like-rope": Case(lambda v, h: tables("rope", half=h, rope=272 * (1 + v)), 0.0257, 0.2, (0.03, 5)),
+    "geom-sinusoids-above-zero": Case(lambda v, h: tables(half=h, sinusoidal=v), 272.0, 0.5, (1.0, 0.1)),
+    "geom-sinusoids-near-optimal": Case(lambda v, h: tables("sinusoidal", "optimal", h, sinusoidal=v, random=1.0), 0.3, 0.9, (0.5, 0.1)),
+    "geom-random-worst": Case(lambda v, h: tables("random", half=h, alibi=0.5, rope=279.0, random=279 * v), 4.79, 0.5, (1.0, 10)),
+    "geom-random-worst-optimal": Case(
+        lambda v, h: tables("random", "optimal", h, sinusoidal=0.1, alibi=0.2, rope=0.1, random=0.2 * v), 1.5, 0.5, (1.0, 0.05)
+    ),
+    "geom-stress-exponential": Case(lambda v, h: widths(np.exp(np.array([16, 32, 64, 128]) / 20) if v > 0 else [1, 2, 4, 8]), 1, -1),
+    "geom-stress-grows": Case(lambda v, h: widths([1, 2, 3, 3 + v]), 1, -1),
+    "geom-rank-full": Case(lambda v, h: [*tables(), corpus("rank", 255 * v, h), corpus("positions.kept", 256.0)], 0.996, 0.5, (0.9, 10)),
+    "geom-dimensions-real": Case(
+        lambda v, h: [*tables(), corpus("rank.corrected", 255 * v, h), corpus("positions.kept", 256.0)], 1.0, 0.1, (0.9, 10)
+    ),
+    "geom-toeplitz": Case(lambda v, h: [*tables(), corpus("toeplitz", v, h)], 0.95, 0.4, (0.9, 0.02)),
+    "geom-circulant": Case(lambda v, h: [*tables(), corpus("circulant", v, h)], 0.95, 0.4, (0.9, 0.02)),
+    "geom-mds-monotone": Case(lambda v, h: [*tables(), corpus("violations", v, h, part="mds")], 0.22, 0.45, (0.368, 0.05)),
+    "geom-corpus-monotone": Case(lambda v, h: [*tables(), corpus("violations.corrected", v, h, part="corpus")], 0.2, 0.45, (0.368, 0.05)),
+    "geom-two-eigenvectors": Case(
+        lambda v, h: [*tables(), corpus("mds.share", v - 0.3, h, index=0), corpus("mds.share", 0.3, index=1)], 0.799, 0.4, (0.5, 0.05)
+    ),
+    "geom-rank-3-suffices": Case(lambda v, h: tables("mds", half=h, index=3, sinusoidal=18.98, mds=18.98 * v), 0.00248, 0.5, (0.01, 0.1)),
+    "geom-rank-3-suffices-optimal": Case(
+        lambda v, h: tables("mds", "optimal", h, 3, sinusoidal=0.2, mds=0.2 * v), 0.005, 0.5, (0.01, 0.001)
+    ),
+    "geom-low-rank-saves": Case(
+        lambda v, h: [*tables(), corpus("parameters", 98304 * v, part="mds", index=64), corpus("parameters", 98304.0, part="free")],
+        0.583,
+        1.3,
+    ),
+    "geom-optimal-on-new-text": Case(
+        lambda v, h: [*tables(), corpus("stress.held_out", v, h, part="mds", index=3), corpus("stress.held_out", 1.0, part="random")],
+        0.2,
+        1.5,
+        (1.0, 0.1),
+    ),
+    "geom-no-position-without-signal": Case(lambda v, h: probes("nope", "token", "all", [0.01, v, 0.01], h, 2), 0.05, 0.6, (0.25, 0.03)),
+    "geom-nope-blind-to-shift": Case(shifted("nope", "all"), 0.0, 0.3, (0.05, 0.02)),
+    "geom-position-needed": Case(lambda v, h: losses(h, nope=3 + v, ap=3.0), 0.2, -0.2, (0.01, 0.05)),
+    "geom-separation-positive": Case(lambda v, h: stages("separation", [0.7, v]), 0.35, 0.0),
+    "geom-separation-flat": Case(lambda v, h: stages("separation", [100.0, 100 * (1 + v)]), 0.01, 0.5),
+    "geom-learned-monotone": Case(lambda v, h: stages("violations", [0.5, v], h), 0.254, 0.5, (0.368, 0.05)),
+    "geom-learned-correlates": Case(lambda v, h: stages("correlation", [0.0, v], h), 0.168, 0.0, (0.1, 0.05)),
+    "geom-layer-peak": Case(lambda v, h: projections(v, "raw"), 3.0, 1.2),
+    "geom-layer-peak-optimal": Case(lambda v, h: projections(v, "optimal"), 3.0, 1.2),
+    "geom-mean-embeddings-differ": Case(lambda v, h: [one("ap", "h1", v, h), one("ap", "h1.floor", 1.0)], 2.0, 0.5, (1.0, 0.1)),
+    "lowdim-ten-components": Case(lambda v, h: table("pca.top10", v), 0.53, 0.3),
+    "lowdim-slow-components": Case(lambda v, h: table("fft.turns", 512 * v, index=0), 0.0957, 0.3),
+    "lowdim-pairs-rotate": Case(
+        lambda v, h: table("fft.turns", 5.0, index=0) + table("rotation.strength", v, part="1+2", index=0), 0.9, 0.2
+    ),
+    "lowdim-equivariant": Case(
+        lambda v, h: [*table("equivariance", v), Record("s", "bert", "equivariance.null", 0.1, 0.05, 0.2)], 0.8, 0.1
+    ),
+    "lowdim-equivariant-from-few": Case(lambda v, h: table("equivariance", 0.9) + table("equivariance.first", v, index=10), 0.88, 0.3),
+    "lowdim-words-high-dimensional": Case(lambda v, h: table("n50", v, part="words"), 19.3, 5),
+    "lowdim-words-above-positions": Case(lambda v, h: table("n50", 4 + v, part="words"), 17.2, -2),
+    "lowdim-sinusoidal-row": Case(sinusoidal_row, 0.52, 0.485),
+    "split-semantics-without-position": Case(
+        lambda v, h: probes("split", "token", "semantic", [0.0, v, 0.0], h, 2), 0.0, 0.5, (0.25, 0.03)
+    ),
+    "split-position-without-semantics": Case(
+        lambda v, h: probes("split", "intra", "position", [0.0, v, 0.0], h, 2), 0.0, 0.5, (0.25, 0.03)
+    ),
+    "split-position-kept": Case(lambda v, h: probes("split", "token", "position", [0.98, 0.9, v], h, 3), 0.9, 0.3, (0.735, 0.03)),
+}
+
+
+def verdict(name, records):
+    return evaluate(records, [BY_ID[name]])[0]
+
+
+def test_no_claim_is_without_records_for_and_against_it():
+    assert set(CASES) == set(BY_ID) and len(CASES) >= 45
+    # Where no edge is tried, what is measured has no interval with one training seed.
+    assert sum(case.edge is None for case in CASES.values()) <= 20
+
+
+@pytest.mark.parametrize("name", list(BY_ID))
+def test_made_up_records_decide_every_claim(name):
+    case = CASES[name]
+    good, bad = (verdict(name, case.records(value, 0.0)) for value in (case.good, case.bad))
+    assert (good["verdict"], bad["verdict"]) == ("holds", "does not hold"), (good["scale"], bad["scale"])
+    assert good["records"] and bad["records"] and not any(name in r for r in good["records"] for name in ("None", "()"))
+
+
+@pytest.mark.parametrize("name", [claim.id for claim in CLAIMS if claim.paper_value is not None])
+def test_the_papers_own_value_meets_the_rule(name):
+    found = verdict(name, CASES[name].records(CASES[name].good, 0.0))
+    assert found["verdict"] == "holds" and found["value"] == pytest.approx(BY_ID[name].paper_value, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.edge])
+def test_an_interval_across_the_threshold_decides_nothing(name):
+    found = verdict(name, CASES[name].records(*CASES[name].edge))
+    assert found["verdict"] == "not separable", found
+    assert found["low"] < found["high"] and found["low"] <= found["value"] <= found["high"]
+
+
+@pytest.mark.parametrize("name", list(BY_ID))
+def test_without_any_of_its_records_a_claim_says_what_it_lacks(name):
+    records, claim = CASES[name].records(CASES[name].good, 0.0), BY_ID[name]
+    nothing = verdict(name, [])
+    assert (nothing["verdict"], nothing["value"], nothing["records"]) == ("not testable here", None, [])
+    assert all(model in nothing["scale"] for model in claim.models) and (claim.models or claim.what in nothing["scale"])
+    lacking = []
+    for metric in {r.metric for r in records}:
+        found = verdict(name, [r for r in records if r.metric != metric])
+        if found["verdict"] == "not testable here":
+            lacking.append(found["scale"])
+    assert lacking and all(text.startswith("not measured: ") for text in lacking)
+    assert any(r.metric in text or claim.what and claim.what in text or "needs a model" in text for r in records for text in lacking)
+
+
+@pytest.mark.parametrize("name", [claim.id for claim in CLAIMS if claim.each])
+def test_of_several_corpora_or_tables_the_worst_counts_and_is_named(name):
+    case = CASES[name]
+    better, worse = case.records(case.good, 0.0), case.records(case.bad, 0.0)
+    both = [replace(r, model="better") for r in better] + [replace(r, model="worse") for r in worse]
+    found = verdict(name, both)
+    assert found["verdict"] == "does not hold" and found["scale"].startswith("worse, the worst of 2 (better holds)")
+    assert all("worse" in r for r in found["records"])
+    assert verdict(name, [r for r in both if r.model == "better"])["scale"].startswith("better; ")
