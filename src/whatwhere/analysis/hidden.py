@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import eigh
 from torch import Tensor
 
 from whatwhere.analysis.bootstrap import document_mean
@@ -86,7 +87,7 @@ class SentenceMaps:
             for i, columns in enumerate(self.parts.values()):
                 floor = ROUNDING * raw[:, columns].sum(-1).numpy()
                 total, of_cuts = squares[:, columns].sum(-1).numpy(), between[..., columns].sum(-1).numpy()
-                top[:, layer, i] = np.where(total > floor, _top2(x[..., columns]).numpy() / np.where(total > floor, total, 1.0), np.nan)
+                top[:, layer, i] = np.where(total > floor, _top2(x[..., columns]) / np.where(total > floor, total, 1.0), np.nan)
                 ratios = _ratios(of_cuts, total, floor, regular.sum(1), cuts[0].max(1) + 1)
                 separation[:, layer, i] = ratios[:, 0]
                 null[:, layer, i] = np.exp(np.log(ratios[:, 1:]).mean(1))
@@ -162,10 +163,11 @@ def _ratios(between: np.ndarray, total: np.ndarray, floor: np.ndarray, tokens: n
     return between / np.where(possible[:, None], within, 1.0) * freedom[:, None]
 
 
-def _top2(x: Tensor) -> Tensor:
+def _top2(x: Tensor) -> np.ndarray:
     """(b,) sum of the two largest eigenvalues of xᵀx, of centred states x (b, n, width)."""
-    gram = x.transpose(1, 2) @ x if x.shape[2] <= x.shape[1] else x @ x.transpose(1, 2)
-    return torch.linalg.eigvalsh(gram)[:, -2:].sum(-1)
+    gram = (x.transpose(1, 2) @ x if x.shape[2] <= x.shape[1] else x @ x.transpose(1, 2)).numpy()
+    size = gram.shape[1]
+    return np.array([eigh(g, eigvals_only=True, subset_by_index=[max(size - 2, 0), size - 1]).sum() for g in gram])
 
 
 def _component_scores(states: list[np.ndarray], regular: np.ndarray) -> np.ndarray:
