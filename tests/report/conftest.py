@@ -237,6 +237,14 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One made-up study of four models with records of every analysis and an explorer, shared by all tests; do not write into it."""
+    from whole_study import complete
+
+    return complete(make_study(tmp_path_factory.mktemp("whole") / "whole", shifts=True))
+
+
+@pytest.fixture(scope="session")
 def chromium() -> str:
     """Path of the system's Chromium; the test is skipped where there is none."""
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -250,7 +250,7 @@ def _runs_section(studies: Mapping[str, Study]) -> Section:
     rows.append([text("Models"), *(text(", ".join(study.models)) for study in studies.values()), Cell("–")])
     columns = ["", *(_full(run, study) for run, study in studies.items()), "Differs"]
     intro = "What each run was made of. Every model is named by its run and its own name on this page; texts are on the page of each run."
-    return Section("runs", "What is compared?", intro, tables=[Table("runs", "The runs", columns, rows)])
+    return Section("runs", "What is compared?", intro, tables=[Table("runs", "The runs", columns, rows)], short="Runs")
 
 
 def _claims_section(studies: Mapping[str, Study]) -> Section:
@@ -278,6 +278,7 @@ def _claims_section(studies: Mapping[str, Study]) -> Section:
         "Do the verdicts agree?",
         f"{intro} {_agreement(studies, claims)}",
         tables=[Table("claims-by-run", "Every claim in every run", columns, rows, values)],
+        short="Claims",
     )
 
 

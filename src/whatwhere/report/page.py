@@ -18,7 +18,7 @@ import jinja2
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from .cards import Card, first_cards, ledger
+from .cards import Card, by_reason, first_cards, ledger
 from .explorer import Explorer
 from .figures import Cell, Figure, Table, text
 from .load import visible
@@ -29,13 +29,14 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that answers one question."""
+    """A part of the page that answers one question; `short`: its name in the bar, where the title is too long for it."""
 
     id: str
     title: str
     intro: str
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def render_page(page: Page) -> str:
     )
     environment.filters["code"] = code_spans
     environment.globals["sources"] = sources
+    environment.globals["by_reason"] = by_reason
     environment.filters["plain"] = lambda words: str(words).replace("`", "")
     sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables])
     figures = ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]

@@ -124,14 +124,15 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
         if probe_figures.many(study)
         else "Each panel is one model; the others stand behind it in grey."
     )
-    shifts = shift_figures.shifts(study)
+    few, shifts = probe_figures.components(study), shift_figures.shifts(study)
     return [
         Section(
             "where",
             "Where is position kept?",
             "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or from one stream alone. "
             f"R² of 1 is a perfect reading, 0 no better than the mean. {panels}",
-            probe_figures.targets(study, paper),
+            [*probe_figures.targets(study, paper), *([few] if few else [])],
+            short="Position",
         ),
         Section(
             "moves",
@@ -140,6 +141,7 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
             "they were, a change of 0; the notes behind `split` say the same of its semantic states, whose values never see position while "
             "the attention weights do.",
             [shifts] if shifts else [],
+            short="Shift",
         ),
         Section(
             "shape",
@@ -148,6 +150,7 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
             "of it; a fixed one stays what it was. What the layers make of it is seen in the flatness of the hidden states, and in the "
             "distances that the attention of each layer still sees.",
             [*table_figures.figures(study), *(f for f in hidden if f.id in OF_SHAPE), *projection_figures.figures(study)],
+            short="Shape",
         ),
         Section(
             "heads",
@@ -155,6 +158,7 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
             "The scores of attention are a sum of terms. What becomes of the attention, or of the loss, when one is taken away says which "
             "head, and which layer, goes by meaning, by absolute or by relative position.",
             [*heads_figures.figures(study), *ablation_figures.figures(study), *attention_figures.figures(study)],
+            short="Heads",
         ),
         Section(
             "structure",
@@ -163,6 +167,7 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
             "lie together; neighbouring tokens are alike anyway, so every distance stands beside that of random cuts. A regression shows "
             "whether another model holds what a stream holds.",
             [*(f for f in hidden if f.id not in OF_SHAPE), *regression_figures.figures(study)],
+            short="Structure",
         ),
         Section(
             "corpus",
@@ -171,6 +176,7 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
             "position table little to learn; the stress says how well a table's distances follow those of the text.",
             corpus_section.figures(study),
             corpus_section.tables(study),
+            short="Corpus",
         ),
         Section(
             "buys",
@@ -179,6 +185,7 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
             + (schemes.cost_differences(study) or schemes.matched(study) or ""),
             [*([loss] if loss else []), *convergence_figures.figures(study)],
             [costs] if costs else [],
+            short="Training",
         ),
     ]
 

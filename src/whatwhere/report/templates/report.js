@@ -30,14 +30,26 @@
     return Plotly.react(plot, data, layout, config);
   };
 
-  // One after the other, the first screen first, so that the page answers while the rest is drawn.
+  // One after the other: those near the screen as soon as they come near, all others in their order while the browser has nothing else
+  // to do, so that the page answers at once and is whole in the end.
+  const near = new Set();
+  const observer = new IntersectionObserver(
+    (seen) => seen.forEach((entry) => near[entry.isIntersecting ? "add" : "delete"](entry.target)),
+    { rootMargin: "50% 0px" },
+  );
+  plots.forEach((plot) => observer.observe(plot));
+  const pause = () => new Promise((done) => setTimeout(done, 0));
+  const idle = () => (window.requestIdleCallback ? new Promise((done) => requestIdleCallback(done, { timeout: 200 })) : pause());
   let round = 0;
   const drawAll = async () => {
     const mine = ++round;
     delete root.dataset.ready;
-    for (const plot of plots) {
+    const waiting = new Set(plots);
+    while (waiting.size) {
+      const plot = [...near].find((p) => waiting.has(p)) ?? waiting.values().next().value;
+      waiting.delete(plot);
       await draw(plot);
-      await new Promise((done) => setTimeout(done, 0));
+      await (near.has(plot) ? pause() : idle());
       if (mine !== round) return;
     }
     root.dataset.ready = "true";
@@ -99,6 +111,12 @@
       table.tBodies[0].append(...keyed.map(([, row]) => row));
     });
   }
+
+  // A cell shows its value with all digits when it is pointed at.
+  document.addEventListener("mouseover", (event) => {
+    const cell = event.target.closest?.("td[data-v]");
+    if (cell && !cell.title) cell.title = `${cell.closest("table").tHead.rows[0].cells[cell.cellIndex].textContent.trim()}: ${cell.dataset.v}`;
+  });
 
   const save = (name, type, text) => {
     const link = document.createElement("a");
