@@ -6,7 +6,7 @@ import pytest
 
 from whatwhere.report.load import load_study
 from whatwhere.report.paper import paper_values
-from whatwhere.report.probe_figures import chance_floor, hero, paper_curve, targets
+from whatwhere.report.probe_figures import chance_floor, components, hero, paper_curve, targets
 from whatwhere.report.table_figures import figures
 
 
@@ -114,3 +114,83 @@ def test_the_table_holds_ours_and_the_papers_points(demo):
     sources = [row[0].text for row in table.rows]
     assert sources.count("this run") == 5 * 5 and sources.count("paper") == 5 + 6 + 3 * 6
     assert sum("no gradient" in row[2].text for row in table.rows) == 1
+
+
+def untrained(study, value):
+    """The study with the probes of untrained models, all of them at `value`."""
+    before = [
+        replace(r, step=0, value=value + 0.001 * (r.index or 0), low=r.low and value - 0.01, high=r.high and value + 0.01)
+        for r in study.records
+        if r.metric in ("r2.token", "r2.segment", "r2.intra")
+    ]
+    return replace(study, records=study.records + before)
+
+
+def dotted(panel):
+    return [t for t in panel.data if t.get("line", {}).get("dash") == "1px,3px"]
+
+
+def test_titles_say_how_far_above_the_untrained_model(demo):
+    study = load_study(demo)
+    assert hero(untrained(study, 0.1), {}).title.endswith("; 0.51 above the untrained model")
+    assert hero(untrained(study, 0.9), {}).title.endswith("; 0.29 below the untrained model")
+    same = study.curve("r2.token", "dstg", "position")[3].value
+    assert hero(untrained(study, same), {}).title.endswith("; not separable from the untrained model's 0.61")
+    assert "untrained" not in hero(study, {}).title
+    token, segment, intra = targets(untrained(study, 0.2), {})
+    assert token.title.startswith("The semantic stream holds little position") and token.title.endswith(" below the untrained model")
+    assert segment.title.endswith(" above the untrained model") and intra.title.endswith(" above the untrained model")
+
+
+def test_the_untrained_model_is_dotted_behind_each_line(demo):
+    study = untrained(load_study(demo), 0.4)
+    figure = targets(study, {})[0]
+    assert [len(dotted(p)) for p in figure.panels] == [3, 1, 1, 1] and ("before", "the same model before training") in figure.key
+    known = {r.value for r in study.records if r.step == 0}
+    assert {v for p in figure.panels for t in dotted(p) for v in t["y"]} <= known
+    assert sum(row[0].text == "before training" for row in figure.table.rows) == 6 * 5
+    assert any("step = 0" in words for words in figure.records)
+    assert not any(dotted(p) for p in targets(load_study(demo), {})[0].panels)
+
+
+def first_components(study, shares):
+    """The study with probes on the first k components: `shares[k]` of what all hold."""
+    cut = [
+        replace(r, part=f"{r.part}.pca{k}", value=r.value * s, low=r.low and r.low * s, high=r.high and r.high * s)
+        for r in study.records
+        if r.metric == "r2.token"
+        for k, s in shares.items()
+    ]
+    return replace(study, records=study.records + cut)
+
+
+def test_few_components_hold_position_or_do_not(demo):
+    study = load_study(demo)
+
+    def title(**shares):
+        return components(first_components(study, {int(k[1:]): s for k, s in shares.items()})).title
+
+    assert title(k2=0.97, k8=1.0).startswith("2 components hold position: R² 0.59 from 2, 0.61 from all, in layer 3 of `dstg`'s position")
+    assert title(k2=0.5, k8=0.99).startswith("8 components hold position: R² 0.60 from 8")
+    assert title(k2=0.1, k8=0.5).startswith("8 components do not hold position: R² 0.31 from 8")
+    assert title(k2=0.9, k8=0.9).startswith("Not separable how many components hold position")
+    assert title(k2=0.5, k8=0.99).endswith("; `ap` 0.39 from 8, 0.39 from all")
+    assert components(study) is None
+
+
+def test_components_draw_recorded_numbers_where_position_is_held(demo):
+    study = first_components(load_study(demo), {2: 0.7, 8: 0.99})
+    figure = components(study)
+    assert [(p.title, p.note) for p in figure.panels] == [("dstg", "position stream"), ("ap", "")]
+    known = {r.value for r in study.records if r.metric == "r2.token"}
+    assert {v for p in figure.panels for t in p.data for v in t["y"]} <= known
+    assert {note["text"] for note in figure.panels[0].layout["annotations"]} == {"2", "8", "all"}
+    assert len(figure.table.rows) == 5 * 3 * 5  # two streams and three models, three numbers of components, five layers
+    assert "the table has the others" in figure.subtitle
+
+
+def test_components_stand_in_the_data_table_and_nowhere_else(demo):
+    plain, cut = load_study(demo), first_components(load_study(demo), {2: 0.7})
+    assert targets(cut, {})[0].panels == targets(plain, {})[0].panels and hero(cut, {}).panels == hero(plain, {}).panels
+    rows = {row[2].text for row in targets(cut, {})[0].table.rows}
+    assert "position stream, 2 components" in rows and "all of hidden, 2 components" in rows

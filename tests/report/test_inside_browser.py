@@ -1,0 +1,63 @@
+"""Figures of what is inside models in headless Chromium: regressions, convergence, stress, the corpus, controls draw without trouble."""
+
+from dataclasses import replace
+
+import pytest
+from geometry_run import make_run
+from page_view import View
+
+from whatwhere.records import Record
+from whatwhere.report import convergence_figures, corpus_section, probe_figures, projection_figures, regression_figures
+from whatwhere.report.geometry_load import load_geometry
+from whatwhere.report.load import load_study
+from whatwhere.report.page import Page, Section, write_page
+
+
+@pytest.fixture(scope="module")
+def page(demo, tmp_path_factory):
+    """A page of all these figures from made-up records."""
+    folder = tmp_path_factory.mktemp("inside")
+    run = load_geometry(make_run(folder / "run", corpora=("reviews",), models=()))
+    study = load_study(demo)
+    extra = [replace(r, model="corpus") for r in run.records]
+    for i, m in enumerate(("dstg", "ap", "rp", "rope")):
+        place = {"study": "s", "model": m, "seed": 0}
+        for layer in range(5):
+            for stream in ("position", "semantic"):
+                v = 0.8 / (i + 1)
+                extra.append(Record(metric=f"regression.{stream}", value=v, low=v - 0.1, high=v + 0.1, layer=layer, part="dstg", **place))
+            for scale in ("raw", "optimal"):
+                extra.append(
+                    Record(metric=f"projected.stress.{scale}", value=0.1 * (layer + i + 1), layer=layer, part="sinusoidal", **place)
+                )
+        if m != "ap":
+            extra.append(Record(metric="convergence.reached", value=1.0, part="ap", **place))
+            extra.append(Record(metric="convergence.share", value=0.2 * (i + 1), part="ap", **place))
+        extra += [Record(metric="separation", value=0.2 + 0.001 * s, step=s, **place) for s in (0, 10, 100)]
+    probes = [r for r in study.records if r.metric == "r2.token"]
+    extra += [replace(r, step=0, value=0.5) for r in probes] + [replace(r, part=f"{r.part}.pca2") for r in probes]
+    study = replace(study, records=study.records + extra, arrays={"geometry-corpus": run.corpora[0].arrays})
+    components = probe_figures.components(study)
+    figures = [
+        *regression_figures.figures(study),
+        *convergence_figures.figures(study),
+        *projection_figures.figures(study),
+        *corpus_section.figures(study),
+        *probe_figures.targets(study, {}),
+        *([components] if components else []),
+    ]
+    return write_page(folder / "page.html", Page("made up", sections=[Section("all", "All", "", figures, corpus_section.tables(study))]))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])
+def test_every_plot_draws_without_trouble(browser, page, width, scheme):
+    with View(browser, page, width=width, scheme=scheme) as view:
+        ids = view.page.locator("figure.figure").evaluate_all("fs => fs.map(f => f.id)")
+        assert [i.removeprefix("figure-") for i in ids] == [
+            *("regression", "convergence", "projected", "table-steps", "corpus-matrix", "corpus-map", "corpus-stress"),
+            *("probe-token", "probe-segment", "probe-intra", "probe-components"),
+        ]
+        drawn = "ps => ps.map(p => p.querySelectorAll('.scatterlayer path, .heatmaplayer image').length)"
+        assert all(n > 0 for n in view.page.locator(".plot").evaluate_all(drawn))
+        assert view.page.evaluate("document.documentElement.scrollWidth") == width
+        assert view.troubles == []
