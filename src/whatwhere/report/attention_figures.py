@@ -12,7 +12,6 @@ from .by_head import (
     TOTAL,
     Head,
     arrays,
-    bold,
     by_head,
     documents,
     in_order,
@@ -34,7 +33,7 @@ from .figures import Cell, Figure, Panel, Table, Trace, text, value
 from .load import Point, Study
 from .maps import heatmap, map_layout
 from .numbers import count, fixed, number, percent
-from .style import axis, layout, line_end_labels, log_axis, plain
+from .style import axis, layout, line_end_labels, log_axis
 
 MOST_LAYERS = 12  # lines of a profile; of deeper models every second layer and the last
 NEAR = 16  # lags drawn one by one; beyond, every fourth
@@ -45,8 +44,8 @@ LOOKS = {
     "self": "itself",
     "local": "near",
     "special": "special",
-    "broad": "spread",
     "retrieval": "copy",
+    "broad": "spread",
 }
 
 
@@ -74,6 +73,7 @@ def profiles(study: Study) -> Figure | None:
     planned: list[tuple[str, str, np.ndarray, np.ndarray, int]] = []
     rows: list[list[Cell]] = []
     drawn = []
+    columns = _shown_layers(max(len(c) for _, _, curves in found.values() for c in curves.values()))
     for model, (seed, lags, curves) in found.items():
         terms = list(curves)
         if TOTAL in curves and (only_total or len(curves) == 2):
@@ -82,7 +82,7 @@ def profiles(study: Study) -> Figure | None:
         drawn += [curves[t] for t in terms]
         for term in terms:
             planned.append((model, term, lags, curves[term], len(terms)))
-        rows += _profile_rows(model, seed, lags, {t: curves[t] for t in terms})
+        rows += _profile_rows(model, seed, lags, {t: curves[t] for t in terms}, columns)
     least, most = _log_ends(drawn)
     panels = [_profile_panel(*p, (least, most)) for p in planned]
     told = story(study, list(found))
@@ -96,9 +96,9 @@ def profiles(study: Study) -> Figure | None:
     table = Table(
         "attention-profile",
         "Mean attention weight by distance",
-        ["Model", "Seed", "Term", "Layer", "Distance", "Weight"],
+        ["Model", "Seed", "Term", "Distance", *(f"Layer {c + 1}" for c in columns)],
         rows,
-        frozenset({1, 3, 4, 5}),
+        frozenset({1, *range(3, 4 + len(columns))}),
     )
     records = ("arrays/attention-*.npz", "attention.local: layer, head, part")
     return Figure(
@@ -125,14 +125,18 @@ def _log_ends(curves: Sequence[np.ndarray]) -> tuple[float, float]:
     return max(float(values.min()), top * 1e-5) / 1.3, top * 1.3
 
 
-def _profile_rows(model: str, seed: int | None, lags: np.ndarray, curves: Mapping[str, np.ndarray]) -> list[list[Cell]]:
+def _profile_rows(
+    model: str, seed: int | None, lags: np.ndarray, curves: Mapping[str, np.ndarray], columns: Sequence[int]
+) -> list[list[Cell]]:
+    """A row a term and distance, a column a layer."""
     return [
-        [text(model), seed_cell(seed), text(short(term)), value(layer + 1), value(float(lags[i]), fixed(float(lags[i]), 0))]
-        + [value(float(curve[layer, i]), number(float(curve[layer, i])))]
+        [text(model), seed_cell(seed), text(short(term)), value(float(lags[i]), fixed(float(lags[i]), 0))]
+        + [
+            value(float(curve[c, i]), number(float(curve[c, i]))) if c < len(curve) and math.isfinite(curve[c, i]) else Cell("–")
+            for c in columns
+        ]
         for term, curve in curves.items()
-        for layer in _shown_layers(len(curve))
         for i in _kept_lags(lags)
-        if math.isfinite(curve[layer, i])
     ]
 
 
@@ -160,10 +164,8 @@ def _profile_panel(model: str, term: str, lags: np.ndarray, curve: np.ndarray, t
                 "x": [_stretched(x) for x, _ in inside],
                 "y": [float(f"{y:.4g}") for _, y in inside],
                 "line": {"color": f"@map-{shade}", "width": 1.8},
-                "hovertext": [
-                    f"{bold(model)}, {plain(short(term))}, layer {layer + 1}<br>distance {x:.0f}: {number(y)}" for x, y in points
-                ],
-                "hoverinfo": "text",
+                "text": [f"{x:.0f}" for x, _ in inside],
+                "hovertemplate": f"layer {layer + 1}<br>distance %{{text}}: %{{y:.3g}}<extra></extra>",
             }
         )
         ends.append((_stretched(inside[-1][0]), math.log10(inside[-1][1]), str(layer + 1), "combined"))
@@ -249,8 +251,8 @@ def looks(study: Study) -> Figure | None:
     told = story(study, list(found))
     subtitle = sample(
         "Mean attention weight of each head to the token before, the token after, the token itself, the three nearest on each side, "
-        "special tokens; spread: entropy of its weights, 1 where all keys are equal; copy: weight to the other copy of the same token in "
-        "a repeated text, minus that in a text that does not repeat",
+        "special tokens; copy: weight to the other copy of the same token in a repeated text, minus that in a text that does not repeat; "
+        "spread: entropy of its weights, 1 where all keys are equal",
         documents(records_),
         repeats([Point(r.value, r.low, r.high, seeds=1) for r in records_], len(study.seeds)),
     )
@@ -270,10 +272,9 @@ def _look_panel(model: str, part: str, of: Mapping[str, Mapping[Head, Record]], 
     heads = sorted({h for by in of.values() for h in by if h[0] == seed}, key=lambda h: h[1:])
     z = np.array([[by[h].value if h in by else np.nan for h in heads] for by in of.values()])
     names = [f"{layer}.{head}" for _, layer, head in heads]
-    hover = f"{bold(model)}, layer.head %{{x}}<br>%{{y}}: %{{z:.3f}}"
-    trace = heatmap(z, list(range(len(heads))), [LOOKS[look] for look in of], hover, (0.0, 1.0))
+    trace = heatmap(z, list(range(len(heads))), [LOOKS[look] for look in of], "", (0.0, 1.0))
     trace["customdata"] = [names] * len(z)
-    trace["hovertemplate"] = f"{bold(model)}, layer.head %{{customdata}}<br>%{{y}}: %{{z:.3f}}<extra></extra>"
+    trace["hovertemplate"] = "layer.head %{customdata}<br>%{y}: %{z:.3f}<extra></extra>"
     trace |= {"ygap": 1}
     firsts = [i for i, h in enumerate(heads) if i == 0 or heads[i - 1][1] != h[1]]
     middle = [(a + b - 1) / 2 for a, b in zip(firsts, [*firsts[1:], len(heads)], strict=True)]

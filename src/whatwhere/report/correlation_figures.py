@@ -31,6 +31,7 @@ from .numbers import count, interval, percent
 from .style import axis, layout
 
 HARDLY = 0.1  # share of the variance that words against positions may have and still "hardly correlate"
+MOST_MODELS = 3  # whose maps are drawn; the table has all
 MOST_MAP = 64  # rows and columns of a correlation map
 MATRICES = {
     "word-word": "words with words",
@@ -55,18 +56,21 @@ def correlations(study: Study) -> Figure | None:
             found[model] = (seed, {k: np.nanmean(held[k], axis=0) for k in MATRICES})
     if not found:
         return None
+    told = story(study, list(found))
+    drawn = [told, *(m for m in found if m != told)][:MOST_MODELS]
     panels = []
     rows: list[list[Cell]] = []
-    for model, (_, maps) in found.items():
+    for model in drawn:
+        maps = found[model][1]
         extent = max(float(np.nanmax(np.abs(m))) for m in maps.values()) or 1.0
         for kind, full in maps.items():
-            kept = thinned(len(full), MOST_MAP if len(found) <= 2 else MOST_MAP // 2)
+            kept = thinned(len(full), MOST_MAP if len(drawn) <= 2 else MOST_MAP // 2)
             small = full[np.ix_(kept, kept)]
-            hover = f"{bold(model)}, {MATRICES[kind]}<br>query %{{y}}, key %{{x}}: %{{z:.3f}}"
+            hover = f"{MATRICES[kind]}<br>query %{{y}}, key %{{x}}: %{{z:.3f}}"
             trace = heatmap(small, kept, kept, hover, (-extent, extent), signed=True)
             share = mean_of([r.value for r in by_head(study, "correlation.share", model, kind).values()])
             words = f"{MATRICES[kind]}{f', {percent(share.value)} of the variance' if share else ''}"
-            title = MATRICES[kind].capitalize() if len(found) == 1 else f"{model}: {MATRICES[kind]}"
+            title = MATRICES[kind].capitalize() if len(drawn) == 1 else f"{model}: {MATRICES[kind]}"
             ground = map_layout(330, "key", "query" if kind == "word-word" else "", square=True, left=52 if kind == "word-word" else 38)
             if kind != "position-position":  # one scale of the four, so one bar
                 trace["showscale"] = False
@@ -90,10 +94,10 @@ def correlations(study: Study) -> Figure | None:
             for m, (s, maps) in found.items()
             for k in maps
         ]
-    told = story(study, list(found))
     subtitle = sample(
         "The four parts of the scores of the first block where a position is added to a word (TUPE, equation 6), mean over heads and "
-        "documents, on one scale a model with zero in the middle; beside the names, each part's share of the variance, mean over heads",
+        "documents, on one scale a model with zero in the middle; beside the names, each part's share of the variance within a document, "
+        "mean over heads",
         documents(records_),
     )
     columns = [
@@ -113,8 +117,18 @@ def correlations(study: Study) -> Figure | None:
         "correlations", "Variance of the four parts of the first block's scores, by head", columns, rows, frozenset({1, 2, *range(4, 11)})
     )
     seed = found[told][0]
+    some = f" Drawn: {len(drawn)} of {len(found)} models; the table has all." if len(drawn) < len(found) else ""
     records = ("arrays/correlations-*.npz", *(f"correlation.{what}: head, part" for what in ("share", "row", "column", "std")))
-    return Figure("correlations", correlate(study, told), f"{subtitle}.{seeds_drawn(study, seed)}", panels, table, [], 236, records=records)
+    return Figure(
+        "correlations",
+        judged(study, told, correlate(study, told)),
+        f"{subtitle}.{some}{seeds_drawn(study, seed)}",
+        panels,
+        table,
+        [],
+        236,
+        records=records,
+    )
 
 
 def correlate(study: Study, model: str) -> str:

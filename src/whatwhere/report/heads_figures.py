@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from whatwhere.records import Record
 
-from . import ablation_figures, schemes
+from . import schemes
 from .by_head import (
     SEVERAL,
     Head,
@@ -36,13 +36,15 @@ from .style import TEXT_SIZE, axis, layout, plain, sequential
 
 STABLE = 0.95  # share of bootstrap draws that must give a head the same label for it to be drawn filled
 HEIGHT = 3**0.5 / 2  # of the triangle with sides of 1
+MOST_SHADES = 8  # layers in the key of the triangle
+MARGINS = 100  # pixels left and right of every panel together, so that all can be equally wide
 CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.5, HEIGHT))
 
 
 def figures(study: Study) -> list[Figure]:
-    """The taxonomy of heads, and what the model loses without a term, a stream or a head; empty without such records."""
+    """The taxonomy of heads; empty without its records, or where no model has several terms."""
     found = taxonomy(study)
-    return ([found] if found else []) + ablation_figures.figures(study)
+    return [found] if found else []
 
 
 def separated(study: Study) -> list[str]:
@@ -81,6 +83,7 @@ def finding(study: Study, model: str) -> str:
     if not found:
         return f"How far each head of `{model}` follows each term"
     total = max(n for *_, n in found.values())
+    seeds = len({r.seed for label in found for r in study.of("heads.share", model, label)})
     said = []
     for i, label in enumerate(in_order(found)):
         heads, low, high, _ = found[label]
@@ -88,7 +91,7 @@ def finding(study: Study, model: str) -> str:
             continue
         amount = "none" if heads == 0 else str(heads)
         if i == 0:
-            amount += f" of {count(total, 'head')}"
+            amount += f" of {count(total, 'head')}" + (f" of {seeds} seeds" if seeds > 1 else "")
         if (low, high) != (heads, heads):
             amount += f" (up to {high})" if heads == 0 else f" ({low} to {high})"
         verb = ("follow " if heads != 1 else "follows ") if i == 0 else ""
@@ -125,7 +128,7 @@ def taxonomy(study: Study) -> Figure | None:
         key.append(("paper", f"hollow: its label changes in more than {percent(1 - STABLE, 0)} of bootstrap draws"))
     title = judged(study, told, finding(study, told))
     records = ("kl.share.*: layer, head", "kl.*: layer, head", "head.label: layer, head, part", "heads.share: part")
-    return Figure("heads", title, subtitle, panels, _table(study, models), key, 300, records=records)
+    return Figure("heads", title, subtitle, panels, _table(study, models), key, 330, even=True, records=records)
 
 
 def _heads(study: Study, model: str) -> list[Head]:
@@ -177,20 +180,22 @@ def _triangle(study: Study, model: str) -> Panel:
             "cmax": max(depth, 2),
             "colorscale": sequential(3),
             "line": {"width": [2 if out else 0.8 for out in loose], **({} if any(loose) else {"color": "@surface"})},
-            "colorbar": {
-                "title": {"text": "layer", "font": {"size": TEXT_SIZE, "color": "@muted"}},
-                "thickness": 10,
-                "outlinewidth": 0,
-                "len": 0.62,
-                "y": 0.62,
-                "x": 0.9,
-                "xpad": 0,
-                "tickvals": sorted({1, (depth + 1) // 2, depth}),
-                "tickfont": {"size": TEXT_SIZE, "color": "@muted"},
-            },
         },
         "hovertext": [_hover(study, model, head, terms) for head in heads],
         "hoverinfo": "text",
+    }
+    shown = list(range(1, depth + 1, -(-depth // MOST_SHADES)))
+    heights = [HEIGHT - 0.075 * (i + 1) for i in range(len(shown))]
+    shades: Trace = {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": [0.93] * len(shown),
+        "y": heights,
+        "marker": {"size": 10, "color": shown, "cmin": 1, "cmax": max(depth, 2), "colorscale": sequential(3)},
+        "text": [f" {layer}" for layer in shown],
+        "textposition": "middle right",
+        "textfont": {"size": TEXT_SIZE, "color": "@muted"},
+        "hoverinfo": "skip",
     }
     edges = segments([(*CORNERS[i], *CORNERS[(i + 1) % 3]) for i in range(3)], "muted", 1.2)
     halves = segments([(*middles[i], *middles[(i + 1) % 3]) for i in range(3)], "muted", 1.0, "4px,4px")
@@ -199,14 +204,18 @@ def _triangle(study: Study, model: str) -> Panel:
         _note(CORNERS[1][0] + 0.06, -0.05, short(terms[1]), terms[1], "right", "top"),
         _note(0.5, HEIGHT + 0.03, short(terms[2]), terms[2], "center", "bottom"),
     ]
+    heading = _note(0.91, HEIGHT, "layer", SEVERAL, "left", "middle")
+    notes.append(heading | {"font": {"size": TEXT_SIZE, "color": "@muted"}})
     ground = layout(
         340,
         axis("", visible=False, range=[-0.1, 1.1], constrain="domain"),
         axis("", visible=False, range=[-0.16, 1.0], scaleanchor="x", constrain="domain"),
-        {"l": 8, "r": 8, "t": 6, "b": 6},
+        {"l": MARGINS // 2, "r": MARGINS // 2, "t": 6, "b": 6},
         annotations=notes,
     )
-    return Panel([edges, halves, points], ground, model, _spoken(study, model), schemes.block(study, model) if _blocks(study) else "")
+    return Panel(
+        [edges, halves, shades, points], ground, model, _spoken(study, model), schemes.block(study, model) if _blocks(study) else ""
+    )
 
 
 def _blocks(study: Study) -> bool:
@@ -246,13 +255,13 @@ def _strip(study: Study, model: str) -> Panel:
         )
         traces.append(shown | errors([records[heads[i]] for i in chosen], hue))
     other = short(terms[1]) if len(terms) == 2 else "other terms"
-    room = round(7.7 * max(len(other), len(short(first)))) + 14
+    room = min(MARGINS - 12, round(7.7 * max(len(other), len(short(first)))) + 14)
     depth = study.depth(model)
     ground = layout(
         340,
         axis("layer", range=[0.4, depth + 0.6], tickvals=list(range(1, depth + 1, 1 if depth <= 8 else 2)), showgrid=False),
         axis("", range=[-0.06, 1.06], tickvals=[0, 0.5, 1], ticktext=[plain(other), percent(0.5, 0), plain(short(first))]),
-        {"l": room, "r": 12, "t": 8, "b": 50},
+        {"l": room, "r": MARGINS - room, "t": 8, "b": 50},
     )
     return Panel(traces, ground, model, _spoken(study, model), f"share of {short(first)}, heads side by side")
 

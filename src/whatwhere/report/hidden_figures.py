@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from . import schemes
-from .by_head import arrays, documents, judged, repeats, sample, seed_cell, seeds_drawn, story
+from .by_head import arrays, documents, errors, judged, repeats, sample, seed_cell, seeds_drawn, story
 from .figures import Cell, Figure, Panel, Table, Trace, line, measured, reference, text, value
 from .findings import ABOVE, BELOW, MOST, against, compare
 from .layer_panels import WORDS, Frame, Line, PaperValues, groups, many, paper_curve, share_axis, stream_label
@@ -62,7 +62,7 @@ def _map(study: Study, model: str, part: str, seed: int | None, held: dict[str, 
         ]
     sentences = len({int(s) for s in segments if s >= 0})
     subtitle = (
-        f"{WORDS[part].capitalize()} of `{model}` for one held-out document of {count(sentences, 'segment')} (sentences or lines) and "
+        f"{WORDS.get(part, part).capitalize()} of `{model}` for one held-out document of {count(sentences, 'segment')} (sentences or lines) and "
         f"{len(segments)} tokens, on the first two principal components of each layer: one point a token, joined inside a segment, "
         "coloured by the order of the segments, some of them numbered; special tokens as crosses." + seeds_drawn(study, seed)
     )
@@ -76,7 +76,7 @@ def _map(study: Study, model: str, part: str, seed: int | None, held: dict[str, 
     )
     records = ("arrays/hidden-*.npz", "sentences.separation: layer, part")
     title = judged(study, model, growing(study, model, part))
-    return Figure(f"hidden-map{suffix}", title, subtitle, panels, table, [], 230, even=True, records=records)
+    return Figure(f"hidden-map{suffix}", title, subtitle, panels, table, [], 300, even=True, records=records)
 
 
 def _cloud(points: np.ndarray, segments: np.ndarray, title: str, note: str, hollow: bool, alt: str) -> Panel:
@@ -137,17 +137,24 @@ def _cloud(points: np.ndarray, segments: np.ndarray, title: str, note: str, holl
                 "hoverinfo": "text",
             }
         )
-    every = -(-len(known) // NAMES) or 1
     notes = []
-    for s in known[::every]:
+    middle = (float(np.median([x[i] for i in inside] or [0.0])), float(np.median([y[i] for i in inside] or [0.0])))
+    for s in known[:: -(-len(known) // NAMES) or 1]:
         members = [i for i in inside if segments[i] == s]
-        if members:
+        if members:  # the number stands beside its points, on the side that looks away from the middle of the cloud
+            at = (float(np.median([x[i] for i in members])), float(np.median([y[i] for i in members])))
+            away = math.hypot(at[0] - middle[0], at[1] - middle[1]) or 1.0
             notes.append(
                 {
-                    "x": float(np.median([x[i] for i in members])),
-                    "y": float(np.median([y[i] for i in members])),
+                    "x": at[0],
+                    "y": at[1],
+                    "ax": 17 * (at[0] - middle[0]) / away,
+                    "ay": -17 * (at[1] - middle[1]) / away,
                     "text": str(s + 1),
-                    "showarrow": False,
+                    "showarrow": True,
+                    "arrowhead": 0,
+                    "arrowwidth": 0.5,
+                    "arrowcolor": "rgba(0,0,0,0)",
                     "bgcolor": "@halo",
                     "borderpad": 0,
                     "font": {"size": TEXT_SIZE, "color": "@text"},
@@ -156,7 +163,7 @@ def _cloud(points: np.ndarray, segments: np.ndarray, title: str, note: str, holl
     ends = []
     for values in (x, y):
         low, high = min(values, default=0.0), max(values, default=1.0)
-        room = 0.06 * ((high - low) or 1.0)
+        room = 0.14 * ((high - low) or 1.0)
         ends.append([low - room, high + room])
     ground = layout(
         230,
@@ -185,7 +192,7 @@ def growing(study: Study, model: str, part: str) -> str:
     """
     curve = study.curve("sentences.separation", model, part)
     last = study.trained_until(model, part)
-    where = f"the {WORDS[part]} of `{model}`" if part != "all" else f"the states of `{model}`"
+    where = f"the {WORDS.get(part, part)} of `{model}`" if part != "all" else f"the states of `{model}`"
     if 1 not in curve or last not in curve or last == 1:
         return f"One document in {where}, layer by layer"
     start, end = curve[1], curve[last]
@@ -258,7 +265,7 @@ def exceeds(study: Study, model: str, part: str) -> str:
     """Are sentences further apart than any contiguous cut in the last layer that a gradient reaches? By the excess and its interval."""
     curve = study.curve("sentences.excess", model, part)
     last = study.trained_until(model, part)
-    where = f"the {WORDS[part]} of `{model}`" if part != "all" else f"`{model}`"
+    where = f"the {WORDS.get(part, part)} of `{model}`" if part != "all" else f"`{model}`"
     if last not in curve:
         return f"How far apart sentences are in {where}, layer by layer"
     p = curve[last]
@@ -282,7 +289,9 @@ def _against_null(study: Study, model: str, part: str, right: int) -> Panel:
     traces: list[Trace] = []
     if null:
         words = [f"random cuts, layer {l}: {number(p.value, p.low, p.high, 3)}" for l, p in null.items()]
-        traces.append(reference(list(null), [p.value for p in null.values()], "") | {"hovertext": words})
+        traces.append(
+            reference(list(null), [p.value for p in null.values()], "") | {"hovertext": words} | errors(list(null.values()), "muted")
+        )
     hollow = frozenset(float(l) for l in found if l > last)
     traces += line(
         {float(l): p for l, p in found.items()}, hue, "solid", "circle", f"{model}, {WORDS.get(part, part)}", places, hollow, what="ratio"
