@@ -2,7 +2,8 @@
 
 import pytest
 
-from whatwhere.report.cards import card, ledger, scale_ends, strip
+from whatwhere.report.cards import by_reason, card, ledger, scale_ends, strip
+from whatwhere.report.page import Page, render_page
 
 
 def test_a_card_shows_value_interval_and_the_papers_value():
@@ -41,3 +42,39 @@ def test_the_ledger_groups_by_verdict_and_forgets_none():
     cards = [card({"id": str(i), "verdict": v}) for i, v in enumerate(["not separable", "holds", "odd", "holds"])]
     groups = ledger(cards)
     assert [name for name, _ in groups] == ["holds", "not separable", "odd"] and sum(len(g) for _, g in groups) == 4
+
+
+CLAIM = {"id": "dstg-x", "claim": "c", "verdict": "holds", "value": 0.5, "scale": "1 seed", "rule": "r"}
+
+
+def test_a_card_has_the_records_and_models_of_its_claim():
+    c = card(CLAIM | {"models": ["dstg", "ap"], "records": ["r2.token dstg position layer 1-4, 5 splits", "pca.top2 ap"]})
+    assert c.models == "`dstg`, `ap`" and c.records == ("r2.token dstg position layer 1-4, 5 splits", "pca.top2 ap")
+    assert (card(CLAIM).models, card(CLAIM | {"records": "text"}).records) == ("", ())
+    assert card({"id": 'a" b<i>'}).anchor == "claim-a-b-i" and card(CLAIM).anchor == "claim-dstg-x"
+
+
+def test_a_card_leads_to_its_row_which_lists_its_records():
+    claims = [CLAIM | {"id": f"x-{i}", "records": [f"metric.{i} <b>"]} for i in range(3)]
+    html = render_page(Page("t", cards=[card(c) for c in claims]))
+    for i in range(3):
+        assert html.count(f'<a href="#claim-x-{i}">') == html.count(f'<li id="claim-x-{i}">') == 1
+        row = html[html.index(f'<li id="claim-x-{i}">') :]
+        assert f"<summary>Records behind it</summary><ul><li>metric.{i} &lt;b&gt;</li></ul>" in row[: row.index("</details>") + 10]
+
+
+def test_what_cannot_be_tested_is_folded_and_ordered_by_what_is_missing():
+    lacking = [("a", "ap"), ("b", "rope"), ("c", "rope")]
+    untested = [
+        {"id": i, "claim": f"claim {i}", "verdict": "not testable here", "value": None, "scale": f"not measured: needs a model {m}"}
+        for i, m in lacking
+    ]
+    cards = [card(c) for c in [CLAIM, *untested]]
+    assert [(reason, [c.id for c in found]) for reason, found in by_reason(cards[1:])] == [
+        ("Needs a model rope", ["b", "c"]),
+        ("Needs a model ap", ["a"]),
+    ]
+    html = render_page(Page("t", cards=cards))
+    fold = html[html.index('<details class="untestable">') :]
+    fold = fold[: fold.index("</details>")]
+    assert "3 claims, by what is missing" in fold and all(f'<li id="claim-{i}">' in fold for i in "abc") and "claim-dstg-x" not in fold

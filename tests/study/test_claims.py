@@ -17,7 +17,7 @@ from whatwhere.study.claims.document import as_markdown
 from whatwhere.study.claims.evidence import Key, described
 from whatwhere.study.claims.values import Value, largest, rank_correlation, share_above, smallest
 
-KEYS = {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale", "source", "rule", "unit", "records"}
+KEYS = {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale", "source", "rule", "unit", "models", "records"}
 VERDICTS = {"holds", "does not hold", "not separable", "not testable here"}
 SPREAD = np.array([-1.0, -0.5, 0, 0.5, 1])  # of the five splits about their mean
 

@@ -1,6 +1,7 @@
 """The ledger of claims: one card a claim with its value, interval, the paper's value and the verdict, as plain data for the page."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,10 @@ class Strip:
 
 @dataclass(frozen=True)
 class Card:
-    """A claim as it is shown; every text is ready to print, `strip` is None where nothing was measured."""
+    """A claim as it is shown; every text is ready to print, `strip` is None where nothing was measured.
+
+    anchor: of its row in the ledger. models: what it was judged on, in words. records: what decided it, one line each.
+    """
 
     id: str
     claim: str
@@ -39,6 +43,13 @@ class Card:
     scale: str = ""
     source: str = ""
     rule: str = ""
+    models: str = ""
+    records: tuple[str, ...] = ()
+
+    @property
+    def anchor(self) -> str:
+        """Where a link to the claim leads: "claim-" and its id, of which nothing but letters, digits and hyphens is left."""
+        return "claim-" + re.sub("[^A-Za-z0-9]+", "-", self.id).strip("-")
 
 
 def _finite(found: Any) -> float | None:
@@ -94,7 +105,13 @@ def card(claim: Mapping[str, Any]) -> Card:
         scale=_words(claim.get("scale")),
         source=_words(claim.get("source")),
         rule=_words(claim.get("rule")),
+        models=", ".join(f"`{m}`" for m in _list(claim.get("models"))),
+        records=tuple(_list(claim.get("records"))),
     )
+
+
+def _list(found: Any) -> list[str]:
+    return [str(entry) for entry in found] if isinstance(found, list | tuple) else []
 
 
 def _words(found: Any) -> str:
@@ -118,3 +135,12 @@ def ledger(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     names = [*VERDICTS, *dict.fromkeys(c.verdict for c in cards if c.verdict not in VERDICTS)]
     groups = [(name, [c for c in cards if c.verdict == name]) for name in names]
     return [(name, found) for name, found in groups if found]
+
+
+def by_reason(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
+    """Claims that could not be tested by what is missing, that which most of them lack first."""
+    groups: dict[str, list[Card]] = {}
+    for c in cards:
+        reason = c.scale.removeprefix("not measured: ") or "no reason given"
+        groups.setdefault(reason[0].upper() + reason[1:], []).append(c)
+    return sorted(groups.items(), key=lambda group: -len(group[1]))

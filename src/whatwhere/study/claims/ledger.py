@@ -62,7 +62,7 @@ class _Finding:
 
     name: str
     verdict: str
-    value: float
+    value: float | None
     bounds: tuple[float, float] | None
     scale: str
     records: list[str]
@@ -84,8 +84,8 @@ def evaluate(records: Sequence[Record], claims: Sequence[Claim] | None = None) -
         claims: default `CLAIMS`.
 
     Returns:
-        Dictionaries with id, claim, verdict, value, low, high, paper_value, scale, source, rule, unit, records; value, low, high and
-        paper_value may be None; records says which decided, in words.
+        Dictionaries with id, claim, verdict, value, low, high, paper_value, scale, source, rule, unit, models,
+        records; value, low, high and paper_value may be None; models is what was judged, records what decided, in words.
     """
     if claims is None:
         from . import CLAIMS
@@ -99,23 +99,22 @@ def _row(claim: Claim, book: Book) -> dict[str, Any]:
     try:
         found = _judged(claim, book)
     except Missing as missing:
-        verdict, value, bounds, scale, read = UNTESTABLE, None, None, f"not measured: {missing}", list[str]()
-    else:
-        verdict, value, bounds, scale, read = found.verdict, found.value, found.bounds, found.scale, found.records
-    low, high = bounds or (None, None)
+        found = _Finding("", UNTESTABLE, None, None, f"not measured: {missing}", [], 0.0)
+    low, high = found.bounds or (None, None)
     return {
         "id": claim.id,
         "claim": claim.claim,
-        "verdict": verdict,
-        "value": value,
+        "verdict": found.verdict,
+        "value": found.value,
         "low": low,
         "high": high,
         "paper_value": claim.paper_value,
-        "scale": scale,
+        "scale": found.scale,
         "source": claim.source,
         "rule": claim.rule,
         "unit": claim.unit,
-        "records": read,
+        "models": list(claim.models) or [found.name] * bool(found.name),
+        "records": found.records,
     }
 
 
