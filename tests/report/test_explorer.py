@@ -6,44 +6,16 @@ import zlib
 
 import numpy as np
 import pytest
+from attention_maps import LEVELS, as_bytes, attention
 from page_parser import Parsed
 
 from whatwhere.report.attention_page import write_attention_page
 from whatwhere.report.explorer import MERGES, ExplorerModel, ExplorerText, filtered, load_explorer, merged, pack, weights_of
 from whatwhere.report.page import Page, render_page
 
-LEVELS = (np.arange(256) / 255) ** 2
 
-
-def softmax(scores):
-    found = np.exp(scores - scores.max(-1, keepdims=True))
-    return found / found.sum(-1, keepdims=True)
-
-
-def as_bytes(weights):
-    return np.rint(255 * np.sqrt(weights)).astype(np.uint8)
-
-
-def attention(layers, heads, n, seed=0, std=2.0):
-    """Peaky content scores of words that come again, smooth position scores, a bias of the distance, and their sum; in bytes."""
-    rng = np.random.default_rng(seed)
-    words = rng.standard_normal((max(2, n // 3), 32))[rng.integers(max(2, n // 3), size=n)] + 0.5 * rng.standard_normal((n, 32))
-    waves = np.cos(np.pi * np.outer(np.arange(n) / n, np.arange(1, 5)))
-    lag = np.abs(np.arange(n)[:, None] - np.arange(n))
-    maps = {name: np.empty((layers, heads, n, n), np.uint8) for name in ("semantic", "absolute", "relative", "total")}
-    for layer in range(layers):
-        for head in range(heads):
-            content = words @ rng.standard_normal((32, 32)) @ words.T
-            content *= std / content.std()
-            place = 1.5 * waves @ rng.standard_normal((4, 4)) @ waves.T
-            bias = -rng.random() * np.log1p(lag)
-            for name, scores in zip(maps, (content, place, bias, content + place + bias), strict=True):
-                maps[name][layer, head] = as_bytes(softmax(scores))
-    return maps
-
-
-def model(n=12, layers=2, heads=3, texts=1, name="dstg", **more):
-    found = [ExplorerText(f"text {i}", [f"w{j}" for j in range(n)], attention(layers, heads, n, i)) for i in range(texts)]
+def model(n=12, layers=2, heads=3, texts=1, name="dstg", seed=0, **more):
+    found = [ExplorerText(f"text {i}", [f"w{j}" for j in range(n)], attention(layers, heads, n, seed + i)) for i in range(texts)]
     return ExplorerModel(name, 0, found, LEVELS, **more)
 
 
@@ -105,14 +77,15 @@ def test_equal_maps_are_packed_once():
 
 
 def test_what_does_not_fit_is_left_out_in_words():
-    models = [model(n=24, texts=3, name="a"), model(n=24, texts=3, name="b")]
-    whole = pack(models).size
-    half = pack(models, whole // 4)
-    assert half.size <= whole // 4 and [len(m["texts"]) for m in half.data["models"]] == [1, 1]
+    models = [model(n=48, texts=3, name="a"), model(n=48, texts=3, name="b", seed=9)]
+    two = pack([ExplorerModel(m.name, 0, m.texts[:1], LEVELS) for m in models]).size  # at the finest scale
+    half = pack(models, two)
+    assert half.size <= two and [len(m["texts"]) for m in half.data["models"]] == [1, 1]
     assert half.notes[0].startswith("The text “text 2” is left out")
-    fewer = pack(models, whole // 7)
-    assert fewer.size <= whole // 7 and len(fewer.data["models"]) == 1 and "The model `b` is left out" in fewer.notes[-1]
-    with pytest.raises(ValueError, match=r"The maps of 2 × 3 heads for 24 tokens take .* Shorten the text to about \d+ tokens"):
+    one = pack([ExplorerModel("a", 0, models[0].texts[:1], LEVELS)]).size
+    fewer = pack(models, int(0.7 * one))
+    assert fewer.size <= int(0.7 * one) and len(fewer.data["models"]) == 1 and "The model `b` is left out" in fewer.notes[-1]
+    with pytest.raises(ValueError, match=r"The maps of 2 × 3 heads for 48 tokens take .* Shorten the text to about \d+ tokens"):
         pack(models, 1000)
     with pytest.raises(ValueError, match="no text of any model"):
         pack([])

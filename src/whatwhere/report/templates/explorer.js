@@ -101,6 +101,22 @@
     canvas.getContext("2d").putImageData(image, 0, 0);
     return canvas;
   };
+  // A small map: means over blocks where there are more tokens than pixels.
+  const thumbnail = (map, weights, side, shared) => {
+    const n = size();
+    const block = Math.ceil(n / (side * (devicePixelRatio || 1)));
+    if (block === 1) return bitmap(map, n, weights, shared || topOf(map, weights));
+    const m = Math.ceil(n / block);
+    const sums = new Float32Array(m * m);
+    for (let q = 0, i = 0; q < n; q++) {
+      const row = Math.floor(q / block) * m;
+      for (let k = 0; k < n; k++, i++) sums[row + Math.floor(k / block)] += weights[map[i]];
+    }
+    for (let a = 0; a < m; a++) for (let b = 0; b < m; b++) sums[a * m + b] /= Math.min(block, n - a * block) * Math.min(block, n - b * block);
+    const top = shared || Float32Array.from(sums).sort()[Math.floor(sums.length * 0.999)];
+    const fine = Uint8Array.from(sums, (w) => Math.round(255 * Math.sqrt(Math.min(1, w / top))));
+    return bitmap(fine, m, Float32Array.from({ length: 256 }, (_, i) => top * (i / 255) ** 2), top);
+  };
   const prepare = (canvas, width, height) => {
     const ratio = devicePixelRatio || 1;
     canvas.style.width = `${width}px`;
@@ -246,14 +262,14 @@
       for (let h = 0; h < count; h++) {
         const cell = cellAt(l, h);
         const side = Math.max(8, Math.floor(cell.clientWidth));
-        const map = head(bytes, h);
-        paint(prepare(cell.firstChild, side, side), bitmap(map, size(), weights, shared || topOf(map, weights)), 0, 0, side);
+        paint(prepare(cell.firstChild, side, side), thumbnail(head(bytes, h), weights, side, shared), 0, 0, side);
       }
       spent += performance.now() - began;
     }
     scaleNote.textContent = now.same
-      ? `Colour goes with the root of the weight; the darkest is ${number(shared)} or more in every map.`.replace("darkest", strongest())
+      ? `Colour goes with the root of the weight; the ${strongest()} is ${number(shared)} or more in every map.`
       : `Colour goes with the root of the weight; each map has its own ${strongest()} colour.`;
+    if (size() > cells[0].clientWidth * (devicePixelRatio || 1)) scaleNote.textContent += " A pixel is the mean of several pairs.";
     host.dataset.grid = spent.toFixed(1);
   };
   const strongest = () => (palette() === palettes.dark ? "brightest" : "darkest");
@@ -398,13 +414,13 @@
       context.textBaseline = "middle";
       context.textAlign = "right";
       context.direction = "ltr";
+      const inside = (i) => Math.min(side - LINE / 2, Math.max(LINE / 2, (i + 0.5) * cell)); // also in the first and last half line
       const write = (i, chosen, key) => {
         context.font = chosen ? `600 ${FONT}` : FONT;
         context.fillStyle = chosen ? colours.text : colours.muted;
         const words = fit(context, tokens[i], gutter - 8);
         context.save();
-        // The chosen label stays inside, even in the first and last half line.
-        const place = Math.min(side - LINE / 2, Math.max(LINE / 2, (i + 0.5) * cell));
+        const place = inside(i);
         if (key) context.translate(x + place, y + side + 6);
         else context.translate(x - 6, y + place);
         if (key) context.rotate(-Math.PI / 2);
@@ -412,7 +428,11 @@
         context.restore();
       };
       for (const [chosen, key] of [[now.query, false], [now.key, true]]) {
-        for (let i = 0; i < n; i += step) if (Math.abs(i - chosen) * cell >= LINE) write(i, false, key);
+        for (let i = 0, last = -LINE; i < n; i += step) {
+          if (Math.abs(inside(i) - inside(chosen)) < LINE || inside(i) - last < LINE - 0.01) continue;
+          write(i, false, key);
+          last = inside(i);
+        }
         write(chosen, true, key);
       }
     }
