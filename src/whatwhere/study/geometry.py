@@ -17,8 +17,6 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers.utils import logging as transformers_logging
 
 from ..analysis.conditions import condition_records, scores_of_folder, scores_of_model
@@ -41,6 +39,7 @@ from ..report.geometry_page import write_geometry_report
 from ..training.config import StrictConfig, write_text
 from .geometry_words import model_summary, summary
 from .machine import machine, versions
+from .progress import show_progress
 
 CONFIG, FACTS = "geometry.yaml", "geometry.json"
 _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
@@ -135,7 +134,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         return {"out": str(out), "report": None, "corpora": [], "models": []}
     for name, counts in counted.items():
         stem = stems[name]
-        with _progress(name, progress) as show:
+        with show_progress(name, progress) as show:
             found = corpus_geometry(counts, _plan(config, tables), show)
         measured[name] = counts, found
         table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
@@ -404,29 +403,3 @@ def _facts(config: GeometryConfig, name: str, counts: Counts, found: Geometry) -
         "source": counts.facts.get("corpora"),
         "statistics": [{key: value for key, value in asdict(s).items() if value is not None} for s in found.statistics],
     }
-
-
-class _progress:
-    """A bar with the time left, on stderr; `with` gives what `corpus_geometry` calls."""
-
-    def __init__(self, name: str, progress: bool) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()
-        self.bar = Progress(*columns, console=Console(stderr=True), disable=not progress)
-        self.name = name
-
-    def __enter__(self) -> Any:
-        self.bar.start()
-        tasks: dict[str, Any] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                for task in tasks.values():
-                    self.bar.remove_task(task)
-                tasks.clear()
-                tasks[what] = self.bar.add_task(f"{self.name}: {what}", total=total)
-            self.bar.update(tasks[what], completed=done)
-
-        return show
-
-    def __exit__(self, *error: Any) -> None:
-        self.bar.stop()

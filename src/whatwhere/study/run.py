@@ -9,17 +9,22 @@ import os
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..analysis.features import FEWEST_DOCUMENTS
+from ..analysis.convergence import convergence_records
+from ..analysis.features import FEWEST_DOCUMENTS, choose_documents
 from ..analysis.probes import probe_records
+from ..analysis.regression import regression_records
+from ..analysis.separation import CorpusDistances
 from ..analysis.shift import shift_records
 from ..analysis.tables import table_records
-from ..corpus import Windows
+from ..analysis.texts import INDEX, repeated_text, save_texts
+from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..records import Record, read_records, write_records
 from ..report import write_report
@@ -30,12 +35,18 @@ from ..training.pretrain import prepare_windows, pretrain, timed_step
 from ..training.runs import SUMMARY, claim_folder
 from .claims import evaluate
 from .config import StudyConfig
+from .look import corpus_records, look_inside, position_records, untrained_records
 from .machine import machine, versions
+from .progress import show_progress
 
 CONFIG, BUDGET = "study.yaml", "budget.json"
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
+INSIDE_STEPS = 150  # training steps that take as long as looking inside a model
 FEWEST_STEPS = 20
+REFERENCE = "dstg"  # whose streams the others' states are regressed onto
+MOST_SHOWN = 128  # tokens of a text in the explorer
+COMPONENTS = (2, 8)  # principal components that are probed alone
 
 
 # What a reader of the report should know about the defaults of a size.
@@ -77,7 +88,8 @@ class Study:
         assert self.config.minutes is not None
         seconds = {name: timed_step(self.config.pretraining(name, 0, 1), windows) for name in self.config.models}
         total = self.config.minutes * 60
-        left = total * (1 - RESERVE_SHARE) - RESERVE_SECONDS - (time.perf_counter() - self.began)
+        looks = INSIDE_STEPS * sum(seconds.values()) * self.config.seeds if self.config.inside else 0.0
+        left = total * (1 - RESERVE_SHARE) - RESERVE_SECONDS - looks - (time.perf_counter() - self.began)
         steps = max(FEWEST_STEPS, int(left / (self.config.seeds * sum(seconds.values()) * OVERHEAD)))
         write_text(kept, json.dumps({"steps": steps, "seconds_per_step": seconds, "minutes": self.config.minutes}, indent=1))
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
@@ -102,34 +114,44 @@ class Study:
         """Whether enough held-out windows have the full length for the probes (which a study can do without)."""
         return int((windows["held_out"].lengths() == self.config.length).sum()) >= FEWEST_DOCUMENTS
 
-    def model_records(self, folder: Path, name: str, seed: int, windows: Windows) -> list[Record]:
-        """All records of one trained model: training, probes, table; kept beside the model."""
-        kept = folder / "records.parquet"
+    def model_records(
+        self, folder: Path, name: str, seed: int, windows: Windows, corpus: CorpusDistances | None
+    ) -> tuple[list[Record], dict[str, str]]:
+        """All records of one trained model, and what could not be measured and why; kept beside the model, arrays in the study's folder."""
+        kept, reasons = folder / "records.parquet", folder / "left_out.json"
         if kept.is_file():
-            return read_records(kept)
+            return read_records(kept), json.loads(reasons.read_text(encoding="utf-8")) if reasons.is_file() else {}
+        config, left_out = self.config, {}
+        who: dict[str, Any] = {"study": self.name, "name": name, "seed": seed}
         records = training_records(folder, self.name, name, seed)
         model = EncoderForMaskedLM.from_pretrained(folder).eval()
+        untrained = EncoderForMaskedLM.from_pretrained(folder / "checkpoints" / "step-0").eval()
         if self.can_probe(windows):
-            records += probe_records(
-                model,
-                windows["held_out"],
-                study=self.name,
-                name=name,
-                seed=seed,
-                documents=self.config.probe_documents,
-                splits=self.config.probe_splits,
-            )
-            records += shift_records(model, windows["held_out"], study=self.name, name=name, seed=seed)
+            held_out = windows["held_out"]
+            sizes: dict[str, Any] = {"documents": config.probe_documents, "splits": config.probe_splits}
+            records += probe_records(model, held_out, **who, **sizes, components=COMPONENTS if config.inside else ())
+            records += shift_records(model, held_out, **who)
+            if config.inside:
+                records += probe_records(untrained, held_out, **who, **sizes, step=0)
+                documents = choose_documents(held_out, config.probe_documents)
+                with show_progress(name, self.progress) as show:
+                    found = look_inside(model, documents, **who, ablated=config.ablation_documents, progress=show)
+                records += found.records + untrained_records(untrained, documents, **who)
+                left_out = found.left_out
+                for stem, arrays in found.arrays.items():
+                    save_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
+        if config.inside:
+            records += position_records(model, folder, corpus, **who)
         table = model.position_table()
         if table is not None:
-            start = EncoderForMaskedLM.from_pretrained(folder / "checkpoints" / "step-0").position_table()
-            untrained, _ = table_records(start, study=self.name, name=name, seed=seed)
-            records += [replace(record, step=0) for record in untrained]
-            more, arrays = table_records(table, study=self.name, name=name, seed=seed)
+            start, _ = table_records(untrained.position_table(), **who)
+            records += [replace(record, step=0) for record in start]
+            more, arrays = table_records(table, **who)
             records += more
             save_arrays(self.out / "arrays" / f"table-{name}-seed-{seed}.npz", arrays)
+        write_text(reasons, json.dumps(left_out, indent=1))
         write_records(kept, records)
-        return records
+        return records, left_out
 
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
@@ -152,8 +174,13 @@ class Study:
             )
         self.match_costs(windows, resumed)
         config = self.config
+        records = text_records(windows, self.name)
+        corpus: CorpusDistances | None = None
+        if config.inside:
+            with show_progress("corpus", self.progress) as show:
+                geometry, corpus = corpus_records(windows, self.out, self.name, show)
+            records += geometry
         steps = self.steps(windows)
-        records = corpus_records(windows, self.name)
         trained = []
         for seed in range(config.seeds):
             for name in config.models:
@@ -163,7 +190,8 @@ class Study:
                 summary = pretrain(training, folder, resume=True, windows=windows, progress=self.progress)
                 if not finished:
                     self.say("trained", model=name, seed=seed, loss=round(summary["validation_loss"] or math.nan, 3))
-                records += self.model_records(folder, name, seed, windows)
+                found, left_out = self.model_records(folder, name, seed, windows, corpus)
+                records += found
                 trained.append(
                     {
                         "name": name,
@@ -172,14 +200,59 @@ class Study:
                         "config": json.loads((folder / "config.json").read_text(encoding="utf-8")),
                         "training": training.model_dump(mode="json"),
                         "summary": summary,
+                        "left_out": left_out,
                     }
                 )
+            if config.inside:
+                records += self.compared(seed, windows)
+        if config.inside:
+            records += convergence_records(records, study=self.name)
+            self.show_texts(windows)
         write_records(self.out / "records.parquet", records)
         write_text(self.out / "claims.json", json.dumps(evaluate(records), indent=1))
         self.provenance(windows, trained)
         report = write_report(self.out)
         self.say("report", path=str(report))
         return report
+
+    def compared(self, seed: int, windows: Windows) -> list[Record]:
+        """What the models of a seed tell of each other: regressions onto the streams of `dstg` (DSTG B.2); kept."""
+        kept = self.out / f"between-seed-{seed}.parquet"
+        if REFERENCE not in self.config.models or len(self.config.models) < 2 or not self.can_probe(windows):
+            return []
+        if not kept.is_file():
+            folders = {name: self.out / "models" / name / f"seed-{seed}" for name in self.config.models}
+            models = {name: EncoderForMaskedLM.from_pretrained(folder).eval() for name, folder in folders.items()}
+            reference = models.pop(REFERENCE)
+            documents, splits = choose_documents(windows["held_out"], self.config.probe_documents), self.config.probe_splits
+            with show_progress("between models", self.progress) as show:
+                found = regression_records(
+                    reference,
+                    models,
+                    documents,
+                    study=self.name,
+                    reference=REFERENCE,
+                    seed=seed,
+                    splits=splits,
+                    progress=partial(show, "regression"),
+                )
+            write_records(kept, found)
+        return read_records(kept)
+
+    def show_texts(self, windows: Windows) -> None:
+        """Attention of the first seed's models in a few held-out windows and in a text that repeats itself, for the explorer."""
+        if (self.out / INDEX).is_file() or not self.config.texts:
+            return
+        tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
+        title, text = repeated_text()
+        shown = min(self.config.length, MOST_SHOWN)
+        texts = [(title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"]))]
+        held_out = windows["held_out"]
+        for i in np.linspace(0, len(held_out) - 1, self.config.texts).astype(int):
+            texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:shown]))
+        for name in self.config.models:
+            model = EncoderForMaskedLM.from_pretrained(self.out / "models" / name / "seed-0").eval()
+            save_texts(self.out, model, tokenizer, texts, name=name, seed=0)
 
     def provenance(self, windows: Windows, trained: list[dict[str, Any]]) -> None:
         """study.json: what a reader needs to know about where the records come from."""
@@ -221,7 +294,7 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     os.replace(temporary, path)
 
 
-def corpus_records(windows: Windows, study: str) -> list[Record]:
+def text_records(windows: Windows, study: str) -> list[Record]:
     """Sizes of the corpus, and the entropy in nats of a guess by token frequency alone (the unigram plateau)."""
     facts = windows.manifest
     records = []

@@ -1,0 +1,162 @@
+"""What happens inside trained models: one pass of held-out documents through each, then what needs several models, then the corpus.
+
+A study calls it for every model; `whatwhere heads` for one model alone.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..analysis.ablation import ablation_records
+from ..analysis.attention import AttentionScores, RetrievalScores, foreign_scores, repeated_documents
+from ..analysis.correlations import correlation_records
+from ..analysis.features import Documents
+from ..analysis.geometry import Plan, corpus_geometry
+from ..analysis.heads import HeadTaxonomy, separable_terms
+from ..analysis.hidden import SentenceMaps
+from ..analysis.passes import Reader, read
+from ..analysis.patterns import PatternCounts, content_free_terms
+from ..analysis.projection import projection_records
+from ..analysis.separation import CorpusDistances, separation_records
+from ..corpus import Windows, count_windows
+from ..records import Record, read_records, write_records
+from .geometry import geometry_records, save_geometry_arrays
+
+CORPUS = "corpus"  # `model` of the records of a study's own corpus
+REPEATED = 100  # documents that are repeated for the retrieval heads
+# Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
+MOST_COUNTED, GROUPS, SPLITS = 254, 16, 4
+
+_log = logging.getLogger(__name__)
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Found:
+    """Records, arrays by the stem of their file, and what could not be measured, with the reason."""
+
+    records: list[Record] = field(default_factory=list)
+    arrays: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def attempt(self, what: str, measure: Callable[[], Any]) -> Any:
+        """The result of an analysis, or None and the reason in `left_out` where the model has nothing of the kind."""
+        try:
+            return measure()
+        except ValueError as error:
+            self.left_out[what] = str(error)
+            return None
+
+
+def look_inside(
+    model: Any,
+    documents: Documents,
+    *,
+    study: str,
+    name: str,
+    seed: int | None,
+    ablated: int = 64,
+    batch_size: int = 8,
+    progress: Progress | None = None,
+) -> Found:
+    """Head taxonomy, attention by term, retrieval, patterns, sentences and ablations of one model.
+
+    ablated: documents whose loss is measured with parts of the attention taken out; 0: none. Encoders of other packages have no named
+    terms and no masked loss here: their whole attention weights and hidden states are measured, `left_out` says what is not.
+    """
+    found = Found()
+    ours = hasattr(model, "inspecting")
+    who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
+    place = name if seed is None else f"{name}-seed-{seed}"
+
+    def show(what: str) -> Callable[[int, int], None] | None:
+        return None if progress is None else lambda done, total: progress(what, done, total)
+
+    sentences = SentenceMaps(model.config)
+    scores: list[Any] = []
+    readers: list[Reader] = [sentences]
+    if ours:
+        if found.attempt("heads", lambda: separable_terms(model)) is not None:
+            scores.append(HeadTaxonomy(model))
+        scores.append(AttentionScores(model.config))
+        if found.attempt("patterns", lambda: content_free_terms(model)) is not None:
+            scores.append(PatternCounts(model.config))
+        read(model, documents, [*scores, *readers], batch_size, show("heads"))
+    else:
+        found.attempt("heads", lambda: separable_terms(model))
+        read(model, documents, readers, batch_size, show("sentences"))
+        records, arrays = foreign_scores(model, documents, **who, batch_size=batch_size, progress=show("attention"))
+        found.records += records
+        found.arrays.setdefault(f"attention-{place}", {}).update(arrays)
+    for reader in scores:
+        found.records += reader.records(**who)
+        found.arrays.setdefault(f"attention-{place}", {}).update(reader.arrays())
+    found.records += sentences.records(**who)
+    found.arrays[f"hidden-{place}"] = sentences.arrays()
+    if ours and (texts := found.attempt("retrieval", lambda: repeated_documents(first(documents, REPEATED)))) is not None:
+        retrieval = RetrievalScores(model.config)
+        read(model, texts[0], [retrieval.repeated], batch_size, show("retrieval"))
+        read(model, texts[1], [retrieval.control], batch_size, show("retrieval"))
+        found.records += retrieval.records(**who)
+    if (correlated := found.attempt("correlations", lambda: correlation_records(model, documents, **who))) is not None:
+        found.records += correlated[0]
+        found.arrays[f"correlations-{place}"] = correlated[1]
+    if ours and ablated:
+        found.records += ablation_records(model, first(documents, ablated), **who, batch_size=batch_size, progress=show("ablation"))
+    found.arrays = {stem: arrays for stem, arrays in found.arrays.items() if arrays}
+    return found
+
+
+def untrained_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
+    """Sentences and components of the states before the first step, as records of step 0: the words alone make some of both."""
+    sentences = SentenceMaps(model.config)
+    read(model, documents, [sentences], batch_size)
+    return [replace(r, step=0) for r in sentences.records(study=study, name=name, seed=seed)]
+
+
+def first(documents: Documents, most: int) -> Documents:
+    """At most `most` documents, evenly spaced."""
+    return documents.rows(np.arange(min(most, len(documents))) * len(documents) // min(most, len(documents)))
+
+
+def corpus_records(
+    windows: Windows, out: Path, study: str, progress: Progress | None = None
+) -> tuple[list[Record], CorpusDistances | None]:
+    """Geometry of the positions in the training documents: records with model "corpus" and arrays/geometry-corpus.npz.
+
+    Positions count from the start of a document, as in GEOM; where the windows hold one piece each, from the start of the piece.
+    Kept in `out`, and read again where it is done. No distances where nothing can be measured; the log says why.
+    """
+    kept, arrays = out / "corpus-geometry.parquet", out / "arrays" / f"geometry-{CORPUS}.npz"
+    if not kept.is_file():
+        positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
+        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=windows.manifest["join"] == "run-on")
+        try:
+            found = corpus_geometry(counts, Plan(splits=SPLITS), progress or (lambda what, done, total: None))
+        except ValueError as error:
+            _log.warning("No geometry of the corpus: %s", error)
+            write_records(kept, [])
+            return [], None
+        save_geometry_arrays(arrays, found, {})
+        write_records(kept, geometry_records(study, CORPUS, counts, found))
+    records = read_records(kept)
+    if not arrays.is_file():
+        return records, None
+    with np.load(arrays, allow_pickle=False) as file:
+        corrected = np.maximum(file["corrected"], 0.0).astype(float) if "corrected" in file.files else None
+        return records, CorpusDistances(file["distance"].astype(float), file["positions"], corrected)
+
+
+def position_records(model: Any, folder: Path, corpus: CorpusDistances | None, *, study: str, name: str, seed: int) -> list[Record]:
+    """The position table at every checkpoint, and what each block's projections make of a table's distances."""
+    who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
+    records: list[Record] = []
+    if model.position_table() is not None and (folder / "checkpoints").is_dir():
+        records += separation_records(folder, **who, corpus=corpus)
+    if corpus is not None:
+        records += projection_records(model, corpus, **who)
+    return records
