@@ -4,7 +4,6 @@ DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside t
 once, to means per document, to a profile over lags and to a coarse map, so that memory does not grow with the documents.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,13 +66,15 @@ class WeightReader:
     wants_hidden = False
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        if not terms:
+            raise ValueError(f"Block {block} has no term of its attention scores. A scheme needs at least one product or bias.")
         total: Tensor | None = None
         for name, scores in terms.items():
             total = scores if total is None else total + scores
-            self.weights(batch, block, name, softmax_weights(scores, allowed))
-        if total is None:
-            raise ValueError(f"Block {block} has no term of its attention scores. A scheme needs at least one product or bias.")
-        self.weights(batch, block, TOTAL, softmax_weights(total, allowed))
+            weights = softmax_weights(scores, allowed)
+            self.weights(batch, block, name, weights)
+        assert total is not None
+        self.weights(batch, block, TOTAL, weights if len(terms) == 1 else softmax_weights(total, allowed))
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
         pass
@@ -102,7 +103,7 @@ class AttentionScores(WeightReader):
 
     def __init__(self, config: Any) -> None:
         self.heads = int(config.num_attention_heads)
-        self._means: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)  # (b, h, kinds) of each batch
+        self._means: dict[tuple[int, str], np.ndarray] = {}  # (documents, h, kinds)
         self._profiles: dict[tuple[int, str], np.ndarray] = {}
         self._maps: dict[tuple[int, str], np.ndarray] = {}
         self._pairs: np.ndarray | float = 0.0  # of regular tokens, by lag
@@ -111,7 +112,7 @@ class AttentionScores(WeightReader):
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         regular, real = batch.regular, _real(batch)
         n = regular.shape[1]
-        self._means[block, part].append(_means(weights, regular, real & ~regular, real).cpu().numpy())
+        _keep(self._means, (block, part), batch, _means(weights, regular, real & ~regular, real))
         w, pool = min(n - 1, FARTHEST), _pool(n, weights.values)
         pairs = regular[:, :, None] & regular[:, None, :]  # (b, n, n)
         if block == 0 and part == TOTAL:  # counted once a batch
@@ -120,12 +121,8 @@ class AttentionScores(WeightReader):
             both = (real[:, :, None] & real[:, None, :]).sum(0).to(weights.values.dtype)
             self._cells = self._cells + (pool @ both @ pool.T).double().cpu().numpy()
         everything, inside = _over_documents(weights.values, regular, real)
-        lags = lag_sums(inside, w)
-        cells = (pool @ everything @ pool.T).double().cpu().numpy()
-        before = self._profiles.get((block, part))
-        self._profiles[block, part] = lags if before is None else before + lags
-        seen = self._maps.get((block, part))
-        self._maps[block, part] = cells if seen is None else seen + cells
+        _add(self._profiles, (block, part), lag_sums(inside, w))
+        _add(self._maps, (block, part), (pool @ everything @ pool.T).double().cpu().numpy())
 
     def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
         """The records; see the class.
@@ -133,7 +130,7 @@ class AttentionScores(WeightReader):
         Raises:
             ValueError: no document has passed, or none has a regular token.
         """
-        values = {key: np.concatenate(parts).astype(np.float64) for key, parts in sorted(self._means.items())}
+        values = dict(sorted(self._means.items()))
         _check_seen(values)
         records: list[Record] = []
         mean = document_mean(np.stack(list(values.values()), axis=1))  # (blocks · parts, h, kinds)
@@ -167,6 +164,23 @@ def _check_seen(values: Any) -> None:
         raise ValueError(
             "No document has a regular token, so nobody looks anywhere. Give documents of at least 3 tokens: [CLS], a word, [SEP]."
         )
+
+
+def _keep(found: dict[tuple[int, str], np.ndarray], key: tuple[int, str], batch: Batch, values: Tensor) -> None:
+    """Write `values` (b, ...) of a batch into an array (documents, ...) that exists from the first batch on, nan where not seen.
+
+    Small arrays of every batch, kept one by one, would lie between its large ones and keep their memory from being used again.
+    """
+    if key not in found:
+        found[key] = np.full((len(batch.documents), *values.shape[1:]), np.nan)
+    found[key][batch.indices] = values.cpu().numpy()
+
+
+def _add(sums: dict[tuple[int, str], np.ndarray], key: tuple[int, str], values: np.ndarray) -> None:
+    if key in sums:
+        sums[key] += values
+    else:
+        sums[key] = values.copy()
 
 
 def _real(batch: Batch) -> Tensor:
@@ -360,18 +374,14 @@ class CopyReader(WeightReader):
     """Mean weight of each document's tokens in pieces 0 and 2 on the same place of the other piece; see `repeated_documents`."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)  # (b, h) of each batch
+        self.found: dict[tuple[int, str], np.ndarray] = {}  # (documents, h)
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         segment = batch.documents.targets["segment"][batch.indices]
         first, second = (np.nonzero(segment == s)[1].reshape(len(segment), -1) for s in (0, 2))
         rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
         there, back = weights.values[rows, :, first, second], weights.values[rows, :, second, first]  # (b, piece, h)
-        self.found[block, part].append((there + back).mean(1).div_(2).cpu().numpy())
-
-    def values(self) -> dict[tuple[int, str], np.ndarray]:
-        """(documents, h) of every block and part."""
-        return {key: np.concatenate(parts).astype(np.float64) for key, parts in sorted(self.found.items())}
+        _keep(self.found, (block, part), batch, (there + back).mean(1).div_(2))
 
 
 class RetrievalScores:
@@ -393,7 +403,7 @@ class RetrievalScores:
         Raises:
             ValueError: a set has not passed, or the two differ in their number of documents.
         """
-        raw, control = self.repeated.values(), self.control.values()
+        raw, control = dict(sorted(self.repeated.found.items())), dict(sorted(self.control.found.items()))
         _check_seen(raw)
         _check_seen(control)
         counts = {len(v) for values in (raw, control) for v in values.values()}

@@ -247,7 +247,7 @@ def correlation_records(
     """
     block = first_block(model)
     device = block.positions.device
-    found: list[np.ndarray] = []  # (b, correlations, statistics, h) of each batch
+    values = np.empty((len(documents), len(CORRELATIONS), 3, block.heads))
     means = {part: MeanScores() for part in CORRELATIONS}
     for start in range(0, len(documents), batch_size):
         rows = np.arange(start, min(start + batch_size, len(documents)))
@@ -258,10 +258,9 @@ def correlation_records(
             parts = _correlate(block, ids, positions)
             for part in CORRELATIONS:
                 means[part].add(parts[part], regular)
-            found.append(torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).double().cpu().numpy())
+            values[rows] = torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).cpu().numpy()
         if progress is not None:
             progress(start + len(rows), len(documents))
-    values = np.concatenate(found) if found else np.empty((0, len(CORRELATIONS), 3, block.heads))
     if not len(values) or np.isnan(values).all():
         raise ValueError("No document has 3 regular tokens or more, so no correlation varies. Give longer documents.")
     records = _records(values, study=study, name=name, seed=seed)
