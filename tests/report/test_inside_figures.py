@@ -64,7 +64,9 @@ def moved(value, low, high):
     return lambda r: replace(r, value=value, low=low, high=high)
 
 
-@pytest.mark.parametrize("options", [{"models": MODELS}, {"models": ("dstg",), "seeds": (0, 2)}, {"models": ("rp", "ap"), "layers": 13}])
+@pytest.mark.parametrize(
+    "options", [{"models": MODELS, "layers": 2}, {"models": ("dstg",), "seeds": (0, 2), "layers": 2}, {"models": ("rp",), "layers": 13}]
+)
 def test_figures_are_valid_plotly_and_name_their_records(build, options):
     figures = every_figure(inside(load_study(build(**options))))
     assert len({f.id for f in figures}) == len(figures) == len({f.table.id for f in figures}) >= 6
@@ -73,7 +75,9 @@ def test_figures_are_valid_plotly_and_name_their_records(build, options):
         assert {len(row) for row in figure.table.rows} == {len(figure.table.columns)}
         for panel in figure.panels:
             assert panel.alt
-            go.Figure(data=coloured(panel.data), layout=coloured(panel.layout) | {"meta": None})
+            assert go.Layout(coloured(panel.layout) | {"meta": None})
+            for trace in panel.data[-1:]:  # the last is the one that says something; plotly takes its time
+                go.Figure(data=[coloured(trace)])
             json.dumps(panel.data, allow_nan=False)
             named = {s[1:] for s in strings(panel.data) if s.startswith("@")} | {s[1:] for s in strings(panel.layout) if s.startswith("@")}
             assert {n for n in named if n not in COLOURS} == set()
@@ -89,7 +93,7 @@ def test_nothing_appears_without_records(demo):
 
 
 def test_the_triangle_places_every_head_by_its_shares(study):
-    panel = by_id(study)["heads"].panels[0]
+    panel = heads_figures.taxonomy(study).panels[0]
     assert panel.title == "dstg"
     points = panel.data[-1]
     shares = {t: {(r.layer, r.head): r.value for r in study.of(f"kl.share.{t}", "dstg")} for t in ("semantic", "absolute", "relative")}
@@ -107,7 +111,7 @@ def test_the_triangle_places_every_head_by_its_shares(study):
 
 
 def test_models_of_two_terms_get_a_strip_and_models_of_one_nothing(study):
-    panels = {p.title: p for p in by_id(study)["heads"].panels}
+    panels = {p.title: p for p in heads_figures.taxonomy(study).panels}
     assert list(panels) == ["dstg", "tupe-a"]
     drawn = sorted(y for trace in panels["tupe-a"].data[1:] for y in trace["y"])
     assert drawn == sorted(r.value for r in study.of("kl.share.semantic", "tupe-a"))
@@ -126,7 +130,7 @@ def test_the_title_of_the_heads_counts_labels_with_their_intervals(study):
 
 
 def test_every_head_stands_in_the_table(study):
-    table = by_id(study)["heads"].table
+    table = heads_figures.taxonomy(study).table
     assert len(table.rows) == 2 * 3 * 4
     column = table.columns.index("Relative: KL")
     found = [row[column].raw for row in table.rows if row[0].text == "dstg"]
@@ -134,26 +138,28 @@ def test_every_head_stands_in_the_table(study):
 
 
 def test_an_ablation_without_a_separable_cost_says_so(study):
-    assert by_id(study)["ablation"].title == "Shuffling the position stream costs `dstg` 0.45 nats, the semantic stream 4.06 nats"
+    assert ablation_figures.totals(study).title == "Shuffling the position stream costs `dstg` 0.45 nats, the semantic stream 4.06 nats"
     free = altered(study, moved(0.01, -0.02, 0.04), metric="ablation.shuffle", part="stream.position")
-    assert by_id(free)["ablation"].title.startswith("Shuffling the position stream costs `dstg` no separable amount (0.01), the semantic")
+    assert ablation_figures.totals(free).title.startswith(
+        "Shuffling the position stream costs `dstg` no separable amount (0.01), the semantic"
+    )
 
 
 def test_a_layer_is_named_only_where_it_stands_out(study):
-    assert "absolute position most in layer 2" in by_id(study)["ablation-layers"].title
+    assert "absolute position most in layer 2" in ablation_figures.layers(study).title
     wide = altered(
         study, lambda r: replace(r, low=r.value - 1, high=r.value + 1) if r.head is None else r, metric="ablation.remove", part="absolute"
     )
-    assert "absolute position in no layer by a separable amount" in by_id(wide)["ablation-layers"].title
+    assert "absolute position in no layer by a separable amount" in ablation_figures.layers(wide).title
 
 
 def test_agreement_of_attention_and_prediction_follows_the_ranks(study):
-    assert by_id(study)["ablation-heads"].title.startswith("What changes attention more changes predictions more: rank correlation 0.")
+    assert ablation_figures.agreement(study).title.startswith("What changes attention more changes predictions more: rank correlation 0.")
     rng = np.random.default_rng(0)
     noise = altered(study, lambda r: replace(r, value=float(rng.standard_normal())) if r.head is not None else r, metric="ablation.remove")
-    assert by_id(noise)["ablation-heads"].title.startswith("Not separable whether what changes attention changes predictions")
+    assert ablation_figures.agreement(noise).title.startswith("Not separable whether what changes attention changes predictions")
     few = replace(study, records=[r for r in study.records if r.layer in (None, 1)])
-    assert by_id(few)["ablation-heads"].title.startswith("Too few heads (4) to say")
+    assert ablation_figures.agreement(few).title.startswith("Too few heads (4) to say")
 
 
 def test_rank_correlation_is_spearmans_with_heads_as_units():
@@ -166,7 +172,7 @@ def test_rank_correlation_is_spearmans_with_heads_as_units():
 
 
 def test_profiles_draw_the_mean_over_heads_and_one_term_once(study):
-    figure = by_id(study)["attention-profile"]
+    figure = attention_figures.profiles(study)
     assert [(p.title, p.note) for p in figure.panels[:5]] == [
         ("dstg", "all terms"),
         ("dstg", "semantic alone"),
@@ -192,7 +198,7 @@ def test_which_term_looks_nearest_needs_an_interval_without_zero(study):
 
 def test_retrieval_heads_are_named_by_their_interval(study):
     assert (
-        by_id(study)["attention-looks"].title
+        attention_figures.looks(study).title
         == "1 of 12 heads of `dstg` retrieves the other copy of a token: layer 3 head 3 (42\u202f% of its weight)"
     )
     place = {"metric": "attention.retrieval", "model": "dstg", "part": "total"}
@@ -202,7 +208,7 @@ def test_retrieval_heads_are_named_by_their_interval(study):
 
 
 def test_maps_of_what_heads_look_at_hold_the_recorded_weights(study):
-    panel = by_id(study)["attention-looks"].panels[0]
+    panel = attention_figures.looks(study).panels[0]
     rows = dict(zip(panel.data[0]["y"], panel.data[0]["z"], strict=True))
     recorded = sorted(study.of("attention.local", "dstg", "total"), key=lambda r: (r.layer, r.head))
     assert rows["near"] == pytest.approx([r.value for r in recorded], abs=1e-3)
@@ -221,7 +227,7 @@ def test_words_and_positions_correlate_by_their_share_of_the_variance(study, sha
 
 
 def test_the_four_maps_share_a_scale_with_zero_in_the_middle(study):
-    panels = by_id(study)["correlations"].panels
+    panels = correlation_figures.correlations(study).panels
     traces = [p.data[0] for p in panels]
     assert len({(t["zmin"], t["zmax"], t["zmid"]) for t in traces}) == 1 and traces[0]["zmin"] == -traces[0]["zmax"]
     assert [t.get("showscale", True) for t in traces] == [False, False, False, True]
@@ -229,14 +235,14 @@ def test_the_four_maps_share_a_scale_with_zero_in_the_middle(study):
 
 
 def test_patterns_are_counted_and_those_that_are_missing_named(study):
-    figure = by_id(study)["patterns"]
+    figure = correlation_figures.patterns(study)
     assert figure.title.startswith("`tupe-a` shows 4 of the five patterns over positions") and figure.title.endswith("none after")
     shares = [study.point("patterns.share", "tupe-a", k).value for k in correlation_figures.PATTERNS]
     assert [row[2].raw for row in figure.table.rows] == shares
 
 
 def test_maps_of_a_document_show_its_tokens_and_mark_what_no_gradient_reaches(study):
-    figure = by_id(study)["hidden-map"]
+    figure = hidden_figures.maps(study)[0]
     assert [p.note for p in figure.panels] == ["embedding", "", "", "no gradient reaches it"]
     scores = study.arrays["hidden-dstg-seed-0"]["scores.position"][0, 1]
     cloud = figure.panels[1].data[1]
@@ -246,7 +252,7 @@ def test_maps_of_a_document_show_its_tokens_and_mark_what_no_gradient_reaches(st
 
 
 def test_sentences_move_apart_by_their_intervals(study):
-    assert by_id(study)["hidden-map"].title.startswith("Sentences move apart through the layers in the position stream of `dstg`")
+    assert hidden_figures.maps(study)[0].title.startswith("Sentences move apart through the layers in the position stream of `dstg`")
     place = {"metric": "sentences.separation", "model": "dstg", "part": "position"}
     less = altered(study, moved(0.5, 0.4, 0.6), **place, layer=2)
     assert hidden_figures.growing(less, "dstg", "position").startswith("Sentences move together")
@@ -254,13 +260,18 @@ def test_sentences_move_apart_by_their_intervals(study):
     assert hidden_figures.growing(same, "dstg", "position").startswith("Not separable")
 
 
+def sentences(study):
+    """Title of the figure of sentences."""
+    return hidden_figures.separation(study).title
+
+
 def test_the_excess_over_random_cuts_is_read_in_the_last_trained_layer(study):
     place = {"metric": "sentences.excess", "model": "dstg", "part": "position"}
-    assert "further apart than any contiguous cut" in by_id(study)["sentences"].title and "in layer 2" in by_id(study)["sentences"].title
+    assert "further apart than any contiguous cut" in sentences(study) and "in layer 2" in sentences(study)
     untrained = altered(study, moved(-2.0, -2.1, -1.9), **place, layer=3)
-    assert by_id(untrained)["sentences"].title == by_id(study)["sentences"].title
-    assert by_id(altered(study, moved(-0.2, -0.3, -0.1), **place, layer=2))["sentences"].title.startswith("Sentences are no further apart")
-    assert by_id(altered(study, moved(0.1, -0.1, 0.3), **place, layer=2))["sentences"].title.startswith("Not separable whether sentences")
+    assert sentences(untrained) == sentences(study)
+    assert sentences(altered(study, moved(-0.2, -0.3, -0.1), **place, layer=2)).startswith("Sentences are no further apart")
+    assert sentences(altered(study, moved(0.1, -0.1, 0.3), **place, layer=2)).startswith("Not separable whether sentences")
 
 
 def test_flatness_is_judged_in_every_trained_layer(study):

@@ -60,7 +60,7 @@ def terms_of(study: Study, model: str, prefix: str = "kl.share.") -> list[str]:
 
 def parts_of(study: Study, metric: str, model: str) -> list[str]:
     """Parts of a metric that a model has records of, terms in order."""
-    return in_order({r.part for r in study.records if r.metric == metric and r.model == model and r.part})
+    return in_order(study.parts(metric, model))
 
 
 def by_head(study: Study, metric: str, model: str, part: str | None = None) -> dict[Head, Record]:

@@ -137,15 +137,22 @@ def _heads(study: Study, model: str) -> list[Head]:
     return sorted(set.intersection(*found), key=lambda h: (-1 if h[0] is None else h[0], *h[1:]))
 
 
-def _hover(study: Study, model: str, head: Head, terms: Sequence[str]) -> str:
-    lines = [f"{bold(model)}, {head_name(head, len(study.seeds))}"]
-    for t in terms:
-        share, kl = (by_head(study, f"{kind}.{t}", model).get(head) for kind in ("kl.share", "kl"))
-        words = f"{plain(short(t))} {with_bounds(share)}" if share else plain(short(t))
-        lines.append(words + (f"; KL {with_bounds(kl)} nats" if kl else ""))
-    if (found := labels(study, model).get(head)) is not None:
-        lines.append(f"label: {plain(short(found[0]))}, the same in {percent(found[1].value, 0)} of draws")
-    return "<br>".join(lines)
+def _hovers(study: Study, model: str, heads: Sequence[Head], terms: Sequence[str]) -> list[str]:
+    """What is said of each head: its shares and divergences with their intervals, and its label."""
+    label = labels(study, model)
+    found = {(kind, t): by_head(study, f"{kind}.{t}", model) for kind in ("kl.share", "kl") for t in terms}
+    said = []
+    for head in heads:
+        lines = [f"{bold(model)}, {head_name(head, len(study.seeds))}"]
+        for t in terms:
+            share, kl = found["kl.share", t].get(head), found["kl", t].get(head)
+            words = f"{plain(short(t))} {with_bounds(share)}" if share else plain(short(t))
+            lines.append(words + (f"; KL {with_bounds(kl)} nats" if kl else ""))
+        if head in label:
+            name, record = label[head]
+            lines.append(f"label: {plain(short(name))}, the same in {percent(record.value, 0)} of draws")
+        said.append("<br>".join(lines))
+    return said
 
 
 def _spoken(study: Study, model: str) -> str:
@@ -158,7 +165,8 @@ def _triangle(study: Study, model: str) -> Panel:
     """One point a head in a triangle whose corners are the three terms, darker in deeper layers."""
     terms = terms_of(study, model)
     heads, label = _heads(study, model), labels(study, model)
-    weights = [[by_head(study, f"kl.share.{t}", model)[head].value for t in terms] for head in heads]
+    shares = [by_head(study, f"kl.share.{t}", model) for t in terms]
+    weights = [[of[head].value for of in shares] for head in heads]
     x = [sum(w * c[0] for w, c in zip(row, CORNERS, strict=True)) for row in weights]
     y = [sum(w * c[1] for w, c in zip(row, CORNERS, strict=True)) for row in weights]
     middles = [
@@ -181,7 +189,7 @@ def _triangle(study: Study, model: str) -> Panel:
             "colorscale": sequential(3),
             "line": {"width": [2 if out else 0.8 for out in loose], **({} if any(loose) else {"color": "@surface"})},
         },
-        "hovertext": [_hover(study, model, head, terms) for head in heads],
+        "hovertext": _hovers(study, model, heads, terms),
         "hoverinfo": "text",
     }
     shown = list(range(1, depth + 1, -(-depth // MOST_SHADES)))
@@ -241,6 +249,7 @@ def _strip(study: Study, model: str) -> Panel:
     records, label, heads = by_head(study, f"kl.share.{first}", model), labels(study, model), _heads(study, model)
     most = max((h for _, _, h in heads), default=0)
     x = [layer + 0.7 * ((h + 0.5) / (most + 1) - 0.5) for _, layer, h in heads]
+    words = _hovers(study, model, heads, terms)
     hues = [colour(label[head][0]) if head in label else colour(first) for head in heads]
     loose = [head in label and label[head][1].value < STABLE for head in heads]
     traces: list[Trace] = [segments([(0.5, 0.5, study.depth(model) + 0.5, 0.5)], "muted", 1.0, "4px,4px")]
@@ -250,7 +259,7 @@ def _strip(study: Study, model: str) -> Panel:
             [round(x[i], 3) for i in chosen],
             [records[heads[i]].value for i in chosen],
             [hue] * len(chosen),
-            [_hover(study, model, heads[i], terms) for i in chosen],
+            [words[i] for i in chosen],
             [loose[i] for i in chosen],
         )
         traces.append(shown | errors([records[heads[i]] for i in chosen], hue))
