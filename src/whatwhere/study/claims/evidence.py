@@ -142,7 +142,8 @@ class Evidence:
     def layers(self, metric: str, part: str | None = None, model: str | None = None) -> dict[int, Value]:
         """A metric of a model at every layer that has it."""
         name = model or self.models[0]
-        found = sorted({k.layer for k in self._keys(metric, name) if k.layer is not None and k.part == part and k.head is None})
+        keys = [k for k in self._keys(metric, name) if k.part == part and k.head is None and k.step is None]
+        found = sorted({k.layer for k in keys if k.layer is not None})
         if not found:
             raise Missing(f"no {metric} of {name}{'' if part is None else f', part {part}'}")
         return {layer: self.value(metric, name, layer=layer, part=part) for layer in found}
