@@ -1,9 +1,10 @@
 """What drives each attention head: the weight of each term of its scores by removing it (DSTG section 4 (3), eq. 4, figure 2).
 
 KL(A ‖ A without t) = Σ_j A_ij t_ij - lse(l_i) + lse(l_i - t_i), l the sum of all terms and lse the log of the sum of exp over the
-allowed keys: one softmax, a log-sum-exp for each term, no logarithm of a weight that has underflowed.
+allowed keys: a softmax for each term and one of all, no logarithm of a weight that has underflowed.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,15 @@ SEVERAL = "several"
 NOTHING = 1e-9  # nats over all terms: below, no term changes what the head attends to, and shares mean nothing
 QUERIES = ("regular", "all")
 
-PIECE = 1 << 21  # scores at a time, 8 MiB of float32: with two buffers and the terms they stay in a third-level cache
+PIECE = 1 << 19  # scores at a time, 2 MiB of float32: two buffers of that size stay in the cache
+
+
+class _Seen(Exception):
+    """Ends a pass early."""
 
 
 def term_names(model: Any) -> list[str]:
-    """Names of the terms of the model's attention scores, in the order in which they are summed (a pass of two tokens says).
+    """Names of the terms of the model's attention scores, in the order in which they are summed (two tokens in the first block say it).
 
     Raises:
         ValueError: the model is not one of ours, so its scores are not a sum of named terms.
@@ -36,18 +41,23 @@ def term_names(model: Any) -> list[str]:
             f"{type(model).__name__} does not say which part of its attention scores comes from position; the encoders of this package "
             "do (whatwhere presets)."
         )
-    names: dict[str, None] = {}
+    names: list[str] = []
+
+    def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        names.extend(terms)
+        raise _Seen
+
     config = model.config
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     ids = torch.tensor([[config.cls_token_id, config.sep_token_id]], device=device)
     training = model.training
     model.eval()
     try:
-        with torch.inference_mode(), model.inspecting(lambda block, terms, allowed: names.update(dict.fromkeys(terms))):
+        with suppress(_Seen), torch.inference_mode(), model.inspecting(see):
             getattr(model, "base_model", model)(ids)
     finally:
         model.train(training)
-    return list(names)
+    return names
 
 
 def separable_terms(model: Any) -> list[str]:
@@ -101,15 +111,13 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
             heads = slice(first, min(first + step, h))
             maps = [part[i if len(part) > 1 else 0, heads].to(wide) for part in parts]
             l, r = scores[: heads.stop - first], rest[: heads.stop - first]
-            whole = _log_sum_exp(_sum(maps, mask, l), r)
-            gaps = []
-            for k in range(len(maps)):
-                left = _sum([m for j, m in enumerate(maps) if j != k], mask, r)
-                gaps.append(_log_sum_exp(left, r).sub_(whole).index_fill_(1, others, 0).sum(1, dtype=torch.float64))
-            torch.softmax(l, -1, out=l).index_fill_(1, others, 0)
+            whole = _softmax(_sum(maps, mask, l), l)
+            l.index_fill_(1, others, 0)
             for k, m in enumerate(maps):
+                left = _softmax(_sum([other for j, other in enumerate(maps) if j != k], mask, r), r)
+                gaps = left.sub_(whole).index_fill_(1, others, 0).sum(1, dtype=torch.float64)
                 means = torch.stack([torch.dot(a, t) for a, t in zip(l.flatten(1), m.flatten(1), strict=True)])
-                found[i, heads, k] = (means.double() + gaps[k]) / count if count else torch.nan
+                found[i, heads, k] = (means.double() + gaps) / count if count else torch.nan
     return found.clamp_(min=0)
 
 
@@ -124,14 +132,14 @@ def _sum(maps: list[Tensor], mask: Tensor | None, out: Tensor) -> Tensor:
     return out if mask is None else out.add_(mask)
 
 
-def _log_sum_exp(x: Tensor, memory: Tensor) -> Tensor:
-    """log Σ exp over the last axis of x (heads, n, n): (heads, n); `memory` of the same shape is overwritten and may be x itself.
+def _softmax(x: Tensor, out: Tensor) -> Tensor:
+    """log Σ exp over the last axis of x (heads, n, n): (heads, n), and softmax of x in `out`, which may be x itself.
 
-    torch's logsumexp takes new memory three times; log_softmax is one pass, and x - log_softmax(x) is the same at every key.
+    torch's logsumexp takes new memory three times. The largest weight is at least 1 / n, so its logarithm loses no digits.
     """
-    diagonal = x.diagonal(dim1=-2, dim2=-1).clone()
-    torch.log_softmax(x, -1, out=memory)
-    return diagonal.sub_(memory.diagonal(dim1=-2, dim2=-1))
+    top = x.amax(-1)
+    torch.softmax(x, -1, out=out)
+    return top.sub_(out.amax(-1).log_())
 
 
 class HeadTaxonomy:
