@@ -34,7 +34,7 @@ def test_figures_have_ids_of_their_own_and_name_the_corpus(study):
     assert [f.id for f in found] == ["corpus-matrix", "corpus-map", "corpus-stress"]
     assert all(f.table.id.startswith("corpus-") and f.records for f in found)
     assert all("`python-docs`" in f.title for f in found)
-    assert found[0].subtitle.startswith("Positions are places in the windows") and "all corpora" not in found[0].subtitle
+    assert found[0].subtitle.startswith("Positions count from the start of a document") and "all corpora" not in found[0].subtitle
 
 
 def test_only_what_was_measured_appears(study):

@@ -11,7 +11,8 @@ from .geometry_load import CORRECTED, Corpus, Geometry
 from .load import CORPUS, Point, Study
 
 FILE = f"geometry-{CORPUS}"  # stem of its arrays
-WINDOWS = "Positions are places in the windows that the models train on; in a window inside a long document they tell little of its course."
+# Where position 0 is: models that read documents run on see them from other places too.
+PLACES = "Positions count from the start of a document, special tokens left out; windows that run on show the models later parts of it as well."
 # Figure of a geometry run -> what it is drawn from
 DRAWN = {
     "matrix": (f"arrays/{FILE}.npz: distance, corrected", "toeplitz, circulant: model = corpus"),
@@ -49,7 +50,7 @@ def figures(study: Study) -> list[Figure]:
         for f in made
         if f is not None
     ]
-    return [replace(f, subtitle=f"{WINDOWS} {f.subtitle}") if f is found[0] else f for f in found]
+    return [replace(f, subtitle=f"{PLACES} {f.subtitle}") if f is found[0] else f for f in found]
 
 
 def tables(study: Study) -> list[Table]:

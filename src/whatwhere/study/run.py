@@ -18,6 +18,7 @@ import torch
 
 from ..analysis.convergence import convergence_records
 from ..analysis.features import FEWEST_DOCUMENTS, choose_documents
+from ..analysis.heads import term_names
 from ..analysis.probes import probe_records
 from ..analysis.regression import regression_records
 from ..analysis.separation import CorpusDistances
@@ -45,7 +46,7 @@ RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
 INSIDE_STEPS = 150  # training steps that take as long as looking inside a model
 FEWEST_STEPS = 20
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
-MOST_SHOWN = 128  # tokens of a text in the explorer
+MOST_SHOWN, MOST_LEVELS = 128, 12_000_000  # tokens of a text in the explorer, and bytes of all its maps before they are packed
 COMPONENTS = (2, 8)  # principal components that are probed alone
 
 
@@ -245,13 +246,14 @@ class Study:
             return
         tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
         title, text = repeated_text()
-        shown = min(self.config.length, MOST_SHOWN)
+        models = {n: EncoderForMaskedLM.from_pretrained(self.out / "models" / n / "seed-0").eval() for n in self.config.models}
+        maps = sum(m.config.num_hidden_layers * m.config.num_attention_heads * (1 + len(term_names(m))) for m in models.values())
+        shown = min(self.config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + self.config.texts)) ** 0.5))
         texts = [(title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"]))]
         held_out = windows["held_out"]
         for i in np.linspace(0, len(held_out) - 1, self.config.texts).astype(int):
             texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:shown]))
-        for name in self.config.models:
-            model = EncoderForMaskedLM.from_pretrained(self.out / "models" / name / "seed-0").eval()
+        for name, model in models.items():
             save_texts(self.out, model, tokenizer, texts, name=name, seed=0)
 
     def provenance(self, windows: Windows, trained: list[dict[str, Any]]) -> None:
