@@ -63,8 +63,9 @@ def _map(study: Study, model: str, part: str, seed: int | None, held: dict[str, 
     sentences = len({int(s) for s in segments if s >= 0})
     subtitle = (
         f"{WORDS.get(part, part).capitalize()} of `{model}` for one held-out document of {count(sentences, 'segment')} (sentences or "
-        f"lines) and {len(segments)} tokens, on the first two principal components of each layer: one point a token, joined inside a segment, "
-        "coloured by the order of the segments, some of them numbered; special tokens as crosses." + seeds_drawn(study, seed)
+        f"lines) and {len(segments)} tokens, on the first two principal components of each layer: one point a token, joined "
+        "inside a segment, coloured by the order of the segments, some of them numbered; special tokens as crosses."
+        + seeds_drawn(study, seed)
     )
     suffix = f"-{number_ + 1}" if number_ else ""
     table = Table(
