@@ -209,10 +209,7 @@ def test_hostile_tokens_neither_run_nor_widen_the_page(browser, hostile_texts, t
     page = write_attention_page(tmp_path / "hostile.html", ExplorerModel(hostile_texts[-1], 0, [hostile], LEVELS, missing=hostile_texts[0]))
     for width in (1400, 400):
         with opened(browser, page, width=width) as view:
-            view.page.focus(".ex-map canvas")
             view.page.click(".ex details summary")
-            for _ in tokens:
-                view.page.keyboard.press("ArrowDown")
             view.page.focus(".ex-map canvas")
             for _ in tokens:
                 view.page.keyboard.press("ArrowDown")
