@@ -307,6 +307,7 @@ def _hostile_study(text: str) -> Study:
     ]
     records += [Record(text, text, "loss", 5.0 - s / 10, unit=text, seed=0, part="validation", step=s) for s in range(5)]
     records += [Record(text, text, "pca.share", 0.5, index=i, seed=0) for i in range(2)] + [Record(text, text, "pca.top2", 1.0, seed=0)]
+    records += _hostile_insides(text)
     keys = ("id", "claim", "verdict", "source", "rule", "scale", "unit")
     facts = {
         "title": text,
@@ -320,3 +321,29 @@ def _hostile_study(text: str) -> Study:
         "seconds": text,
     }
     return Study(text, facts, records, [dict.fromkeys(keys, text) | {"value": 0.5, "paper_value": 0.4}] * 2)
+
+
+def _hostile_insides(text: str) -> list[Record]:
+    """Records of heads, attention and of one model beside another, whose every name is `text`."""
+    place = {"study": text, "model": text, "seed": 0, "unit": text, "n": 5}
+    bounded = {"value": 0.5, "low": 0.4, "high": 0.6}
+    records = []
+    for layer in (1, 2):
+        for head in (0, 1):
+            where = place | {"layer": layer, "head": head}
+            for term in ("semantic", "absolute", text):
+                records += [Record(metric=f"{metric}.{term}", **where, **bounded) for metric in ("kl", "kl.share")]
+            records += [Record(metric=f"ablation.{kind}", part=text, **where, **bounded) for kind in ("remove", "mean", "shuffle")]
+            looks = ("previous", "next", "self", "special", "local", "broad", "retrieval")
+            records += [Record(metric=f"attention.{look}", part=part, **where, **bounded) for look in looks for part in (text, "total")]
+            records += [Record(metric=metric, part=text, **where, **bounded) for metric in ("head.label", "pattern", "correlation.share")]
+        for metric in ("ablation.remove", "hidden.top2", "sentences.separation", "sentences.null", "sentences.excess"):
+            records.append(Record(metric=metric, part=text, layer=layer, **place, **bounded))
+        for metric in ("regression.position", "regression.semantic", "projected.stress.raw", "projected.stress.optimal"):
+            records.append(Record(metric=metric, part=text, layer=layer, **place, **bounded))
+    records += [Record(metric=metric, part=text, **place, **bounded) for metric in ("heads.share", "patterns.share", "ablation.remove")]
+    records += [Record(metric=f"convergence.{kind}", part=text, **place, **bounded) for kind in ("share", "reached")]
+    other = place | {"model": f"{text} too"}
+    records += [Record(metric=f"convergence.{kind}", part=text, **other, **bounded) for kind in ("share", "reached")]
+    corpus = place | {"model": "corpus", "seed": None}
+    return records + [Record(metric=f"stress.{scale}", part=text, **corpus, **bounded) for scale in ("raw", "optimal")]

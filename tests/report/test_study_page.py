@@ -1,6 +1,7 @@
 """The page as text: complete, self-contained, escaped whatever the strings, whole or not written at all."""
 
 import base64
+import fnmatch
 import hashlib
 import json
 import os
@@ -13,7 +14,7 @@ from page_parser import Parsed
 
 from whatwhere.encoder import PRESETS
 from whatwhere.records import read_records, write_records
-from whatwhere.report import write_report
+from whatwhere.report import methods, write_report
 from whatwhere.report.cards import card, first_cards
 from whatwhere.report.load import Study, load_study
 from whatwhere.report.page import render_page
@@ -167,6 +168,56 @@ def test_cards_carry_their_rule_and_measured_claims_come_first(build):
     unmeasured = [{"id": str(i), "claim": "c", "verdict": "not testable here", "value": None} for i in range(9)]
     assert [c.id for c in first_cards([card(c) for c in [*unmeasured, *study.claims]])][:2] == ["kept", "lost"]
     assert len(first_cards([card(c) for c in unmeasured])) == 6
+
+
+@pytest.fixture(scope="module")
+def whole_text(whole, tmp_path_factory):
+    return write_report(whole, tmp_path_factory.mktemp("page") / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_study_of_everything_asks_all_questions_in_order_and_stays_small(whole_text):
+    ids = [a["id"] for tag, a in Parsed(whole_text).elements if tag == "section"]
+    assert ids == ["holds", "where", "moves", "shape", "heads", "explorer", "structure", "corpus", "buys", "how"]
+    assert len(whole_text.encode()) < 10e6 and whole_text.count('class="plot"') > 60
+    bar = whole_text[whole_text.index("<nav") : whole_text.index("</nav>")]
+    assert re.findall(r">([^<]+)</a>", bar) == [
+        *("Result", "What holds", "Position", "Shift", "Shape", "Heads", "Explorer", "Structure", "Corpus", "Training", "How it was done")
+    ]
+
+
+def test_every_figure_names_records_that_the_study_has(whole):
+    """Traceability: each entry is a metric of the study, or array files that it has."""
+    page = study_page(load_study(whole))
+    study = load_study(whole)
+    figures = [page.hero, *(f for s in page.sections for f in s.figures)]
+    stems = [f"arrays/{stem}.npz" for stem in study.arrays]
+    for figure in figures:
+        assert figure.records, figure.id
+        for entry in figure.records:
+            known = stems if entry.startswith("arrays/") else study.metrics
+            for name in entry.partition(":")[0].split(", "):
+                assert fnmatch.filter(known, re.sub(r"[A-Z]+", "*", name)), (figure.id, entry)
+
+
+def test_the_explorer_gives_way_to_the_figures(whole, monkeypatch):
+    from whatwhere.report import study_page as module
+
+    monkeypatch.setattr(module, "MOST_BYTES", 1_000)
+    page = module.open_page(whole)
+    assert page.explorer is not None and not page.explorer.data["models"] and page.explorer.notes
+    assert "explorer" in [a.get("id") for _, a in Parsed(render_page(page)).elements]
+
+
+def test_words_and_papers_follow_the_analyses(whole, demo):
+    bare, full = methods.words(load_study(demo)), methods.words(load_study(whole))
+    assert not any("KL share" in w or "shuffled boundaries" in w for w in bare)
+    for said in ("KL share", "shuffled boundaries", "draws of the documents", "Three controls", "A B A", "appendix B.2", "Hellinger"):
+        assert any(said in w for w in full), said
+    cited = [entry.split("{")[1].split(",")[0] for _, entry in methods.cited(load_study(demo))]
+    assert cited == ["lequeu-give-it-space", "wennberg-henter-low-dimensional"]
+    assert len(methods.cited(load_study(whole))) == 5
+    tupe = Study("s", {"models": [{"name": "a", "config": {"preset": "tupe-a", "absolute": "learned", "untied": "added"}}]})
+    assert [str(w) for w, entry in methods.cited(tupe) if "ke-rethinking" in entry] == ["The untied schemes:"]
 
 
 def test_the_report_reads_no_other_part_of_the_project():

@@ -61,7 +61,9 @@ def explore(folder: Path, models: list[str], layers: int, heads: int = 4, n: int
                 arrays[f"{text}.{term}"] = np.rint(255 * np.sqrt(weights)).astype(np.uint8)
         np.savez_compressed(folder / "arrays" / f"explorer-{model}-seed-0.npz", **arrays)
         texts = [{"title": f"Text {i + 1}", "tokens": tokens} for i in range(2)]
-        entries.append({"name": model, "seed": 0, "file": f"arrays/explorer-{model}-seed-0.npz", "terms": terms, "missing": "", "texts": texts})
+        entries.append(
+            {"name": model, "seed": 0, "file": f"arrays/explorer-{model}-seed-0.npz", "terms": terms, "missing": "", "texts": texts}
+        )
     (folder / "explorer.json").write_text(json.dumps(entries))
 
 
@@ -76,7 +78,9 @@ def complete(folder: Path, steps: int = 1100, layers: int = 4) -> Path:
     stem = json.loads((run / "geometry.json").read_text())["corpora"][0]
     source = run / "arrays" / f"geometry-{stem.get('file') or stem['name']}.npz"
     with np.load(source) as arrays:
-        np.savez_compressed(folder / "arrays" / "geometry-corpus.npz", **{k: arrays[k] for k in arrays.files if arrays[k].dtype.kind != "U"})
+        np.savez_compressed(
+            folder / "arrays" / "geometry-corpus.npz", **{k: arrays[k] for k in arrays.files if arrays[k].dtype.kind != "U"}
+        )
     counted = [r for r in read_records(run / "records.parquet") if r.model == corpus]
     records = [*whole.records, *between(study.name, study.models, layers, steps)]
     records += [Record(**{**vars(r), "study": study.name, "model": "corpus"}) for r in counted]
