@@ -12,7 +12,7 @@ from .load import CORPUS, Point, Study
 
 FILE = f"geometry-{CORPUS}"  # stem of its arrays
 # Where position 0 is: models that read documents run on see them from other places too.
-PLACES = "Positions count from the start of a document, special tokens left out; windows that run on show the models later parts of it as well."
+PLACES = "Positions count from the start of a document, special tokens left out; where windows run on, models see later parts too."
 # Figure of a geometry run -> what it is drawn from
 DRAWN = {
     "matrix": (f"arrays/{FILE}.npz: distance, corrected", "toeplitz, circulant: model = corpus"),

@@ -1,7 +1,8 @@
-"""The ledger of claims: what a paper says, a rule fixed beforehand that decides it, and the verdict from a run's records alone.
+"""The ledger of claims: what a paper says, a fixed rule that decides it, and the verdict from a run's records alone.
 
 A claim is a row of `CLAIMS`, one file a paper. The thresholds say in numbers what the paper says in words; the paper's own printed
-values meet every one of them, and none depends on what a run found. `docs/claims.md` lists them all (`python -m whatwhere.study.claims`).
+values meet every one of them. `docs/claims.md` lists them all (`python -m whatwhere.study.claims`), and says what was known when they
+were set.
 """
 
 from . import dstg, dstg_heads, geom, geom_models, lowdim_split, tupe

@@ -21,8 +21,9 @@ What five papers say of positions in encoders, and the rule by which a run of ou
 verdicts for a study, a geometry run or a spectra run; a study's report shows them. This page is written by
 `python -m whatwhere.study.claims > docs/claims.md`.
 
-- The rules are fixed beforehand: thresholds say in numbers what a paper says in words, and wherever the paper prints its own value, that
-  value meets the rule. "-" means that it prints none.
+- The rules are fixed: thresholds say in numbers what a paper says in words, and wherever the paper prints its own value, that value
+  meets the rule. "-" means that it prints none. They were set before the studies that they judge, with one exception: geometries of six
+  corpora, and a first study of four models, had been measured when the rules for GEOM and LOWDIM were written.
 - Verdicts: holds; does not hold; not separable (the 95 % interval of some part of the rule lies on both sides of its threshold); not
   testable here, with what is missing. A model that has not left the unigram plateau, and a table that has not left its random start, are
   not judged.
