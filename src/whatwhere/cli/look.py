@@ -1,11 +1,53 @@
-"""Verbs that look into one model: attention."""
+"""Verbs that look into one model: heads, attention."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from .options import Json, Scheme, app, emit, own_scheme
+from .models import open_encoder, open_tokenizer
+from .options import Json, Scheme, app, emit
+
+
+@app.command()
+def heads(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); or a Hub name."
+        ),
+    ],
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is read. "
+            "[default: the windows of the model's own run, else python-docs]",
+            show_default=False,
+        ),
+    ] = None,
+    field: Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")] = "text",
+    documents: Annotated[int, typer.Option(help="Windows of full length to read; DSTG takes 500.", min=10)] = 500,
+    ablate: Annotated[
+        int,
+        typer.Option(
+            help="Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, and each stream: "
+            "one pass for every term, block and head. 0: none.",
+            min=0,
+        ),
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False)
+    ] = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """What drives each attention head: its terms by KL (DSTG eq. 4), where it looks, and what the loss pays without it."""
+    from ..study.heads import heads_text, run_heads
+
+    encoder, tokenizer = open_encoder(model, scheme, head=ablate > 0), open_tokenizer(model)
+    found = run_heads(encoder, tokenizer, Path(model), corpus=corpus, field=field, documents=documents, ablated=ablate, out=out)
+    written = f"\nThe report is {found['report']}: open it in a browser." if found["report"] else ""
+    emit(found, as_json, heads_text(found) + written)
 
 
 @app.command()
@@ -37,7 +79,7 @@ def attention(
         texts.append(repeated_text())
     if out.is_dir():
         raise ValueError(f"{out} is a folder. Give the name of the page: --out {out / 'attention.html'}.")
-    encoder, tokenizer = _open(model, scheme)
+    encoder, tokenizer = open_encoder(model, scheme), open_tokenizer(model)
     most = most_tokens(encoder)
     found, maps = [], None
     for title, words in texts:
@@ -101,65 +143,3 @@ def _texts(given: list[str], files: list[Path]) -> list[tuple[str, str]]:
             raise ValueError(f"{path} is empty. Give a file that holds some words.")
         found.append((path.name, words))
     return found
-
-
-def _open(model: str, scheme: Path | None) -> tuple[Any, Any]:
-    """An encoder, without its heads, and its tokenizer.
-
-    Raises:
-        ValueError: there is none, several, or a damaged one.
-    """
-    import json
-    import os
-
-    from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
-    from transformers.utils import logging
-
-    from ..encoder import Encoder
-    from ..training.config import use_scheme
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    use_scheme(scheme)
-    folder = Path(model)
-    local = folder.is_dir()
-    if local:
-        seeds = sorted(p.parent for p in folder.glob("**/seed-*/config.json"))
-        if seeds and not (folder / "config.json").is_file():
-            raise ValueError(f"{folder} holds {count_of(seeds)} of a study. Name one, for example {seeds[0]}.")
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
-        if not any(folder.glob("*.safetensors")):
-            raise ValueError(f"{folder} has no weights in safetensors. A pickle is never read; a training is finished with --resume.")
-    elif folder.exists() or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
-        raise ValueError(f"No model at {model}: it is no folder. Give the folder of a trained model.")
-    try:
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type") if local else None
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f"{folder}/config.json is damaged ({error}). Use a complete copy.") from None
-    here = {"local_files_only": local or bool(os.environ.get("HF_HUB_OFFLINE"))}
-    try:
-        if kind == "whatwhere":
-            encoder: Any = Encoder.from_pretrained(folder, local_files_only=True)
-        else:
-            config = AutoConfig.from_pretrained(model, trust_remote_code=False, **here)
-            encoder = AutoModel.from_pretrained(
-                model, config=config, trust_remote_code=False, use_safetensors=True, attn_implementation="eager", **here
-            )
-    except (SafetensorError, RuntimeError, OSError, KeyError) as error:
-        raise ValueError(f"{model} does not load ({' '.join(str(error).split())[:200]}). Use a complete copy.") from None
-    except ValueError as error:
-        raise own_scheme(error, folder) from None
-    if local and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json")):
-        raise ValueError(f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: tokenizer.save_pretrained.")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False, **here)
-    except (ValueError, OSError, KeyError) as error:
-        raise ValueError(f"The tokenizer of {model} does not load ({' '.join(str(error).split())[:200]}).") from None
-    return encoder.eval(), tokenizer
-
-
-def count_of(seeds: list[Path]) -> str:
-    """Models in words."""
-    return "one model" if len(seeds) == 1 else f"{len(seeds)} models"

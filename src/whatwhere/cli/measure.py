@@ -1,10 +1,11 @@
 """Verbs that measure: probe, spectra, geometry."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from .models import open_encoder
 from .options import ConfigFile, Json, Scheme, Setting, app, emit, own_scheme
 
 
@@ -23,7 +24,7 @@ def probe(
 
     if not (corpus / "manifest.json").is_file():
         raise ValueError(f"{corpus} is no folder of windows. Give the corpus/ folder of a run or study, for example {model}/corpus.")
-    encoder = _open_model(model, scheme)
+    encoder = open_encoder(str(model), scheme, head=True)
     records = probe_records(encoder, Windows(corpus)["held_out"], study="", name=model.name, seed=None, documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
     lines = []
@@ -156,27 +157,3 @@ def geometry(
         return
     said = [f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]]
     emit(result, as_json, "\n".join([*said, f"The report is {result['report']}: open it in a browser."]))
-
-
-def _open_model(folder: Path, scheme: Path | None) -> Any:
-    from safetensors import SafetensorError
-    from transformers.utils import logging
-
-    from ..encoder import EncoderForMaskedLM
-    from ..training.config import use_scheme
-
-    logging.disable_progress_bar()
-    use_scheme(scheme)
-    seeds = sorted(p.parent for p in folder.glob("**/seed-*/config.json"))
-    if seeds:
-        raise ValueError(f"{folder} holds {len(seeds)} models of a study. Name one, for example {seeds[0]}.")
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"No model at {folder}: config.json is missing. Give the folder that pretrain wrote.")
-    if not (folder / "model.safetensors").is_file():
-        raise ValueError(f"{folder} holds no finished model: model.safetensors is missing. Finish it: whatwhere pretrain --resume.")
-    try:
-        return EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
-    except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{folder}/model.safetensors does not load ({' '.join(str(error).split())[:160]}). Use a complete copy.") from None
-    except ValueError as error:
-        raise own_scheme(error, folder) from None
