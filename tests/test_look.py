@@ -104,7 +104,7 @@ def test_wrong_input_is_one_line(case, ours, theirs, tmp_path):
     elif case == "pickle":
         (folder / "config.json").write_text(config)
         (folder / "pytorch_model.bin").write_bytes(b"")
-        assert "A pickle is never read" in refused(folder, *out)
+        assert "a pickle is never read" in refused(folder, *out)
     elif case == "nowhere":
         assert "it is no folder" in refused(tmp_path / "none", *out)
     elif case == "folder":

@@ -255,7 +255,7 @@ def test_sentences_move_apart_by_their_intervals(study):
     assert hidden_figures.maps(study)[0].title.startswith("Sentences move apart through the layers in the position stream of `dstg`")
     place = {"metric": "sentences.separation", "model": "dstg", "part": "position"}
     less = altered(study, moved(0.5, 0.4, 0.6), **place, layer=2)
-    assert hidden_figures.growing(less, "dstg", "position").startswith("Sentences move together")
+    assert hidden_figures.growing(less, "dstg", "position").startswith("Sentences come closer together")
     same = altered(study, moved(2.4, 1.0, 5.0), **place, layer=2)
     assert hidden_figures.growing(same, "dstg", "position").startswith("Not separable")
 
@@ -267,7 +267,7 @@ def sentences(study):
 
 def test_the_excess_over_random_cuts_is_read_in_the_last_trained_layer(study):
     place = {"metric": "sentences.excess", "model": "dstg", "part": "position"}
-    assert "further apart than any contiguous cut" in sentences(study) and "in layer 2" in sentences(study)
+    assert "further apart than random contiguous cuts" in sentences(study) and "in layer 2" in sentences(study)
     untrained = altered(study, moved(-2.0, -2.1, -1.9), **place, layer=3)
     assert sentences(untrained) == sentences(study)
     assert sentences(altered(study, moved(-0.2, -0.3, -0.1), **place, layer=2)).startswith("Sentences are no further apart")

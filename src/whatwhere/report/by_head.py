@@ -25,7 +25,7 @@ TERMS: dict[str, tuple[str, str, str]] = {
     "semantic_to_absolute": ("untied", "position from words", "words to positions"),
     "absolute_to_semantic": ("untied", "words from position", "positions to words"),
     "total": ("combined", "all terms", "total"),
-    "several": ("combined", "several terms", "several"),
+    "several": ("combined", "no term alone", "several"),
 }
 TOTAL, SEVERAL = "total", "several"
 

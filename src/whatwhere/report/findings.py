@@ -288,7 +288,7 @@ def caveats(
         who = f"None of the {models} models left" if len(stuck) == models > 1 else f"{_list([f'`{m}`' for m in stuck])} did not leave"
         found.append(f"{who} the unigram plateau: probes of a model that has learned token frequencies only say little.")
     if seeds == 1:
-        within = "intervals are over the choice of probe documents, not over repeated training" if repeated else "there are no intervals"
+        within = "intervals are over the choice of documents, not over repeated training" if repeated else "there are no intervals"
         found.append(f"One training seed: {within}.")
     elif 1 < seeds < 5:
         found.append(f"Only {count(seeds, 'training seed')}: intervals between seeds are wide and themselves uncertain.")

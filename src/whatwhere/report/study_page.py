@@ -108,7 +108,7 @@ def summary(study: Study) -> list[str]:
 
 def caveats(study: Study) -> list[str]:
     """What the run is too small to say, by the rules of `findings.caveats`."""
-    repeated = any(r.metric.startswith("r2.") and r.low is not None for r in study.records)
+    repeated = any(r.low is not None and r.model in study.models for r in study.records)
     tokens, parameters = training_figures.totals(study, "tokens"), training_figures.totals(study, "parameters")
     stuck = training_figures.stuck_models(study)
     said = findings.caveats(list(tokens), list(parameters), len(study.seeds), stuck, repeated, len(study.models))

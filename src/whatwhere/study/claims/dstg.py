@@ -344,7 +344,7 @@ OTHERS = (
     ),
     Claim(
         "dstg-sentences-beyond-contiguity",
-        "Sentences separate more than any contiguous stretches",
+        "Sentences separate more than random contiguous stretches",
         "DSTG section 4 (2), figure 4 (no number printed)",
         None,
         "The same logarithm is above 0 after every block up to the last but one; the least is shown",
