@@ -1,6 +1,7 @@
 """Every command and the Python example of the README run, in order, in a fresh folder."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,10 +31,8 @@ def test_readme_commands_run(tmp_path):
     makefile = (ROOT / "Makefile").read_text()
     assert "\ndemo:" in makefile and "\ntest:" in makefile and "study --minutes 8.5 --out runs/demo" in makefile
     for line in commands:
-        words = (
-            line.replace("--minutes 10", "--set minutes=null --set steps=8 --set document=blank-line")
-            .replace("--steps 50", "--steps 5")
-            .split()
+        words = shlex.split(
+            line.replace("--minutes 10", "--set minutes=null --set steps=8 --set document=blank-line").replace("--steps 50", "--steps 5")
         )
         assert words[0] == ".venv/bin/whatwhere"
         if words[1] == "pretrain":
