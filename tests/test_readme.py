@@ -11,6 +11,7 @@ from cli_runner import environment, sentences
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FEW = "--set probe_documents=10 --set ablation_documents=8 --set texts=1"
 
 
 def blocks(language: str) -> list[str]:
@@ -32,7 +33,9 @@ def test_readme_commands_run(tmp_path):
     assert "\ndemo:" in makefile and "\ntest:" in makefile and "study --minutes 8.5 --out runs/demo" in makefile
     for line in commands:
         words = shlex.split(
-            line.replace("--minutes 10", "--set minutes=null --set steps=8 --set document=blank-line").replace("--steps 50", "--steps 5")
+            line.replace("--minutes 10", f"--set minutes=null --set steps=8 --set document=blank-line {FEW}")
+            .replace("--steps 50", "--steps 5")
+            .replace("--documents 100 --ablate 32", "--documents 10 --ablate 8")
         )
         assert words[0] == ".venv/bin/whatwhere"
         if words[1] == "pretrain":

@@ -32,7 +32,7 @@ class StudyConfig(CorpusConfig, SchemeConfig):
     probe_documents: int = Field(500, ge=10, description="held-out windows of full length that are probed")
     probe_splits: int = Field(5, ge=2, description="random splits of the probed documents")
     inside: bool = Field(True, description="look inside: heads, attention, sentences, ablations, controls, the corpus; False: probes only")
-    ablation_documents: int = Field(64, ge=8, description="held-out windows whose loss is measured with parts of the attention taken out")
+    ablation_documents: int = Field(32, ge=8, description="held-out windows whose loss is measured with parts of the attention taken out")
     texts: int = Field(2, ge=0, description="held-out windows that the attention explorer shows, beside one that repeats itself")
 
     @model_validator(mode="before")

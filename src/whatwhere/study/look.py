@@ -59,7 +59,7 @@ def look_inside(
     study: str,
     name: str,
     seed: int | None,
-    ablated: int = 64,
+    ablated: int = 32,
     batch_size: int = 8,
     progress: Progress | None = None,
 ) -> Found:
