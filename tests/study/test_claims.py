@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 from whatwhere.intervals import seed_interval, split_interval
 from whatwhere.records import Record
@@ -15,7 +14,7 @@ from whatwhere.report.paper import TABLE_VALUES, paper_values
 from whatwhere.study.claims import CLAIMS, evaluate
 from whatwhere.study.claims.document import as_markdown
 from whatwhere.study.claims.evidence import Key, described
-from whatwhere.study.claims.values import Value, largest, rank_correlation, share_above, smallest
+from whatwhere.study.claims.values import Value, largest, share_above, smallest
 
 KEYS = {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale", "source", "rule", "unit", "models", "records"}
 VERDICTS = {"holds", "does not hold", "not separable", "not testable here"}
@@ -309,17 +308,6 @@ def test_share_above_counts_the_sure_and_the_possible():
     values = [Value(np.array([[v]]), np.array([h]), np.array([h])) for v, h in ((0.6, 0.05), (0.55, 0.1), (0.45, 0.1), (0.1, 0.1))]
     found = share_above(values, 0.5)
     assert found.mean == 0.5 and found.interval(500) == pytest.approx((0.25, 0.75))
-
-
-def test_rank_correlation_is_scipys_with_fishers_interval():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, 20))
-    found = rank_correlation(*([Value.of([[v]]) for v in values] for values in (a, a + b)))
-    assert found.mean == pytest.approx(spearmanr(a, a + b).statistic)
-    half = 1.96 * 1.06 / np.sqrt(17)
-    assert found.interval(500) == pytest.approx(tuple(np.tanh(np.arctanh(found.mean) + np.array([-half, half]))))
-    with pytest.raises(ValueError, match="five heads"):
-        rank_correlation([Value.of([[1.0]])] * 4, [Value.of([[1.0]])] * 4)
 
 
 def test_the_page_of_claims_is_up_to_date():

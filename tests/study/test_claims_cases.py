@@ -80,8 +80,19 @@ def heads_above(share, half, count, metric, high, low, model, part=None):
 def supports(sign, half):
     order = np.arange(12.0)
     semantic = order if sign > 0 else order[::-1] if sign < 0 else order[[6, 1, 8, 3, 10, 5, 0, 7, 2, 9, 4, 11]]
-    sets = {"relative": order, "semantic": semantic, "absolute": -semantic}
-    return [r for term, values in sets.items() for r in heads(f"kl.share.{term}", values / 100)]
+    sets = {"relative": order, "semantic": semantic, "absolute": semantic[::-1] if sign else 11 - semantic}
+    return [r for term, values in sets.items() for r in heads(f"kl.{term}", values / 100)]
+
+
+def clusters(clear, half, semantic=0.25):
+    """36 heads: that share of them clear, of which `semantic` are the semantic group; the half-width stands at the semantic term."""
+    k, total = round(clear * 36), 36
+    group = round(semantic * k)
+    shares = [0.9] * group + [0.1] * (k - group) + [0.6] * (total - k)
+    return [
+        *(r for r in heads("kl.semantic", shares, half)),
+        *(r for r in heads("kl.absolute", [1 - s for s in shares])),
+    ]
 
 
 def regressions(stream, ap, rp, rope, half, noisy):
@@ -124,6 +135,8 @@ def four_intra(dstg, ap, rp, rope, half, noisy):
 
 def states(metric, first, late, half):
     found = [one("dstg", metric, first, layer=1, part="position"), one("dstg", metric, late, half, layer=2, part="position")]
+    if metric == "sentences.excess":  # what words alone make
+        found += [one("dstg", metric, 0.01, layer=layer, part="position", step=0) for layer in (1, 2)]
     return [*found, *probes("dstg", "token", "position", [0.9, 0.9, 0])]
 
 
@@ -138,7 +151,7 @@ def stds(v, h):
 
 def patterns(count, _half):
     names = ("global", "local", "broad", "previous", "next")
-    return [one("tupe-a", "patterns.share", 0.2 if i < count else 0.0, part=name) for i, name in enumerate(names)]
+    return [one("tupe-a", "patterns.share", 0.2 if i < count else 0.0, part=name, n=12) for i, name in enumerate(names)]
 
 
 def shifted(model, part):
@@ -191,14 +204,9 @@ CASES = {
     "only-ap-predicts-position": Case(lambda v, h: regressions("position", 0.1 + v, 0.1, 0.1, h, "ap"), 0.7, 0.2, (0.4, 0.03)),
     "baselines-predict-semantics-alike": Case(lambda v, h: regressions("semantic", 0.5, 0.5 + v, 0.5, h, "rp"), 0.05, 0.3, (0.1, 0.03)),
     "dstg-costs-no-loss": Case(lambda v, h: losses(h, dstg=3 + v, ap=3.0, rp=3.1, rope=3.0), 0.0, 0.2, (0.05, 0.03)),
-    "dstg-no-relative-heads": Case(lambda v, h: [one("dstg", "heads.share", v, h, part="relative")], 0.0, 0.2, (0.03, 0.03)),
+    "dstg-no-relative-heads": Case(lambda v, h: heads_above(v, h, 36, "kl.share.relative", 0.78, 0.1, "dstg"), 0.0, 0.2, (0.03, 0.05)),
     "dstg-few-semantic-heads": Case(lambda v, h: [one("dstg", "heads.share", v, h, part="semantic")], 0.25, 0.7, (0.5, 0.1)),
-    "dstg-heads-cluster": Case(
-        lambda v, h: [one("dstg", "heads.share", 0.5, part="absolute"), one("dstg", "heads.share", v - 0.5, h, part="semantic")],
-        1.0,
-        0.6,
-        (0.9, 0.05),
-    ),
+    "dstg-heads-cluster": Case(clusters, 1.0, 0.6, (0.8, 0.6)),
     "dstg-relative-supports-semantics": Case(supports, 1, -1, (0, 1)),
     "dstg-relative-least-needed": Case(
         lambda v, h: [one("dstg", "ablation.remove", x, h, part=t) for t, x in (("semantic", 1.0), ("absolute", 0.5), ("relative", v))],
@@ -229,8 +237,8 @@ CASES = {
     "tupe-five-patterns": Case(patterns, 5, 4),
     "tupe-first-column": Case(
         lambda v, h: [
-            one("tupe-a", "probe.length", 128.0),
-            *heads_above(v, h, 8, "attention.special", 0.1, 0.001, "tupe-a", "absolute"),
+            one("tupe-a", "attention.special.keys", 0.02),
+            *heads_above(v, h, 8, "attention.special", 0.1, 0.021, "tupe-a", "absolute"),
         ],
         0.75,
         0.25,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from whatwhere.records import Record
 from .values import Value, largest
 
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained
+FALLING = 0.05  # nats by which the validation loss of a model that is still learning fell over the last tenth of its steps
+PLACED = 0.5  # share of the training windows that begin with a document, from which table rows are places in documents
 MOST_ENTRIES = 12  # of the list of records of a verdict
 FIXED_TABLES = ("sinusoidal",)  # tables that no training made
 
@@ -81,6 +83,20 @@ class Evidence:
         if not self.seeds:
             raise Missing(f"{' and '.join(models)} have no training seed in common")
         self._read: dict[Key, None] = {}
+        self._step: int | None = None
+
+    def untrained(self) -> "Evidence":
+        """The same before the first step: every read is of the record of step 0. What it reads is noted as read by this one."""
+        if self._step is not None:
+            raise Missing("an untrained model is its own control")
+        start = Evidence(self.book, self.models)
+        start._step, start._read = 0, self._read
+        return start
+
+    @property
+    def step(self) -> int | None:
+        """Whose records are read: None of the final model, 0 of the untrained one."""
+        return self._step
 
     def value(
         self,
@@ -168,6 +184,8 @@ class Evidence:
         return self.value(metric, name, part=part, step=self._steps(metric, part, name)[-1])
 
     def _steps(self, metric: str, part: str | None, model: str) -> list[int]:
+        if self._step is not None:
+            raise Missing("an untrained model has no checkpoints")
         found = [{k.step for k in self._keys(metric, model) if k.seed == s and k.part == part} - {None} for s in self.seeds]
         if not (shared := set.intersection(*found)):
             raise Missing(f"no {metric} of the checkpoints of {model}")
@@ -178,11 +196,18 @@ class Evidence:
         return bool(self._keys(metric, model or self.models[0]))
 
     def loss(self, model: str) -> Value:
-        """MLM loss on held-out documents in nats: with its interval over documents where all models of the claim have it
-        (`ablation.loss`), else the last validation loss of the training."""
-        if all(self.has("ablation.loss", name) for name in self.models):
+        """MLM loss on held-out documents in nats, as `ablation.loss` has it for all models of the claim: of every document that they
+        share, (seeds, documents), so that a difference is paired; else the means with their intervals. Without such records the last
+        validation loss of the training, which has no interval."""
+        if not all(self.has("ablation.loss", name) for name in self.models):
+            return self.last_step("loss", "validation", model)
+        keys = [[k for k in self._keys("ablation.loss", name) if k.index is not None and k.step is None] for name in self.models]
+        found = [{k.index for k in of_model if k.seed == seed} for of_model in keys for seed in self.seeds]
+        shared = sorted(index for index in set.intersection(*found) if index is not None)
+        if len(shared) < 2:
             return self.value("ablation.loss", model)
-        return self.last_step("loss", "validation", model)
+        values = [[self._get(Key("ablation.loss", model, seed, index=i)).value for i in shared] for seed in self.seeds]
+        return Value.of(values, apart=True)
 
     def count(self, metric: str, part: str | None = None) -> int:
         """The observations behind a metric of the first model."""
@@ -216,6 +241,25 @@ class Evidence:
                     return f"{model} has learned token frequencies only: loss {loss:.2f} nats, the unigram plateau is {unigram.value:.2f}"
         return None
 
+    def learning(self) -> str:
+        """Which models' validation losses fell by more than `FALLING` from the last validation before the last tenth of the steps to
+        the end, in words; "" if none."""
+        words = []
+        for model in self.models:
+            falls = [fall for seed in self.seeds if (fall := self._fall(model, seed)) is not None]
+            if falls and max(falls)[0] > FALLING:
+                nats, steps = max(falls)
+                words.append(f"{model} still learning: loss fell {nats:.2f} nats in the last {steps} steps")
+        return "; ".join(words)
+
+    def _fall(self, model: str, seed: int | None) -> tuple[float, int] | None:
+        """Nats by which the validation loss fell over the last tenth of the steps or more, and over how many; None for one validation."""
+        keys = [k for k in self._keys("loss", model) if k.seed == seed and k.part == "validation"]
+        losses = {k.step: self.book.records[k].value for k in keys if k.step is not None}
+        last = max(losses, default=0)
+        before = max((step for step in losses if step <= 0.9 * last and step < last), default=None)
+        return None if before is None else (losses[before] - losses[last], last - before)
+
     def scale(self, value: Value | None = None) -> str:
         """How much was trained or counted and measured, in words."""
         words = []
@@ -235,6 +279,7 @@ class Evidence:
         if value is not None and len(value.at) == 1:
             splits = value.at.shape[1]
             over = f"interval over {splits} document splits" if splits > 1 else "interval over documents"
+            over = f"interval over {splits} documents" if value.apart else over
             words.append(over if self.interval(value) else "no interval")
         return ", ".join(words)
 
@@ -247,6 +292,10 @@ class Evidence:
         return self.book.by_metric.get((metric, model), [])
 
     def _get(self, key: Key) -> Record:
+        if self._step is not None:
+            if key.step is not None:
+                raise Missing("an untrained model has no checkpoints")
+            key = replace(key, step=self._step)
         record = self.book.records.get(key)
         if record is None:
             places = ("seed", "layer", "head", "part", "index", "step")
@@ -254,6 +303,14 @@ class Evidence:
             raise Missing(f"no {key.metric} of {key.model}" + "".join(f", {name} {v}" for name, v in named))
         self._read[key] = None
         return record
+
+
+def placed(e: Evidence) -> None:
+    """Refuse to hold a model's table against the corpus where its rows are no places in documents."""
+    found = e.book.records.get(Key("corpus.from_start", ""))
+    if found is not None and found.value < PLACED:
+        share = f"{found.value:.1%}".replace("%", " %")
+        raise Missing(f"windows run on: {share} begin with a document, so table rows are no places in documents")
 
 
 def corpora(book: Book) -> list[str]:
@@ -306,11 +363,14 @@ def _entry(metric: str, model: str, part: str | None, keys: Sequence[Key]) -> st
     words += _range("step", steps)
     indices = {k.index for k in keys if k.index is not None}
     split = metric.startswith(("r2.", "regression."))
-    words += [] if split else _range("index", [k.index for k in keys])
+    documents = metric == "ablation.loss"
+    words += [] if split or documents else _range("index", [k.index for k in keys])
     seeds = sorted({k.seed for k in keys if k.seed is not None})
     said = " ".join(words)
     if split and indices:
         said += f", {len(indices)} splits"
+    if documents and indices:
+        said += f", {len(indices)} documents"
     return said + (f", seeds {_spans(seeds)}" if len(seeds) > 1 else "")
 
 

@@ -11,6 +11,7 @@ from .values import Value
 
 HOLDS, FAILS, OPEN, UNTESTABLE = "holds", "does not hold", "not separable", "not testable here"
 _SEVERITY = (FAILS, OPEN, HOLDS)
+_OF_CONTROL = {HOLDS: "meets the rule too", FAILS: "does not meet the rule", OPEN: "is not separable"}
 
 # What words of the papers mean in numbers, the same in all claims.
 KEPT = 0.75  # "preserves": at least this share of what was there
@@ -76,8 +77,9 @@ def evaluate(records: Sequence[Record], claims: Sequence[Claim] | None = None) -
     splits, or the one that the records carry) is "not separable" if the interval of its margin straddles the threshold; without one the
     value alone decides. Records' own intervals are combined in quadrature, as `Value` says. Where records are missing, or a model never
     left the unigram plateau, the claim is "not testable here" and `scale` says what is missing. With one training seed a verdict is
-    about that model; `scale` says so. A claim about corpora or tables is judged for each that the records have; the row is that of the
-    worst (does not hold before not separable before holds, then by the smallest margin), which `scale` names first.
+    about that model; `scale` says so. It also names models whose loss was still falling and, where the records of step 0 are there, what
+    the same rule says of the untrained model. A claim about corpora or tables is judged for each that the records have; the row is that
+    of the worst (does not hold before not separable before holds, then by the smallest margin), which `scale` names first.
 
     Args:
         records: of a study, a geometry run or a spectra run.
@@ -147,11 +149,22 @@ def _finding(claim: Claim, evidence: Evidence, name: str) -> _Finding:
     except ValueError as lacking:
         raise Missing(f"needs {lacking}") from None
     verdict = next((v for v in _SEVERITY if v in [_side(m, evidence) for m in measured.margins]), HOLDS)
-    scale = "; ".join(filter(None, (measured.note, evidence.scale(measured.shown))))
+    scale = "; ".join(filter(None, (measured.note, evidence.scale(measured.shown), _control(claim, evidence), evidence.learning())))
     if reason := evidence.plateau():
         verdict, scale = UNTESTABLE, f"{reason}; {scale}"
     margin = min(m.mean for m in measured.margins)
     return _Finding(name, verdict, measured.shown.mean, evidence.interval(measured.shown), scale, evidence.read, margin)
+
+
+def _control(claim: Claim, evidence: Evidence) -> str:
+    """What the rule says of the same models before the first step; "" where their records lack, or the rule compares with them itself."""
+    start = Evidence(evidence.book, evidence.models).untrained()
+    try:
+        measured = claim.measure(start)
+    except (Missing, ValueError):
+        return ""
+    verdict = next((v for v in _SEVERITY if v in [_side(m, start) for m in measured.margins]), HOLDS)
+    return f"untrained {measured.shown.mean:.3g}, which {_OF_CONTROL[verdict]}"
 
 
 def _side(margin: Value, evidence: Evidence) -> str:

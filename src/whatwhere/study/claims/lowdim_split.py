@@ -48,7 +48,7 @@ def _slow(e: Evidence) -> Measured:
 def _pairs_turn(e: Evidence) -> Measured:
     _trained(e)
     e.indices("fft.turns")
-    keys = [k for k in e.book.by_metric.get(("rotation.strength", e.models[0]), []) if k.index == 0]
+    keys = [k for k in e.book.by_metric.get(("rotation.strength", e.models[0]), []) if k.index == 0 and k.step == e.step]
     parts = {k.seed: k.part for k in keys}
     # A table without a pair that turns has no record of one.
     found = [e.book.records[k].value for seed in e.seeds for k in keys if k.seed == seed] if set(e.seeds) <= set(parts) else None
