@@ -64,7 +64,10 @@ def one(records, kind, part, layer=None, head=None):
 def test_the_loss_is_the_models_own(name, kind):
     model, chosen = build(name), documents(kind=kind)
     records = run(model, chosen, kinds=["remove"], by=["all"], batch_size=4)
-    (loss,) = select(records, metric="ablation.loss")
+    (loss,) = select(records, metric="ablation.loss", index=None)
+    each = [r for r in records if r.metric == "ablation.loss" and r.index is not None]
+    np.testing.assert_allclose([r.value for r in each], loss_of(model, chosen), rtol=1e-10)
+    assert [r.index for r in each] == list(range(6))
     assert (loss.unit, loss.n, loss.seed, loss.layer, loss.part) == ("nats", 6, 1, None, None)
     assert loss.value == pytest.approx(loss_of(model, chosen).mean(), rel=1e-10)
     assert loss.low < loss.value < loss.high
@@ -267,6 +270,7 @@ def test_every_part_is_ablated_everywhere(name):
         for part in [*terms, *streams]
         for layer, head in [(None, None), (1, None), (2, None), *((l, h) for l in (1, 2) for h in (0, 1) if part in terms)]
     }
+    records = [r for r in records if r.index is None]
     assert {(r.metric, r.part, r.layer, r.head) for r in records[1:]} == expected and len(records) == len(expected) + 1
     assert done == [(i + 1, len(expected)) for i in range(len(expected))]
     assert all(np.isfinite([r.value, r.low, r.high]).all() and r.low <= r.value <= r.high and r.n == 4 for r in records)
@@ -307,7 +311,7 @@ def test_documents_without_words_are_left_out():
     chosen.regular[2] = False
     records = run(model, chosen, ["absolute"], kinds=["remove"], by=["all"])
     keep = [0, 1, 3, 4]
-    assert all(r.n == 4 for r in records)
+    assert all(r.n == 4 for r in records if r.index is None) and [r.index for r in records if r.index is not None] == keep
     assert records[0].value == pytest.approx(loss_of(model, chosen)[keep].mean(), rel=1e-10)
     chosen.regular[:] = False
     with pytest.raises(ValueError, match="No document has a regular token"):

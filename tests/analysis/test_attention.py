@@ -96,8 +96,17 @@ def measured(request):
 
 def test_means_are_those_of_the_loops(measured):
     chosen, weights, reader = measured
-    records = reader.records(**WHO)
+    keys, *records = reader.records(**WHO)
     assert len(records) == len(weights) * 2 * 2 * 6 and {r.part for r in records} == set(weights)
+    shares = []
+    for b in range(len(chosen)):
+        of_document = []
+        for i in np.flatnonzero(chosen.regular[b]):
+            seen = [j for j in range(chosen.length) if may_look(chosen, b, i, j)]
+            of_document.append(np.mean([not chosen.regular[b, j] for j in seen]))
+        shares.append(np.mean(of_document))
+    assert keys.metric == "attention.special.keys" and keys.layer is None
+    np.testing.assert_allclose(keys.value, np.mean(shares), atol=1e-12)
     for record in records:
         kind = KINDS.index(record.metric.removeprefix("attention."))
         of_head = weights[record.part][record.layer - 1, :, record.head]

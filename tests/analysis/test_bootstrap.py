@@ -31,3 +31,26 @@ def test_one_document_has_a_mean_alone_and_none_seen_is_nan():
     assert mean[0] == 2.0 and np.isnan(mean[1]) and low is None and high is None
     mean, low, high = document_mean(np.array([[2.0, np.nan], [4.0, np.nan]]))
     assert np.isnan(mean[1]) and np.isnan(low[1]) and at_place((mean, low, high), (0,)) == (3.0, 2.0, 4.0)
+
+
+def test_whole_articles_are_drawn_with_all_their_documents():
+    articles = np.array([4, 4, 4, 7, 7, 9])
+    samples = draw_documents(6, draws=500, articles=articles)
+    np.testing.assert_array_equal(samples[:, 0], samples[:, 2])
+    np.testing.assert_array_equal(samples[:, 3], samples[:, 4])
+    assert (samples[:, [0, 3, 5]].sum(1) == 3).all()
+    values = np.array([1.0, 2.0, 3.0, 10.0, 20.0, 5.0])
+    means = (samples @ values) / samples.sum(1)
+    mean, low, high = document_mean(values, draws=500, articles=articles)
+    assert mean == values.mean()
+    np.testing.assert_allclose([low, high], np.quantile(means, [0.025, 0.975]))
+
+
+def test_intervals_of_alike_windows_are_as_wide_as_their_articles_say():
+    rng = np.random.default_rng(0)
+    articles = np.repeat(np.arange(20), 10)
+    values = np.repeat(rng.standard_normal(20), 10) + 0.01 * rng.standard_normal(200)
+    _, low, high = document_mean(values, articles=articles)
+    _, few, many = document_mean(values)
+    assert (high - low) > 2.5 * (many - few)  # sqrt(10) for windows that are the same
+    assert document_mean(values, articles=np.zeros(200, int))[1] is None

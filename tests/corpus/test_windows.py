@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from whatwhere.corpus import Windows, build_windows, shards, train_tokenizer
+from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
 
@@ -271,3 +272,18 @@ def test_a_full_disk_leaves_no_half_file(list_source, documents, tokenizer, tmp_
             build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)
     assert not [p for p in (tmp_path / "w" / "shards").iterdir()]
     assert len(build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)["train"]) > 10
+
+
+def test_rows_know_the_article_that_they_begin_in(windows, documents, tokenizer):
+    train = windows("run-on")["train"]
+    found, opened, starts = train.articles(), -1, 0
+    for i in range(len(train)):
+        _, marks = train.row(i)
+        first = bool(marks[1] & DOCUMENT)
+        assert found[i] == opened + first
+        starts += first
+        opened += int(((marks & DOCUMENT) != 0).sum())
+    assert opened + 1 == windows("run-on").manifest["documents"]["train"] and train.from_start() == starts / len(train)
+    assert 0 < train.from_start() < 1
+    assert windows("isolate")["train"].from_start() == 1.0
+    assert windows("none")["train"].articles() is None and windows("none")["train"].from_start() is None

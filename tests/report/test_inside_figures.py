@@ -253,10 +253,10 @@ def test_maps_of_a_document_show_its_tokens_and_mark_what_no_gradient_reaches(st
 
 def test_sentences_move_apart_by_their_intervals(study):
     assert hidden_figures.maps(study)[0].title.startswith("Sentences move apart through the layers in the position stream of `dstg`")
-    place = {"metric": "sentences.separation", "model": "dstg", "part": "position"}
-    less = altered(study, moved(0.5, 0.4, 0.6), **place, layer=2)
+    place = {"metric": "sentences.excess", "model": "dstg", "part": "position"}
+    less = altered(study, moved(0.01, 0.005, 0.015), **place, layer=2)
     assert hidden_figures.growing(less, "dstg", "position").startswith("Sentences come closer together")
-    same = altered(study, moved(2.4, 1.0, 5.0), **place, layer=2)
+    same = altered(study, moved(0.2, -1.0, 2.0), **place, layer=2)
     assert hidden_figures.growing(same, "dstg", "position").startswith("Not separable")
 
 

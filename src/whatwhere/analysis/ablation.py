@@ -74,7 +74,8 @@ def ablation_records(
 ) -> list[Record]:
     """Records of the masked-language loss and of its rise, in nats, with 95 % intervals over documents (percentile bootstrap, paired).
 
-    `ablation.loss`: mean over documents of the mean over their masked tokens (see `masked`). `ablation.KIND` with `part` = the term
+    `ablation.loss`: mean over documents of the mean over their masked tokens (see `masked`), and of each document (index), so that models
+    can be compared document by document. `ablation.KIND` with `part` = the term
     or stream, `layer` = number of the block (None: all), `head` (None: all): the rise. Kinds:
 
     - `remove`: the term is 0; a stream is 0 at every token.
@@ -129,7 +130,7 @@ def ablation_records(
     counted = ~np.isnan(values[:, 0])
     if not counted.any():
         raise ValueError("No document has a regular token, so nothing can be masked.")
-    mean, low, high = document_mean(values[counted])
+    mean, low, high = document_mean(values[counted], articles=None if documents.articles is None else documents.articles[counted])
 
     def record(k: int, metric: str, **columns: Any) -> Record:
         ends: tuple[Any, Any] = (None, None) if low is None or high is None else (float(low[k]), float(high[k]))
@@ -137,6 +138,11 @@ def ablation_records(
 
     return [
         record(0, "ablation.loss"),
+        *(
+            Record(study, name, "ablation.loss", float(v), unit="nats", seed=seed, index=int(i), n=1)
+            for i, v in enumerate(values[:, 0])
+            if counted[i]
+        ),
         *(record(k, f"ablation.{a.kind}", layer=a.layer, head=a.head, part=a.part) for k, a in enumerate(ablations, 1)),
     ]
 

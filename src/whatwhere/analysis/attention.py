@@ -94,7 +94,8 @@ class AttentionScores(WeightReader):
     - `self`: the query's own token; `special`: all special tokens together; `local`: the three nearest tokens on each side together;
     - `broad` is no weight but the entropy of the weights divided by the logarithm of the number of allowed keys, in [0, 1].
 
-    Intervals: bootstrap over documents. n: documents.
+    `attention.special.keys` (of the model): share of special tokens among the keys that a regular token may look at, which is what
+    indifferent attention gives them. Intervals: bootstrap over documents. n: documents.
 
     Arrays, L blocks of h heads: `lags` (2w + 1,), -w ... w with w = min(n - 1, 128); `profile.PART` (L, h, 2w + 1), mean weight of a
     regular query on a regular key that is `lag` places after it and that it may look at, nan where there is no such pair;
@@ -104,6 +105,8 @@ class AttentionScores(WeightReader):
     def __init__(self, config: Any) -> None:
         self.heads = int(config.num_attention_heads)
         self._means: dict[tuple[int, str], np.ndarray] = {}  # (documents, h, kinds)
+        self._articles: np.ndarray | None = None
+        self._special: list[np.ndarray] = []  # (b,) of each batch
         self._profiles: dict[tuple[int, str], np.ndarray] = {}
         self._maps: dict[tuple[int, str], np.ndarray] = {}
         self._pairs: np.ndarray | float = 0.0  # of regular tokens, by lag
@@ -116,6 +119,8 @@ class AttentionScores(WeightReader):
         w, pool = min(n - 1, FARTHEST), _pool(n, weights.values)
         pairs = regular[:, :, None] & regular[:, None, :]  # (b, n, n)
         if block == 0 and part == TOTAL:  # counted once a batch
+            self._articles = batch.documents.articles
+            self._special.append(_special_keys(regular, real, weights.allowed))
             may = pairs if weights.allowed is None else pairs & weights.allowed[:, 0]
             self._pairs = self._pairs + lag_sums(may.sum(0).to(weights.values.dtype)[None], w)[0]
             both = (real[:, :, None] & real[:, None, :]).sum(0).to(weights.values.dtype)
@@ -133,7 +138,10 @@ class AttentionScores(WeightReader):
         values = dict(sorted(self._means.items()))
         _check_seen(values)
         records: list[Record] = []
-        mean = document_mean(np.stack(list(values.values()), axis=1))  # (blocks · parts, h, kinds)
+        keys = np.concatenate(self._special)
+        share, least, most = at_place(document_mean(keys[:, None], articles=self._articles), (0,))
+        records.append(Record(study, name, "attention.special.keys", share, least, most, seed=seed, n=int((~np.isnan(keys)).sum())))
+        mean = document_mean(np.stack(list(values.values()), axis=1), articles=self._articles)  # (blocks · parts, h, kinds)
         for at, ((block, part), of_documents) in enumerate(values.items()):
             counts = (~np.isnan(of_documents)).sum(0)  # (h, kinds)
             for kind, head in ((k, h) for k in range(len(KINDS)) for h in range(self.heads)):
@@ -164,6 +172,15 @@ def _check_seen(values: Any) -> None:
         raise ValueError(
             "No document has a regular token, so nobody looks anywhere. Give documents of at least 3 tokens: [CLS], a word, [SEP]."
         )
+
+
+def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> np.ndarray:
+    """(b,) mean over regular queries of the share of special tokens among the keys that they may look at; nan without such a query."""
+    may = real[:, None, :] if allowed is None else real[:, None, :] & allowed[:, 0]
+    may = may.expand(len(regular), regular.shape[1], -1)
+    share = (may & ~regular[:, None, :]).sum(-1) / may.sum(-1).clamp(min=1)  # (b, n)
+    mean: np.ndarray = ((share * regular).sum(-1).double() / regular.sum(-1)).cpu().numpy()
+    return mean
 
 
 def _keep(found: dict[tuple[int, str], np.ndarray], key: tuple[int, str], batch: Batch, values: Tensor) -> None:
@@ -366,7 +383,8 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     with np.errstate(invalid="ignore", divide="ignore"):
         intra = (positions - starts[within, rows]) / np.where(lengths > 1, lengths - 1.0, np.nan)[within, rows]
     targets = {"token": positions / n, "segment": segment.astype(np.float64), "intra": intra}
-    made = [Documents(np.stack(ids), positions, None, segment >= 0, targets) for ids in (repeated, control)]
+    articles = None if documents.articles is None else documents.articles[chosen]
+    made = [Documents(np.stack(ids), positions, None, segment >= 0, targets, articles=articles) for ids in (repeated, control)]
     return made[0], made[1]
 
 
@@ -375,6 +393,7 @@ class CopyReader(WeightReader):
 
     def __init__(self) -> None:
         self.found: dict[tuple[int, str], np.ndarray] = {}  # (documents, h)
+        self.articles: np.ndarray | None = None
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         segment = batch.documents.targets["segment"][batch.indices]
@@ -382,6 +401,7 @@ class CopyReader(WeightReader):
         rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
         there, back = weights.values[rows, :, first, second], weights.values[rows, :, second, first]  # (b, piece, h)
         _keep(self.found, (block, part), batch, (there + back).mean(1).div_(2))
+        self.articles = batch.documents.articles
 
 
 class RetrievalScores:
@@ -412,7 +432,7 @@ class RetrievalScores:
         records: list[Record] = []
         both, other = np.stack(list(raw.values()), axis=1), np.stack([control[key] for key in raw], axis=1)  # (documents, parts, h)
         for metric, values in (("", both - other), (".raw", both), (".control", other)):
-            mean = document_mean(values)
+            mean = document_mean(values, articles=self.repeated.articles)
             for (at, (block, part)), head in ((key, h) for key in enumerate(raw) for h in range(values.shape[2])):
                 value, least, most = at_place(mean, (at, head))
                 record = partial(Record, study, name, f"attention.retrieval{metric}", value, least, most, seed=seed)

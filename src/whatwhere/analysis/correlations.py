@@ -263,7 +263,7 @@ def correlation_records(
             progress(start + len(rows), len(documents))
     if not len(values) or np.isnan(values).all():
         raise ValueError("No document has 3 regular tokens or more, so no correlation varies. Give longer documents.")
-    records = _records(values, study=study, name=name, seed=seed)
+    records = _records(values, documents.articles, study=study, name=name, seed=seed)
     maps = {part: m.mean() for part, m in means.items()}
     if not _has_terms(model) and maps[CORRELATIONS[3]].shape[-1] >= 3:
         records += pattern_records(maps[CORRELATIONS[3]][None], study=study, name=name, seed=seed, n=len(documents))
@@ -295,13 +295,13 @@ def _variances(scores: Tensor, regular: Tensor) -> Tensor:
     return found.masked_fill((count < 3)[..., None], float("nan"))
 
 
-def _records(values: np.ndarray, *, study: str, name: str, seed: int | None) -> list[Record]:
+def _records(values: np.ndarray, articles: np.ndarray | None, *, study: str, name: str, seed: int | None) -> list[Record]:
     """Records of variances (documents, correlations, 3, h): whole, between rows, between columns."""
     whole = values[:, :, 0]  # (documents, correlations, h)
     with np.errstate(invalid="ignore", divide="ignore"):
         statistics = [whole / whole.sum(1, keepdims=True), values[:, :, 1] / whole, values[:, :, 2] / whole, np.sqrt(whole)]
     stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
-    mean = document_mean(np.where(np.isfinite(stacked), stacked, np.nan))
+    mean = document_mean(np.where(np.isfinite(stacked), stacked, np.nan), articles=articles)
     counts = np.isfinite(stacked).sum(0)
     records: list[Record] = []
     for s, statistic in enumerate(STATISTICS):

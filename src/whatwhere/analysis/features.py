@@ -27,6 +27,7 @@ class Documents:
     targets: "token" = position / n; "segment" = index of the token's segment in the window, from 0; "intra" = progress in the
         segment, 0 at its first token, 1 at its last, nan in segments of one token. Values at special tokens mean nothing.
     document_ids: None where a window is one attention span. attention_mask: (m, n), 0 at padding, which is not regular; None: no padding.
+    articles: (m,) which article of the corpus each begins in, as windows of one article are not independent; None: each is its own.
     """
 
     input_ids: np.ndarray
@@ -35,6 +36,7 @@ class Documents:
     regular: np.ndarray
     targets: dict[str, np.ndarray]
     attention_mask: np.ndarray | None = None
+    articles: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -54,6 +56,7 @@ class Documents:
             self.regular[chosen],
             {name: values[chosen] for name, values in self.targets.items()},
             None if mask is None else mask[chosen],
+            None if self.articles is None else self.articles[chosen],
         )
 
 
@@ -99,7 +102,13 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             "segment": segments.astype(np.float64),
             "intra": stack("progress", np.float64),
         },
+        articles=_articles(window_set, full),
     )
+
+
+def _articles(window_set: Any, chosen: np.ndarray) -> np.ndarray | None:
+    found = window_set.articles() if hasattr(window_set, "articles") else None
+    return None if found is None else np.asarray(found)[chosen]
 
 
 def _lengths(window_set: Any) -> np.ndarray:

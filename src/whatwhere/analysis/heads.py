@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.records import Record
 
-from .bootstrap import DRAWS, document_mean, draw_documents
+from .bootstrap import DRAWS, document_mean, draw_documents, enough, joined
 from .passes import Batch
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure 2's corners
@@ -164,6 +164,7 @@ class HeadTaxonomy:
         self.names = separable_terms(model)
         self.layers, self.queries = int(model.config.num_hidden_layers), queries
         self._batches: list[np.ndarray] = []
+        self._articles: list[np.ndarray | None] = []
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         queries = batch.regular
@@ -179,6 +180,7 @@ class HeadTaxonomy:
             )
         if block == 0:
             self._batches.append(np.full((len(found), self.layers, *found.shape[1:]), np.nan))
+            self._articles.append(batch.articles)
         self._batches[-1][:, block] = found
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
@@ -203,14 +205,18 @@ class HeadTaxonomy:
         head sum to less than NOTHING it has no shares and its label is "several".
         """
         kl = self.kl
-        kl = kl[~np.isnan(kl).any(axis=(1, 2, 3))]
+        seen = ~np.isnan(kl).any(axis=(1, 2, 3))
+        kl, articles = kl[seen], joined(self._articles)
+        articles = None if articles is None else articles[seen]
         documents, layers, heads, terms = kl.shape
         if not documents:
             raise ValueError("No document has a regular token, so there is no query to average over.")
-        mean, low, high = document_mean(kl)
+        mean, low, high = document_mean(kl, articles=articles)
         drawn = mean[None]
-        if documents > 1:
-            drawn = (draw_documents(documents) / documents @ kl.reshape(documents, -1)).reshape(DRAWS, layers, heads, terms)
+        repeated = enough(documents, articles)
+        if repeated:
+            samples = draw_documents(documents, articles=articles)
+            drawn = (samples / samples.sum(1, keepdims=True) @ kl.reshape(documents, -1)).reshape(DRAWS, layers, heads, terms)
         share, shares = term_shares(mean), term_shares(drawn)
         label, labels = head_labels(share), head_labels(shares)
         # A draw without shares counts as the mean's; a head without any has no record.
@@ -229,13 +235,13 @@ class HeadTaxonomy:
                 bounds = None if low is None or high is None else (low[at], high[at])
                 records.append(record(f"kl.{term}", mean[at], bounds, unit="nats", **place))
                 if not np.isnan(share[at]):
-                    bounds = (share_low[at], share_high[at]) if documents > 1 else None
+                    bounds = (share_low[at], share_high[at]) if repeated else None
                     records.append(record(f"kl.share.{term}", share[at], bounds, **place))
             same = np.mean(labels[:, layer, head] == label[layer, head])
             records.append(record("head.label", same, part=words[label[layer, head]], **place))
         for k, word in enumerate(words):
             found = np.mean(labels == k, axis=(1, 2))
-            ends = np.quantile(found, [0.025, 0.975]) if documents > 1 else None
+            ends = np.quantile(found, [0.025, 0.975]) if repeated else None
             records.append(record("heads.share", np.mean(label == k), ends, part=word, n=layers * heads))
         return records
 

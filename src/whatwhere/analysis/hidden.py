@@ -13,7 +13,7 @@ import torch
 from scipy.linalg import eigh
 from torch import Tensor
 
-from whatwhere.analysis.bootstrap import document_mean
+from whatwhere.analysis.bootstrap import document_mean, joined
 from whatwhere.analysis.passes import Batch
 from whatwhere.analysis.probes import stream_columns
 from whatwhere.records import Record
@@ -59,6 +59,7 @@ class SentenceMaps:
         self._found: dict[str, list[np.ndarray]] = {"hidden.top2": [], "sentences.separation": [], "sentences.null": []}
         self._scores: dict[str, list[np.ndarray]] = {part: [] for part in self.parts}
         self._segments: list[np.ndarray] = []
+        self._articles: list[np.ndarray | None] = []
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         """Not read."""
@@ -70,6 +71,7 @@ class SentenceMaps:
             ValueError: states of regular tokens that are not finite.
         """
         regular = batch.documents.regular[batch.indices]
+        self._articles.append(batch.articles)
         segments = np.where(regular, batch.documents.targets["segment"][batch.indices], -1).astype(np.int64)
         cuts = np.stack([_cuts(row, self.shuffles, int(i)) for row, i in zip(segments, batch.indices, strict=True)], axis=1)
         # (1 + shuffles) x (b, n, S): a matrix product with it sums the tokens of each sentence.
@@ -113,7 +115,7 @@ class SentenceMaps:
             _log.warning("No separation of sentences: none of %d documents has two sentences.", len(found["hidden.top2"]))
         records = []
         for metric, values in found.items():
-            mean, low, high = document_mean(values)
+            mean, low, high = document_mean(values, articles=joined(self._articles))
             n = np.sum(~np.isnan(values), axis=0)
             for layer in range(self.layers):
                 for i, part in enumerate(self.parts):

@@ -28,6 +28,11 @@ class Batch:
     input_ids: Tensor
     regular: Tensor
 
+    @property
+    def articles(self) -> np.ndarray | None:
+        """(b,) article of each document, see `Documents`."""
+        return None if self.documents.articles is None else self.documents.articles[self.indices]
+
 
 class Reader(Protocol):
     """An analysis that reads a pass. `wants_terms` and `wants_hidden` say what it needs; what nobody needs is not computed."""

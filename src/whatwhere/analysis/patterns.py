@@ -196,7 +196,10 @@ class PatternCounts:
         Raises:
             ValueError: no document has passed, or documents have fewer than 3 regular tokens.
         """
-        return pattern_records(self.scores(), study=study, name=name, seed=seed, n=self._means[0].documents)
+        scores = self.scores()
+        if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: the heads of one block are all that there are
+            scores = scores[:1]
+        return pattern_records(scores, study=study, name=name, seed=seed, n=self._means[0].documents)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """None: the maps of each term are in the arrays of `AttentionScores`."""

@@ -58,6 +58,24 @@ class WindowSet:
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
+    def articles(self) -> np.ndarray | None:
+        """(len,) int64: number of the document that each row begins in, the first 0; None where rows do not say (join=none)."""
+        if self.join == "none":
+            return None
+        found, before = [np.empty(0, np.int64)], -1
+        for _, marks, starts in self.shards():
+            opened = before + np.cumsum((marks & DOCUMENT) != 0)
+            found.append(np.maximum(opened[np.minimum(starts[:-1] + 1, starts[1:] - 1)], 0))  # the token after [CLS]
+            before = int(opened[-1])
+        return np.concatenate(found)
+
+    def from_start(self) -> float | None:
+        """Share of the rows whose first token opens a document, in [0, 1]; None where rows do not say (join=none), or there are none."""
+        if self.join == "none" or not len(self):
+            return None
+        opens = (marks[starts[:-1]] | marks[np.minimum(starts[:-1] + 1, starts[1:] - 1)] for _, marks, starts in self.shards())
+        return sum(int(((found & DOCUMENT) != 0).sum()) for found in opens) / len(self)
+
     def shards(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """(ids, marks, starts) of each shard, memory-mapped: row i of a shard is ids[starts[i]:starts[i + 1]]; marks as in segments.py."""
         for number in range(len(self._names)):

@@ -10,7 +10,7 @@ from .by_head import arrays, documents, errors, judged, repeats, sample, seed_ce
 from .figures import Cell, Figure, Panel, Table, Trace, line, measured, reference, text, value
 from .findings import ABOVE, BELOW, MOST, against, compare
 from .layer_panels import WORDS, Frame, Line, PaperValues, groups, many, paper_curve, share_axis, stream_label
-from .load import Point, Study
+from .load import Study
 from .numbers import count, fixed, number, percent
 from .style import TEXT_SIZE, axis, label_margin, layout, line_end_labels, sequential
 
@@ -186,30 +186,30 @@ def _cloud(points: np.ndarray, segments: np.ndarray, title: str, note: str, holl
     return Panel(traces, ground, title, f"{alt}: {len(inside)} tokens in {len(known)} segments.", note)
 
 
-def growing(study: Study, model: str, part: str) -> str:
-    """Do sentences move apart through the layers? By `sentences.separation` in layer 1 and in the last layer that a gradient reaches.
+def _exp(low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    return None if low is None else math.exp(low), None if high is None else math.exp(high)
 
-    They do if the intervals do not meet and the later one lies above, they come closer together if it lies below.
+
+def growing(study: Study, model: str, part: str) -> str:
+    """Do sentences move apart through the layers? By `sentences.excess` in layer 1 and in the last layer that a gradient reaches.
+
+    Beyond what random contiguous cuts do in the same states, which change with the layers too. They do if the intervals do not meet
+    and the later one lies above, they come closer together if it lies below.
     """
-    curve = study.curve("sentences.separation", model, part)
+    curve = study.curve("sentences.excess", model, part)
     last = study.trained_until(model, part)
     where = f"the {WORDS.get(part, part)} of `{model}`" if part != "all" else f"the states of `{model}`"
     if 1 not in curve or last not in curve or last == 1:
         return f"One document in {where}, layer by layer"
     start, end = curve[1], curve[last]
-    values = f"{ratio(start)} in layer 1, {ratio(end)} in layer {last}"
-    tail = f"variance between sentences ÷ within, {values}"
+    first, later = (number(math.exp(p.value), *_exp(p.low, p.high), most=2) for p in (start, end))
+    tail = f"separation {first} times that of random cuts in layer 1, {later} in layer {last}"
     side = compare(end, start)
     if side == ABOVE:
         return f"Sentences move apart through the layers in {where}: {tail}"
     if side == BELOW:
         return f"Sentences come closer together through the layers in {where}: {tail}"
     return f"Not separable whether sentences move apart in {where}: {tail}"
-
-
-def ratio(point: Point) -> str:
-    """A ratio of variances with digits by its interval, two after the point at most."""
-    return number(point.value, point.low, point.high, 2)
 
 
 def separation(study: Study) -> Figure | None:
@@ -273,7 +273,7 @@ def exceeds(study: Study, model: str, part: str) -> str:
     if last not in curve:
         return f"How far apart sentences are in {where}, layer by layer"
     p, before = curve[last], study.curve("sentences.excess", model, part, step=0).get(last)
-    low, high = (None if v is None else math.exp(v) for v in (p.low, p.high))
+    low, high = _exp(p.low, p.high)
     times = f"separation {number(math.exp(p.value), low, high, most=2)} times that of random cuts in layer {last}"
     if before is not None:
         times += f", {number(math.exp(before.value), most=2)} times before training"

@@ -92,15 +92,16 @@ _REGRESSION = (
 )
 _PROJECTED = (
     Markup(
-        "The table of a model that adds positions is followed through its layers by projection: the stress is the sum of squared "
-        "differences between the distances of the projected positions and the Hellinger distances of the corpus, over the sum of "
-        "squares of the latter; raw as it is, optimal after the best common factor (GEOM, 6.8)."
+        "A table of positions, sinusoidal or the model’s own, is multiplied by each block’s product of query and key matrices, without "
+        "norms and without what earlier blocks did. The stress is the sum of squared differences between the distances of its rows and "
+        "the Hellinger distances of the corpus, over the sum of squares of the latter; raw as it is, optimal after the best common "
+        "factor (GEOM, 6.8)."
     ),
 )
 _CONVERGENCE = (
     Markup(
-        "The share of steps to a baseline’s loss is read where the validation loss of a model first reaches the final one of the "
-        "baseline (TUPE, figure 5), of each seed by itself. A model that never reaches it has no share."
+        "The share of steps to a baseline’s loss is read where the validation loss of a model falls to the final one of the "
+        "baseline and stays there (TUPE, figure 5), of each seed by itself. A model that never reaches it has no share."
     ),
 )
 _TABLES = (

@@ -303,6 +303,8 @@ def text_records(windows: Windows, study: str) -> list[Record]:
     for key in ("documents", "characters", "tokens", "windows"):
         records.append(Record(study, "", f"corpus.{key}", float(sum(facts[key].values())), unit=key))
         records += [Record(study, "", f"corpus.{key}", float(count), unit=key, part=split) for split, count in facts[key].items()]
+    if (share := windows["train"].from_start()) is not None:
+        records.append(Record(study, "", "corpus.from_start", share, n=len(windows["train"])))
     return [*records, Record(study, "", "loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum()))]
 
 
