@@ -36,6 +36,7 @@ def test_readme_commands_run(tmp_path):
             line.replace("--minutes 10", f"--set minutes=null --set steps=8 --set document=blank-line {FEW}")
             .replace("--steps 50", "--steps 5")
             .replace("--documents 100 --ablate 32", "--documents 10 --ablate 8")
+            .replace("--models kerple,alibi", "--models kerple,alibi --set inside=false")
         )
         assert words[0] == ".venv/bin/whatwhere"
         if words[1] == "pretrain":
