@@ -28,6 +28,7 @@ from .geometry import geometry_records, save_geometry_arrays
 
 CORPUS = "corpus"  # `model` of the records of a study's own corpus
 REPEATED = 100  # documents that are repeated for the retrieval heads
+CONTROLS = 200  # documents that the untrained model reads
 # Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
 MOST_COUNTED, GROUPS, SPLITS = 254, 16, 4
 
@@ -120,7 +121,7 @@ def look_inside(
 def untrained_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
     """Sentences and components of the states before the first step, as records of step 0: the words alone make some of both."""
     sentences = SentenceMaps(model.config)
-    read(model, documents, [sentences], batch_size)
+    read(model, first(documents, CONTROLS), [sentences], batch_size)
     return [replace(r, step=0) for r in sentences.records(study=study, name=name, seed=seed)]
 
 
