@@ -65,7 +65,9 @@ def run_heads(
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, max(documents, FEWEST_DOCUMENTS))
         show = stack.enter_context(show_progress(name, progress))
-        found = look_inside(model, chosen, study=out.name if out else "", name=name, seed=seed, ablated=ablated, progress=show)
+        found = look_inside(
+            model, chosen, study=out.name if out else "", name=name, seed=seed, ablated=ablated, thorough=True, progress=show
+        )
         source = corpus or str(windows.manifest["source"].get("name", ""))
         result = {
             "model": str(folder),

@@ -61,12 +61,14 @@ def look_inside(
     name: str,
     seed: int | None,
     ablated: int = 32,
+    thorough: bool = False,
     batch_size: int = 8,
     progress: Progress | None = None,
 ) -> Found:
     """Head taxonomy, attention by term, retrieval, patterns, sentences and ablations of one model.
 
-    ablated: documents whose loss is measured with parts of the attention taken out; 0: none. Encoders of other packages have no named
+    ablated: documents whose loss is measured with parts of the attention taken out; 0: none. thorough: blocks and heads by all three
+    kinds of ablation, not by removing alone, which takes three times as long. Encoders of other packages have no named
     terms and no masked loss here: their whole attention weights and hidden states are measured, `left_out` says what is not.
     """
     found = Found()
@@ -108,11 +110,13 @@ def look_inside(
         found.arrays[f"correlations-{place}"] = correlated[1]
     if hasattr(model, "head") and ours and ablated:
         few = first(documents, ablated)
-        # Each head by removing alone: the other two kinds would take twice as long again and tell heads apart no better.
-        found.records += ablation_records(model, few, **who, kinds=("remove",), batch_size=batch_size, progress=show("ablation"))
-        others = ablation_records(
-            model, few, **who, kinds=("mean", "shuffle"), by=("all", "layer"), batch_size=batch_size, progress=show("replacement")
-        )
+        kinds, by = (("remove", "mean", "shuffle"), ("all", "layer", "head")) if thorough else (("remove",), ("all", "layer", "head"))
+        found.records += ablation_records(model, few, **who, kinds=kinds, by=by, batch_size=batch_size, progress=show("ablation"))
+        others: list[Record] = []
+        if not thorough:
+            others = ablation_records(
+                model, few, **who, kinds=("mean", "shuffle"), by=("all",), batch_size=batch_size, progress=show("replacement")
+            )
         found.records += [r for r in others if r.metric != "ablation.loss"]
     found.arrays = {stem: arrays for stem, arrays in found.arrays.items() if arrays}
     return found

@@ -43,7 +43,7 @@ from .progress import show_progress
 CONFIG, BUDGET = "study.yaml", "budget.json"
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
-INSIDE_STEPS = 150  # training steps that take as long as looking inside a model
+INSIDE_STEPS = 240  # training steps that take as long as looking inside a model
 FEWEST_STEPS = 20
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
 MOST_SHOWN, MOST_LEVELS = 128, 12_000_000  # tokens of a text in the explorer, and bytes of all its maps before they are packed
