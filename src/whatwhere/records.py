@@ -79,7 +79,9 @@ def read_records(path: str | Path) -> list[Record]:
     try:
         table = pq.read_table(path)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} is not a complete parquet file ({error}). Delete it and run the command again.") from error
+        raise ValueError(
+            f"{path} is not a complete parquet file ({error}). Delete it; the command that wrote the folder writes it again (whatwhere study --out FOLDER)."
+        ) from error
     found = (table.schema.metadata or {}).get(b"format", b"none").decode()
     if found != FORMAT:
         raise ValueError(f"{path} has record format {found!r}, this version reads {FORMAT!r}. Run the study again.")

@@ -137,6 +137,8 @@ def _texts(given: list[str], files: list[Path]) -> list[tuple[str, str]]:
     for path in files:
         try:
             words = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error.strerror}). Give a file that holds one text.") from None
         except UnicodeDecodeError:
             raise ValueError(f"{path} is no text in UTF-8. Convert it first.") from None
         if not words.strip():

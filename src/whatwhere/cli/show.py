@@ -1,5 +1,6 @@
 """Verbs that show: report, claims, presets, explain, doctor."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +48,11 @@ def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_j
     from ..study.claims import evaluate
 
     verdicts = evaluate(read_records(run / "records.parquet"))
-    text = "\n".join(f"{c['verdict']:22} {c['id']:30} {_interval(c)}  {c['claim']}" for c in verdicts)
+    lines = [f"{c['verdict']:22} {c['id']:34} {_interval(c)}  {c['claim']}" for c in verdicts if c["value"] is not None]
+    missing = Counter(c["scale"] for c in verdicts if c["value"] is None)
+    lines += [f"not testable here: {count} claims, {why}" for why, count in missing.most_common()]
+    counts = Counter(c["verdict"] for c in verdicts)
+    text = "\n".join([*lines, ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())])
     emit(verdicts, as_json, text)
 
 

@@ -9,8 +9,10 @@ import base64
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from .load import visible
 from .style import FONT, MAPS, PALETTES
 
 _TEMPLATES = Path(__file__).parent / "templates"
+GENERATOR = '<meta name="generator" content="whatwhere">'  # a page of ours may be written over
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,14 @@ class Page:
 
 
 def write_page(path: Path, page: Page) -> Path:
-    """Write a page to `path`, whole or not at all (temporary name, then rename); returns the path."""
+    """Write a page to `path`, whole or not at all (temporary name, then rename); returns the path.
+
+    Raises:
+        ValueError: a file is there that is no page of ours.
+    """
     path = Path(path)
+    if path.is_file() and GENERATOR not in path.read_bytes()[:20_000].decode("utf-8", "replace"):
+        raise ValueError(f"{path} is a file that whatwhere did not write: it is left as it is. Give another name.")
     html = render_page(page)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -117,8 +126,7 @@ def render_page(page: Page) -> str:
     figures = ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]
     palettes = {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()}
     data = {"palettes": palettes, "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures}}
-    scripts = {"plotly": get_plotlyjs()} if figures else {}  # a page of an explorer alone stays small
-    scripts |= {"own": (_TEMPLATES / "report.js").read_text(encoding="utf-8")}
+    scripts = {"own": (_TEMPLATES / "report.js").read_text(encoding="utf-8")}
     styles = [(_TEMPLATES / "report.css").read_text(encoding="utf-8")]
     if page.explorer is not None:
         scripts["explorer"] = (_TEMPLATES / "explorer.js").read_text(encoding="utf-8")
@@ -144,9 +152,16 @@ def render_page(page: Page) -> str:
         explorer=page.explorer,
         explorer_after=next((s.id for s in sections if s.id == page.explorer_after), ""),
         explorer_data=script_json(visible(page.explorer.data)) if page.explorer is not None else "",
+        plotly=_packed_plotly() if figures else "",  # a page of an explorer alone stays small
         scripts={name: Markup(source) for name, source in scripts.items()},
-        policy=policy(list(scripts.values())),
+        policy=policy([*([get_plotlyjs()] if figures else []), *scripts.values()]),
     )
+
+
+@cache
+def _packed_plotly() -> str:
+    """The library that draws, deflated, as base64: a third of its size. The page unpacks it, and its policy knows the text's hash."""
+    return base64.b64encode(zlib.compress(get_plotlyjs().encode("utf-8"), 9)).decode()
 
 
 def sources(records: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from .machine import machine, versions
 from .progress import show_progress
 from .run import MOST_SHOWN, save_arrays
 
-FACTS = "study.json"
+FACTS, KIND = "study.json", "heads"
 LONGEST = 512  # tokens of a document where the model sets no limit
 SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 
@@ -51,8 +51,8 @@ def run_heads(
     Raises:
         ValueError: no windows of full length, a vocabulary that is not the model's, or an `out` that holds something else.
     """
-    if out is not None and out.exists() and (out.is_file() or (any(out.iterdir()) and not (out / FACTS).is_file())):
-        raise ValueError(f"{out} is not empty and holds no earlier look. Give a new folder.")
+    if out is not None and not _free(out):
+        raise ValueError(f"{out} is not empty and holds no earlier look of `heads`. Give a new folder.")
     name = folder.parent.name if folder.name.startswith("seed-") else folder.name
     seed = int(folder.name.removeprefix("seed-")) if folder.name.startswith("seed-") and folder.name[5:].isdigit() else None
     with ExitStack() as stack:
@@ -83,6 +83,16 @@ def run_heads(
             texts += [(f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]) for i in (0, len(held_out) // 2)]
             result["report"] = str(_write(out, model, tokenizer, name, seed, found, source, texts))
     return result
+
+
+def _free(out: Path) -> bool:
+    """Whether `out` is new, empty, or holds what an earlier call wrote: never a study, whose records have the same name."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return True
+    try:
+        return json.loads((out / FACTS).read_text(encoding="utf-8")).get("kind") == KIND
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _repeated(model: Any, tokenizer: Any, length: int) -> tuple[str, np.ndarray]:
@@ -118,6 +128,7 @@ def _write(
     save_texts(out, model, tokenizer, texts, name=name, seed=seed)
     write_records(out / "records.parquet", found.records)
     facts = {
+        "kind": KIND,
         "title": f"Inside {name}",
         "name": out.name,
         "corpus": {"name": corpus},
@@ -159,6 +170,15 @@ def heads_text(result: dict[str, Any]) -> str:
         if r.metric == "heads.share" and r.value > 0:
             bounds = f" [{r.low:.0%}, {r.high:.0%}]" if r.low is not None and r.high is not None else ""
             text.append(f"{r.value:.0%}{bounds} of {r.n} heads follow {r.part}")
+    whole = [r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part]
+    for r in records:
+        if r.metric == "ablation.loss" and r.index is None:
+            text.append(f"masked loss {r.value:.3f} nats on {r.n} windows; it rises, in all blocks at once:")
+    for r in whole:
+        bounds = f" [{r.low:+.3f}, {r.high:+.3f}]" if r.low is not None and r.high is not None else ""
+        text.append(f"  {r.metric.removeprefix('ablation.'):8} {r.part:16} {r.value:+.3f}{bounds}")
+    if whole:
+        text.append("  (blocks and heads one by one: --json, or the page of --out)")
     text += [f"{what}: not measured. {why}" for what, why in result["left_out"].items()]
     return "\n".join(text)
 

@@ -149,7 +149,7 @@ def corpus_records(
         try:
             found = corpus_geometry(counts, Plan(splits=SPLITS), progress or (lambda what, done, total: None))
         except ValueError as error:
-            _log.warning("No geometry of the corpus: %s", error)
+            _log.warning("No geometry of the corpus: %s More text would give one.", str(error).split(" Count more")[0])
             write_records(kept, [])
             return [], None
         save_geometry_arrays(arrays, found, {})
