@@ -66,7 +66,7 @@ def test_a_model_of_ours_has_every_term(ours, tmp_path):
     assert facts["terms"] == ["semantic", "absolute", "relative", "total"] and facts["missing"] is None
     assert (facts["layers"], facts["heads"]) == (2, 2) and len(facts["tokens"]) == 2
     page = out.read_text(encoding="utf-8")
-    assert "What each head of dstg, seed 0 looks at" in page and "high river" in page and "plotly.js v" not in page
+    assert "What each head of dstg, seed 0 looks at" in page and "high river" in page and 'id="plotly"' not in page
 
 
 def test_without_a_text_the_example_is_shown_and_files_are_read(theirs, tokenizer, tmp_path):

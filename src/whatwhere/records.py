@@ -80,7 +80,8 @@ def read_records(path: str | Path) -> list[Record]:
         table = pq.read_table(path)
     except pa.ArrowInvalid as error:
         raise ValueError(
-            f"{path} is not a complete parquet file ({error}). Delete it; the command that wrote the folder writes it again (whatwhere study --out FOLDER)."
+            f"{path} is not a complete parquet file. Delete it; the command that wrote the folder writes it again "
+            f"(of a study: whatwhere study --out {path.parent})."
         ) from error
     found = (table.schema.metadata or {}).get(b"format", b"none").decode()
     if found != FORMAT:

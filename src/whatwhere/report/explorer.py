@@ -27,8 +27,8 @@ _SMALL = 4_000_000  # bytes of maps that are packed at once to see whether they 
 LONGEST_NAME = 200  # characters of a token that the page carries
 INTRO = (
     "Each small map is one head: queries from top to bottom, keys from left to right, stronger in colour where the weight is larger. "
-    "A term has its own softmax, as if it alone made the attention; `total` is the softmax of the sum, which the model uses. Choose a head with the mouse "
-    "or the arrow keys, a term with the keys 1 to 9."
+    "A term has its own softmax, as if it alone made the attention; `total` is the softmax of the sum, which the model uses. Choose a head "
+    "with the mouse or the arrow keys, a term with the keys 1 to 9."
 )
 _COLOURS = {"semantic": "semantic", "absolute": "absolute", "relative": "relative", "total": "combined", "mixed": "combined"}
 _LABELS = {"mixed": "words + positions", "semantic_to_absolute": "words → positions", "absolute_to_semantic": "positions → words"}

@@ -43,6 +43,7 @@ from .progress import show_progress
 CONFIG, BUDGET = "study.yaml", "budget.json"
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
+MOST_INSIDE = 0.35  # share of the time
 INSIDE_STEPS = 240  # training steps that take as long as looking inside a model
 FEWEST_STEPS = 20
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
@@ -90,6 +91,7 @@ class Study:
         seconds = {name: timed_step(self.config.pretraining(name, 0, 1), windows) for name in self.config.models}
         total = self.config.minutes * 60
         looks = INSIDE_STEPS * sum(seconds.values()) * self.config.seeds if self.config.inside else 0.0
+        looks = min(looks, MOST_INSIDE * total)  # a trial on a machine that does other work must not eat up the training
         left = total * (1 - RESERVE_SHARE) - RESERVE_SECONDS - looks - (time.perf_counter() - self.began)
         steps = max(FEWEST_STEPS, int(left / (self.config.seeds * sum(seconds.values()) * OVERHEAD)))
         write_text(kept, json.dumps({"steps": steps, "seconds_per_step": seconds, "minutes": self.config.minutes}, indent=1))
