@@ -29,7 +29,7 @@ from .by_head import (
     size_cell,
     story,
 )
-from .figures import Cell, Figure, Panel, Table, Trace, text, value
+from .figures import Cell, Figure, Panel, Table, Trace, of_array, text, value
 from .load import Point, Study
 from .maps import heatmap, map_layout
 from .numbers import count, fixed, number, percent
@@ -132,7 +132,7 @@ def _profile_rows(
     return [
         [text(model), seed_cell(seed), text(short(term)), value(float(lags[i]), fixed(float(lags[i]), 0))]
         + [
-            value(float(curve[c, i]), number(float(curve[c, i]))) if c < len(curve) and math.isfinite(curve[c, i]) else Cell("–")
+            of_array(float(curve[c, i]), number(float(curve[c, i]))) if c < len(curve) and math.isfinite(curve[c, i]) else Cell("–")
             for c in columns
         ]
         for term, curve in curves.items()

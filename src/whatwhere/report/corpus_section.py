@@ -11,6 +11,7 @@ from .geometry_load import CORRECTED, Corpus, Geometry
 from .load import CORPUS, Point, Study
 
 FILE = f"geometry-{CORPUS}"  # stem of its arrays
+CELLS = 40_000  # of the matrices: a study's page holds much else
 # Where position 0 is: models that read documents run on see them from other places too.
 PLACES = "Positions count from the start of a document, special tokens left out; where windows run on, models see later parts too."
 # Figure of a geometry run -> what it is drawn from
@@ -38,7 +39,7 @@ def figures(study: Study) -> list[Figure]:
     run = geometry(study)
     if run is None:
         return []
-    made = (geometry_figures.matrices(run), geometry_shapes.table_maps(run), geometry_fits.stress(run))
+    made = (geometry_figures.matrices(run, CELLS), geometry_shapes.table_maps(run), geometry_fits.stress(run))
     found = [
         replace(
             f,

@@ -75,6 +75,11 @@ def value(raw: float | None, shown: str | None = None) -> Cell:
     return Cell(shown if shown is not None else number(raw), raw)
 
 
+def of_array(raw: float, shown: str) -> Cell:
+    """A cell of a number that an array holds: six significant digits, as thousands of them stand in a page; the array file has all."""
+    return Cell(shown, float(f"{raw:.6g}"))
+
+
 def measured(point: Point | None) -> list[Cell]:
     """Three cells: value and the two ends of its interval, digits by the interval."""
     if point is None:

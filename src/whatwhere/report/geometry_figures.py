@@ -253,14 +253,14 @@ def _floor_panel(c: Corpus, top: float, longest: int, run: Geometry) -> Panel:
     return Panel(traces, plot, c.name if several else "Noise floor and neighbours", words, "noise floor and neighbours" if several else "")
 
 
-def matrices(run: Geometry) -> Figure | None:
-    """The Hellinger matrices, as counted and corrected, on the same colours within each kind."""
+def matrices(run: Geometry, cells: int = MOST_CELLS) -> Figure | None:
+    """The Hellinger matrices, as counted and corrected, on the same colours within each kind; at most `cells` cells are drawn."""
     kinds = (("distance", PLUG_IN), ("corrected", CLEAN))
     corpora = [c for c in run.corpora if any(c.matrix(k) is not None for k, _ in kinds)]
     if not corpora:
         return None
     shown = [(key, name, c, m) for c in corpora for key, name in kinds if (m := c.matrix(key)) is not None]
-    side = min(MOST_SIDE, int((MOST_CELLS / len(shown)) ** 0.5))
+    side = min(MOST_SIDE, int((cells / len(shown)) ** 0.5))
     top: dict[str, float] = {}
     for key, _, _, m in shown:
         top[key] = max(top.get(key, 0.0), ends(m)[1])

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import schemes
 from .by_head import arrays, documents, errors, judged, repeats, sample, seed_cell, seeds_drawn, story
-from .figures import Cell, Figure, Panel, Table, Trace, line, measured, reference, text, value
+from .figures import Cell, Figure, Panel, Table, Trace, line, measured, of_array, reference, text, value
 from .findings import ABOVE, BELOW, MOST, against, compare
 from .layer_panels import WORDS, Frame, Line, PaperValues, groups, many, paper_curve, share_axis, stream_label
 from .load import Study
@@ -54,8 +54,8 @@ def _map(study: Study, model: str, part: str, seed: int | None, held: dict[str, 
             [text(model), seed_cell(seed), value(layer, str(layer)), value(i, str(i))]
             + [
                 Cell("special") if s < 0 else value(int(s), str(int(s))),
-                value(float(x), fixed(float(x), 4)),
-                value(float(y), fixed(float(y), 4)),
+                of_array(float(x), fixed(float(x), 4)),
+                of_array(float(y), fixed(float(y), 4)),
             ]
             for i, (s, (x, y)) in enumerate(zip(segments, scores[layer], strict=True))
             if math.isfinite(x) and math.isfinite(y)

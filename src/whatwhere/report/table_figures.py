@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from . import findings, schemes
-from .figures import Cell, Figure, Panel, Table, Trace, paper_marks, text, value
+from .figures import Cell, Figure, Panel, Table, Trace, of_array, paper_marks, text, value
 from .layer_panels import groups, share_axis, styles
 from .load import Point, Study
 from .numbers import count, fixed, number, percent
@@ -92,7 +92,7 @@ def table_map(study: Study) -> Figure | None:
         panels.append(Panel(path(scores, every, alone[model]), path_layout(scores, names, every, dense, alone[model]), model, words, note))
         rows += [
             [text(model), value(seed, "–" if seed is None else str(seed)), value(i, str(i))]
-            + [value(float(v), fixed(float(v), 4)) for v in row[:3]]
+            + [of_array(float(v), fixed(float(v), 4)) for v in row[:3]]
             + [Cell("")] * (3 - len(row[:3]))
             for i, row in enumerate(scores)
         ]
@@ -357,7 +357,7 @@ def frequencies(study: Study) -> Figure | None:
         panels.append(Panel(traces, _frequency_layout(bins, names, dense), model, words, schemes.table_note(study, model)))
         rows += [
             [text(model), value(k, str(k))]
-            + [value(float(power[i, k]), percent(float(power[i, k]), 2)) if i < len(power) else Cell("") for i in range(3)]
+            + [of_array(float(power[i, k]), percent(float(power[i, k]), 2)) if i < len(power) else Cell("") for i in range(3)]
             for k in range(bins)
         ]
     title = (
