@@ -29,10 +29,10 @@ class StudyConfig(CorpusConfig, SchemeConfig):
     minutes: float | None = Field(10.0, gt=0, description="budget for the whole study; turned into steps once, by timing")
     steps: int | None = Field(None, ge=1, description="optimizer steps per model, instead of minutes")
     training: dict[str, Any] = Field(default_factory=dict, description="PretrainConfig keys for every model")
-    probe_documents: int = Field(500, ge=10, description="held-out windows of full length that are probed")
+    probe_documents: int = Field(500, ge=10, description="held-out windows that are probed and looked into; 250 at size tiny")
     probe_splits: int = Field(5, ge=2, description="random splits of the probed documents")
     inside: bool = Field(True, description="look inside: heads, attention, sentences, ablations, controls, the corpus; False: probes only")
-    ablation_documents: int = Field(32, ge=8, description="held-out windows whose loss is measured with parts of the attention taken out")
+    ablation_documents: int = Field(32, ge=8, description="held-out windows whose loss is measured under ablations; 16 at size tiny")
     texts: int = Field(2, ge=0, description="held-out windows that the attention explorer shows, beside one that repeats itself")
 
     @model_validator(mode="before")
@@ -51,6 +51,8 @@ class StudyConfig(CorpusConfig, SchemeConfig):
             values = {**values, "recipe": family(str(models[0]))}
         recipe = defaults(str(values["recipe"]), str(values.get("size", "tiny")))
         own = {key: value for key, value in recipe.items() if key in cls.model_fields}
+        if values.get("size", "tiny") == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
+            own |= {"probe_documents": 250, "ablation_documents": 16}
         filled = {**own, **{key: value for key, value in values.items() if value is not None or key == "minutes"}}
         if filled.get("steps") is not None and "minutes" not in values:
             filled["minutes"] = None

@@ -44,7 +44,7 @@ CONFIG, BUDGET = "study.yaml", "budget.json"
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
 MOST_INSIDE = 0.35  # share of the time
-INSIDE_STEPS = 240  # training steps that take as long as looking inside a model
+STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one of a model's documents
 FEWEST_STEPS = 20
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
 MOST_SHOWN, MOST_LEVELS = 128, 12_000_000  # tokens of a text in the explorer, and bytes of all its maps before they are packed
@@ -90,7 +90,8 @@ class Study:
         assert self.config.minutes is not None
         seconds = {name: timed_step(self.config.pretraining(name, 0, 1), windows) for name in self.config.models}
         total = self.config.minutes * 60
-        looks = INSIDE_STEPS * sum(seconds.values()) * self.config.seeds if self.config.inside else 0.0
+        each = STEPS_PER_PROBED * self.config.probe_documents + STEPS_PER_ABLATED * self.config.ablation_documents
+        looks = each * sum(seconds.values()) * self.config.seeds if self.config.inside else 0.0
         looks = min(looks, MOST_INSIDE * total)  # a trial on a machine that does other work must not eat up the training
         left = total * (1 - RESERVE_SHARE) - RESERVE_SECONDS - looks - (time.perf_counter() - self.began)
         steps = max(FEWEST_STEPS, int(left / (self.config.seeds * sum(seconds.values()) * OVERHEAD)))
