@@ -10,7 +10,7 @@ from page_parser import Parsed
 from whatwhere.report import page
 from whatwhere.report.figures import Figure, Panel, Table, text
 from whatwhere.report.maps import heatmap, map_layout
-from whatwhere.report.page import How, Page, Section, render_page, write_page
+from whatwhere.report.page import GENERATOR, How, Page, Section, render_page, write_page
 from whatwhere.report.style import layout
 
 
@@ -78,7 +78,8 @@ def test_our_own_markup_in_the_last_section_stays():
 
 def test_a_failed_page_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "page.html"
-    path.write_text("old")
+    old = f"{GENERATOR} old"
+    path.write_text(old)
 
     def full_disk(*_args):
         raise OSError(28, "No space left on device")
@@ -86,7 +87,15 @@ def test_a_failed_page_leaves_the_old_one(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", full_disk)
     with pytest.raises(OSError):
         write_page(path, Page("new"))
-    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["page.html"]
+    assert path.read_text() == old and [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_file_that_is_no_page_of_ours_is_left_as_it_is(tmp_path):
+    path = tmp_path / "notes.md"
+    path.write_text("my notes")
+    with pytest.raises(ValueError, match="whatwhere did not write: it is left as it is. Give another name"):
+        write_page(path, Page("new"))
+    assert path.read_text() == "my notes"
 
 
 def test_colours_of_maps_are_known_to_the_page():

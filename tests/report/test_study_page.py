@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from page_parser import Parsed
 
-from whatwhere.encoder import PRESETS
 from whatwhere.records import read_records, write_records
 from whatwhere.report import methods, write_report
 from whatwhere.report.cards import card, first_cards
@@ -127,7 +126,8 @@ def test_write_report_returns_its_path_and_leaves_nothing_else(build, tmp_path):
 
 def test_a_failed_report_leaves_the_old_one(build, monkeypatch):
     folder = build()
-    (folder / "report.html").write_text("old")
+    old = '<meta name="generator" content="whatwhere"> old'
+    (folder / "report.html").write_text(old)
 
     def full(*_args):
         raise OSError(28, "No space left on device")
@@ -135,7 +135,7 @@ def test_a_failed_report_leaves_the_old_one(build, monkeypatch):
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError):
         write_report(folder)
-    assert (folder / "report.html").read_text() == "old" and not list(folder.glob(".report*"))
+    assert (folder / "report.html").read_text() == old and not list(folder.glob(".report*"))
 
 
 def test_no_records_is_one_clear_line(tmp_path):
@@ -148,11 +148,12 @@ def all_page(everything):
     return render(load_study(everything))
 
 
-def test_a_page_of_many_models_lists_them_by_family_and_keeps_a_handful_of_cards(all_page):
+def test_a_page_of_many_models_lists_them_by_family_and_keeps_a_handful_of_cards(all_page, everything):
     ids = [a["id"] for tag, a in Parsed(all_page).elements if tag == "section"]
     assert ids == ["models", "holds", "where", "moves", "shape", "buys", "how"]
     listed = all_page[all_page.index('<section id="models"') : all_page.index('<section id="holds"')]
-    assert all(f"<dt><code>{name}</code></dt>" in listed for name in (*PRESETS, "log-decay"))
+    names = {m["name"] for m in json.loads((everything / "study.json").read_text(encoding="utf-8"))["models"]}
+    assert len(names) >= 20 and all(f"<dt><code>{name}</code></dt>" in listed for name in names)
     assert "own scheme: <code>log_decay</code> bias" in listed
     first = all_page[all_page.index('<div class="first') : all_page.index('<section id="models"')]
     assert first.count('<li class="card">') == 6 and first.count('class="plot"') == 4
