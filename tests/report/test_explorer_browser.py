@@ -127,7 +127,7 @@ def test_hover_and_arrows_name_the_tokens_and_their_true_scores(view, maps):
     assert view.page.locator(".ex-strip .query").text_content() == "river"
     # With the mouse: the lower right corner of the map is the last query and key.
     canvas = view.page.locator(".ex-map canvas[data-term=absolute]")
-    canvas.evaluate("c => c.scrollIntoView({ block: 'center' })")  # not below the bar at the top
+    canvas.evaluate("c => c.scrollIntoView({ block: 'center', behavior: 'instant' })")  # not below the bar at the top
     box = canvas.bounding_box()
     label_room = box["height"] - 4 - (box["width"] - 2)  # gutter below minus gutter at the left: equal
     assert abs(label_room) < 1
