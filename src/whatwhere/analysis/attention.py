@@ -4,6 +4,7 @@ DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside t
 once, to means per document, to a profile over lags and to a coarse map, so that memory does not grow with the documents.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
     return Weights(values, (normaliser - torch.linalg.vecdot(values, wide)).clamp_(min=0), allowed)
 
 
-class WeightReader:
+class WeightReader(ABC):
     """A `Reader` of attention weights: softmaxes of each term alone and, as part `total`, of their sum."""
 
     wants_terms = True
@@ -77,11 +78,12 @@ class WeightReader:
         self.weights(batch, block, TOTAL, weights if len(terms) == 1 else softmax_weights(total, allowed))
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        pass
+        """Not read."""
+        return None
 
+    @abstractmethod
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         """See the weights of a part of a block."""
-        raise NotImplementedError
 
 
 class AttentionScores(WeightReader):
