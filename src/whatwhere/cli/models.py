@@ -35,7 +35,9 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             ours: Any = EncoderForMaskedLM if head else Encoder
             return ours.from_pretrained(folder, local_files_only=True).eval()
         if head:
-            raise ValueError(f"{model} is no model of this package, whose loss could be taken apart. Leave --ablate out.")
+            raise ValueError(
+                f"{model} is no model of this package, and only its encoders with their vocabulary head can be measured so. Give one of those."
+            )
         config = AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
         return AutoModel.from_pretrained(
             model, config=config, trust_remote_code=False, use_safetensors=True, attn_implementation="eager", **_here(local)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.features import FEWEST_DOCUMENTS, choose_documents
+from ..analysis.features import choose_documents
 from ..analysis.texts import most_tokens, repeated_text, save_texts
 from ..corpus import Windows
 from ..records import Record, write_records
@@ -34,7 +34,6 @@ def run_heads(
     *,
     corpus: str | None = None,
     field: str = "text",
-    document: str = "auto",
     documents: int = 500,
     ablated: int = 0,
     out: Path | None = None,
@@ -56,14 +55,14 @@ def run_heads(
     name = folder.parent.name if folder.name.startswith("seed-") else folder.name
     seed = int(folder.name.removeprefix("seed-")) if folder.name.startswith("seed-") and folder.name[5:].isdigit() else None
     with ExitStack() as stack:
-        windows = _windows(model, tokenizer, folder, corpus, field, document, stack, progress)
+        windows = _windows(model, tokenizer, folder, corpus, field, stack, progress)
         if windows.manifest["vocab_size"] > model.config.vocab_size:
             raise ValueError(
                 f"The windows have {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: they are of another "
                 "tokenizer. Give text instead of windows: --corpus FILE."
             )
         held_out = windows["held_out"]
-        chosen = choose_documents(held_out, max(documents, FEWEST_DOCUMENTS))
+        chosen = choose_documents(held_out, documents)
         show = stack.enter_context(show_progress(name, progress))
         found = look_inside(
             model, chosen, study=out.name if out else "", name=name, seed=seed, ablated=ablated, thorough=True, progress=show
@@ -100,9 +99,7 @@ def _repeated(model: Any, tokenizer: Any, length: int) -> tuple[str, np.ndarray]
     return title, np.array(tokenizer(text, truncation=True, max_length=min(length, most_tokens(model) or length))["input_ids"])
 
 
-def _windows(
-    model: Any, tokenizer: Any, folder: Path, corpus: str | None, field: str, document: str, stack: ExitStack, progress: bool
-) -> Windows:
+def _windows(model: Any, tokenizer: Any, folder: Path, corpus: str | None, field: str, stack: ExitStack, progress: bool) -> Windows:
     """The windows to read: those given, those of the model's run, or new ones of a text in a temporary folder."""
     runs = [folder / "corpus", *(parent / "corpus" for parent in list(folder.resolve().parents)[:3])]
     if corpus is not None and (Path(corpus) / "manifest.json").is_file():
@@ -115,7 +112,7 @@ def _windows(
     tokenizer.save_pretrained(made / "given")
     most = min(most_tokens(model) or LONGEST, LONGEST)
     # None of it was trained on as far as we know: nearly all is read.
-    settings = {"corpus": corpus or "python-docs", "field": field, "document": document, "length": most, "held_out": 0.9}
+    settings = {"corpus": corpus or "python-docs", "field": field, "length": most, "held_out": 0.9}
     return prepare_windows(CorpusConfig.parse({**settings, "tokenizer": str(made / "given")}), made / "windows", progress)
 
 

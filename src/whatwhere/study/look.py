@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.ablation import ablation_records
+from ..analysis.ablation import KINDS, ablation_records
 from ..analysis.attention import AttentionScores, RetrievalScores, foreign_scores, repeated_documents
 from ..analysis.correlations import correlation_records
 from ..analysis.features import Documents
 from ..analysis.geometry import Plan, corpus_geometry
-from ..analysis.heads import HeadTaxonomy, separable_terms
+from ..analysis.heads import HeadTaxonomy
 from ..analysis.hidden import SentenceMaps
-from ..analysis.passes import Reader, read
-from ..analysis.patterns import PatternCounts, content_free_terms
+from ..analysis.passes import read
+from ..analysis.patterns import PatternCounts
 from ..analysis.projection import projection_records
 from ..analysis.separation import CorpusDistances, separation_records
 from ..corpus import Windows, count_windows
@@ -80,18 +80,12 @@ def look_inside(
         return None if progress is None else lambda done, total: progress(what, done, total)
 
     sentences = SentenceMaps(model.config)
-    scores: list[Any] = []
-    readers: list[Reader] = [sentences]
+    scores: list[Any] = [found.attempt("heads", lambda: HeadTaxonomy(model))]
     if ours:
-        if found.attempt("heads", lambda: separable_terms(model)) is not None:
-            scores.append(HeadTaxonomy(model))
-        scores.append(AttentionScores(model.config))
-        if found.attempt("patterns", lambda: content_free_terms(model)) is not None:
-            scores.append(PatternCounts(model.config))
-        read(model, documents, [*scores, *readers], batch_size, show("heads"))
-    else:
-        found.attempt("heads", lambda: separable_terms(model))
-        read(model, documents, readers, batch_size, show("sentences"))
+        scores += [AttentionScores(model.config), found.attempt("patterns", lambda: PatternCounts(model.config))]
+    scores = [reader for reader in scores if reader is not None]
+    read(model, documents, [*scores, sentences], batch_size, show("heads" if ours else "sentences"))
+    if not ours:
         records, arrays = foreign_scores(model, documents, **who, batch_size=batch_size, progress=show("attention"))
         found.records += records
         found.arrays.setdefault(f"attention-{place}", {}).update(arrays)
@@ -110,14 +104,11 @@ def look_inside(
         found.arrays[f"correlations-{place}"] = correlated[1]
     if hasattr(model, "head") and ours and ablated:
         few = first(documents, ablated)
-        kinds, by = (("remove", "mean", "shuffle"), ("all", "layer", "head")) if thorough else (("remove",), ("all", "layer", "head"))
-        found.records += ablation_records(model, few, **who, kinds=kinds, by=by, batch_size=batch_size, progress=show("ablation"))
-        others: list[Record] = []
-        if not thorough:
-            others = ablation_records(
-                model, few, **who, kinds=("mean", "shuffle"), by=("all",), batch_size=batch_size, progress=show("replacement")
-            )
-        found.records += [r for r in others if r.metric != "ablation.loss"]
+        everywhere, at_once = (KINDS, ()) if thorough else (KINDS[:1], KINDS[1:])
+        found.records += ablation_records(model, few, **who, kinds=everywhere, batch_size=batch_size, progress=show("ablation"))
+        if at_once:
+            others = ablation_records(model, few, **who, kinds=at_once, by=("all",), batch_size=batch_size, progress=show("replacement"))
+            found.records += [r for r in others if r.metric != "ablation.loss"]
     found.arrays = {stem: arrays for stem, arrays in found.arrays.items() if arrays}
     return found
 

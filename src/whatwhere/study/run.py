@@ -129,18 +129,20 @@ class Study:
         who: dict[str, Any] = {"study": self.name, "name": name, "seed": seed}
         records = training_records(folder, self.name, name, seed)
         model = EncoderForMaskedLM.from_pretrained(folder).eval()
-        untrained = EncoderForMaskedLM.from_pretrained(folder / "checkpoints" / "step-0").eval()
+        beginning = folder / "checkpoints" / "step-0"
+        untrained = EncoderForMaskedLM.from_pretrained(beginning).eval() if beginning.is_dir() else None
         if self.can_probe(windows):
             held_out = windows["held_out"]
             sizes: dict[str, Any] = {"documents": config.probe_documents, "splits": config.probe_splits}
             records += probe_records(model, held_out, **who, **sizes, components=COMPONENTS if config.inside else ())
             records += shift_records(model, held_out, **who)
             if config.inside:
-                records += probe_records(untrained, held_out, **who, **sizes, step=0)
+                if untrained is not None:
+                    records += probe_records(untrained, held_out, **who, **sizes, step=0)
                 documents = choose_documents(held_out, config.probe_documents)
                 with show_progress(name, self.progress) as show:
                     found = look_inside(model, documents, **who, ablated=config.ablation_documents, progress=show)
-                records += found.records + untrained_records(untrained, documents, **who)
+                records += found.records + (untrained_records(untrained, documents, **who) if untrained is not None else [])
                 left_out = found.left_out
                 for stem, arrays in found.arrays.items():
                     save_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
@@ -148,11 +150,14 @@ class Study:
             records += position_records(model, folder, corpus, **who)
         table = model.position_table()
         if table is not None:
-            start, _ = table_records(untrained.position_table(), **who)
-            records += [replace(record, step=0) for record in start]
+            if untrained is not None:
+                start, _ = table_records(untrained.position_table(), **who)
+                records += [replace(record, step=0) for record in start]
             more, arrays = table_records(table, **who)
             records += more
             save_arrays(self.out / "arrays" / f"table-{name}-seed-{seed}.npz", arrays)
+        if untrained is None:
+            left_out = {**left_out, "controls": f"{beginning} is gone, so nothing is held against the untrained model."}
         write_text(reasons, json.dumps(left_out, indent=1))
         write_records(kept, records)
         return records, left_out
@@ -273,11 +278,16 @@ class Study:
             "match": self.config.match or "none",
             "machine": machine(),
             "versions": versions(),
-            "notes": NOTES.get(self.config.size, []),
+            "notes": [*NOTES.get(self.config.size, []), *_left_out(trained)],
             "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
             "command": command,
         }
         write_text(self.out / "study.json", json.dumps(facts, indent=1))
+
+
+def _left_out(trained: list[dict[str, Any]]) -> list[str]:
+    """What was not measured on which models, and why; once for all seeds."""
+    return list(dict.fromkeys(f"Not measured on `{m['name']}`, {what}: {why}" for m in trained for what, why in m["left_out"].items()))
 
 
 def _total_seconds(log: Path, current: float) -> float:
