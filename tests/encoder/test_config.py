@@ -182,14 +182,28 @@ def test_config_survives_json(tmp_path):
         assert ww.EncoderConfig.from_pretrained(tmp_path).to_dict() == own.to_dict()
 
 
-def test_only_a_position_stream_of_a_small_size_starts_wider():
-    assert ww.preset("dstg", "tiny", embedding_initializer_range=0.03).position_initializer_range == pytest.approx(0.24)
-    assert ww.preset("ap", "tiny", embedding_initializer_range=0.03).position_initializer_range == 0.03
-    assert ww.preset("dstg").position_initializer_range == ww.preset("dstg").embedding_initializer_range == 0.02
+def test_tables_start_as_wide_as_the_words_unless_told():
+    for name, size in (("dstg", "tiny"), ("ap", "tiny"), ("dstg", "paper")):
+        assert ww.preset(name, size, embedding_initializer_range=0.03).position_initializer_range == 0.03
     assert ww.preset("dstg", "tiny", position_initializer_range=0.5).position_initializer_range == 0.5
-    model = ww.Encoder(ww.preset("dstg", "tiny", vocab_size=999, embedding_initializer_range=0.03))
-    assert float(model.position_table().detach().std()) == pytest.approx(0.24, rel=0.1)
-    assert float(model.word_embeddings.weight.detach().std()) == pytest.approx(0.03, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform"])
+def test_initial_weights_have_the_configured_spread_and_shape(kind):
+    """Normal: standard deviation r; uniform: half-width r (the code of DSTG's authors has 0.02), so r / sqrt 3."""
+    fields = {"initializer_range": 0.05, "embedding_initializer_range": 0.03, "position_initializer_range": 0.24}
+    model = ww.Encoder(ww.preset("dstg", "tiny", vocab_size=999, initializer=kind, **fields))
+    found = {0.05: model.layers[0].feed_forward.up[0].weight, 0.03: model.word_embeddings.weight, 0.24: model.position_table()}
+    for r, weight in found.items():
+        assert float(weight.detach().std()) == pytest.approx(r if kind == "normal" else r / 3**0.5, rel=0.05)
+        assert (float(weight.detach().abs().max()) <= r) == (kind == "uniform")
+
+
+def test_dstg_adds_to_the_normalised_streams_and_baselines_to_the_plain_one():
+    """As the code of DSTG's authors; BERT's block has only one way, and any preset may be told otherwise."""
+    assert [ww.preset(name).residual for name in ("dstg", "dstg-full-mlm", "ap", "rp", "rope")] == ["normalized"] * 2 + ["stream"] * 3
+    assert ww.preset("dstg", block="bert").residual == "stream"
+    assert ww.preset("dstg", residual="stream").residual == "stream" and ww.preset("ap", residual="normalized").residual == "normalized"
 
 
 # Names of one's own

@@ -32,7 +32,7 @@ def test_settings_override_values_override_the_file(tmp_path):
     path.write_text("preset: ap\nlearning_rate: 1.0e-3\nsteps: 5\nmodel: {dropout: 0.1}\n")
     config = PretrainConfig.load(path, ["learning_rate=4e-3", "model.norm_eps=1e-5"], preset="rope", size=None)
     assert (config.preset, config.learning_rate, config.steps) == ("rope", 4e-3, 5)
-    assert config.model == RECIPES["tiny"]["model"] | {"dropout": 0.1, "norm_eps": 1e-5}
+    assert config.model == RECIPES["tiny"].get("model", {}) | {"dropout": 0.1, "norm_eps": 1e-5}
 
 
 def test_saved_configuration_loads_equal(tmp_path):

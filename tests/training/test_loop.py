@@ -40,6 +40,19 @@ def test_linear_falls_by_equal_amounts():
     assert [learning_rate_factor(step, config, 4) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
 
 
+def test_a_trapezoid_is_constant_to_seventy_per_cent_then_falls_to_its_end():
+    config = LoopConfig(warmup_steps=0, schedule="trapezoid", minimum_learning_rate_ratio=0.1)
+    found = [learning_rate_factor(step, config, 100) for step in (0, 69, 70, 85, 100)]
+    assert found == pytest.approx([1.0, 1.0, 1.0, 0.55, 0.1])
+
+
+def test_one_learning_rate_for_all_is_the_default():
+    model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
+    for kind in ("adamw", "muon"):
+        rates = {g["peak"] for o in make_optimizers(model, LoopConfig(optimizer=kind, learning_rate=3e-3)) for g in o.param_groups}
+        assert rates == {3e-3}
+
+
 def test_warm_up_never_takes_more_than_half_of_the_steps():
     assert learning_rate_factor(10, LoopConfig(warmup_steps=100), 20) == 1.0
 
@@ -50,23 +63,26 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
     config = LoopConfig(
         optimizer=kind,
         learning_rate=0.01,
-        muon_learning_rate=0.1,
+        matrix_learning_rate_scale=10.0,
         bias_learning_rate_scale=3.0,
         embedding_learning_rate_scale=2.0,
+        table_learning_rate_scale=5.0,
+        embedding_weight_decay=0.2,
+        table_weight_decay=0.3,
+        bias_weight_decay=0.4,
     )
     optimizers = make_optimizers(model, config)
     found = {id(p): group for o in optimizers for group in o.param_groups for p in group["params"]}
     assert len(found) == sum(len(g["params"]) for o in optimizers for g in o.param_groups) == len(list(model.parameters()))
-    matrix = 0.1 if kind == "muon" else 0.01
     expected = {
-        "encoder.layers.2.attention.qkv.0.weight": (matrix, config.weight_decay),
-        "encoder.layers.2.attention.qkv.1.weight": (matrix, config.weight_decay),
-        "encoder.layers.2.feed_forward.down.0.weight": (matrix, config.weight_decay),
-        "encoder.layers.2.feed_forward.up.0.weight": (matrix, config.weight_decay),
-        "encoder.layers.2.attention.relative.function.table": (0.03, 0.0),
+        "encoder.layers.2.attention.qkv.0.weight": (0.1, config.weight_decay),
+        "encoder.layers.2.attention.qkv.1.weight": (0.1, config.weight_decay),
+        "encoder.layers.2.feed_forward.down.0.weight": (0.1, config.weight_decay),
+        "encoder.layers.2.feed_forward.up.0.weight": (0.1, config.weight_decay),
+        "encoder.layers.2.attention.relative.function.table": (0.03, 0.4),
         "encoder.layers.2.attention_norm.norms.0.weight": (0.01, 0.0),
-        "encoder.position_embeddings.table.weight": (8 * 0.02, 0.0),  # it starts eight times as wide as the words at this size
-        "encoder.word_embeddings.weight": (0.02, 0.0),
+        "encoder.position_embeddings.table.weight": (0.05, 0.3),
+        "encoder.word_embeddings.weight": (0.02, 0.2),
     }
     for name, (rate, decay) in expected.items():
         group = found[id(model.get_parameter(name))]

@@ -132,6 +132,18 @@ def fused(
     return FUSED[backend](q, k, values, total(biases), allowed, scale, dropout)
 
 
+class Stacked(nn.Linear):
+    """Several linear maps of one input in one product; `rows`: how many outputs each has, one after the other."""
+
+    def __init__(self, width: int, rows: tuple[int, ...], bias: bool) -> None:
+        super().__init__(width, sum(rows), bias=bias)
+        self.rows = rows
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        """The output of each map (..., rows)."""
+        return super().forward(x).split(self.rows, dim=-1)
+
+
 class Attention(nn.Module):
     """Multi-head attention over all streams: one set of weights from the sum of terms, applied to each stream's values.
 
@@ -147,7 +159,7 @@ class Attention(nn.Module):
         self.joint, self.consecutive = config.stream_qk == "joint", config.stream_values == "consecutive"
         self.absolute_special = config.absolute_special
         qk, biased = self.heads * self.d_head, config.block == "bert"
-        self.qkv = nn.ModuleList(nn.Linear(d, 2 * qk + d, bias=biased) for d in self.sizes)
+        self.qkv = nn.ModuleList(Stacked(d, (qk, qk, d), biased) for d in self.sizes)
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
         added = config.absolute != "none" and config.untied == "none"
@@ -157,9 +169,8 @@ class Attention(nn.Module):
     def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
         """Products, biases and values (b, h, n, sum of d_stream / heads) of the `streams` (b, n, d_stream) that a block gives."""
         queries, keys, values = {}, {}, []
-        qk = self.heads * self.d_head
-        for name, x, project, d in zip(self.names, streams, self.qkv, self.sizes, strict=True):
-            q, k, v = project(x).split([qk, qk, d], dim=-1)
+        for name, x, project in zip(self.names, streams, self.qkv, strict=True):
+            q, k, v = project(x)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
             if layout.rotation is not None:
                 q, k = rotate(q, *layout.rotation), rotate(k, *layout.rotation)

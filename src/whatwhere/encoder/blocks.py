@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .attention import Attention, Layout
+from .attention import Attention, Layout, Stacked
 from .config import EncoderConfig
 
 Streams = tuple[Tensor, ...]
@@ -50,20 +50,17 @@ class FeedForward(nn.Module):
         rows = [(config.hidden_size, config.intermediate_size)]
         if self.separate:
             rows = list(zip(config.stream_sizes, self.inner, strict=True))
-        self.up = nn.ModuleList(nn.Linear(d, (1 + self.gated) * inner, bias=biased) for d, inner in rows)
+        self.up = nn.ModuleList(Stacked(d, (inner,) * (1 + self.gated), biased) for d, inner in rows)
         self.down = nn.ModuleList(nn.Linear(i, d, bias=biased) for i, d in zip(self.inner, config.stream_sizes, strict=True))
 
-    def _activate(self, x: Tensor) -> Tensor:
-        if not self.gated:
-            return F.gelu(x)
-        gate, up = x.chunk(2, dim=-1)
-        return F.silu(gate) * up
+    def _activate(self, x: Tensor, *up: Tensor) -> Tensor:
+        return F.silu(x) * up[0] if self.gated else F.gelu(x)
 
     def forward(self, streams: Streams) -> Streams:
         if self.separate:
-            inner: Streams = tuple(self._activate(up(x)) for up, x in zip(self.up, streams, strict=True))
+            inner: Streams = tuple(self._activate(*up(x)) for up, x in zip(self.up, streams, strict=True))
         else:
-            inner = self._activate(self.up[0](torch.cat(streams, dim=-1))).split(self.inner, dim=-1)
+            inner = self._activate(*self.up[0](torch.cat(streams, dim=-1))).split(self.inner, dim=-1)
         return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
 
 

@@ -21,6 +21,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "stream_values": lambda: ("per_head", "consecutive"),
     "mlm_head": lambda: ("semantic", "full"),
     "residual": lambda: ("stream", "normalized"),
+    "initializer": lambda: ("normal", "uniform"),
 }
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
@@ -44,7 +45,7 @@ class EncoderConfig(PretrainedConfig):
     Widths: `hidden_size` is the width of `last_hidden_state`, position stream first; `position_size` of it belong to the
     position stream (0: one stream). `intermediate_size` None means 4 × hidden_size (DSTG section 3.2).
     `block`: "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases). `residual`, NeoBERT only: "stream"
-    adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one.
+    adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one (their code; `dstg`).
 
     Scheme, absolute positions: `absolute` names the position table. It feeds the position stream if there is one, is added to
     the word embedding otherwise, unless `untied` takes it: "position" adds the term pU_Q·pU_K (TUPE eq. 7), "crossed" all four
@@ -63,8 +64,9 @@ class EncoderConfig(PretrainedConfig):
     `stream_feed_forward` "shared" reads both (DSTG eq. 3), "separate" keeps one for each; `stream_values` "per_head" cuts each
     stream's values over the heads, "consecutive" cuts their concatenation, so that the first heads carry position (SPLIT).
     `mlm_head`: "semantic" predicts from the semantic stream, "full" from all of hidden (DSTG B.2).
-    Initial standard deviations: `initializer_range` of matrices, `embedding_initializer_range` of word embeddings,
-    `position_initializer_range` of the position table (None: as the word embeddings).
+    Initial weights: `initializer` is "normal" with standard deviation r, or "uniform" on [-r, r] (the code of DSTG's authors, r = 0.02);
+    r is `initializer_range` for matrices, `embedding_initializer_range` for word embeddings, `position_initializer_range` for the
+    position table (None: as the word embeddings).
 
     Raises:
         ValueError: an unknown key, a value outside its choices, or parts that do not fit together.
@@ -105,6 +107,7 @@ class EncoderConfig(PretrainedConfig):
     residual: str = "stream"
     dropout: float = 0.0
     norm_eps: float = 1e-6
+    initializer: str = "normal"
     initializer_range: float = 0.02
     embedding_initializer_range: float = 0.02
     position_initializer_range: float | None = None

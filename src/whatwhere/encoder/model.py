@@ -21,7 +21,7 @@ from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Stream
 from .carry import CarriedModel
 from .config import EncoderConfig
 from .rotary import rotation
-from .tables import PositionTable
+from .tables import PositionTable, draw
 from .untied import Untied
 
 
@@ -36,14 +36,14 @@ class EncoderPreTrainedModel(CarriedModel):
     _no_split_modules = ["NeoBertBlock", "BertBlock"]
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Matrices and words normal with the configured standard deviations, norms one; tables and biases say their own."""
+        """Matrices and words drawn as configured, norms one; tables and biases say their own."""
         config = self.config
         if isinstance(module, nn.Linear):
-            init.normal_(module.weight, std=config.initializer_range)
+            draw(module.weight, config.initializer_range, config)
             if module.bias is not None:
                 init.zeros_(module.bias)
         if isinstance(module, nn.Embedding):
-            init.normal_(module.weight, std=config.embedding_initializer_range)
+            draw(module.weight, config.embedding_initializer_range, config)
         if isinstance(module, RMSNorm | nn.LayerNorm):
             init.ones_(module.weight)
         if isinstance(module, nn.LayerNorm):

@@ -10,26 +10,21 @@ from .registry import register_preset as _add
 
 # Widths of each size and block: `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream, to which
 # `position` is added (DSTG 3.3: 768 = 48 + 720; baselines 720). In BERT's block `model` is the whole (TUPE: 768).
-# A position stream of few columns is buried under what the blocks write into it unless its table starts wider than the words:
-# `table` times as wide (docs/log.md).
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "neobert": {"layers": 4, "heads": 4, "model": 120, "position": 8, "tied": True},
         "bert": {"layers": 4, "heads": 4, "model": 128, "position": 8, "tied": True},
         "positions": 128,
-        "table": 8.0,
     },
     "small": {
         "neobert": {"layers": 6, "heads": 4, "model": 240, "position": 16, "tied": True},
         "bert": {"layers": 6, "heads": 4, "model": 256, "position": 16, "tied": True},
         "positions": 256,
-        "table": 4.0,
     },
     "paper": {
         "neobert": {"layers": 6, "heads": 6, "model": 720, "position": 48, "tied": False},
         "bert": {"layers": 12, "heads": 12, "model": 768, "position": 48, "tied": True},
         "positions": 512,
-        "table": 1.0,
     },
 }
 
@@ -38,7 +33,8 @@ _add("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
 _add("ap", "nope", "DSTG section 3.3", absolute="learned")
 _add("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
 _add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special=True)
-_add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2)
+# Added to the normalised streams, as in the authors' code, position stays readable through the layers (docs/method.md).
+_add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2, residual="normalized")
 _add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
 _add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
 _add("alibi", "nope", "Press et al. 2022", relative="alibi")
@@ -90,6 +86,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         raise ValueError(f"Unknown size {size!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
     own = {**PRESETS[name], **fields}
     block = own.get("block", EncoderConfig.block)
+    if block == "bert" and "residual" not in fields:  # BERT's block normalises the sum
+        own.pop("residual", None)
     if block not in SIZES[size]:
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
@@ -107,9 +105,6 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     with suppress(TypeError, ZeroDivisionError):  # of values that EncoderConfig refuses
         if streams == 2:
             resolved.setdefault("position_size", resolved["hidden_size"] // resolved["num_attention_heads"] if d_pos == "head" else d_pos)
-        if resolved.get("position_size") and "position_initializer_range" not in own:
-            words = own.get("embedding_initializer_range", EncoderConfig.embedding_initializer_range)
-            resolved["position_initializer_range"] = SIZES[size]["table"] * words
     return EncoderConfig(**resolved)
 
 

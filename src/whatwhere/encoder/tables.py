@@ -35,6 +35,14 @@ def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = No
     return torch.exp(-2 * k / width * math.log(10000.0))
 
 
+def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
+    """Initial values as `config.initializer` says: normal with standard deviation `spread`, or uniform on [-spread, spread]."""
+    if config.initializer == "uniform":
+        init.uniform_(weight, -spread, spread)
+    else:
+        init.normal_(weight, std=spread)
+
+
 def read_table(source: str | Path, words: bool = False) -> Tensor:
     """A position table (rows, width) in float64 from a .npy file or from the weights of a model folder; row i is position i.
 
@@ -185,7 +193,7 @@ class LearnedTable(nn.Module):
         rows, width = self.weight.shape
         assert config.position_initializer_range is not None
         if config.table_start == "normal":
-            init.normal_(self.weight, std=config.position_initializer_range)
+            draw(self.weight, config.position_initializer_range, config)
         elif config.table_start == "sinusoidal":
             waves = sinusoid(rows, width, torch.float64)
             init.copy_(self.weight, _fixed_scale(config, waves) * waves)

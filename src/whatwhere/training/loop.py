@@ -20,9 +20,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from ..encoder.attention import Stacked
 from .checkpoints import drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
 from .config import StrictConfig, write_text
+from .muon import Muon
 
+CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 Batch = dict[str, Tensor]
 BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's batch
 
@@ -36,15 +39,24 @@ class LoopConfig(StrictConfig):
     accumulate: int = Field(1, ge=1, description="parts a step's batch is computed in")
     learning_rate: float = Field(4e-3, gt=0, description="peak learning rate of AdamW")
     warmup_steps: int = Field(100, ge=0, description="steps of linear warm-up")
-    schedule: Literal["cosine", "linear"] = "cosine"
+    schedule: Literal["cosine", "linear", "trapezoid"] = Field(
+        "cosine", description="of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then linear"
+    )
     minimum_learning_rate_ratio: float = Field(0.1, ge=0, le=1, description="learning rate at the end, as a share of the peak")
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    muon_learning_rate: float = Field(0.02, gt=0, description="peak learning rate of the hidden matrices under muon")
+    optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: of the hidden matrices; AdamW of all else")
+    muon_scale: Literal["adamw", "spectral"] = Field(
+        "adamw", description="size of muon's updates: adamw, entries as large as AdamW's; spectral, outputs change alike"
+    )
+    matrix_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the hidden matrices, times the peak")
+    embedding_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the word embeddings, times the peak")
+    table_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the position table, times the peak")
     bias_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of relative-bias tables, times the peak")
-    embedding_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of word and position tables, times the peak")
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = Field(1e-8, gt=0)
-    weight_decay: float = Field(0.01, ge=0, description="on matrices only; not on norms and tables")
+    weight_decay: float = Field(0.01, ge=0, description="of matrices, a step: times the learning rate")
+    embedding_weight_decay: float = Field(0.0, ge=0, description="of the word embeddings")
+    table_weight_decay: float = Field(0.0, ge=0, description="of the position table")
+    bias_weight_decay: float = Field(0.0, ge=0, description="of relative-bias tables")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
@@ -65,31 +77,31 @@ def bf16_pays(device: torch.device) -> bool:
 
 
 def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
-    """Share of the peak learning rate at `step` in [0, steps): linear warm-up, then cosine or linear decay."""
+    """Share of the peak learning rate at `step` in [0, steps): linear warm-up, then as `schedule` says."""
     warmup = min(config.warmup_steps, steps // 2)
     if step < warmup:
         return (step + 1) / warmup
     progress = (step - warmup) / max(steps - warmup, 1)
-    shape = 0.5 * (1 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress
+    if config.schedule == "cosine":
+        shape = 0.5 * (1 + math.cos(math.pi * progress))
+    else:
+        shape = min(1.0, (1 - progress) / (1 - CONSTANT if config.schedule == "trapezoid" else 1))
     return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
 
 
 def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.optim.Optimizer]:
-    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates."""
-    width = model.config.position_initializer_range / model.config.embedding_initializer_range
-    muon = config.optimizer == "muon"
-    matrix_rate = config.muon_learning_rate if muon else config.learning_rate
+    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates and decay."""
     groups: dict[str, dict[str, Any]] = {
-        "matrices": {"lr": matrix_rate, "weight_decay": config.weight_decay},
-        "head": {"lr": config.learning_rate, "weight_decay": config.weight_decay},
-        "embeddings": {"lr": config.learning_rate * config.embedding_learning_rate_scale, "weight_decay": 0.0},
-        # Adam's steps are absolute: a table that starts k times as wide must learn k times as fast.
-        "table": {"lr": config.learning_rate * config.embedding_learning_rate_scale * width, "weight_decay": 0.0},
-        "plain": {"lr": config.learning_rate, "weight_decay": 0.0},
-        "biases": {"lr": config.learning_rate * config.bias_learning_rate_scale, "weight_decay": 0.0},
+        kind: {"params": [], "lr": (peak := config.learning_rate * scale), "peak": peak, "weight_decay": decay}
+        for kind, scale, decay in (
+            ("matrices", config.matrix_learning_rate_scale, config.weight_decay),
+            ("head", 1.0, config.weight_decay),
+            ("embeddings", config.embedding_learning_rate_scale, config.embedding_weight_decay),
+            ("table", config.table_learning_rate_scale, config.table_weight_decay),
+            ("plain", 1.0, 0.0),
+            ("biases", config.bias_learning_rate_scale, config.bias_weight_decay),
+        )
     }
-    for group in groups.values():
-        group |= {"params": [], "peak": group["lr"]}
     for name, parameter in model.named_parameters():
         positional = "relative." in name or "untied." in name
         if "position_embeddings." in name or name.endswith("untied.cls"):
@@ -105,11 +117,13 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.op
         else:
             kind = "head"
         groups[kind]["params"].append(parameter)
-    hidden = [groups.pop("matrices")] if muon else []
+    hidden = [groups.pop("matrices")] if config.optimizer == "muon" else []
     rest = [group for group in groups.values() if group["params"]]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)]
     if hidden:
-        optimizers.append(torch.optim.Muon(hidden))
+        stacked = {id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, Stacked)}
+        hidden[0]["rows"] = [stacked.get(id(p), [len(p)]) for p in hidden[0]["params"]]
+        optimizers.append(Muon(hidden, scale=config.muon_scale))
     return optimizers
 
 
@@ -313,11 +327,10 @@ def run(
             if step + 1 < steps:
                 upcoming = ahead.submit(trainer.micro_batches, batch_at, step + 1)
             loss, norm = trainer.step(step, batches)
-            muon = f", muon_learning_rate {config.muon_learning_rate:g}" if config.optimizer == "muon" else ""
             if not math.isfinite(loss) or not math.isfinite(norm):
                 raise ValueError(
                     f"Loss is {loss}, gradient norm {norm} at step {step + 1} of {label}. Lower learning_rate (now "
-                    f"{config.learning_rate:g}{muon}) or set precision=fp32; checkpoints up to here are in {root}."
+                    f"{config.learning_rate:g}) or set precision=fp32; checkpoints up to here are in {root}."
                 )
             losses.append(loss)
             window += 1

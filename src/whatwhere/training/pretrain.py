@@ -27,15 +27,13 @@ BUDGET = ("steps", "tokens", "minutes")
 RECIPES: dict[str, dict[str, Any]] = {
     "tiny": {
         "length": 128,
-        "batch_size": 16,
+        "batch_size": 32,
         "optimizer": "muon",
         "learning_rate": 4e-3,
-        "muon_learning_rate": 0.006,
         "warmup_steps": 100,
         "vocab_size": 4096,
         "validate_every": 200,
         "validation_windows": 128,
-        "model": {"initializer_range": 0.03, "embedding_initializer_range": 0.03},
     },
     "small": {"length": 256, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 300, "vocab_size": 8192},
     "paper": {"length": 512, "batch_size": 256, "learning_rate": 6e-4, "warmup_steps": 10_000, "tokenizer": "bert-base-uncased"},
