@@ -36,7 +36,8 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             return ours.from_pretrained(folder, local_files_only=True).eval()
         if head:
             raise ValueError(
-                f"{model} is no model of this package, and only its encoders with their vocabulary head can be measured so. Give one of those."
+                f"{model} is no model of this package, and only its encoders with their vocabulary head can be measured so. "
+                "Give one of those."
             )
         config = AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
         return AutoModel.from_pretrained(
