@@ -136,6 +136,11 @@ def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
         ({"training": {"lr": 3}}, "Unknown configuration key 'lr'"),
         ({"length": 256}, "position table of dstg has 128 rows"),
         ({"minuets": 3}, "Did you mean minutes"),
+        ({"variants": {"dstg": {"preset": "ap"}}}, "variants: a name is .* no preset; got 'dstg'"),
+        ({"variants": {"../x": {"preset": "ap"}}}, "variants: a name is .*; got '../x'"),
+        ({"variants": {"mine": {"residual": "stream"}}}, "variants.mine must say its preset, for example .*; got {'residual'"),
+        ({"variants": {"mine": {"preset": "ap", "seed": 2}}, "models": ["mine"]}, "variants.mine.seed is the study's own key"),
+        ({"variants": {"mine": {"preset": "ap", "model": {"resid": 1}}}, "models": ["mine"]}, "no field 'resid'"),
         ({"batch_size": 3}, "batch_size is a key of the trainings: give training.batch_size"),
     ],
 )

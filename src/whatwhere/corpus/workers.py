@@ -22,7 +22,7 @@ Task = tuple[Any, ...]
 WORTH_WORKERS = 20_000_000
 
 
-def _cores() -> int:
+def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -42,7 +42,7 @@ class Workers:
     def __init__(self, tokenizer_file: Path, workers: int | None):
         self.file = str(tokenizer_file)
         self.tokenizer = Tokenizer.from_file(self.file)
-        self.children = (_cores() if workers is None else workers) - 1
+        self.children = (cores() if workers is None else workers) - 1
         self.executor: ProcessPoolExecutor | None = None
 
     def worth_it(self, read: int, share: float | None) -> bool:
@@ -103,11 +103,11 @@ _worker_tokenizer: Tokenizer | None = None
 
 def _start_worker(tokenizer_file: str) -> None:
     global _worker_tokenizer
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=leave_with_parent, daemon=True).start()
     _worker_tokenizer = Tokenizer.from_file(tokenizer_file)
 
 
-def _leave_with_parent() -> None:
+def leave_with_parent() -> None:
     """A worker waits for work on a pipe that it holds itself, so it would outlive a parent that was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -29,20 +29,24 @@ from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..records import Record, read_records, write_records
 from ..report import write_report
-from ..training.checkpoints import WEIGHTS
 from ..training.config import write_text
 from ..training.costs import costs, matched_width
-from ..training.pretrain import prepare_windows, pretrain, timed_step
+from ..training.loop import Show
+from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, timed_step
 from ..training.runs import SUMMARY, claim_folder
 from .claims import evaluate
 from .config import StudyConfig
+from .jobs import Job, at_once, limited, run_jobs, threads
 from .look import corpus_records, look_inside, position_records, untrained_records
 from .machine import machine, versions
 from .progress import show_progress
 
 CONFIG, BUDGET = "study.yaml", "budget.json"
+RECORDS, LEFT_OUT = "records.parquet", "left_out.json"
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
+CONTENTION = 1.1  # how much longer a step takes while the other cores train too
+WORTH_PROCESSES = 250_000  # training tokens of a model below which a process of its own, some seconds to start, does not pay
 MOST_INSIDE = 0.35  # share of the time
 STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one of a model's documents
 FEWEST_STEPS = 20
@@ -82,22 +86,49 @@ class Study:
 
     def steps(self, windows: Windows) -> int:
         """ONE number of steps for all models and seeds: as asked, or from a short timing of each preset; kept on resume."""
-        if self.config.steps is not None:
-            return self.config.steps
+        config = self.config
+        if config.steps is not None:
+            return config.steps
         kept = self.out / BUDGET
         if kept.is_file():
             return int(json.loads(kept.read_text(encoding="utf-8"))["steps"])
-        assert self.config.minutes is not None
-        seconds = {name: timed_step(self.config.pretraining(name, 0, 1), windows) for name in self.config.models}
-        total = self.config.minutes * 60
-        each = STEPS_PER_PROBED * self.config.probe_documents + STEPS_PER_ABLATED * self.config.ablation_documents
-        looks = each * sum(seconds.values()) * self.config.seeds if self.config.inside else 0.0
-        looks = min(looks, MOST_INSIDE * total)  # a trial on a machine that does other work must not eat up the training
-        left = total * (1 - RESERVE_SHARE) - RESERVE_SECONDS - looks - (time.perf_counter() - self.began)
-        steps = max(FEWEST_STEPS, int(left / (self.config.seeds * sum(seconds.values()) * OVERHEAD)))
-        write_text(kept, json.dumps({"steps": steps, "seconds_per_step": seconds, "minutes": self.config.minutes}, indent=1))
+        assert config.minutes is not None
+        most = self.at_once(None)
+        plan = threads(len(config.models) * config.seeds, most)
+        with limited(plan[0]):
+            seconds = {name: timed_step(config.pretraining(name, 0, 1), windows) for name in config.models}
+        looks = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents if config.inside else 0.0
+        # One step of all models and seeds, in seconds of this machine with all its cores.
+        step = config.seeds * sum(seconds.values()) * (CONTENTION if most > 1 else 1.0) / min(most, len(plan))
+        total = config.minutes * 60
+        fixed = RESERVE_SECONDS + time.perf_counter() - self.began
+
+        def minutes(steps: float, share: float = 1.0) -> float:
+            return (steps * OVERHEAD * step + looks * step * share + fixed) / (1 - RESERVE_SHARE) / 60
+
+        left = total * (1 - RESERVE_SHARE) - fixed
+        left -= min(looks * step, MOST_INSIDE * total)  # a trial on a machine that does other work must not eat up the training
+        steps = max(FEWEST_STEPS, int(left / (step * OVERHEAD)))
+        write_text(kept, json.dumps({"steps": steps, "seconds_per_step": seconds, "minutes": config.minutes}, indent=1))
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
+        training = config.pretraining(config.models[0], 0, 1)
+        if (wanted := LEAVES_PLATEAU.get(config.size, 0) / (training.batch_size * training.length)) > steps:
+            self.say(
+                f"{config.minutes:g} minutes buy {steps:,} steps; models of size {config.size} need about {round(wanted):,} to learn more "
+                f"than how often each word occurs: about {math.ceil(minutes(wanted))} minutes on this machine (--minutes, or no budget "
+                "for the recipe's own number of steps)"
+            )
         return steps
+
+    def at_once(self, steps: int | None) -> int:
+        """Models that are trained at once; for so many steps, or however many."""
+        training = self.config.pretraining(self.config.models[0], 0, 1)
+        short = steps is not None and steps * training.batch_size * training.length < WORTH_PROCESSES
+        return self.config.at_once or (1 if short else at_once())
+
+    def folder(self, name: str, seed: int) -> Path:
+        """Where a model is."""
+        return self.out / "models" / name / f"seed-{seed}"
 
     def match_costs(self, windows: Windows, resumed: bool) -> None:
         """Give every model the feed-forward width at which it costs what the first one does; a resumed study keeps its widths."""
@@ -118,13 +149,9 @@ class Study:
         """Whether enough held-out windows have the full length for the probes (which a study can do without)."""
         return int((windows["held_out"].lengths() == self.config.length).sum()) >= FEWEST_DOCUMENTS
 
-    def model_records(
-        self, folder: Path, name: str, seed: int, windows: Windows, corpus: CorpusDistances | None
-    ) -> tuple[list[Record], dict[str, str]]:
-        """All records of one trained model, and what could not be measured and why; kept beside the model, arrays in the study's folder."""
-        kept, reasons = folder / "records.parquet", folder / "left_out.json"
-        if kept.is_file():
-            return read_records(kept), json.loads(reasons.read_text(encoding="utf-8")) if reasons.is_file() else {}
+    def model_records(self, name: str, seed: int, windows: Windows, corpus: CorpusDistances | None, show: Show) -> None:
+        """Measure one trained model: its records, and what could not be measured and why, beside it; arrays in the study's folder."""
+        folder = self.folder(name, seed)
         config, left_out = self.config, {}
         who: dict[str, Any] = {"study": self.name, "name": name, "seed": seed}
         records = training_records(folder, self.name, name, seed)
@@ -140,8 +167,13 @@ class Study:
                 if untrained is not None:
                     records += probe_records(untrained, held_out, **who, **sizes, step=0)
                 documents = choose_documents(held_out, config.probe_documents)
-                with show_progress(name, self.progress) as show:
-                    found = look_inside(model, documents, **who, ablated=config.ablation_documents, progress=show)
+                found = look_inside(
+                    model,
+                    documents,
+                    **who,
+                    ablated=config.ablation_documents,
+                    progress=lambda what, done, total: show(what, done, total, ""),
+                )
                 records += found.records + (untrained_records(untrained, documents, **who) if untrained is not None else [])
                 left_out = found.left_out
                 for stem, arrays in found.arrays.items():
@@ -158,9 +190,8 @@ class Study:
             save_arrays(self.out / "arrays" / f"table-{name}-seed-{seed}.npz", arrays)
         if untrained is None:
             left_out = {**left_out, "controls": f"{beginning} is gone, so nothing is held against the untrained model."}
-        write_text(reasons, json.dumps(left_out, indent=1))
-        write_records(kept, records)
-        return records, left_out
+        write_text(folder / LEFT_OUT, json.dumps(left_out, indent=1))
+        write_records(folder / RECORDS, records)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
@@ -184,40 +215,41 @@ class Study:
         self.match_costs(windows, resumed)
         config = self.config
         records = text_records(windows, self.name)
-        corpus: CorpusDistances | None = None
         if config.inside:
             with show_progress("corpus", self.progress) as show:
-                geometry, corpus = corpus_records(windows, self.out, self.name, show)
-            records += geometry
+                records += corpus_records(windows, self.out, self.name, show)[0]
         steps = self.steps(windows)
+        pairs = [(name, seed) for seed in range(config.seeds) for name in config.models]
+        most = self.at_once(steps)
+        jobs = [
+            Job(f"{name} seed {seed}", train_and_look, (str(self.out), name, seed, steps), each)
+            for (name, seed), each in zip(pairs, threads(len(pairs), most), strict=True)
+        ]
+        todo = [job for job in jobs if not (self.folder(*job.args[1:3]) / RECORDS).is_file()]
+        for job, summary in run_jobs(todo, most, self.progress):
+            self.say("trained", model=job.args[1], seed=job.args[2], loss=round(summary["validation_loss"] or math.nan, 3))
         trained = []
-        for seed in range(config.seeds):
-            for name in config.models:
-                folder = self.out / "models" / name / f"seed-{seed}"
-                training = config.pretraining(name, seed, steps)
-                finished = (folder / WEIGHTS).is_file()
-                summary = pretrain(training, folder, resume=True, windows=windows, progress=self.progress)
-                if not finished:
-                    self.say("trained", model=name, seed=seed, loss=round(summary["validation_loss"] or math.nan, 3))
-                found, left_out = self.model_records(folder, name, seed, windows, corpus)
-                records += found
-                trained.append(
-                    {
-                        "name": name,
-                        "seed": seed,
-                        "source": SOURCES[name],
-                        "config": json.loads((folder / "config.json").read_text(encoding="utf-8")),
-                        "training": training.model_dump(mode="json"),
-                        "summary": summary,
-                        "left_out": left_out,
-                    }
-                )
-            if config.inside:
-                records += self.compared(seed, windows)
+        for name, seed in pairs:
+            folder = self.folder(name, seed)
+            found, left_out = read_records(folder / RECORDS), json.loads((folder / LEFT_OUT).read_text(encoding="utf-8"))
+            records += found
+            trained.append(
+                {
+                    "name": name,
+                    "seed": seed,
+                    "source": SOURCES[config.preset(name)],
+                    "config": json.loads((folder / "config.json").read_text(encoding="utf-8")),
+                    "training": config.pretraining(name, seed, steps).model_dump(mode="json"),
+                    "summary": json.loads((folder / SUMMARY).read_text(encoding="utf-8")),
+                    "left_out": left_out,
+                }
+            )
         if config.inside:
+            for seed in range(config.seeds):
+                records += self.compared(seed, windows)
             records += convergence_records(records, study=self.name)
             self.show_texts(windows)
-        write_records(self.out / "records.parquet", records)
+        write_records(self.out / RECORDS, records)
         write_text(self.out / "claims.json", json.dumps(evaluate(records), indent=1))
         self.provenance(windows, trained)
         report = write_report(self.out)
@@ -230,7 +262,7 @@ class Study:
         if REFERENCE not in self.config.models or len(self.config.models) < 2 or not self.can_probe(windows):
             return []
         if not kept.is_file():
-            folders = {name: self.out / "models" / name / f"seed-{seed}" for name in self.config.models}
+            folders = {name: self.folder(name, seed) for name in self.config.models}
             models = {name: EncoderForMaskedLM.from_pretrained(folder).eval() for name, folder in folders.items()}
             reference = models.pop(REFERENCE)
             documents, splits = choose_documents(windows["held_out"], self.config.probe_documents), self.config.probe_splits
@@ -254,7 +286,7 @@ class Study:
             return
         tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
         title, text = repeated_text()
-        models = {n: EncoderForMaskedLM.from_pretrained(self.out / "models" / n / "seed-0").eval() for n in self.config.models}
+        models = {n: EncoderForMaskedLM.from_pretrained(self.folder(n, 0)).eval() for n in self.config.models}
         maps = sum(m.config.num_hidden_layers * m.config.num_attention_heads * (1 + len(term_names(m))) for m in models.values())
         shown = min(self.config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + self.config.texts)) ** 0.5))
         texts = [(title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"]))]
@@ -283,6 +315,17 @@ class Study:
             "command": command,
         }
         write_text(self.out / "study.json", json.dumps(facts, indent=1))
+
+
+def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> dict[str, Any]:
+    """Train one model of the study in the folder `out`, measure it, and return the summary of its training; finished parts are kept."""
+    study = Study(StudyConfig.load(Path(out) / CONFIG), Path(out))
+    windows, folder = Windows(study.out / "corpus"), study.folder(name, seed)
+    summary = pretrain(study.config.pretraining(name, seed, steps), folder, resume=True, windows=windows, progress=show)
+    show("looking inside", 0, 1, "")
+    corpus = corpus_records(windows, study.out, study.name)[1] if study.config.inside else None
+    study.model_records(name, seed, windows, corpus, show)
+    return summary
 
 
 def _left_out(trained: list[dict[str, Any]]) -> list[str]:

@@ -5,9 +5,9 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +27,7 @@ from .muon import Muon
 
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 Batch = dict[str, Tensor]
+Show = Callable[[str, int, int, str], None]  # told how far a long work is: (what, done, in all, a word on it)
 BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's batch
 
 
@@ -243,7 +244,7 @@ def run(
     validate: Callable[[Trainer], dict[str, float]] | None = None,
     resume: bool = False,
     label: str = "training",
-    progress: bool = True,
+    progress: bool | Show = True,
 ) -> Outcome:
     """Train for `trainer.steps` steps, logging to `out/log.jsonl` and writing checkpoints to `out/checkpoints`.
 
@@ -306,19 +307,7 @@ def run(
             save(0)
         if not history:
             evaluate(0)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not (progress and main),
-    )
-    with bar, ThreadPoolExecutor(1) as ahead:
-        task = bar.add_task(label, total=steps, completed=start, state="")
+    with _bar(label, start, progress if main else False) as show, ThreadPoolExecutor(1) as ahead:
         upcoming = ahead.submit(trainer.micro_batches, batch_at, start) if start < steps else None
         marked, window = time.perf_counter(), 0
         for step in range(start, steps):
@@ -343,7 +332,7 @@ def run(
                 entry = {"step": done, "tokens": done * tokens_per_step, "loss": mean}
                 log({**entry, "gradient_norm": norm, "learning_rate": _rate(trainer), "tokens_per_second": rate})
                 losses.clear()
-                bar.update(task, completed=done, state=f"loss {mean:.3f}  {rate:,.0f} tokens/s")
+                show("training", done, steps, f"loss {mean:.3f}  {rate:,.0f} tokens/s")
             # Pauses for validation and checkpoints do not count as training speed.
             if done % config.validate_every == 0 or done == steps:
                 pause = time.perf_counter()
@@ -356,6 +345,28 @@ def run(
     if config.trackers:
         accelerator.end_training()
     return Outcome(steps, before + time.perf_counter() - began, history)
+
+
+@contextmanager
+def _bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
+    """Where to show how far the training is: as told, or a bar on stderr."""
+    if callable(progress):
+        yield progress
+        return
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not progress,
+    )
+    with bar:
+        task = bar.add_task(label, total=None, completed=start, state="")
+        yield lambda what, done, total, word: bar.update(task, completed=done, total=total, state=word)
 
 
 def _rate(trainer: Trainer) -> float:

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from ..encoder import EncoderPreTrainedModel, write_sentence_transformer
 from .checkpoints import WEIGHTS, save_model
 from .config import SchemeConfig, StrictConfig, write_text
-from .loop import BatchAt, LoopConfig, Outcome, Trainer, processes, run
+from .loop import BatchAt, LoopConfig, Outcome, Show, Trainer, processes, run
 
 SUMMARY = "training.json"
 C = TypeVar("C", bound=StrictConfig)
@@ -76,7 +76,7 @@ def train(
     validate: Callable[[Trainer], dict[str, float]] | None,
     resume: bool,
     label: str,
-    progress: bool,
+    progress: bool | Show,
 ) -> tuple[Trainer, dict[str, Any]]:
     """Run the loop on a model whose weights are the same in all processes; returns the trainer and the facts of every summary."""
     state = processes()

@@ -1,0 +1,181 @@
+"""Jobs in processes of their own, as many at once as there are cores, a thread each; one display of how far they are.
+
+Two trainings of one thread each do more work than one of two threads after the other: an encoder of some million parameters has too
+little to do in each operation. What a job computes depends on its number of threads, which the plan fixes, not on what else runs.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from threading import Thread
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from threadpoolctl import threadpool_limits
+
+from ..corpus.workers import check_not_in_worker, cores, leave_with_parent
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of a function of a module with `args` and, last, a `Show`; `label` names it on the screen."""
+
+    label: str
+    work: Callable[..., Any]
+    args: tuple[Any, ...]
+    threads: int | None = None
+
+
+def at_once() -> int:
+    """Jobs that run at the same time: one a core; one where an accelerator or a launcher's processes do the work."""
+    if torch.cuda.is_available() or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return 1
+    return cores()
+
+
+def threads(jobs: int, most: int) -> list[int | None]:
+    """Threads of each of so many jobs, `most` of which run at once: one, but the last that leave cores idle share those.
+
+    None, all that the process has, where jobs run one by one.
+    """
+    if most < 2:
+        return [None] * jobs
+    rest = jobs % most
+    return [*[1] * (jobs - rest), *[most // max(rest, 1)] * rest]
+
+
+def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[Job, Any]]:
+    """Jobs with their results as they finish, `most` threads at a time; arguments and results must be picklable.
+
+    A single job, or `most` = 1, runs in this process.
+
+    Raises:
+        Exception: what a job raises; the others are stopped at once, and what they had finished stays on disk.
+    """
+    if len(jobs) < 2 or most < 2:
+        for number, job in enumerate(jobs):
+            with _display(progress) as show, limited(job.threads):
+                result = job.work(*job.args, partial(show, number, job.label))
+            yield job, result
+        return
+    check_not_in_worker("A study")
+    context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
+    stop, states = context.Event(), context.SimpleQueue()
+    with _display(progress) as show:
+        Thread(target=_forward, args=(states, show), daemon=True).start()
+        try:
+            for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
+                part = list(group)
+                with ProcessPoolExecutor(min(len(part), most // each), context, initializer=_start, initargs=(each, stop, states)) as pool:
+                    waiting = {pool.submit(_work, number, job): job for number, job in part}
+                    try:
+                        while waiting:
+                            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                                result = future.result()
+                                yield waiting.pop(future), result
+                    except BaseException as error:
+                        stop.set()  # the processes end by themselves; leaving the pool waits for that
+                        if isinstance(error, BrokenProcessPool):
+                            raise OSError(
+                                "A process of the study was killed, perhaps for want of memory. The same command goes on from what is "
+                                "finished; --set at_once=1 runs one model at a time."
+                            ) from None
+                        raise
+        finally:
+            states.put(None)
+
+
+@contextmanager
+def limited(threads: int | None) -> Iterator[None]:
+    """This process with so many threads, or as it is."""
+    before = torch.get_num_threads()
+    if threads is None or threads == before:
+        yield
+        return
+    torch.set_num_threads(threads)
+    try:
+        with threadpool_limits(threads, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_states: Any = None
+
+
+def _start(each: int, stop: Any, states: Any) -> None:
+    global _states
+    _states = states
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so once, and stops all
+    Thread(target=leave_with_parent, daemon=True).start()
+    Thread(target=_leave_when_told, args=(stop,), daemon=True).start()
+    torch.set_num_threads(each)
+    threadpool_limits(each, user_api="blas")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def _leave_when_told(stop: Any) -> None:
+    stop.wait()
+    os._exit(1)
+
+
+def _work(number: int, job: Job) -> Any:
+    last = 0.0
+
+    def show(*state: Any) -> None:
+        nonlocal last
+        if (now := time.perf_counter()) - last > 0.2:
+            last = now
+            _states.put((number, job.label, *state))
+
+    result = job.work(*job.args, show)
+    _states.put((number, job.label, "", 0, 0, ""))
+    return result
+
+
+def _forward(states: Any, show: Callable[..., None]) -> None:
+    while (state := states.get()) is not None:
+        show(*state)
+
+
+@contextmanager
+def _display(progress: bool) -> Iterator[Callable[[int, str, str, int, int, str], None]]:
+    """A bar for each running job on stderr; told (number, label, what is done, done, in all, a word); nothing in all ends a bar."""
+    if not progress:
+        yield lambda *state: None
+        return
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[word]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    ) as bars:
+        running: dict[int, tuple[str, Any]] = {}
+
+        def show(number: int, label: str, what: str, done: int, in_all: int, word: str) -> None:
+            shown, task = running.get(number, ("", None))
+            if task is not None and (shown != what or not in_all):  # a new part has a bar and a clock of its own
+                bars.remove_task(task)
+                running.pop(number)
+                task = None
+            if in_all and task is None:
+                task = bars.add_task(f"{label}: {what}", total=in_all, word="")
+                running[number] = (what, task)
+            if task is not None:
+                bars.update(task, completed=done, word=word)
+
+        yield show
