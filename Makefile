@@ -14,7 +14,7 @@ $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@touch $@
 
 demo: $(READY)
-	cd $(ROOT) && $(BIN)/whatwhere study --minutes 8.5 --out runs/demo
+	cd $(ROOT) && $(BIN)/whatwhere study --out runs/demo
 
 # One process a core, each with one thread: several processes with a thread per core wait for each other.
 test: $(READY)

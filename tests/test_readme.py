@@ -30,10 +30,10 @@ def test_readme_commands_run(tmp_path):
     commands = [line for line in lines if line and not line.startswith("make ")]
     assert len(commands) >= 6 and [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
     makefile = (ROOT / "Makefile").read_text()
-    assert "\ndemo:" in makefile and "\ntest:" in makefile and "study --minutes 8.5 --out runs/demo" in makefile
+    assert "\ndemo:" in makefile and "\ntest:" in makefile and "whatwhere study --out runs/demo" in makefile
     for line in commands:
         words = shlex.split(
-            line.replace("--minutes 10", f"--set minutes=null --set steps=8 --set document=blank-line {FEW}")
+            line.replace("--corpus my-texts/", f"--corpus my-texts/ --steps 8 --set document=blank-line {FEW}")
             .replace("--steps 50", "--steps 5")
             .replace("--documents 100 --ablate 32", "--documents 10 --ablate 8")
             .replace("--models kerple,alibi", "--models kerple,alibi --set inside=false")

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 
 import pytest
+import torch
 from cli_runner import command, environment, sentences, whatwhere
 
 from whatwhere.encoder import PRESETS
@@ -69,6 +71,61 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     verdicts = json.loads(whatwhere("claims", str(whole), "--json").stdout)
     assert verdicts == json.loads((whole / "claims.json").read_text())
     assert set(verdicts[0]) >= {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale"}
+
+
+def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, tmp_path):
+    """One thread either way, so the same bits; a variant is the preset with its own settings, under its own name."""
+    assert torch.get_num_threads() == 1  # tests run with OMP_NUM_THREADS=1
+    own = {
+        "models": ["dstg", "printed", "rope"],
+        "variants": {"printed": {"preset": "dstg", "learning_rate": 2e-3, "model": {"residual": "stream"}}},
+        "steps": 6,
+        "inside": False,
+    }
+    found = []
+    for most in (1, 2):
+        config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own | {"at_once": most, "seeds": 2})
+        run_study(config, tmp_path / str(most) / "s", progress=False)
+        timed = {"seconds", "tokens_per_second", "memory.peak"}
+        found.append([r for r in read_records(tmp_path / str(most) / "s/records.parquet") if r.metric not in timed])
+    assert found[0] == found[1]
+    models = json.loads((tmp_path / "2/s/study.json").read_text())["models"]
+    assert [(m["name"], m["seed"], m["config"]["preset"], m["config"]["residual"]) for m in models[:3]] == [
+        ("dstg", 0, "dstg", "normalized"),
+        ("printed", 0, "dstg", "stream"),
+        ("rope", 0, "rope", "stream"),
+    ]
+    assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
+    assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]
+    assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
+    run_study(config, tmp_path / "s", progress=False)
+    saved = tmp_path / "s/models/rope/seed-0/pretrain.yaml"
+    saved.write_text(saved.read_text().replace("muon_scale: spectral", "muon_learning_rate: 0.006"))
+    before = {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()}
+    (saved.parent / "records.parquet").unlink()
+    done = whatwhere("study", "--out", str(tmp_path / "s"))
+    assert done.returncode == 2
+    assert "pretrain.yaml is of a run that another version's recipe began (Unknown configuration key 'muon_learning_rate')" in done.stderr
+    assert "or choose another --out" in done.stderr and "Traceback" not in done.stderr
+    del before[saved.parent / "records.parquet"]
+    assert {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()} == before
+
+
+def test_a_budget_that_buys_too_few_steps_says_how_many_minutes_would_do(tmp_path, capsys):
+    path = tmp_path / "corpus.txt"
+    path.write_text(sentences(300), encoding="utf-8")
+    values = {**VALUES, "corpus": str(path), "minutes": 0.1, "models": ["nope"], "inside": False, "training": TRAINING}
+    run_study(StudyConfig.parse(values), tmp_path / "s")
+    said = " ".join(capsys.readouterr().err.split())
+    found = re.search(
+        r"0.1 minutes buy (\d+) steps; models of size tiny need about ([\d,]+) .* about ([\d,]+) minutes on this machine", said
+    )
+    assert found, said
+    assert int(found[1]) == json.loads((tmp_path / "s/budget.json").read_text())["steps"] and int(found[3].replace(",", "")) >= 1
 
 
 def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments, tmp_path):

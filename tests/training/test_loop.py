@@ -27,6 +27,24 @@ def config_of(corpus_file, **values) -> PretrainConfig:
     return PretrainConfig.parse({**SETTINGS, "corpus": str(corpus_file), "model": {"num_hidden_layers": 2}, **values})
 
 
+def test_positions_shift_with_join_none_and_never_by_default(corpus_file, tmp_path):
+    """DSTG 3.3 by settings alone: run-on windows fill the table, so offsets are 0; windows of single documents get every offset."""
+    starts = {}
+    for join in ("run-on", "none"):
+        config = config_of(corpus_file, steps=1, join=join, model={"num_hidden_layers": 2, "max_position_embeddings": 32})
+        windows = prepare_windows(config, tmp_path / join, progress=False)
+        model = config.encoder_config(windows)
+        batches = make_batches(config, windows, "train", model)
+        found = [batches.batch(step, 16) for step in range(12)]
+        full = [batch["attention_mask"].sum(1) == model.max_position_embeddings for batch in found]
+        starts[join] = {int(at) for batch, whole in zip(found, full, strict=True) for at in batch["position_ids"][~whole, 0]}
+        assert all((batch["position_ids"] < model.max_position_embeddings).all() for batch in found)
+        held_out = next(make_batches(config, windows, "held_out", model).in_order(8))
+        assert not held_out["position_ids"][:, 0].any()  # only training shifts
+    assert len(starts["none"]) > 10
+    assert starts["run-on"] == set()  # no window shorter than the table
+
+
 def test_cosine_warms_up_to_the_peak_and_ends_at_the_minimum():
     config = LoopConfig(warmup_steps=10, minimum_learning_rate_ratio=0.1)
     factors = [learning_rate_factor(step, config, 100) for step in range(100)]

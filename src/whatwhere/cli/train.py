@@ -32,16 +32,23 @@ def study(
         ),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Minutes for everything, from text to report, on this machine. [default: 10]", show_default=False)
+        float | None,
+        typer.Option(
+            help="Minutes for everything, from text to report, on this machine, instead of steps; how many steps they buy is said, and "
+            "whether that is enough to learn anything."
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps per model, instead of minutes.", show_default=False)] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Optimizer steps per model. [default: the recipe's of the size: tiny 600, paper 70000]", show_default=False),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="Training seeds per model. [default: 1]", show_default=False)] = None,
     tokenizer: Tokenizer = None,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
-    """Train several encoders on the same batches, probe them, write one report (OUT/report.html)."""
+    """Train several encoders on the same batches, one a core at a time, look inside them, write one report (OUT/report.html)."""
     from ..study.config import StudyConfig
     from ..study.run import run_study
 
@@ -81,7 +88,9 @@ def pretrain(
     corpus: Corpus = None,
     tokenizer: Tokenizer = None,
     minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget in optimizer steps.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Budget in optimizer steps. [default: the recipe's of the size]", show_default=False)
+    ] = None,
     config: ConfigFile = None,
     settings: Setting = None,
     resume: Annotated[

@@ -103,11 +103,11 @@ _worker_tokenizer: Tokenizer | None = None
 
 def _start_worker(tokenizer_file: str) -> None:
     global _worker_tokenizer
-    threading.Thread(target=leave_with_parent, daemon=True).start()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     _worker_tokenizer = Tokenizer.from_file(tokenizer_file)
 
 
-def leave_with_parent() -> None:
+def _leave_with_parent() -> None:
     """A worker waits for work on a pipe that it holds itself, so it would outlive a parent that was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None

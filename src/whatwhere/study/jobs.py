@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from multiprocessing.connection import Connection
 from threading import Thread
 from typing import Any
 
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from threadpoolctl import threadpool_limits
 
-from ..corpus.workers import check_not_in_worker, cores, leave_with_parent
+from ..corpus.workers import check_not_in_worker, cores
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,14 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
         return
     check_not_in_worker("A study")
     context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
-    stop, states = context.Event(), context.SimpleQueue()
+    states = context.SimpleQueue()
+    told, teller = context.Pipe(duplex=False)  # not an Event: one that a killed process waits for can never be set
     with _display(progress) as show:
         Thread(target=_forward, args=(states, show), daemon=True).start()
-        try:
+        with teller:
             for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
                 part = list(group)
-                with ProcessPoolExecutor(min(len(part), most // each), context, initializer=_start, initargs=(each, stop, states)) as pool:
+                with ProcessPoolExecutor(min(len(part), most // each), context, initializer=_start, initargs=(each, told, states)) as pool:
                     waiting = {pool.submit(_work, number, job): job for number, job in part}
                     try:
                         while waiting:
@@ -84,15 +86,14 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
                                 result = future.result()
                                 yield waiting.pop(future), result
                     except BaseException as error:
-                        stop.set()  # the processes end by themselves; leaving the pool waits for that
+                        teller.close()  # the processes end by themselves; leaving the pool waits for that
                         if isinstance(error, BrokenProcessPool):
                             raise OSError(
                                 "A process of the study was killed, perhaps for want of memory. The same command goes on from what is "
                                 "finished; --set at_once=1 runs one model at a time."
                             ) from None
                         raise
-        finally:
-            states.put(None)
+        states.put(None)  # all is well, so nobody died holding its lock
 
 
 @contextmanager
@@ -113,19 +114,19 @@ def limited(threads: int | None) -> Iterator[None]:
 _states: Any = None
 
 
-def _start(each: int, stop: Any, states: Any) -> None:
+def _start(each: int, told: Connection, states: Any) -> None:
     global _states
     _states = states
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so once, and stops all
-    Thread(target=leave_with_parent, daemon=True).start()
-    Thread(target=_leave_when_told, args=(stop,), daemon=True).start()
+    Thread(target=_leave_when_told, args=(told,), daemon=True).start()
     torch.set_num_threads(each)
     threadpool_limits(each, user_api="blas")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-def _leave_when_told(stop: Any) -> None:
-    stop.wait()
+def _leave_when_told(told: Connection) -> None:
+    """The other end is closed to stop all, and by the system when the parent dies."""
+    told.poll(None)
     os._exit(1)
 
 

@@ -196,7 +196,7 @@ class Study:
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
         config = self.config
-        resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers", "widths"))
+        resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers", "widths", "at_once"))
         if resumed and not config.widths:  # those that the study began with
             config = self.config = config.model_copy(update={"widths": StudyConfig.load(self.out / CONFIG).widths})
         if not resumed:
@@ -353,12 +353,14 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def text_records(windows: Windows, study: str) -> list[Record]:
-    """Sizes of the corpus, and the entropy in nats of a guess by token frequency alone (the unigram plateau)."""
+    """Sizes of the corpus, how far its training windows could be shifted, and the entropy in nats of a guess by token frequency alone."""
     facts = windows.manifest
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
         records.append(Record(study, "", f"corpus.{key}", float(sum(facts[key].values())), unit=key))
         records += [Record(study, "", f"corpus.{key}", float(count), unit=key, part=split) for split, count in facts[key].items()]
+    room = windows["train"].length - windows["train"].lengths()
+    records.append(Record(study, "", "corpus.room", float(room.mean()), unit="tokens", n=len(room)))
     if (share := windows["train"].from_start()) is not None:
         records.append(Record(study, "", "corpus.from_start", share, n=len(windows["train"])))
     return [*records, Record(study, "", "loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum()))]

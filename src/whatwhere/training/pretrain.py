@@ -111,7 +111,9 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     minutes: float | None = Field(None, gt=0, description="budget: minutes of training, turned into steps once, by timing")
     mask_rate: float = Field(0.2, gt=0, lt=1, description="share of the tokens that is predicted")
     masking: Literal["all", "80-10-10"] = "all"
-    shift: bool = Field(True, description="shift positions at random where a window is shorter than the table (DSTG 3.3)")
+    shift: bool = Field(
+        True, description="shift positions at random where a window is shorter than the table (DSTG 3.3): with join=none; run-on fills it"
+    )
     validation_windows: int = Field(256, ge=1, description="held-out windows of a validation")
     pooling: Literal["mean", "semantic"] = Field("mean", description="columns of a text's vector in sentence-transformers: all, semantic")
 

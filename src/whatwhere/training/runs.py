@@ -36,7 +36,13 @@ def claim_folder(config: StrictConfig, out: Path, name: str, resume: bool, free:
             raise ValueError(f"{out} already holds a run ({name}). Go on with it (--resume), or choose another --out.")
         if isinstance(config, SchemeConfig):
             config.check_scheme(out)
-        old = type(config).load(saved).model_dump()
+        try:
+            old = type(config).load(saved).model_dump()
+        except ValueError as error:
+            raise ValueError(
+                f"{saved} is of a run that another version's recipe began ({str(error).split('. ')[0]}). Nothing in {out} was changed: "
+                "finish the run with that version, or choose another --out."
+            ) from None
         for key, value in config.model_dump().items():
             if key == "scheme" and None not in (value, old[key]):
                 continue  # the same text, wherever it stands

@@ -1,0 +1,89 @@
+"""Jobs in processes of their own: who gets how many threads, results, what happens when one fails, is killed or is told to stop."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from whatwhere.study.jobs import Job, run_jobs, threads
+
+
+def square(value, show):
+    show("squaring", 1, 1, "")
+    return value * value, torch.get_num_threads(), os.getpid()
+
+
+def refuse(value, show):
+    raise ValueError(f"{value} is refused.")
+
+
+def wait_long(folder, show):
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(60)
+
+
+def fail_when_others_wait(folder, show):
+    while not any(Path(folder).iterdir()):
+        time.sleep(0.01)
+    raise ValueError("one line.")
+
+
+def die(show):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "most", "plan"),
+    [
+        (4, 2, [1, 1, 1, 1]),
+        (3, 2, [1, 1, 2]),  # the last one has both cores
+        (6, 4, [1, 1, 1, 1, 2, 2]),
+        (7, 4, [1, 1, 1, 1, 1, 1, 1]),  # four cores for three: one idles
+        (1, 4, [4]),
+        (3, 1, [None, None, None]),  # one by one, with all that the process has
+        (0, 2, []),
+    ],
+)
+def test_the_last_jobs_share_the_cores_that_would_idle(jobs, most, plan):
+    assert threads(jobs, most) == plan
+
+
+def test_results_come_from_processes_with_the_planned_threads(capsys):
+    jobs = [Job(str(i), square, (i,), each) for i, each in enumerate(threads(3, 2))]
+    found = {job.args[0]: result for job, result in run_jobs(jobs, 2, progress=True)}
+    assert [found[i][:2] for i in range(3)] == [(0, 1), (1, 1), (4, 2)]
+    assert os.getpid() not in {pid for _, _, pid in found.values()}
+
+
+def test_a_single_job_runs_here_with_its_threads_and_gives_them_back():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        ((_, result),) = run_jobs([Job("one", square, (3,), 1)], 2, progress=False)
+        assert result == (9, 1, os.getpid()) and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_error_is_the_callers_and_stops_the_others_at_once(tmp_path):
+    jobs = [Job("long", wait_long, (str(tmp_path),), 1), Job("bad", fail_when_others_wait, (str(tmp_path),), 1)]
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="^one line.$"):
+        list(run_jobs(jobs, 2, progress=False))
+    assert time.monotonic() - began < 50  # not the minute that the other one sleeps
+    (pid,) = (int(path.name) for path in tmp_path.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_killed_process_is_one_line_that_says_the_way_out():
+    with pytest.raises(OSError, match="A process of the study was killed, .* --set at_once=1 runs one model at a time"):
+        list(run_jobs([Job("a", die, (), 1), Job("b", die, (), 1)], 2, progress=False))
+
+
+def test_an_error_in_this_process_is_not_wrapped():
+    with pytest.raises(ValueError, match="3 is refused"):
+        list(run_jobs([Job("one", refuse, (3,), None)], 1, progress=False))
