@@ -241,9 +241,11 @@ def test_saved_configuration_runs_again_to_the_same_weights(windows, corpus_file
     assert (tmp_path / "one/model.safetensors").read_bytes() == (tmp_path / "two/model.safetensors").read_bytes()
 
 
-def test_minutes_become_steps(windows, corpus_file, tmp_path):
+def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys):
     summary = pretrain(config_of(corpus_file, minutes=0.01), tmp_path / "run", windows=windows, progress=False)
     assert 1 <= summary["steps"] <= 600
+    said = capsys.readouterr().err
+    assert f"0.01 minutes buy {summary['steps']:,} steps; models of size tiny need about 9,766 to learn" in said  # 2.5M tokens of 8 x 32
     assert PretrainConfig.load(tmp_path / "run/pretrain.yaml").steps == summary["steps"]
 
 

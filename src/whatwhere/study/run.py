@@ -32,7 +32,7 @@ from ..report import write_report
 from ..training.config import write_text
 from ..training.costs import costs, matched_width
 from ..training.loop import Show
-from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, timed_step
+from ..training.pretrain import prepare_windows, pretrain, steps_to_learn, timed_step, too_few
 from ..training.runs import SUMMARY, claim_folder
 from .claims import evaluate
 from .config import StudyConfig
@@ -112,12 +112,8 @@ class Study:
         write_text(kept, json.dumps({"steps": steps, "seconds_per_step": seconds, "minutes": config.minutes}, indent=1))
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
         training = config.pretraining(config.models[0], 0, 1)
-        if (wanted := LEAVES_PLATEAU.get(config.size, 0) / (training.batch_size * training.length)) > steps:
-            self.say(
-                f"{config.minutes:g} minutes buy {steps:,} steps; models of size {config.size} need about {round(wanted):,} to learn more "
-                f"than how often each word occurs: about {math.ceil(minutes(wanted))} minutes on this machine (--minutes, or no budget "
-                "for the recipe's own number of steps)"
-            )
+        if (wanted := steps_to_learn(training)) > steps:
+            self.say(too_few(config.minutes, steps, training, minutes(wanted)))
         return steps
 
     def at_once(self, steps: int | None) -> int:

@@ -211,6 +211,19 @@ def timed_step(config: PretrainConfig, windows: Windows) -> float:
     return seconds_per_step(EncoderForMaskedLM(model_config), config, make_batches(config, windows, "train", model_config).batch)
 
 
+def steps_to_learn(config: PretrainConfig) -> int:
+    """Steps after which models of this size have learned more than token frequencies; 0 where that was not measured."""
+    return math.ceil(LEAVES_PLATEAU.get(config.size, 0) / (config.batch_size * config.length))
+
+
+def too_few(minutes: float, steps: int, config: PretrainConfig, wanted_minutes: float) -> str:
+    """What is said where `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`."""
+    return (
+        f"{minutes:g} minutes buy {steps:,} steps; models of size {config.size} need about {steps_to_learn(config):,} to learn more than "
+        f"how often each word occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
+    )
+
+
 def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     """Optimizer steps that the configured budget buys."""
     if config.steps is not None:
@@ -218,7 +231,11 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     if config.tokens is not None:
         return math.ceil(config.tokens / (config.batch_size * config.length))
     assert config.minutes is not None
-    return max(1, int(config.minutes * 60 / timed_step(config, windows)))
+    seconds = timed_step(config, windows)
+    steps = max(1, int(config.minutes * 60 / seconds))
+    if (wanted := steps_to_learn(config)) > steps:
+        print(too_few(config.minutes, steps, config, wanted * seconds / 60), file=sys.stderr)
+    return steps
 
 
 def pretrain(
@@ -337,5 +354,7 @@ __all__ = [
     "family",
     "pretrain",
     "prepare_windows",
+    "steps_to_learn",
     "timed_step",
+    "too_few",
 ]
