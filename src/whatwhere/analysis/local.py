@@ -95,8 +95,8 @@ class NeighbourWeights(WeightReader):
                 records.append(record("local.share", *at_place(layers, (p, b)), part=part, layer=block + 1))
                 for head in range(share.shape[-1]):
                     records.append(record("local.share", *at_place(heads, (p, b, head)), part=part, layer=block + 1, head=head))
-            b, head = np.unravel_index(np.argmax(heads[0][p]), heads[0][p].shape)
-            records.append(record("local.best", *at_place(heads, (p, b, head)), part=part, layer=blocks[b] + 1, head=int(head)))
+            b, head = divmod(int(np.argmax(heads[0][p])), share.shape[-1])
+            records.append(record("local.best", *at_place(heads, (p, b, head)), part=part, layer=blocks[b] + 1, head=head))
         terms = [p for p, part in enumerate(parts) if part != TOTAL]
         for layer, values in [(None, share.mean((-2, -1))), *((block + 1, share[:, :, b].mean(-1)) for b, block in enumerate(blocks))]:
             for p in terms if len(terms) > 1 else ():
