@@ -21,12 +21,13 @@ QUANTITIES = {
     "position": ("Position kept: R² in the position stream of the last trained layer", True),
     "two": ("Share of two components in the variance of the position table", True),
     "loss": ("Validation loss, nats", False),
-    "absolute": ("Weight on the 8 tokens on each side, absolute term alone", True),
-    "relative": ("Weight on the 8 tokens on each side, relative term alone", True),
+    "absolute": ("Weight on the 8 tokens on each side, absolute term alone{even}", True),
+    "relative": ("Weight on the 8 tokens on each side, relative term alone{even}", True),
 }
 COLOURS, SYMBOLS = ("#0072B2", "#D55E00", "#009E73", "#555555"), ("circle", "square")  # by table rate; REPORT's palette
 LEFT, RIGHT, TOP, WIDTH, HEIGHT, GAP_X, GAP_Y = 62, 24, 128, 330, 132, 40, 58  # pixels
-APART, SEEDS_APART = 22, 5  # pixels between table rates and between seeds of one T5 rate
+EVEN = " (dashed: equal attention to all)"
+APART, SEEDS_WIDE = 30, 11  # pixels between table rates, and from the first seed to the last
 
 Place = tuple[str, float, float]  # residual, T5 rate, table rate
 
@@ -98,7 +99,7 @@ def sentence(found: dict[Place, dict[str, Mean]]) -> str:
             continue
         between = seed_interval([fast.each[s] - slow.each[s] for s in shared])
         verb = "goes from" if between is None else "falls from" if between[1] < 0 else "rises from" if between[0] > 0 else ""
-        values = f"{slow.value:.2f} to {fast.value:.2f} when the T5 bias learns {rates[-1] / rates[0]:g} times as fast"
+        values = f"{_two(slow.value)} to {_two(fast.value)} when the T5 bias learns {rates[-1] / rates[0]:g} times as fast"
         which = f"{residual} residual, table rate {table:g}"
         return f"R² of position {verb} {values} ({which})" if verb else f"Not separable: R² of position {values} ({which})"
     return "T5 rate, table rate and residual of dstg"
@@ -116,7 +117,7 @@ def picture(records: Sequence[Record]) -> str:
     rates, tables = sorted({a for _, a, _ in found}), sorted({b for _, _, b in found})
     even = [r.value for r in select(records, metric="local.even") if r.model in named]
     width = LEFT + len(residuals) * (WIDTH + GAP_X) - GAP_X + RIGHT
-    height = TOP + len(QUANTITIES) * (HEIGHT + GAP_Y) + 34
+    height = TOP + len(QUANTITIES) * (HEIGHT + GAP_Y)
     seeds = sorted({s for q in found.values() for m in q.values() for s in m.each})
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" font-family="sans-serif" font-size="14" '
@@ -127,19 +128,19 @@ def picture(records: Sequence[Record]) -> str:
             for i, line in enumerate(_wrapped(sentence(found), (width - LEFT) // 9))
         ),
     ]
-    over = f"mean of {len(seeds)} seeds, bar: 95 % interval between seeds" if len(seeds) > 1 else "one seed"
+    over = f"small: seeds; large: mean of {len(seeds)}, bar: its 95 % interval" if len(seeds) > 1 else "one seed"
     at = LEFT
     for i, table in enumerate(tables):
         out += [_mark(at + 6, 72, i, 5.5), f'<text x="{at + 18}" y="77">table rate {table:g}</text>']
         at += 126
-    out.append(f'<text x="{at}" y="77">small: each seed; large: {over}</text>')
+    out.append(f'<text x="{at}" y="77">{over}</text>')
     for column, residual in enumerate(residuals):
         middle = LEFT + column * (WIDTH + GAP_X) + WIDTH / 2
         out.append(f'<text x="{middle:.0f}" y="102" text-anchor="middle" font-weight="bold">{residual} residual</text>')
-        out.append(f'<text x="{middle:.0f}" y="{height - 12}" text-anchor="middle">T5 rate, times the common rate</text>')
+        out.append(f'<text x="{middle:.0f}" y="{height - 14}" text-anchor="middle">T5 rate, times the common rate</text>')
     for row, (name, (heading, share)) in enumerate(QUANTITIES.items()):
         top = TOP + row * (HEIGHT + GAP_Y)
-        out.append(f'<text x="{LEFT}" y="{top - 8}">{heading}</text>')
+        out.append(f'<text x="{LEFT}" y="{top - 8}">{heading.format(even=EVEN if even else "")}</text>')
         values = [q[name] for q in found.values() if name in q]
         if not values:
             out.append(f'<text x="{LEFT}" y="{top + HEIGHT / 2:.0f}">not measured</text>')
@@ -204,7 +205,7 @@ class _Frame:
                 low, high = (self.y(v) for v in mean.interval)
                 out.append(f'<line x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}" stroke="{colour}" stroke-width="2"/>')
                 for seed, value in mean.each.items():
-                    beside = x + 9 + SEEDS_APART * seeds.index(seed) / max(1, len(seeds) - 1)
+                    beside = x + 9 + SEEDS_WIDE * seeds.index(seed) / max(1, len(seeds) - 1)
                     out.append(_mark(beside, self.y(value), kind, 2.6, f"T5 rate {rate:g}, seed {seed}: {value:.3f}"))
             out.append(_mark(x, self.y(mean.value), kind, 5.5, f"T5 rate {rate:g}: {_shown(mean)}"))
         return out
@@ -238,8 +239,13 @@ def _wrapped(words: str, most: int) -> list[str]:
 
 
 def _shown(mean: Mean) -> str:
-    bounds = f" [{mean.interval[0]:.2f}, {mean.interval[1]:.2f}]" if mean.interval else ""
-    return f"{mean.value:.2f}{bounds}"
+    bounds = f" [{_two(mean.interval[0])}, {_two(mean.interval[1])}]" if mean.interval else ""
+    return f"{_two(mean.value)}{bounds}"
+
+
+def _two(value: float) -> str:
+    """Two decimals, without the sign of a zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def table(records: Sequence[Record]) -> str:
