@@ -127,6 +127,24 @@ def attention_records(study: str, model: str, seed: int | None, layers: int) -> 
     return records
 
 
+def local_records(study: str, model: str, seed: int | None) -> list[Record]:
+    """Weight on neighbours at five checkpoints: from equal attention to what each term learns."""
+    rng = np.random.default_rng(7 + len(model) + (seed or 0))
+    place = {"study": study, "model": model, "seed": seed, "n": 16}
+    learned = {"semantic": 0.13, "absolute": 0.3, "relative": 0.6, "mixed": 0.35, "total": 0.55}
+    records = [Record(metric="local.even", value=0.12, **place)]
+    for step in (0, 10, 100, 500, 1000):
+        grown = {t: 0.12 + (learned[t] - 0.12) * math.log10(1 + step) / 3 for t in (*terms(model), "total")}
+        for part, share in grown.items():
+            where = place | {"part": part, "step": step}
+            rivals = [v for t, v in grown.items() if t not in (part, "total")]
+            records.append(Record(metric="local.share", **where, **_bounded(rng, share, 0.004)))
+            records.append(Record(metric="local.best", layer=2, head=1, **where, **_bounded(rng, min(1.0, 1.4 * share), 0.004)))
+            if rivals and part != "total":
+                records.append(Record(metric="local.lead", **where, **_bounded(rng, share - max(rivals), 0.004)))
+    return records
+
+
 def hidden_records(study: str, model: str, seed: int | None, layers: int) -> list[Record]:
     """Flatness and separation of sentences by layer and part."""
     rng = np.random.default_rng(5 + len(model) + (seed or 0))
@@ -193,7 +211,7 @@ def inside(study: Study, layers: int | None = None) -> Study:
         depth = layers or study.depth(model)
         for seed in study.seeds:
             records += head_records(study.name, model, seed, depth) + attention_records(study.name, model, seed, depth)
-            records += hidden_records(study.name, model, seed, depth)
+            records += hidden_records(study.name, model, seed, depth) + local_records(study.name, model, seed)
             held |= arrays(model, seed, depth)
     both: Mapping[str, dict[str, np.ndarray]] = dict(study.arrays) | held
     return replace(study, records=records, arrays=both)

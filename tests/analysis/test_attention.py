@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from encoder_models import build
+from naive_attention import may_look, naive_weights, terms_of
 from small_documents import SEP, documents
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
@@ -21,35 +22,6 @@ from whatwhere.analysis.attention import (
 from whatwhere.analysis.passes import Batch, read
 
 WHO = {"study": "s", "name": "m", "seed": 0}
-
-
-def softmax_row(scores, allowed):
-    """Softmax over allowed keys, 0 elsewhere."""
-    top = max(s for s, a in zip(scores, allowed, strict=True) if a)
-    powers = [math.exp(s - top) if a else 0.0 for s, a in zip(scores, allowed, strict=True)]
-    return [p / sum(powers) for p in powers]
-
-
-def naive_weights(terms, chosen):
-    """{part: (L, documents, h, n, n)}: a softmax of each term alone and of their sum, over the keys of the same document."""
-    some = next(iter(terms.values()))
-    L, h, n = some.shape[0], some.shape[2], some.shape[3]
-    found = {part: np.zeros((L, len(chosen), h, n, n)) for part in [*terms, TOTAL]}
-    for part, weights in found.items():
-        for block in range(L):
-            for b in range(len(chosen)):
-                for head in range(h):
-                    for i in range(n):
-                        names = list(terms) if part == TOTAL else [part]
-                        row = [sum(terms[t][block, min(b, terms[t].shape[1] - 1), head, i, j].item() for t in names) for j in range(n)]
-                        weights[block, b, head, i] = softmax_row(row, [may_look(chosen, b, i, j) for j in range(n)])
-    return found
-
-
-def may_look(chosen, b, i, j):
-    if chosen.attention_mask is not None and not chosen.attention_mask[b, j]:
-        return False
-    return chosen.document_ids is None or chosen.document_ids[b, i] == chosen.document_ids[b, j]
 
 
 def naive_means(weights, chosen, b):
@@ -69,13 +41,6 @@ def naive_means(weights, chosen, b):
         entropy = -sum(p * math.log(p) for p in weights[i] if p > 0)
         lists["broad"].append(entropy / math.log(sum(may_look(chosen, b, i, j) for j in range(n))))
     return [np.mean(v) if v else np.nan for v in lists.values()]
-
-
-def terms_of(model, chosen):
-    given = {"input_ids": chosen.input_ids, "position_ids": chosen.position_ids}
-    given |= {} if chosen.document_ids is None else {"document_ids": chosen.document_ids}
-    given |= {} if chosen.attention_mask is None else {"attention_mask": chosen.attention_mask}
-    return model.attention_terms(**{k: torch.from_numpy(v) for k, v in given.items()})
 
 
 CASES = ["plain", "inner", "padded", "packed"]

@@ -196,6 +196,30 @@ def test_which_term_looks_nearest_needs_an_interval_without_zero(study):
     assert attention_figures.nearness(same, "dstg").startswith("Not separable which term of `dstg` looks nearest")
 
 
+def test_who_attends_to_neighbours_is_named_from_the_step_where_its_whole_interval_lies_ahead(study):
+    figure = by_id(study)["neighbours"]
+    assert figure.title == (
+        "In `dstg`, relative position attends to neighbours most from step 10 on, before absolute position: "
+        "60\u202f% and 30\u202f% of the weight alone on the eight tokens on each side"
+    )
+    assert [p.title for p in figure.panels] == list(MODELS) and len(figure.table.rows) == 5 * (4 + 1 + 3 + 1)
+    lines = [t for t in figure.panels[0].data if t["mode"] == "lines" and t["line"]["color"] == "@relative"]
+    for drawn, metric in zip(lines, ("local.best", "local.share"), strict=True):
+        assert drawn["x"] == pytest.approx([math.log10(1 + s) for s in (0, 10, 100, 500, 1000)])
+        assert drawn["y"] == [r.value for r in study.of(metric, "dstg", "relative")]
+
+    def titled(change, **columns):
+        return by_id(altered(study, change, model="dstg", **columns))["neighbours"].title
+
+    late = titled(lambda r: replace(r, low=0.01), metric="local.lead", part="relative", step=100)
+    assert "from step 500 on" in late
+    assert titled(lambda r: replace(r, low=-0.1), metric="local.lead", part="relative").startswith("Not separable which term of `dstg`")
+    idle = titled(lambda r: replace(r, value=0.12), metric="local.share")
+    assert idle.startswith("No term of `dstg` attends to neighbours more than to other tokens")
+    only = replace(study, records=[r for r in study.records if r.model != "dstg"])
+    assert by_id(only)["neighbours"].title.startswith("Heads of `bert-a` give 55\u202f% of their weight to the eight tokens on each side")
+
+
 def test_retrieval_heads_are_named_by_their_interval(study):
     assert (
         attention_figures.looks(study).title

@@ -65,6 +65,9 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     assert {r.value for r in select(records, metric="steps")} == {30.0}
     assert {r.layer for r in select(records, metric="r2.token", model="dstg", part="position", index=None)} == {0, 1, 2}
     assert select(records, metric="pca.share", model="dstg") and not select(records, metric="pca.share", model="rope")
+    for model, parts in (("dstg", {"semantic", "absolute", "relative", "total"}), ("rope", {"semantic", "total"})):
+        near = select(records, metric="local.share", model=model)
+        assert {r.step for r in near} == {0, 1, 3, 10, 20, 30} and {r.part for r in near} == parts
     page = (whole / "report.html").read_text(encoding="utf-8")
     assert "dstg" in page and len(page) < 10_000_000
     assert "searched on python-docs with seed 0" in page  # the reader is told how the defaults came about
@@ -214,6 +217,6 @@ def test_a_corpus_too_small_to_probe_still_gives_a_report(tmp_path, capsys):
     report = run_study(StudyConfig.parse(values), tmp_path / "s")
     assert "no probes" in capsys.readouterr().err
     records = read_records(tmp_path / "s/records.parquet")
-    assert not select(records, metric="r2.token") and select(records, metric="loss", part="train")
+    assert not select(records, metric=("r2.token", "local.share")) and select(records, metric="loss", part="train")
     verdicts = {c["verdict"] for c in json.loads((tmp_path / "s/claims.json").read_text())}
     assert report.is_file() and verdicts == {"not testable here"}

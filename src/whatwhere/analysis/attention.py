@@ -47,6 +47,12 @@ class Weights:
         """(b or 1, n - |lag|): whether the token `lag` after a query may be looked at."""
         return True if self.allowed is None else self.allowed[:, 0].diagonal(lag, -2, -1)
 
+    def pairs(self, lag: int, queries: Tensor, keys: Tensor) -> Tensor:
+        """(b, n - |lag|): whether a query is one of `queries` (b, n), the token `lag` after it one of `keys`, and it may look there."""
+        n = queries.shape[1]
+        found: Tensor = queries[:, max(0, -lag) : n - max(0, lag)] & keys[:, max(0, lag) : n - max(0, -lag)] & self.may(lag)
+        return found
+
 
 def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
     """The softmax over the allowed keys in at least float32; `scores` (b or 1, h, n, n) are left as they are."""
@@ -117,7 +123,7 @@ class AttentionScores(WeightReader):
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         regular, real = batch.regular, _real(batch)
         n = regular.shape[1]
-        _keep(self._means, (block, part), batch, _means(weights, regular, real & ~regular, real))
+        keep(self._means, (block, part), batch, _means(weights, regular, real & ~regular, real))
         w, pool = min(n - 1, FARTHEST), _pool(n, weights.values)
         pairs = regular[:, :, None] & regular[:, None, :]  # (b, n, n)
         if block == 0 and part == TOTAL:  # counted once a batch
@@ -138,7 +144,7 @@ class AttentionScores(WeightReader):
             ValueError: no document has passed, or none has a regular token.
         """
         values = dict(sorted(self._means.items()))
-        _check_seen(values)
+        check_seen(values)
         records: list[Record] = []
         keys = np.concatenate(self._special)
         share, least, most = at_place(document_mean(keys[:, None], articles=self._articles), (0,))
@@ -167,7 +173,7 @@ class AttentionScores(WeightReader):
         return found
 
 
-def _check_seen(values: Any) -> None:
+def check_seen(values: Any) -> None:
     if not values:
         raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
     if all(np.isnan(v).all() for v in values.values()):
@@ -185,7 +191,7 @@ def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> np.n
     return mean
 
 
-def _keep(found: dict[tuple[int, str], np.ndarray], key: tuple[int, str], batch: Batch, values: Tensor) -> None:
+def keep(found: dict[tuple[int, str], np.ndarray], key: tuple[int, str], batch: Batch, values: Tensor) -> None:
     """Write `values` (b, ...) of a batch into an array (documents, ...) that exists from the first batch on, nan where not seen.
 
     Small arrays of every batch, kept one by one, would lie between its large ones and keep their memory from being used again.
@@ -215,8 +221,7 @@ def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> 
     p, n = weights.values, regular.shape[1]
 
     def neighbour(lag: int) -> Tensor:
-        queries, keys = slice(max(0, -lag), n - max(0, lag)), slice(max(0, lag), n - max(0, -lag))
-        return _query_mean(weights.diagonal(lag), regular[:, queries] & real[:, keys] & weights.may(lag))
+        return query_mean(weights.diagonal(lag), weights.pairs(lag, regular, real))
 
     near = torch.zeros_like(weights.entropy)
     for lag in (lag for d in range(1, min(NEAR, n - 1) + 1) for lag in (-d, d)):
@@ -227,16 +232,16 @@ def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> 
         [
             neighbour(-1),
             neighbour(1),
-            _query_mean(weights.diagonal(0), regular),
-            _query_mean(torch.linalg.vecdot(p, special[:, None, None, :].to(p.dtype)), regular),
-            _query_mean(near, regular),
-            _query_mean(broad, regular & (keys > 1)),
+            query_mean(weights.diagonal(0), regular),
+            query_mean(torch.linalg.vecdot(p, special[:, None, None, :].to(p.dtype)), regular),
+            query_mean(near, regular),
+            query_mean(broad, regular & (keys > 1)),
         ],
         dim=-1,
     )
 
 
-def _query_mean(values: Tensor, queries: Tensor) -> Tensor:
+def query_mean(values: Tensor, queries: Tensor) -> Tensor:
     """Mean (b, h) of `values` (b or 1, h, k) over the queries (b, k) that are True; nan where there is none."""
     chosen = queries[:, None].to(values.dtype)
     return (values * chosen).sum(-1) / chosen.sum(-1)
@@ -402,7 +407,7 @@ class CopyReader(WeightReader):
         first, second = (np.nonzero(segment == s)[1].reshape(len(segment), -1) for s in (0, 2))
         rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
         there, back = weights.values[rows, :, first, second], weights.values[rows, :, second, first]  # (b, piece, h)
-        _keep(self.found, (block, part), batch, (there + back).mean(1).div_(2))
+        keep(self.found, (block, part), batch, (there + back).mean(1).div_(2))
         self.articles = batch.documents.articles
 
 
@@ -426,8 +431,8 @@ class RetrievalScores:
             ValueError: a set has not passed, or the two differ in their number of documents.
         """
         raw, control = dict(sorted(self.repeated.found.items())), dict(sorted(self.control.found.items()))
-        _check_seen(raw)
-        _check_seen(control)
+        check_seen(raw)
+        check_seen(control)
         counts = {len(v) for values in (raw, control) for v in values.values()}
         if len(counts) > 1:
             raise ValueError(f"Both sets of repeated documents must pass once, whole; seen were {sorted(counts)} documents.")

@@ -7,7 +7,7 @@ import numpy as np
 
 from whatwhere.records import Record
 
-from . import correlation_figures, schemes
+from . import correlation_figures, local_figures, schemes
 from .by_head import (
     TOTAL,
     Head,
@@ -50,8 +50,9 @@ LOOKS = {
 
 
 def figures(study: Study) -> list[Figure]:
-    """Distance profiles, what heads look at, correlations and patterns; empty without such records."""
-    return [f for f in (profiles(study), looks(study)) if f is not None] + correlation_figures.figures(study)
+    """Distance profiles, what heads look at, who attends to neighbours, correlations and patterns; empty without such records."""
+    own = (profiles(study), looks(study), local_figures.neighbours(study))
+    return [f for f in own if f is not None] + correlation_figures.figures(study)
 
 
 def many(study: Study, models: Sequence[str]) -> bool:

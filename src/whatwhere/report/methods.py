@@ -62,6 +62,14 @@ _ABLATIONS = (
         "and no rise that it is not used in this place; neither says what a model trained without it would do."
     ),
 )
+_NEIGHBOURS = (
+    Markup(
+        "Attention to neighbours is the weight of a regular token on the regular tokens up to eight places before and after it, by a "
+        "softmax of one term alone, as if the others were not there. The model of each checkpoint reads the same few held-out documents. "
+        "A term that does not depend on the words gives nearly the same in each, so its interval over documents is narrow and says "
+        "nothing about another training."
+    ),
+)
 _RETRIEVAL = (
     Markup(
         "Retrieval is attention to the other copy of a token in a text that is repeated, A B A. Its control is the attention to the "
@@ -117,9 +125,10 @@ _OPERATIONS = (
 # Metrics (a beginning that ends in "." stands for all that follow) -> paragraphs.
 _WORDS: tuple[tuple[tuple[str, ...], tuple[Markup, ...]], ...] = (
     (("r2.",), _PROBES),
-    (("kl.", "ablation.", "attention.", "hidden.", "sentences."), _PASS),
+    (("kl.", "ablation.", "attention.", "local.", "hidden.", "sentences."), _PASS),
     (("kl.",), _HEADS),
     (("ablation.",), _ABLATIONS),
+    (("local.",), _NEIGHBOURS),
     (("attention.retrieval",), _RETRIEVAL),
     (("correlation.",), _PRODUCTS),
     (("sentences.",), _SENTENCES),

@@ -18,6 +18,7 @@ from ..analysis.features import Documents
 from ..analysis.geometry import Plan, corpus_geometry
 from ..analysis.heads import HeadTaxonomy
 from ..analysis.hidden import SentenceMaps
+from ..analysis.local import local_records
 from ..analysis.passes import read
 from ..analysis.patterns import PatternCounts
 from ..analysis.projection import projection_records
@@ -29,6 +30,7 @@ from .geometry import geometry_records, save_geometry_arrays
 CORPUS = "corpus"  # `model` of the records of a study's own corpus
 REPEATED = 100  # documents that are repeated for the retrieval heads
 CONTROLS = 200  # documents that the untrained model reads
+AT_CHECKPOINTS = 16  # documents that the model of every checkpoint reads
 # Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
 MOST_COUNTED, GROUPS, SPLITS = 254, 16, 4
 
@@ -153,12 +155,27 @@ def corpus_records(
         return records, CorpusDistances(file["distance"].astype(float), file["positions"], corrected)
 
 
-def position_records(model: Any, folder: Path, corpus: CorpusDistances | None, *, study: str, name: str, seed: int) -> list[Record]:
-    """The position table at every checkpoint, and what each block's projections make of a table's distances."""
+def position_records(
+    model: Any,
+    folder: Path,
+    corpus: CorpusDistances | None,
+    documents: Documents | None = None,
+    *,
+    study: str,
+    name: str,
+    seed: int,
+) -> list[Record]:
+    """The position table and attention to neighbours at every checkpoint, and what each block's projections make of a table's distances.
+
+    documents: of which the models of the checkpoints read `AT_CHECKPOINTS`; None: attention is not measured.
+    """
     who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
     records: list[Record] = []
-    if model.position_table() is not None and (folder / "checkpoints").is_dir():
-        records += separation_records(folder, **who, corpus=corpus)
+    if (folder / "checkpoints").is_dir():
+        if model.position_table() is not None:
+            records += separation_records(folder, **who, corpus=corpus)
+        if documents is not None:
+            records += local_records(folder, first(documents, AT_CHECKPOINTS), **who)
     if corpus is not None:
         records += projection_records(model, corpus, **who)
     return records

@@ -154,6 +154,7 @@ class Study:
         model = EncoderForMaskedLM.from_pretrained(folder).eval()
         beginning = folder / "checkpoints" / "step-0"
         untrained = EncoderForMaskedLM.from_pretrained(beginning).eval() if beginning.is_dir() else None
+        documents = None
         if self.can_probe(windows):
             held_out = windows["held_out"]
             sizes: dict[str, Any] = {"documents": config.probe_documents, "splits": config.probe_splits}
@@ -175,7 +176,7 @@ class Study:
                 for stem, arrays in found.arrays.items():
                     save_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
         if config.inside:
-            records += position_records(model, folder, corpus, **who)
+            records += position_records(model, folder, corpus, documents, **who)
         table = model.position_table()
         if table is not None:
             if untrained is not None:
