@@ -63,7 +63,7 @@ def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
 def _of_text(model: Any, tokenizer: Any, corpus: str | None, field: str, documents: int, stack: ExitStack, progress: bool) -> Windows:
     made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     length = min(most_tokens(model) or LONGEST, LONGEST)
-    part = PYTHON_DOCS // (2 * documents * length)
+    part = PYTHON_DOCS // (2 * max(documents, 1) * length)
     source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
     tokenizer.save_pretrained(made / "given")
     # The tokenizer as it is: where line breaks are no token of the model's vocabulary they must not become one.
