@@ -119,7 +119,7 @@ def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkey
     status, out, _ = run("spectra", "reference", "--json")
     assert status == 0 and json.loads(out)["tables"][0]["name"] == "reference"
     status, out, _ = run("explain", "reference", "--json")
-    assert status == 0 and json.loads(out)["config"]["preset"] == "dstg"
+    assert status == 0 and json.loads(out)["config"]["position_size"] == 8
     # python-docs, the default text, takes seconds: a small file stands for it.
     status, out, err = run("heads", "reference", "--corpus", corpus, "--documents", "10", "--json")
     found = json.loads(out)

@@ -86,10 +86,10 @@ def test_a_tokenizer_is_known_by_its_rules(bert, text, tmp_path):
 
 
 def test_a_part_of_python_docs_is_taken_from_all_packages(monkeypatch):
+    assert PythonDocs(every=8).fingerprint() != PythonDocs().fingerprint()
     read = []
     monkeypatch.setattr("whatwhere.corpus.python_docs._folders", lambda: [("a", "a"), ("b", "b")])
     monkeypatch.setattr("whatwhere.corpus.python_docs._files", lambda folder: (f"{folder}{i}" for i in range(20)))
     monkeypatch.setattr("whatwhere.corpus.python_docs._docstrings", lambda path: read.append(path) or [])
     list(PythonDocs(every=8).documents())
     assert read == ["a0", "a8", "a16", "b0", "b8", "b16"]
-    assert PythonDocs(every=8).fingerprint() != PythonDocs().fingerprint()
