@@ -18,6 +18,7 @@ from .encoder import (
     register_table,
     write_sentence_transformer,
 )
+from .shipped import reference
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "geometry",
     "load_scheme",
     "preset",
+    "reference",
     "register_bias",
     "register_preset",
     "register_rotation",

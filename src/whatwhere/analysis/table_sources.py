@@ -1,4 +1,4 @@
-"""Where a table of position (or word) vectors comes from: a .npy file, a model's folder, all models of a study, or the Hugging Face Hub."""
+"""Where a table of position (or word) vectors comes from: a .npy file, a model, shipped or in a folder, all models of a study, the Hub."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..encoder.tables import read_table
+from ..shipped import model_source
 
 POSITIONS, WORDS = "positions", "words"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -37,8 +38,8 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
     """The position tables of all sources in their order, with `words` each followed by the word table of its model.
 
     A source is a .npy file (one table); a folder of transformers or of ours (safetensors only, one tensor read by name, no model
-    built, no code run); a study folder (all its models and seeds); or the name of a model on the Hub, whose configuration and
-    safetensors are fetched into the Hub's own cache.
+    built, no code run); a study folder (all its models and seeds); the name of a model on the Hub, whose configuration and
+    safetensors are fetched into the Hub's own cache; or the text `reference`, the model that comes with the package.
 
     Returns:
         The tables, and the names of models of a study that have no position table (`rope`, `rp`), which are left out.
@@ -52,14 +53,14 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
     found: list[SourceTable] = []
     left_out: list[str] = []
     for source in sources:
-        tables, missing = _tables_of(str(source), words)
+        tables, missing = _tables_of(source, words)
         found += tables
         left_out += missing
     return _named_apart(found), left_out
 
 
-def _tables_of(source: str, words: bool) -> tuple[list[SourceTable], list[str]]:
-    path = Path(source)
+def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
+    source, path = str(given), Path(model_source(given))
     if path.is_dir():
         models = sorted((m for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)), key=_in_order)
         if models:

@@ -5,27 +5,16 @@ from typing import Annotated
 
 import typer
 
-from .models import open_encoder, open_tokenizer
-from .options import Json, Scheme, app, emit
+from ..shipped import REFERENCE, model_source
+from .models import AnyModel, open_encoder, open_tokenizer
+from .options import Field, HeldOut, Json, Scheme, app, emit
 
 
 @app.command()
 def heads(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); or a Hub name."
-        ),
-    ],
-    corpus: Annotated[
-        str | None,
-        typer.Option(
-            help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is read. "
-            "[default: the windows of the model's own run, else python-docs]",
-            show_default=False,
-        ),
-    ] = None,
-    field: Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")] = "text",
+    model: AnyModel,
+    corpus: HeldOut = None,
+    field: Field = "text",
     documents: Annotated[int, typer.Option(help="Windows of full length to read; DSTG takes 500.", min=10)] = 500,
     ablate: Annotated[
         int,
@@ -45,19 +34,16 @@ def heads(
     from ..study.heads import heads_text, run_heads
 
     encoder, tokenizer = open_encoder(model, scheme, head=ablate > 0), open_tokenizer(model)
-    found = run_heads(encoder, tokenizer, Path(model), corpus=corpus, field=field, documents=documents, ablated=ablate, out=out)
+    found = run_heads(
+        encoder, tokenizer, Path(model_source(model)), corpus=corpus, field=field, documents=documents, ablated=ablate, out=out
+    )
     written = f"\nThe report is {found['report']}: open it in a browser." if found["report"] else ""
     emit(found, as_json, heads_text(found) + written)
 
 
 @app.command()
 def attention(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); or a Hub name."
-        ),
-    ],
+    model: AnyModel,
     text: Annotated[list[str] | None, typer.Option(help="A text to look at; may be given again.", show_default=False)] = None,
     file: Annotated[list[Path] | None, typer.Option(help="A file that holds one text; may be given again.", show_default=False)] = None,
     repeat: Annotated[
@@ -98,7 +84,7 @@ def attention(
     config = encoder.config
     name = _name(model)
     facts = [
-        ("Folder" if Path(model).is_dir() else "Hub name", model),
+        ("Shipped model" if model == REFERENCE else "Folder" if Path(model).is_dir() else "Hub name", model),
         ("Class", type(encoder).__name__),
         ("Preset", str(getattr(config, "preset", "") or "")),
         ("Positions", str(most or "any")),

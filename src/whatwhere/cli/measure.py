@@ -1,18 +1,21 @@
 """Verbs that measure: probe, spectra, geometry."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .models import open_encoder
-from .options import ConfigFile, Json, Scheme, Setting, app, emit, own_scheme
+from ..shipped import model_source
+from .models import AnyModel, open_encoder, open_tokenizer
+from .options import ConfigFile, Field, HeldOut, Json, Scheme, Setting, app, emit, own_scheme
 
 
 @app.command()
 def probe(
-    model: Annotated[Path, typer.Argument(help="A trained model: a folder that pretrain or a study wrote.")],
-    corpus: Annotated[Path, typer.Option(help="Folder of windows (the corpus/ of a run or study) whose held-out part is probed.")],
+    model: AnyModel,
+    corpus: HeldOut = None,
+    field: Field = "text",
     documents: Annotated[int, typer.Option(help="Held-out windows of full length to probe.")] = 500,
     splits: Annotated[int, typer.Option(help="Random splits of the documents.")] = 5,
     scheme: Scheme = None,
@@ -20,19 +23,21 @@ def probe(
 ) -> None:
     """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
     from ..analysis.probes import probe_records
-    from ..corpus import Windows
+    from ..study.windows import model_windows
 
-    if not (corpus / "manifest.json").is_file():
-        raise ValueError(f"{corpus} is no folder of windows. Give the corpus/ folder of a run or study, for example {model}/corpus.")
-    encoder = open_encoder(str(model), scheme, head=True)
-    records = probe_records(encoder, Windows(corpus)["held_out"], study="", name=model.name, seed=None, documents=documents, splits=splits)
+    encoder, tokenizer, folder = open_encoder(model, scheme), open_tokenizer(model), Path(model_source(model))
+    with ExitStack() as stack:
+        windows, source = model_windows(encoder, tokenizer, folder, corpus, field, documents, stack)
+        held_out = windows["held_out"]
+        records = probe_records(encoder, held_out, study="", name=folder.name, seed=None, documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
     lines = []
     for r in (r for r in rows if r.layer is not None):
         interval = f"[{r.low:.3f}, {r.high:.3f}]" if r.low is not None else ""
         lines.append(f"{r.metric:18} {r.part or '':9} layer {r.layer}  {r.value:7.3f}  {interval}")
-    table = "\n".join(lines)
-    emit({"model": str(model), "records": [vars(r) for r in rows]}, as_json, table)
+    read, length = (int(next(r.value for r in rows if r.metric == f"probe.{what}")) for what in ("documents", "length"))
+    lines.append(f"read: {read} windows of {length} tokens of {source}")
+    emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, "\n".join(lines))
 
 
 @app.command()
@@ -42,7 +47,7 @@ def spectra(
         typer.Argument(
             metavar="SOURCE...",
             help="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; safetensors only), "
-            "a study folder (all its models), or a model's name on the Hub.",
+            "a study folder (all its models), a model's name on the Hub, or `reference`, the model that comes with the package.",
         ),
     ],
     words: Annotated[bool, typer.Option("--words", help="Word tables too: their shares and N50.")] = False,
@@ -88,8 +93,8 @@ def geometry(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="Vocabulary file, tokenizer folder, Hub name, `words` or `characters`. [default: the first --model's, else a WordPiece "
-            "trained on the corpora]",
+            help="Vocabulary file, tokenizer or model folder, Hub name, `reference`, `words` or `characters`. [default: the first "
+            "--model's, else a WordPiece trained on the corpora]",
             show_default=False,
         ),
     ] = None,
@@ -113,12 +118,14 @@ def geometry(
     table: Annotated[
         list[str] | None,
         typer.Option(
-            help="A further table: .npy, model folder or Hub name. Row 0 is [CLS]'s unless --set first_row=0; may be given again."
+            help="A further table: .npy, model folder, Hub name or `reference`. Row 0 is [CLS]'s unless --set first_row=0; may come again."
         ),
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="A run: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; may be given again."),
+        typer.Option(
+            help="A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; may be given again."
+        ),
     ] = None,
     intervals: Annotated[
         bool | None, typer.Option("--intervals/--no-intervals", help="95 % intervals, which take most of the time. [default: intervals]")

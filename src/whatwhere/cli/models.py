@@ -1,11 +1,28 @@
-"""Models and tokenizers that a verb is given: folders of ours, of transformers, or names on the Hub. Never a pickle, never remote code."""
+"""Models and tokenizers that a verb is given: folders of ours, of transformers, names on the Hub, or `reference`, the shipped one.
+
+Never a pickle, never remote code, and never fewer than 32 bits: numbers of analyses are not those of bfloat16.
+"""
 
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from ..shipped import REFERENCE, model_source
 from .options import own_scheme
+
+_SHIPPED = f"`{REFERENCE}`, the one that comes with the package (a folder of that name here is ./{REFERENCE})"
+AnyModel = Annotated[
+    str,
+    typer.Argument(
+        help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub name; or "
+        + _SHIPPED
+        + "."
+    ),
+]
+OurModel = Annotated[str, typer.Argument(help="A trained model: a folder that pretrain or a study wrote, or " + _SHIPPED + ".")]
 
 
 def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
@@ -18,12 +35,13 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     from transformers import AutoConfig, AutoModel
     from transformers.utils import logging
 
-    from ..encoder import Encoder, EncoderForMaskedLM
+    from ..encoder import Encoder, EncoderConfig, EncoderForMaskedLM
     from ..training.config import use_scheme
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     use_scheme(scheme)
+    model = model_source(model)
     folder = Path(model)
     local = _check_folder(model)
     try:
@@ -33,7 +51,8 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     try:
         if kind == "whatwhere":
             ours: Any = EncoderForMaskedLM if head else Encoder
-            return ours.from_pretrained(folder, local_files_only=True).eval()
+            wide = _at_least_32_bits(EncoderConfig.from_pretrained(folder, local_files_only=True))
+            return ours.from_pretrained(folder, dtype=wide, local_files_only=True).eval()
         if head:
             raise ValueError(
                 f"{model} is no model of this package, and only its encoders with their vocabulary head can be measured so. "
@@ -41,7 +60,13 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             )
         config = AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
         return AutoModel.from_pretrained(
-            model, config=config, trust_remote_code=False, use_safetensors=True, attn_implementation="eager", **_here(local)
+            model,
+            config=config,
+            dtype=_at_least_32_bits(config),
+            trust_remote_code=False,
+            use_safetensors=True,
+            attn_implementation="eager",
+            **_here(local),
         ).eval()
     except (SafetensorError, RuntimeError, OSError, KeyError) as error:
         raise ValueError(f"{model} does not load ({' '.join(str(error).split())[:200]}). Use a complete copy.") from None
@@ -50,21 +75,46 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
 
 
 def open_tokenizer(model: str) -> Any:
-    """The tokenizer that was saved with a model.
+    """The tokenizer that was saved with a model; with its run, for a checkpoint.
 
     Raises:
         ValueError: there is none, or a damaged one.
     """
     from transformers import AutoTokenizer
 
+    model = model_source(model)
     folder = Path(model)
     local = folder.is_dir()
-    if local and not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json")):
+    if local and not _has_tokenizer(folder) and folder.parent.name == "checkpoints" and _has_tokenizer(folder.parent.parent):
+        model = str(folder.parent.parent)
+    elif local and not _has_tokenizer(folder):
         raise ValueError(f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: tokenizer.save_pretrained.")
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **_here(local))
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(f"The tokenizer of {model} does not load ({' '.join(str(error).split())[:200]}).") from None
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json"))
+
+
+def run_folder(folder: Path) -> Path:
+    """The folder of a run, as given.
+
+    Raises:
+        ValueError: the shipped model is named, which is no run.
+    """
+    if str(folder) == REFERENCE and not folder.is_dir():
+        raise ValueError(f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads {REFERENCE}.")
+    return folder
+
+
+def _at_least_32_bits(config: Any) -> Any:
+    """float64 for a model that is saved as such, else float32: transformers opens weights in the type of config.json, or in their own."""
+    import torch
+
+    return torch.float64 if getattr(config, "dtype", None) in (torch.float64, "float64") else torch.float32
 
 
 def _here(local: bool) -> dict[str, Any]:

@@ -25,12 +25,22 @@ Corpus = Annotated[
         show_default=False,
     ),
 ]
+HeldOut = Annotated[
+    str | None,
+    typer.Option(
+        "--corpus",
+        help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is read; both by the "
+        "model's own tokenizer. [default: the windows of the model's own run, else a part of python-docs]",
+        show_default=False,
+    ),
+]
+Field = Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")]
 Setting = Annotated[list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file with configuration keys.")]
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        help="Vocabulary file, tokenizer folder, Hub name, words or characters. [default: train a WordPiece on the corpus]",
+        help="Vocabulary file, tokenizer folder, Hub name, `reference`, words or characters. [default: train a WordPiece on the corpus]",
         show_default=False,
     ),
 ]

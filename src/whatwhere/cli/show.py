@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..shipped import model_source
+from .models import run_folder
 from .options import Json, Scheme, Setting, app, emit, own_scheme
 
 
@@ -32,6 +34,7 @@ def report(
 
     if out is not None and out.is_dir():
         raise ValueError(f"{out} is a folder. Give --out a file, for example {out / 'report.html'}.")
+    runs = [run_folder(run) for run in runs]
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
     path = write_page(out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html")), page)
@@ -47,7 +50,7 @@ def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_j
     from ..records import read_records
     from ..study.claims import evaluate
 
-    verdicts = evaluate(read_records(run / "records.parquet"))
+    verdicts = evaluate(read_records(run_folder(run) / "records.parquet"))
     lines = [f"{c['verdict']:22} {c['id']:34} {_interval(c)}  {c['claim']}" for c in verdicts if c["value"] is not None]
     missing = Counter(c["scale"] for c in verdicts if c["value"] is None)
     lines += [f"not testable here: {count} claims, {why}" for why, count in missing.most_common()]
@@ -80,7 +83,9 @@ def presets(
 
 @app.command()
 def explain(
-    what: Annotated[str, typer.Argument(metavar="CONFIG", help="A preset, a YAML file of a training, or the folder of a trained model.")],
+    what: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A preset, a YAML file of a training, the folder of a trained model, or `reference`.")
+    ],
     size: Annotated[str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]", show_default=False)] = None,
     scheme: Scheme = None,
     settings: Setting = None,
@@ -94,7 +99,7 @@ def explain(
     from ..training.explain import explain as facts_of
     from ..training.pretrain import PretrainConfig
 
-    path = Path(what)
+    path = Path(model_source(what))
     if path.is_dir():
         if size or settings:
             raise ValueError(f"{what} is a trained model, whose configuration is fixed. Leave --size and --set out.")

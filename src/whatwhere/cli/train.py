@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from .models import OurModel
 from .options import ConfigFile, Corpus, Json, Scheme, Setting, Size, Tokenizer, app, emit, own_scheme
 
 
@@ -115,7 +116,7 @@ def pretrain(
 
 @app.command()
 def finetune(
-    model: Annotated[Path, typer.Argument(help="Folder of a pretrained encoder of ours.")],
+    model: OurModel,
     out: Annotated[Path, typer.Option(help="Folder of the run; the finished classifier is a transformers folder there.")],
     data: Annotated[
         Path | None, typer.Option(help="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst.", show_default=False)
@@ -148,14 +149,14 @@ def finetune(
 
     saved = out / CONFIG
     given = config or (saved if resume and saved.is_file() else None)
-    paths = {"start": model, "data": data, "dev": dev, "scheme": scheme}
-    values = {key: str(path) for key, path in paths.items() if path is not None}
+    paths = {"data": data, "dev": dev, "scheme": scheme}
+    values = {"start": model} | {key: str(path) for key, path in paths.items() if path is not None}
     others = {"text": text, "text_pair": text_pair, "label": label, "from_scratch": from_scratch or None, "epochs": epochs, "steps": steps}
     try:
         resolved = FinetuneConfig.load(given, settings or (), **values, **others)
         summary = run_finetuning(resolved, out, resume=resume)
     except ValueError as error:
-        raise own_scheme(error, model) from None
+        raise own_scheme(error, Path(model)) from None
     if int(os.environ.get("RANK", "0")) == 0:
         write_records(out / "records.parquet", finetune_records(out))
         low, high = summary["accuracy_low"], summary["accuracy_high"]

@@ -4,7 +4,7 @@ from whatwhere.corpus.batches import MaskedBatches
 from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.corpus.sources import Source, open_source
 from whatwhere.corpus.tokenizer import add_newline_token, build_tokenizer, load_tokenizer, special_token_ids, train_tokenizer
-from whatwhere.corpus.windows import Window, Windows, WindowSet, build_windows
+from whatwhere.corpus.windows import Window, Windows, WindowSet, build_windows, tokenizer_hash
 
 __all__ = [
     "MaskedBatches",
@@ -20,5 +20,6 @@ __all__ = [
     "load_tokenizer",
     "open_source",
     "special_token_ids",
+    "tokenizer_hash",
     "train_tokenizer",
 ]

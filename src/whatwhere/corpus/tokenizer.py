@@ -13,6 +13,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from whatwhere.corpus.sources import Source, split_long
+from whatwhere.shipped import model_source
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NEWLINE_TOKEN = "[NL]"
@@ -46,13 +47,14 @@ def build_tokenizer(
 
 
 def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
-    """A tokenizer from a vocabulary file (one token a line, BERT's form), a tokenizer folder, or a Hub name.
+    """A tokenizer from a vocabulary file (one token a line, BERT's form), a tokenizer folder, a Hub name, or `reference` (shipped).
 
     A vocabulary file gives BERT's tokenizer: lower-cased unless the vocabulary itself has upper-case letters. A Hub name needs the network.
 
     Raises:
         ValueError: nothing is there, the vocabulary lacks a special token, or the tokenizer is no fast one.
     """
+    spec = model_source(spec)
     path = Path(spec)
     tokenizer: Any
     if path.is_file():

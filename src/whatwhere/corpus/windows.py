@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from whatwhere.corpus.segments import DOCUMENT, SPECIAL, token_segments
@@ -166,6 +167,30 @@ class Windows:
         """The tokenizer that made the windows, saved beside them."""
         return load_tokenizer(self.folder / "tokenizer")
 
+    def made_by(self, tokenizer: PreTrainedTokenizerFast) -> bool:
+        """Whether `tokenizer` gives the ids that these windows hold: it is the one that made them, as its file or its rules say.
+
+        Raises:
+            ValueError: the tokenizer is no fast one, or the one beside the windows is damaged.
+        """
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ValueError(f"{type(tokenizer).__name__} gives no character offsets. Use a fast tokenizer.")
+        if self.manifest["tokenizer_sha256"] == tokenizer_hash(tokenizer):
+            return True
+        return (self.folder / "tokenizer").is_dir() and _rules(self.tokenizer().backend_tokenizer) == _rules(backend)
+
+
+def tokenizer_hash(tokenizer: PreTrainedTokenizerFast) -> str:
+    """sha256 of the tokenizer as its library writes it: rules, vocabulary, and how a call cuts and fills texts."""
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+
+
+def _rules(backend: Tokenizer) -> dict[str, Any]:
+    """What decides the ids of a text. (How a text is cut or filled up does not, and an earlier call may have changed it.)"""
+    rules: dict[str, Any] = json.loads(backend.to_str())
+    return {key: value for key, value in rules.items() if key not in ("version", "truncation", "padding")}
+
 
 def build_windows(
     source: Source,
@@ -212,7 +237,7 @@ def build_windows(
         "vocab_size": len(tokenizer),
         "newline_token": has_newline_token(tokenizer),
         "special_token_ids": special,
-        "tokenizer_sha256": hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
+        "tokenizer_sha256": tokenizer_hash(tokenizer),
         "shard_characters": shard_characters,
         "source": {"name": source.name, **source.fingerprint()},
     }

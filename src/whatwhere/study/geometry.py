@@ -3,7 +3,6 @@
 Counts are kept, so that a second run with other questions does not read the text again.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -31,11 +30,12 @@ from ..analysis.geometry import (
 )
 from ..analysis.separation import CorpusDistances, separation_records
 from ..analysis.table_sources import SourceTable, load_tables
-from ..corpus import Source, build_tokenizer, count_source, open_source
+from ..corpus import Source, build_tokenizer, count_source, open_source, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
 from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..records import Record, write_records
 from ..report.geometry_page import write_geometry_report
+from ..shipped import model_source
 from ..training.config import StrictConfig, write_text
 from .geometry_words import model_summary, summary
 from .machine import machine, versions
@@ -70,9 +70,9 @@ class GeometryConfig(StrictConfig):
     dims: list[int] = Field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 768], description="widths of the curve of stress")
     ranks: list[int] = Field(default_factory=lambda: [1, 2, 3, 7], description="ranks of the MDS tables")
     rank: int | None = Field(None, ge=1, description="rank of the table that is written; none: of least stress on held-out documents")
-    tables: list[str] = Field(default_factory=list, description="further tables: .npy files, model folders, Hub names")
+    tables: list[str] = Field(default_factory=list, description="further tables: .npy files, model folders, Hub names, reference")
     first_row: int | None = Field(None, ge=0, description="row of position 0 in them; none: 1, after [CLS], and 0 for GPT-2 and OPT")
-    models: list[str] = Field(default_factory=list, description="runs whose tables are measured at every checkpoint")
+    models: list[str] = Field(default_factory=list, description="runs whose tables are measured at every checkpoint, or reference")
     seed: int = Field(0, description="of random halves and the random table")
     workers: int | None = Field(None, ge=1, description="processes that count; none: one a core for large corpora")
 
@@ -122,7 +122,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     tables = _tables(config)
     encoding_tables(_plan(config, tables), config.positions)  # a table too short is refused before anything is counted
     for run in config.models:
-        _check_model(Path(run))
+        _check_model(Path(model_source(run)))
     _claim(config, out)
     tokenizer = _tokenizer(config, sources)
     records: list[Record] = []
@@ -230,7 +230,7 @@ def _first_row(table: SourceTable) -> int:
 def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
     """Counts of a corpus: those of an earlier run in the same folder if they are of the same text and settings."""
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1  # then all must count, whatever file one of them finds
-    sha = hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+    sha = tokenizer_hash(tokenizer)
     if path.is_file() and not launched:
         kept = Counts.load(path)
         text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
@@ -317,7 +317,7 @@ def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Ge
     corpus = CorpusDistances(found.dist, found.distributions.positions, found.corrected.distances if found.corrected else None)
     halves = _halves(counts, found.distributions.positions, config) if config.models else []
     for run in config.models:
-        folder = Path(run)
+        folder = Path(model_source(run))
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, study=study, name=folder.name, seed=None, corpus=corpus)
         about = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}

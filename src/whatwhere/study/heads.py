@@ -1,7 +1,6 @@
 """One model looked into by itself: heads by term, what they look at, sentences, ablations; records, arrays and a page if wanted."""
 
 import json
-import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,18 +11,16 @@ import numpy as np
 
 from ..analysis.features import choose_documents
 from ..analysis.texts import most_tokens, repeated_text, save_texts
-from ..corpus import Windows
 from ..records import Record, write_records
 from ..report import write_report
 from ..training.config import write_text
-from ..training.pretrain import CorpusConfig, prepare_windows
 from .look import Found, look_inside
 from .machine import machine, versions
 from .progress import show_progress
 from .run import MOST_SHOWN, save_arrays
+from .windows import model_windows
 
 FACTS, KIND = "study.json", "heads"
-LONGEST = 512  # tokens of a document where the model sets no limit
 SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 
 
@@ -43,31 +40,24 @@ def run_heads(
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
-        folder: where the model was read from; its study's or run's windows are looked for there.
-        corpus: a folder of windows, or any text as for a study; None: the windows of the model's own run, else python-docs.
+        folder: where the model was read from. corpus: a folder of windows, or any text; see `windows.model_windows`.
         documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with parts taken out.
 
     Raises:
-        ValueError: no windows of full length, a vocabulary that is not the model's, or an `out` that holds something else.
+        ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds something else.
     """
     if out is not None and not _free(out):
         raise ValueError(f"{out} is not empty and holds no earlier look of `heads`. Give a new folder.")
     name = folder.parent.name if folder.name.startswith("seed-") else folder.name
     seed = int(folder.name.removeprefix("seed-")) if folder.name.startswith("seed-") and folder.name[5:].isdigit() else None
     with ExitStack() as stack:
-        windows = _windows(model, tokenizer, folder, corpus, field, stack, progress)
-        if windows.manifest["vocab_size"] > model.config.vocab_size:
-            raise ValueError(
-                f"The windows have {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: they are of another "
-                "tokenizer. Give text instead of windows: --corpus FILE."
-            )
+        windows, source = model_windows(model, tokenizer, folder, corpus, field, documents, stack, progress)
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
         show = stack.enter_context(show_progress(name, progress))
         found = look_inside(
             model, chosen, study=out.name if out else "", name=name, seed=seed, ablated=ablated, thorough=True, progress=show
         )
-        source = corpus or str(windows.manifest["source"].get("name", ""))
         result = {
             "model": str(folder),
             "corpus": source,
@@ -97,23 +87,6 @@ def _free(out: Path) -> bool:
 def _repeated(model: Any, tokenizer: Any, length: int) -> tuple[str, np.ndarray]:
     title, text = repeated_text()
     return title, np.array(tokenizer(text, truncation=True, max_length=min(length, most_tokens(model) or length))["input_ids"])
-
-
-def _windows(model: Any, tokenizer: Any, folder: Path, corpus: str | None, field: str, stack: ExitStack, progress: bool) -> Windows:
-    """The windows to read: those given, those of the model's run, or new ones of a text in a temporary folder."""
-    runs = [folder / "corpus", *(parent / "corpus" for parent in list(folder.resolve().parents)[:3])]
-    if corpus is not None and (Path(corpus) / "manifest.json").is_file():
-        return Windows(corpus)
-    if corpus is None:
-        for run in runs:
-            if (run / "manifest.json").is_file():
-                return Windows(run)
-    made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    tokenizer.save_pretrained(made / "given")
-    most = min(most_tokens(model) or LONGEST, LONGEST)
-    # None of it was trained on as far as we know: nearly all is read.
-    settings = {"corpus": corpus or "python-docs", "field": field, "length": most, "held_out": 0.9}
-    return prepare_windows(CorpusConfig.parse({**settings, "tokenizer": str(made / "given")}), made / "windows", progress)
 
 
 def _write(
@@ -176,6 +149,7 @@ def heads_text(result: dict[str, Any]) -> str:
         text.append(f"  {r.metric.removeprefix('ablation.'):8} {r.part:16} {r.value:+.3f}{bounds}")
     if whole:
         text.append("  (blocks and heads one by one: --json, or the page of --out)")
+    text.append(f"read: {result['documents']} windows of {result['tokens']} tokens of {result['corpus']}")
     text += [f"{what}: not measured. {why}" for what, why in result["left_out"].items()]
     return "\n".join(text)
 

@@ -178,6 +178,22 @@ def _page(head: Mapping[str, Any], config: EncoderConfig, opening: str, sections
     return f"---\n{yaml.safe_dump(dict(head), sort_keys=False).strip()}\n---\n\n{title}\n\n{opening}\n\n{body}\n"
 
 
+def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str) -> dict[str, Any]:
+    """The rows that say how an encoder was pretrained."""
+    masking = "all of them masked" if run["masking"] == "all" else "80 % masked, 10 % replaced, 10 % kept"
+    loss, accuracy = summary["validation_loss"], summary["validation_accuracy"]
+    held_out = "no held-out text" if loss is None else f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
+    return {
+        "corpus": f"{corpus}, {run['held_out']:.0%} of the documents held out",
+        "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
+        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {run['batch_size']} windows of {run['length']} tokens",
+        "documents": run["join"],
+        "optimizer": _optimizer(run, summary),
+        "seed": summary["seed"],
+        "held-out": held_out,
+    }
+
+
 def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """The card of a pretrained encoder, as Markdown with the hub's YAML head.
 
@@ -193,18 +209,7 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
         "tags": ["whatwhere", "encoder", "positional-encoding", config.preset, "sentence-transformers", "custom_code"],
     }
     longest = _longest(config, run["length"])
-    masking = "all of them masked" if run["masking"] == "all" else "80 % masked, 10 % replaced, 10 % kept"
-    loss, accuracy = summary["validation_loss"], summary["validation_accuracy"]
-    held_out = "no held-out text" if loss is None else f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
-    training = {
-        "corpus": f"`{corpus}`, {run['held_out']:.0%} of the documents held out",
-        "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
-        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {run['batch_size']} windows of {run['length']} tokens",
-        "documents": run["join"],
-        "optimizer": _optimizer(run, summary),
-        "seed": summary["seed"],
-        "held-out": held_out,
-    }
+    training = _pretraining(run, summary, f"`{corpus}`")
     own = _load_own(config)
     but = ", but for its own scheme" if own else ""
     semantic = ", its semantic columns only" if run["pooling"] == "semantic" and config.position_size else ""
@@ -301,4 +306,61 @@ model = ww.EncoderForSequenceClassification.from_pretrained("FOLDER")
         config,
         f"A text classifier trained with whatwhere {whatwhere.__version__}.",
         {"Size": _rows(_size(config, summary, longest)), "Training": _rows(training), "How to open it": how, "Limits": limits},
+    )
+
+
+def reference_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any], *, text: str, licence: str) -> str:
+    """The card of the model that comes with the package.
+
+    Args:
+        run, summary: as for `model_card`; `summary["reference"]` holds what `examples/make_reference.py` measured.
+        text, licence: what the model read, and under which licence that text is.
+    """
+    head = {
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "language": "en",
+        "tags": ["whatwhere", "encoder", "positional-encoding", config.preset],
+    }
+    longest, found = _longest(config, run["length"]), summary["reference"]
+    kept = {
+        "stored as": "bfloat16; it opens and computes in float32, as `config.json` says",
+        "size of the folder": f"{found['bytes']:,} bytes",
+        "held-out loss": f"{found['loss']:.4f} nats per masked token in {found['windows']} windows, {found['loss_float32']:.4f} before",
+        "logits": f"at most {found['largest_logit_difference']:.3f} from those of the unrounded model on these windows",
+    }
+    streams = {"all": "the whole state", "position": "the position stream", "semantic": "the semantic stream"}
+    measured = {
+        f"R² of position in {streams[part]}": ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in r2) for part, r2 in found["r2"].items()
+    }
+    measured["two components of the position table"] = f"{found['two_components']:.0%} of its variance"
+    how = """```python
+import whatwhere as ww
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(ww.reference())
+encoder = AutoModel.from_pretrained(ww.reference())  # also AutoModelForMaskedLM, ...ForSequenceClassification
+hidden = encoder(**tokenizer("some text", return_tensors="pt")).last_hidden_state
+```
+
+On the command line it is the model `reference`: `whatwhere attention reference --text "some text"`."""
+    rights = f"""The text is under {licence}; this folder holds weights and a vocabulary, none of its sentences. They come under the licence
+of the package, Apache-2.0."""
+    limits = f"""- It is tiny and has read little: an object to look at, and for tests. For a task, train a larger one.
+- It is one training with one seed: what it shows by itself is no evidence for a claim. The studies in docs/results have seeds.
+- It has read {text} and nothing else: subjects and prejudices are those of that text.
+- Longest input: {longest}."""
+    return _page(
+        head,
+        config,
+        f"The reference model of whatwhere {whatwhere.__version__}: small, trained by its default recipe, there as soon as the package is.",
+        {
+            "Size": _rows(_size(config, summary, longest)),
+            "Training": _rows(_pretraining(run, summary, f"{text} ({licence})")),
+            "Storage": _rows(kept),
+            "What is inside": f"Ridge probes on {found['documents']} held-out windows, layer 0 (the embedding) first.\n\n{_rows(measured)}",
+            "How to open it": how,
+            "Licence": rights,
+            "Limits": limits,
+        },
     )

@@ -21,6 +21,7 @@ from ..corpus.labelled import LabelledBatches, label_names, read_labelled
 from ..encoder import EncoderConfig, EncoderForSequenceClassification
 from ..encoder.attention import check_backend
 from ..intervals import share_interval
+from ..shipped import model_source
 from .card import classifier_card, weights_metadata
 from .config import SchemeConfig, use_scheme, write_text
 from .loop import LoopConfig, Trainer, processes
@@ -44,12 +45,12 @@ def default_rate(start: str, from_scratch: bool) -> float:
 
 
 def model_folder(start: str) -> Path:
-    """The folder of one of our models.
+    """The folder of one of our models; `reference` is the one that comes with the package.
 
     Raises:
         ValueError: there is none, or another kind of model.
     """
-    path = Path(start) / "config.json"
+    path = Path(model_source(start)) / "config.json"
     if not path.is_file():
         raise ValueError(f"No model at {start}: config.json is missing. Give the folder that pretrain wrote.")
     kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
@@ -61,7 +62,7 @@ def model_folder(start: str) -> Path:
 class FinetuneConfig(LoopConfig, SchemeConfig):
     """A fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
 
-    start: str = Field(description="folder of a pretrained encoder: its weights, configuration and tokenizer")
+    start: str = Field(description="folder of a pretrained encoder, or reference: its weights, configuration and tokenizer")
     from_scratch: bool = Field(False, description="take the configuration and the tokenizer only, weights anew")
     model: dict[str, Any] = Field(default_factory=dict, description="EncoderConfig fields that override the folder's, e.g. dropout")
     data: str = Field(description="labelled table to train on: .tsv, .csv or .jsonl, also .gz, .xz, .zst")
@@ -137,7 +138,10 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSeq
         return EncoderForSequenceClassification(encoder)
     try:
         with _quiet():
-            return EncoderForSequenceClassification.from_pretrained(config.start, config=encoder, local_files_only=True)
+            # The new configuration names no type, and stored weights may be narrower than what is trained.
+            return EncoderForSequenceClassification.from_pretrained(
+                model_folder(config.start), config=encoder, dtype=torch.float32, local_files_only=True
+            )
     except RuntimeError:
         changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items()) or f"{len(labels)} classes"
         raise ValueError(f"The weights of {config.start} do not fit {changed}. Start from another encoder, or --from-scratch.") from None
@@ -161,7 +165,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     names = label_names(rows.labels)
     model = build_classifier(config, names)
     check_backend(config.backend, processes().device, training=True, dropout=model.config.dropout)
-    tokenizer = load_tokenizer(config.start)
+    tokenizer = load_tokenizer(model_folder(config.start))
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed)
     dev = LabelledBatches(read_labelled(config.dev, config.text, config.label, config.text_pair), names, tokenizer, config.length)
     if len(data) < config.batch_size:

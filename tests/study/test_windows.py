@@ -1,0 +1,95 @@
+"""The windows one model is looked at with: its tokenizer as it is, its own run's, and never those of another tokenizer."""
+
+from contextlib import ExitStack
+
+import pytest
+from cli_runner import sentences
+from transformers import BertConfig, BertModel
+
+from whatwhere.cli.models import open_tokenizer
+from whatwhere.corpus import build_windows, open_source
+from whatwhere.corpus.python_docs import PythonDocs
+from whatwhere.corpus.tokenizer import train_tokenizer
+from whatwhere.study.heads import run_heads
+from whatwhere.study.windows import model_windows
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    path.write_text(sentences(120), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def bert(text, tmp_path_factory):
+    """A folder of transformers whose vocabulary is exactly its tokenizer's, without [NL], as bert-base-uncased is."""
+    folder = tmp_path_factory.mktemp("theirs") / "bert"
+    tokenizer = train_tokenizer(open_source(text), 200, newline_token=False)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=32, **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def opened(folder):
+    return BertModel.from_pretrained(folder).eval(), open_tokenizer(str(folder))
+
+
+def windows_of(folder, corpus=None, documents=10):
+    with ExitStack() as stack:
+        windows, source = model_windows(*opened(folder), folder, corpus, "text", documents, stack, progress=False)
+        return windows.folder, source, windows.manifest
+
+
+def test_a_tokenizer_without_line_breaks_stays_as_it_is(bert, text):
+    # A token [NL] more than the vocabulary has would be no word of the model: every such folder was refused.
+    model, tokenizer = opened(bert)
+    assert len(tokenizer) == model.config.vocab_size and "[NL]" not in tokenizer.get_vocab()
+    found = run_heads(model, tokenizer, bert, corpus=str(text), documents=10, progress=False)
+    assert found["documents"] == 10 and found["tokens"] == 32 and found["records"]
+    _, source, manifest = windows_of(bert, str(text))
+    assert source == str(text) and manifest["vocab_size"] == len(tokenizer) and not manifest["newline_token"]
+
+
+def test_windows_of_another_tokenizer_are_refused_when_given_and_passed_over_when_found(bert, text, tmp_path, monkeypatch):
+    # Of the same number of entries: a comparison of sizes says nothing.
+    other = train_tokenizer(sentences(120, seed=1).split("\n\n"), 200, newline_token=False)
+    folder = tmp_path / "study/models/bert/seed-0"
+    model, tokenizer = opened(bert)
+    assert len(other) == len(tokenizer)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    build_windows(open_source(text), other, tmp_path / "study/corpus", length=32, progress=False)
+    with pytest.raises(ValueError, match="were made by another tokenizer than the model's, so their ids are other words") as caught:
+        windows_of(folder, str(tmp_path / "study/corpus"))
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(PythonDocs, "documents", lambda self: iter(open_source(text)))
+    assert windows_of(folder)[1] == "python-docs (one file of 16)"
+    build_windows(open_source(text), tokenizer, tmp_path / "study/models/corpus", length=32, progress=False)
+    found, source, _ = windows_of(folder)
+    assert found == tmp_path / "study/models/corpus" and source == "corpus.txt"
+    checkpoint = folder / "checkpoints/step-3"
+    model.save_pretrained(checkpoint)
+    assert windows_of(checkpoint)[0] == found  # with the tokenizer of its run
+
+
+def test_a_tokenizer_is_known_by_its_rules(bert, text, tmp_path):
+    tokenizer = open_tokenizer(str(bert))
+    windows = build_windows(open_source(text), tokenizer, tmp_path / "w", length=32, progress=False)
+    assert windows.made_by(open_tokenizer(str(bert)))
+    used = open_tokenizer(str(bert))
+    used("one text", truncation=True, max_length=8)  # leaves its mark on what the tokenizer's library writes
+    assert used.backend_tokenizer.truncation is not None and windows.made_by(used)
+    fewer = train_tokenizer(open_source(text), 150, newline_token=False)
+    assert not windows.made_by(fewer)
+
+
+def test_a_part_of_python_docs_is_taken_from_all_packages(monkeypatch):
+    assert PythonDocs(every=8).fingerprint() != PythonDocs().fingerprint()
+    read = []
+    monkeypatch.setattr("whatwhere.corpus.python_docs._folders", lambda: [("a", "a"), ("b", "b")])
+    monkeypatch.setattr("whatwhere.corpus.python_docs._files", lambda folder: (f"{folder}{i}" for i in range(20)))
+    monkeypatch.setattr("whatwhere.corpus.python_docs._docstrings", lambda path: read.append(path) or [])
+    list(PythonDocs(every=8).documents())
+    assert read == ["a0", "a8", "a16", "b0", "b8", "b16"]
