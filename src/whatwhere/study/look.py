@@ -22,6 +22,7 @@ from ..analysis.passes import read
 from ..analysis.patterns import PatternCounts
 from ..analysis.projection import projection_records
 from ..analysis.separation import CorpusDistances, separation_records
+from ..analysis.variance import PositionVariance
 from ..corpus import Windows, count_windows
 from ..records import Record, read_records, write_records
 from .geometry import geometry_records, save_geometry_arrays
@@ -79,12 +80,12 @@ def look_inside(
     def show(what: str) -> Callable[[int, int], None] | None:
         return None if progress is None else lambda done, total: progress(what, done, total)
 
-    sentences = SentenceMaps(model.config)
+    sentences, variance = SentenceMaps(model.config), PositionVariance(model.config)
     scores: list[Any] = [found.attempt("heads", lambda: HeadTaxonomy(model))]
     if ours:
         scores += [AttentionScores(model.config), found.attempt("patterns", lambda: PatternCounts(model.config))]
     scores = [reader for reader in scores if reader is not None]
-    read(model, documents, [*scores, sentences], batch_size, show("heads" if ours else "sentences"))
+    read(model, documents, [*scores, sentences, variance], batch_size, show("heads" if ours else "sentences"))
     if not ours:
         records, arrays = foreign_scores(model, documents, **who, batch_size=batch_size, progress=show("attention"))
         found.records += records
@@ -92,7 +93,7 @@ def look_inside(
     for reader in scores:
         found.records += reader.records(**who)
         found.arrays.setdefault(f"attention-{place}", {}).update(reader.arrays())
-    found.records += sentences.records(**who)
+    found.records += sentences.records(**who) + variance.records(**who)
     found.arrays[f"hidden-{place}"] = sentences.arrays()
     if ours and (texts := found.attempt("retrieval", lambda: repeated_documents(first(documents, REPEATED)))) is not None:
         retrieval = RetrievalScores(model.config)
@@ -114,10 +115,12 @@ def look_inside(
 
 
 def untrained_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
-    """Sentences and components of the states before the first step, as records of step 0: the words alone make some of both."""
-    sentences = SentenceMaps(model.config)
-    read(model, first(documents, CONTROLS), [sentences], batch_size)
-    return [replace(r, step=0) for r in sentences.records(study=study, name=name, seed=seed)]
+    """Sentences, components and variance between positions of the states before the first step, as records of step 0: words and the table
+    alone make some of each."""
+    who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
+    sentences, variance = SentenceMaps(model.config), PositionVariance(model.config)
+    read(model, first(documents, CONTROLS), [sentences, variance], batch_size)
+    return [replace(r, step=0) for r in sentences.records(**who) + variance.records(**who)]
 
 
 def first(documents: Documents, most: int) -> Documents:
