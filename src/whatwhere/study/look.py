@@ -21,6 +21,7 @@ from ..analysis.hidden import SentenceMaps
 from ..analysis.passes import read
 from ..analysis.patterns import PatternCounts
 from ..analysis.projection import projection_records
+from ..analysis.scores import score_records, theta_records
 from ..analysis.separation import CorpusDistances, separation_records
 from ..analysis.variance import PositionVariance
 from ..corpus import Windows, count_windows
@@ -30,6 +31,7 @@ from .geometry import geometry_records, save_geometry_arrays
 CORPUS = "corpus"  # `model` of the records of a study's own corpus
 REPEATED = 100  # documents that are repeated for the retrieval heads
 CONTROLS = 200  # documents that the untrained model reads
+SCORED = 16  # documents over which the spread of the scores is measured
 # Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
 MOST_COUNTED, GROUPS, SPLITS = 254, 16, 4
 
@@ -100,6 +102,9 @@ def look_inside(
         read(model, texts[0], [retrieval.repeated], batch_size, show("retrieval"))
         read(model, texts[1], [retrieval.control], batch_size, show("retrieval"))
         found.records += retrieval.records(**who)
+    if ours:
+        found.records += score_records(model, first(documents, SCORED), **who, batch_size=batch_size)
+        found.records += found.attempt("θ", lambda: theta_records(model, documents, **who)) or []
     if (correlated := found.attempt("correlations", lambda: correlation_records(model, documents, **who))) is not None:
         found.records += correlated[0]
         found.arrays[f"correlations-{place}"] = correlated[1]
@@ -115,12 +120,13 @@ def look_inside(
 
 
 def untrained_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
-    """Sentences, components and variance between positions of the states before the first step, as records of step 0: words and the table
-    alone make some of each."""
+    """Sentences, components, variance between positions and the spread of the scores before the first step, as records of step 0: words
+    and the table alone make some of each."""
     who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
     sentences, variance = SentenceMaps(model.config), PositionVariance(model.config)
     read(model, first(documents, CONTROLS), [sentences, variance], batch_size)
-    return [replace(r, step=0) for r in sentences.records(**who) + variance.records(**who)]
+    scores = score_records(model, first(documents, SCORED), **who, batch_size=batch_size)
+    return [replace(r, step=0) for r in sentences.records(**who) + variance.records(**who) + scores]
 
 
 def first(documents: Documents, most: int) -> Documents:
