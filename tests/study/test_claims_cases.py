@@ -308,6 +308,12 @@ CASES = {
     "geom-layer-peak": Case(lambda v, h: projections(v, "raw"), 3.0, 1.2),
     "geom-layer-peak-optimal": Case(lambda v, h: projections(v, "optimal"), 3.0, 1.2),
     "geom-mean-embeddings-differ": Case(lambda v, h: [one("ap", "h1", v, h), one("ap", "h1.floor", 1.0)], 2.0, 0.5, (1.0, 0.1)),
+    "geom-swaps-cost": Case(
+        lambda v, h: [one("ap", "swap.loss", x, half, part="swapped", index=lag) for lag, x, half in ((1, v, h), (2, 0.5, 0.0))],
+        0.1,
+        -0.1,
+        (0.01, 0.05),
+    ),
     "lowdim-ten-components": Case(lambda v, h: table("pca.top10", v), 0.53, 0.3),
     "lowdim-slow-components": Case(lambda v, h: table("fft.turns", 512 * v, index=0), 0.0957, 0.3),
     "lowdim-pairs-rotate": Case(

@@ -22,7 +22,8 @@ from ..analysis.passes import read
 from ..analysis.patterns import PatternCounts
 from ..analysis.projection import projection_records
 from ..analysis.scores import score_records, theta_records
-from ..analysis.separation import CorpusDistances, separation_records
+from ..analysis.separation import CorpusDistances, low_rank_records, separation_records
+from ..analysis.swap import swap_records
 from ..analysis.variance import PositionVariance
 from ..corpus import Windows, count_windows
 from ..records import Record, read_records, write_records
@@ -115,6 +116,7 @@ def look_inside(
         if at_once:
             others = ablation_records(model, few, **who, kinds=at_once, by=("all",), batch_size=batch_size, progress=show("replacement"))
             found.records += [r for r in others if r.metric != "ablation.loss"]
+        found.records += swap_records(model, few, **who, progress=show("swapped rows"))
     found.arrays = {stem: arrays for stem, arrays in found.arrays.items() if arrays}
     return found
 
@@ -170,4 +172,6 @@ def position_records(model: Any, folder: Path, corpus: CorpusDistances | None, *
         records += separation_records(folder, **who, corpus=corpus)
     if corpus is not None:
         records += projection_records(model, corpus, **who)
+        if (table := model.position_table()) is not None:
+            records += low_rank_records(table.detach().double().cpu().numpy(), corpus, **who)
     return records
