@@ -116,7 +116,8 @@ def look_inside(
         if at_once:
             others = ablation_records(model, few, **who, kinds=at_once, by=("all",), batch_size=batch_size, progress=show("replacement"))
             found.records += [r for r in others if r.metric != "ablation.loss"]
-        found.records += swap_records(model, few, **who, progress=show("swapped rows"))
+        swap = found.attempt("swapped rows", lambda: swap_records(model, few, **who, progress=show("swapped rows")))
+        found.records += swap or []
     found.arrays = {stem: arrays for stem, arrays in found.arrays.items() if arrays}
     return found
 

@@ -213,7 +213,7 @@ CLAIMS = (
         "GEOM hypothesis H2, section 4 (assumed for every pair; no number printed)",
         None,
         "Held-out masked loss of the tokens at two positions whose rows of the position table are swapped does not fall, at distances 1, "
-        "2, 4, ...; the least mean rise is shown. H2 speaks of every pair and of any model; a mean over at most eight pairs is weaker",
+        "2, 4, ...; the least mean rise is shown. H2 speaks of every pair and of any model; a mean over a few pairs is weaker",
         (),
         _swaps_cost,
         "nats",
