@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from whatwhere.intervals import seed_interval, share_interval, split_interval
+from whatwhere.intervals import jackknife_interval, seed_interval, share_interval, split_interval
 
 
 def test_seed_interval_is_students_t():
@@ -42,3 +42,10 @@ def test_share_interval_is_wilsons():
     assert share_interval(700, 872) == pytest.approx((middle - half, middle + half))
     low, high = share_interval(0, 10)
     assert low == 0 and 0 < high < 0.3
+
+
+def test_the_jackknife_of_a_mean_is_students_interval():
+    values = np.random.default_rng(0).normal(size=9)
+    left = [np.delete(values, i).mean() for i in range(9)]
+    assert jackknife_interval(values.mean(), left) == pytest.approx(seed_interval(values))
+    assert jackknife_interval(1.0, [1.0]) is None

@@ -27,6 +27,19 @@ def seed_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] |
     return _interval(values, 1 / max(len(values), 1))
 
 
+def jackknife_interval(value: float, left: Sequence[float]) -> tuple[float, float] | None:
+    """Interval of a statistic by leaving out one group of documents after the other; None for fewer than two groups.
+
+    value ± t(0.975, G - 1) · √((G - 1)/G · sum of squares of the G values around their mean), as `geometry.jackknife`; for
+    statistics that are no means over documents. left: the value without each group.
+    """
+    groups = len(left)
+    if groups < 2:
+        return None
+    half = float(t.ppf(0.975, groups - 1) * np.sqrt((groups - 1) / groups * np.sum((np.asarray(left) - np.mean(left)) ** 2)))
+    return value - half, value + half
+
+
 def share_interval(hits: int, trials: int) -> tuple[float, float]:
     """Wilson's score interval of a share, for example of right answers; inside [0, 1] and never empty, even at 0 and 1.
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.analysis.separation import PERCENT, CorpusDistances, checkpoint_tables, separation_records
+from whatwhere.analysis.separation import PERCENT, CorpusDistances, checkpoint_tables, low_rank_records, separation_records
 from whatwhere.records import select
 from whatwhere.training.checkpoints import write_checkpoint
 
@@ -87,3 +87,31 @@ def test_positions_beyond_the_table_are_refused(run):
     corpus = CorpusDistances(np.ones((2, 2)) - np.eye(2), np.array([0, 23]))
     with pytest.raises(ValueError, match="position 23, in row 24, but the table has 24 rows. Keep 23 positions"):
         separation_records(run, study="", name="m", seed=0, corpus=corpus)
+
+
+def test_low_rank_tables_are_held_against_the_corpus_and_random_ones():
+    rng = np.random.default_rng(0)
+    positions = np.arange(1, 31)
+    points = rng.normal(size=(30, 4)) * [5, 3, 2, 1]  # their distances are those of a corpus of rank 4
+    dist = np.linalg.norm(points[:, None] - points, axis=2)
+    noise = rng.normal(size=(40, 12))
+    table = noise.copy()
+    table[positions + 1] = 7 * points @ np.linalg.qr(rng.normal(size=(12, 4)))[0].T + 3.0  # turned, moved and scaled
+    records = low_rank_records(table, CorpusDistances(dist, positions, 2 * dist), study="s", name="m", seed=2)
+    assert {r.index for r in records} == {1, 2, 3} and {r.n for r in records} == {30}  # the corpus has four dimensions
+    for rank in (1, 2, 3):
+        u, s, vt = np.linalg.svd(points - points.mean(0), full_matrices=False)
+        d = np.linalg.norm((u[:, None, :rank] - u[None, :, :rank]) * s[:rank], axis=2)
+        pairs = np.triu_indices(30, 1)
+        for metric, scale in (("raw", 1.0), ("optimal", (d * dist).sum() / (d**2).sum())):
+            expected = ((scale * d - dist)[pairs] ** 2).sum() / (dist[pairs] ** 2).sum()
+            assert value(records, f"low_rank.stress.{metric}", part="mds", index=rank) == pytest.approx(expected)
+        of_table = value(records, "low_rank.stress.optimal", part="table", index=rank)
+        assert of_table == pytest.approx(value(records, "low_rank.stress.optimal", part="mds", index=rank))
+        assert value(records, "low_rank.closed", index=rank) == pytest.approx(1) == value(records, "low_rank.closed.corrected", index=rank)
+        raw = ((7 * d - dist)[pairs] ** 2).sum() / (dist[pairs] ** 2).sum()
+        assert value(records, "low_rank.stress.raw", part="table", index=rank) == pytest.approx(raw)
+    fresh = low_rank_records(noise, CorpusDistances(dist, positions), study="s", name="m", seed=2)
+    assert all(abs(r.value) < 0.6 for r in fresh if r.metric == "low_rank.closed")
+    with pytest.raises(ValueError, match="Keep 9 positions"):
+        low_rank_records(noise[:10], CorpusDistances(dist, positions), study="s", name="m", seed=2)

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from whatwhere.records import Record
 from whatwhere.report.load import load_study
 from whatwhere.report.paper import paper_values
-from whatwhere.report.probe_figures import chance_floor, components, hero, paper_curve, targets
+from whatwhere.report.probe_figures import between, chance_floor, components, hero, paper_curve, targets
 from whatwhere.report.table_figures import figures
 
 
@@ -194,3 +195,54 @@ def test_components_stand_in_the_data_table_and_nowhere_else(demo):
     assert targets(cut, {})[0].panels == targets(plain, {})[0].panels and hero(cut, {}).panels == hero(plain, {}).panels
     rows = {row[2].text for row in targets(cut, {})[0].table.rows}
     assert "position stream, 2 components" in rows and "all of hidden, 2 components" in rows
+
+
+def with_ceilings(study, **ceilings):
+    """The study with what position alone can reach."""
+    records = [Record(study.name, "", f"r2.{k}.ceiling", v, v - 0.03, v + 0.03, n=12_700) for k, v in ceilings.items()]
+    return replace(study, records=study.records + records)
+
+
+def solid(panel):
+    return [t for t in panel.data if t.get("line", {}).get("color") == "@muted" and t["line"]["dash"] == "solid"]
+
+
+def test_what_position_alone_can_reach_is_a_line_in_every_panel_of_its_target(demo):
+    plain = load_study(demo)
+    study = with_ceilings(plain, segment=0.56, intra=0.07)
+    for figure, expected in zip(targets(study, {}), (None, 0.56, 0.07), strict=True):
+        drawn = [t["y"] for panel in figure.panels for t in solid(panel)]
+        assert drawn == ([] if expected is None else [[expected, expected]] * 4)
+        assert ("ceiling" in [kind for kind, _ in figure.key]) == ("Position alone" in figure.subtitle) == (expected is not None)
+    table = targets(study, {})[1].table
+    assert [row[5].raw for row in table.rows if row[2].text == "position alone"] == [0.56]
+    assert not any(solid(panel) for figure in targets(plain, {}) for panel in figure.panels)
+    assert targets(study, {})[1].title == targets(plain, {})[1].title
+
+
+def with_shares(study, position=0.97, semantic=0.05, other=0.2):
+    """The study with shares of variance between positions, the same in all layers."""
+    value = {"position": position, "semantic": semantic, "all": other}
+    shares = [
+        replace(r, metric="variance.position", value=v, low=v - 0.01, high=v + 0.01)
+        for r in study.records
+        if r.metric == "r2.token" and r.index is None
+        for v in [value[r.part]]
+    ]
+    return replace(study, records=study.records + shares)
+
+
+def test_shares_between_positions_stand_beside_what_a_line_reads(demo):
+    study = load_study(demo)
+    assert between(study) is None
+    figure = between(with_shares(study))
+    assert [p.title for p in figure.panels] == ["dstg", "ap", "rp", "rope"]
+    title = "Layer 3 of `dstg`'s position stream is almost all position: 97.0 % of its variance lies between positions, R² by a line 0.61"
+    assert figure.title.replace("\u202f", " ") == title
+    known = {r.value for r in with_shares(study).records if r.metric in ("variance.position", "r2.token")}
+    assert {v for p in figure.panels for t in p.data for v in t["y"]} <= known and len(figure.table.rows) == 5 * 5
+    assert between(with_shares(study, 0.3)).title.startswith("Layer 3 of `dstg`'s position stream is hardly position: 30.0")
+    assert between(with_shares(study, 0.7)).title.startswith("Layer 3 of `dstg`'s position stream is position in part")
+    assert between(with_shares(study, 0.9)).title.startswith("Not separable how far layer 3 of `dstg`")
+    alone = replace(study, records=[r for r in study.records if r.model in ("ap", "rope", "")], facts={})
+    assert "of `ap` is hardly position: 20.0" in between(with_shares(alone)).title

@@ -227,6 +227,16 @@ CASES = {
         0.3,
         (1 / 128, 0.005),
     ),
+    "dstg-scores-matched": Case(
+        lambda v, h: [
+            one("dstg", "scores.std", x, half, layer=1, part=part, step=step)
+            for step in (0, None)
+            for part, x, half in (("absolute", 0.1 * v, 0.1 * h), ("semantic", 0.1, 0.0))
+        ],
+        1.0,
+        1 / 15,
+        (0.5, 0.1),
+    ),
     "tupe-r-beats-bert-r": Case(lambda v, h: losses(h, tupe_r=3 - v, bert_r=3.0), 0.1, -0.1, (0.01, 0.05)),
     "tupe-r-beats-tupe-a": Case(lambda v, h: losses(h, tupe_r=3 - v, tupe_a=3.0), 0.1, -0.1, (0.01, 0.05)),
     "tupe-tie-cls-between": Case(lambda v, h: losses(h, bert_a=3.0, tupe_a_tie_cls=3 - v, tupe_a=2.8), 0.1, -0.1, (0.01, 0.05)),
@@ -298,6 +308,12 @@ CASES = {
     "geom-layer-peak": Case(lambda v, h: projections(v, "raw"), 3.0, 1.2),
     "geom-layer-peak-optimal": Case(lambda v, h: projections(v, "optimal"), 3.0, 1.2),
     "geom-mean-embeddings-differ": Case(lambda v, h: [one("ap", "h1", v, h), one("ap", "h1.floor", 1.0)], 2.0, 0.5, (1.0, 0.1)),
+    "geom-swaps-cost": Case(
+        lambda v, h: [one("ap", "swap.loss", x, half, part="swapped", index=lag) for lag, x, half in ((1, v, h), (2, 0.5, 0.0))],
+        0.1,
+        -0.1,
+        (0.01, 0.05),
+    ),
     "lowdim-ten-components": Case(lambda v, h: table("pca.top10", v), 0.53, 0.3),
     "lowdim-slow-components": Case(lambda v, h: table("fft.turns", 512 * v, index=0), 0.0957, 0.3),
     "lowdim-pairs-rotate": Case(

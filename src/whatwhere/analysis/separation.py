@@ -1,4 +1,7 @@
-"""How far apart a training keeps the rows of its position table, at every checkpoint (GEOM sections 6.5-6.7, figures 5-7)."""
+"""How far apart a training keeps the rows of its position table, at every checkpoint (GEOM sections 6.5-6.7, figures 5-7).
+
+And how near its approximations of low rank come to the corpus's own table (remark 8).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,12 +11,15 @@ from pathlib import Path
 import numpy as np
 
 import whatwhere
-from whatwhere.geometry import distance_correlation, monotonicity_interval, spectrum, stress
+from whatwhere.geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
 from whatwhere.geometry.distances import distances
+from whatwhere.geometry.encodings import random_table
 from whatwhere.records import Record
 from whatwhere.training.checkpoints import all_checkpoints
 
 PERCENT = (1, 5, 25, 50, 75, 95, 99)  # of the pairs, in `separation.quantile`
+RANKS = (1, 2, 3, 5, 8)  # of the approximations in `low_rank_records`
+RANDOM = 8  # random tables of each rank, whose mean stress is taken
 SHARES = 10  # components whose share is recorded
 
 
@@ -89,6 +95,40 @@ def _fit(table: np.ndarray, corpus: CorpusDistances, record: "partial[Record]") 
             records.append(record(f"stress.raw{ending}", stress(table, dist)))
             records.append(record(f"stress.optimal{ending}", stress(table, dist, "optimal")))
             records.append(record(f"correlation{ending}", distance_correlation(table, dist)))
+    return records
+
+
+def low_rank_records(table: np.ndarray, corpus: CorpusDistances, *, study: str, name: str, seed: int | None) -> list[Record]:
+    """Records of how near the best approximations of a table of rank 1, 2, 3, 5, 8 come to the corpus's distances (GEOM remark 8).
+
+    Index: the rank. `low_rank.stress.raw` and `low_rank.stress.optimal` of part "table", the centred rows of the corpus's positions cut to
+    their first principal components (the best approximation of that rank, Eckart & Young), and of part "mds", the corpus's own classical
+    MDS at the rank; the optimal one also of "random", the mean of 8 tables of independent normal values. `low_rank.closed`:
+    (random - table) ÷ (random - mds) at the optimal scale, the share of the way from a random table to the corpus's own; above 1 where the
+    table has less stress, as classical MDS is not the table of least stress. The ending `.corrected` is for corrected distances. Ranks
+    above the width of the table are left out. n: rows. There are no intervals: only several seeds can give them.
+
+    Raises:
+        ValueError: a corpus with positions that the table does not have.
+    """
+    rows = table[rows_of(corpus, len(table))]
+    u, s, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    own, records = u * s, []
+    for ending, dist in (("", corpus.dist), (".corrected", corpus.corrected)):
+        if dist is None:
+            continue
+        best = classical_mds(dist).coords
+        for rank in (r for r in RANKS if r <= min(own.shape[1], best.shape[1])):
+            record = partial(Record, study, name, seed=seed, index=rank, n=len(rows))
+            random = float(np.mean([stress(random_table(len(rows), rank, k), dist, "optimal") for k in range(RANDOM)]))
+            found = {"table": stress(own[:, :rank], dist, "optimal"), "mds": stress(best[:, :rank], dist, "optimal"), "random": random}
+            records += [record(f"low_rank.stress.optimal{ending}", value, part=part) for part, value in found.items()]
+            records += [
+                record(f"low_rank.stress.raw{ending}", stress(of_part[:, :rank], dist), part=part)
+                for part, of_part in (("table", own), ("mds", best))
+            ]
+            if random > found["mds"]:
+                records.append(record(f"low_rank.closed{ending}", (random - found["table"]) / (random - found["mds"])))
     return records
 
 

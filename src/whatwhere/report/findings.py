@@ -159,6 +159,16 @@ def dimensions(what: str, where: str, few: Mapping[int, Point], whole: Point, ot
     )
 
 
+def between(where: str, share: Point, line: Point | None) -> str:
+    """Whether states are a matter of position: almost all from `MOST` of the variance between positions, hardly below `LOST`; what a line
+    reads of it is said beside."""
+    side, half = against(share, MOST), against(share, LOST)
+    verb = "is almost all position" if side == ABOVE else "is hardly position" if half == BELOW else "is position in part"
+    head = f"Not separable how far {where} is position" if UNCLEAR in (side, half) else f"{where[0].upper()}{where[1:]} {verb}"
+    values = f"{percent(share.value)} of its variance lies between positions"
+    return f"{head}: {values}, R² by a line {r2(line)}" if line else f"{head}: {values}"
+
+
 def best(what: str, curves: Mapping[str, Mapping[int, Point]]) -> str:
     """Where `what` is read best among one-stream models: model and layer of the largest value."""
     found = [(p.value, name, layer, p) for name, curve in curves.items() for layer, p in curve.items()]

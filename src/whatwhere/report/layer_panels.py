@@ -6,7 +6,7 @@ from typing import Any
 
 from . import schemes
 from .figures import Panel, Trace, line, paper_marks, reference
-from .load import Study
+from .load import Point, Study
 from .numbers import fixed, percent
 from .paper import PAPER_LAYERS
 from .style import LABEL_GAP, LABEL_LIMIT, TEXT_SIZE, axis, layout, line_end_labels, model_styles, plain, spread
@@ -101,7 +101,7 @@ class Frame:
     """What all panels of a figure by layer share.
 
     lines: all of the figure, behind each panel as ghosts where `ghosts` holds them. y: the vertical axis. chance: layer -> floor.
-    right: pixels right of the plots, for the labels.
+    right: pixels right of the plots, for the labels. ceiling: what position alone can reach, a horizontal line.
     """
 
     study: Study
@@ -117,6 +117,7 @@ class Frame:
     paper: PaperValues = field(default_factory=dict)
     chance: Mapping[int, float] = field(default_factory=dict)
     ghosts: Sequence[Line] = ()
+    ceiling: Point | None = None
 
     def panel(
         self, title: str, lines: Sequence[Line], labels: Sequence[str], note: str = "", name_chance: bool = False, name_paper: bool = False
@@ -128,6 +129,9 @@ class Frame:
             traces.append(
                 reference(list(self.chance), list(self.chance.values()), "chance: the best R² that a probe reaches on shuffled targets")
             )
+        if self.ceiling:
+            words = f"position alone: R² {fixed(self.ceiling.value, 2)} by the best function of a token's position"
+            traces.append(reference([0, self.depth], [self.ceiling.value] * 2, words, "solid"))
         ends = []
         for (model, part), label in reversed(list(zip(lines, labels, strict=True))):  # the first of the story is drawn last, on top
             traces += self._line(model, part, marks[model])

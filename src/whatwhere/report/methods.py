@@ -37,6 +37,19 @@ _PROBES = (
         "semantic stream only gets no gradient: it is drawn hollow and takes part in no verdict."
     ),
 )
+_CEILING = (
+    Markup(
+        "Position alone, the ceiling of a stream that knows nothing else: the mean of the target at each position of the probes’ training "
+        "documents, tested on their test documents."
+    ),
+)
+_VARIANCE = (
+    Markup(
+        "The share of the variance between positions is that of one-way analysis of variance over regular tokens, squares summed over the "
+        "columns of a stream, less what shuffled positions give on average (Kelley’s ε²). It counts what no line reads; its 95&#8239;% "
+        "interval is a jackknife over groups of articles."
+    ),
+)
 _PASS = (
     Markup(
         "Heads, attention and hidden states are measured in one pass over held-out documents. Their 95&#8239;% intervals are "
@@ -125,6 +138,8 @@ _OPERATIONS = (
 # Metrics (a beginning that ends in "." stands for all that follow) -> paragraphs.
 _WORDS: tuple[tuple[tuple[str, ...], tuple[Markup, ...]], ...] = (
     (("r2.",), _PROBES),
+    (("r2.segment.ceiling", "r2.intra.ceiling"), _CEILING),
+    (("variance.position",), _VARIANCE),
     (("kl.", "ablation.", "attention.", "local.", "hidden.", "sentences."), _PASS),
     (("kl.",), _HEADS),
     (("ablation.",), _ABLATIONS),

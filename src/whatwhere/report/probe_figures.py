@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 from . import findings, schemes
-from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, hover, line, measured, repeats, text, value
+from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, hover, line, measured, reference, repeats, text, value
 from .layer_panels import WORDS, Frame, Line, PaperValues, groups, many, paper_curve, r2_axis, stream_label
 from .load import Point, Study
-from .numbers import count, fixed, number, percent
+from .numbers import count, fixed, interval, number, percent
 from .paper import PAPER_LAYERS
 from .style import axis, label_margin, layout, line_end_labels
 from .training_figures import stuck_models
@@ -189,6 +189,9 @@ def _table(study: Study, metric: str, lines: list[tuple[str, str]], paper: Paper
                 ]
                 + [Cell(""), Cell(""), Cell("–"), Cell("–")]
             )
+    if ceiling := study.point(f"{metric}.ceiling", ""):
+        none = Cell("–")
+        rows.append([text("corpus"), none, text("position alone"), none, none, *measured(ceiling), none, value(ceiling.n)])
     columns = ["Source", "Model", "Read from", "Layer", "Relative depth", "R²", "Low", "High", "Chance", "n"]
     return Table(id, caption, columns, rows, frozenset(range(3, 10)))
 
@@ -207,6 +210,12 @@ def _subtitle(study: Study, metric: str, lines: list[tuple[str, str]], paper: Pa
         where = "layer by layer" if depths == {PAPER_LAYERS} else "at the same relative depth"
         said += f" Hollow and unjoined: the paper's six-layer models, {where}."
     untrained = [p for m, part in lines for p in study.curve(metric, m, part, UNTRAINED).values()]
+    if ceiling := study.point(f"{metric}.ceiling", ""):
+        said += (
+            f" Position alone: the best function of a token's position reaches R² {fixed(ceiling.value, 2)}"
+            f"{' ' * bool(bounds := interval(ceiling.low, ceiling.high))}{bounds}, the ceiling of a stream that knows "
+            "nothing else."
+        )
     if any(p.value < LOWEST for p in [*points, *untrained]):
         said += f" Values below {fixed(LOWEST, 1)} are in the table only."
     if many(study) and untrained:
@@ -222,14 +231,17 @@ def _key(study: Study, metric: str, lines: list[tuple[str, str]], paper: PaperVa
         key.append(("untrained", "no gradient reaches it"))
     if not many(study) and any(study.curve(metric, m, p, UNTRAINED) for m, p in lines):
         key.append(("before", "the same model before training"))
+    if study.point(f"{metric}.ceiling", ""):
+        key.append(("ceiling", "position alone"))
     if chance:
         key.append(("chance", "best R² on shuffled targets"))
     return key
 
 
 def _records(study: Study, metric: str) -> tuple[str, ...]:
-    found = (f"{metric}: layer, part, index = split", f"{metric}.chance: layer, part")
+    found: tuple[str, ...] = (f"{metric}: layer, part, index = split", f"{metric}.chance: layer, part")
     untrained = any(r.metric == metric and r.step == UNTRAINED for r in study.records)
+    found += (f"{metric}.ceiling: index = split",) if study.point(f"{metric}.ceiling", "") else ()
     return (*found, *([f"{metric}: layer, part, step = 0 (before training)"] if untrained else []))
 
 
@@ -289,13 +301,15 @@ def _target(study: Study, paper: PaperValues, metric: str) -> Figure | None:
     if not lines:
         return None
     chance = chance_floor(study, metric)
-    bounds = _range(_values(study, metric, lines, paper) + list(chance.values()))
+    ceiling = study.point(f"{metric}.ceiling", "")
+    bounds = _range(_values(study, metric, lines, paper) + list(chance.values()) + ([ceiling.value] if ceiling else []))
     depth = max(study.depth(m) for m in models)
     ghosts = [(m, "all") for m in models if study.curve(metric, m, "all")]
 
     def frame(labels: list[str]) -> Frame:
         right = label_margin(labels) if any(labels) else 12
-        return Frame(study, metric, "R²", bounds, depth, r2_axis("", bounds, 0.5), right, 236, 40, "layer", paper, chance, ghosts)
+        y = r2_axis("", bounds, 0.5)
+        return Frame(study, metric, "R²", bounds, depth, y, right, 236, 40, "layer", paper, chance, ghosts, ceiling)
 
     if many(study):
         shared = frame(models)
@@ -359,6 +373,54 @@ def components(study: Study) -> Figure | None:
     key = [("measured", f"measured, bar: {percent(0.95, 0)} interval")]
     records = (f"{metric}: layer, part = *.pca{counts[0]} ...", f"{metric}: layer, part")
     return Figure("probe-components", _held(study, found), subtitle, panels, table, key, 260, even=True, records=records)
+
+
+def between(study: Study) -> Figure | None:
+    """How much of a stream is position: the share of its variance that lies between positions by layer, beside R² of position."""
+    metric, linear = "variance.position", "r2.token"
+    lines = [(m, p) for m in study.models for p in study.parts(metric, m) if p != "all" or len(study.parts(metric, m)) == 1]
+    points = {x: curve for x in lines if (curve := study.curve(metric, *x))}
+    if not points:
+        return None
+    lines = list(points)
+    every = [p for curve in points.values() for p in curve.values()]
+    bounds = _range([v for p in every for v in (p.value, p.low, p.high) if v is not None])
+    depth = max(study.depth(m) for m, _ in lines)
+    labels = {x: "" if x[1] == "all" else x[1] for x in lines}
+    y, right = r2_axis("", bounds, 0.5), label_margin([m for m, _ in lines] if many(study) else list(labels.values()))
+    frame = Frame(study, metric, "share", bounds, depth, y, right, 236)
+    if many(study):
+        panels = [frame.panel(g.title, g.lines, [m for m, _ in g.lines]) for g in groups(study, lines)]
+    else:
+        panels = []
+        for model in dict.fromkeys(m for m, _ in lines):
+            own = [x for x in lines if x[0] == model]
+            panels.append(frame.panel(model, own, [labels[x] for x in own]))
+            for x in own:
+                curve = study.curve(linear, *x)
+                panels[-1].data.insert(0, reference(list(curve), [p.value for p in curve.values()], f"R² of position, {' '.join(x)}"))
+    rows = [
+        [text(m), text(WORDS.get(part, part)), value(layer, str(layer)), *measured(p), *measured(study.curve(linear, m, part).get(layer))]
+        for (m, part), curve in points.items()
+        for layer, p in curve.items()
+    ]
+    columns = ["Model", "Part", "Layer", "Share", "Low", "High", "R²", "Low", "High"]
+    table = Table("variance-position", "Share of the variance between positions, and R² of position", columns, rows, frozenset(range(2, 9)))
+    key = [("measured", f"share, bar: {percent(0.95, 0)} interval")]
+    key += [] if many(study) else [("chance", "R² of position, by a line")]
+    name = two_streams(study, metric)
+    told = (name, "position") if name else max(lines, key=lambda x: max((p.value for layer, p in points[x].items() if layer), default=-1.0))
+    layer = study.trained_until(*told) if name else max(points[told], key=lambda i: points[told][i].value if i else -1.0)
+    title = "Share of the variance that lies between positions, layer by layer"
+    if found := points[told].get(layer):
+        where = f"layer {layer} of `{told[0]}`" + ("" if told[1] == "all" else f"'s {WORDS[told[1]]}")
+        title = findings.between(where, found, study.curve(linear, *told).get(layer))
+        title = findings.untestable(told[0], title) if told[0] in stuck_models(study) else title
+    subtitle = (
+        "Of the variance of a layer's states over tokens, the share that lies between positions, without what chance adds: 1 where the "
+        f"states are a function of position, straight or not; {repeats(every).replace('document splits', 'documents')}."
+    )
+    return Figure("variance-position", title, subtitle, panels, table, key, 250, many(study), records=(f"{metric}: layer, part",))
 
 
 def _or(counts: list[int]) -> str:

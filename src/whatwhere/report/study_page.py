@@ -124,14 +124,14 @@ def sections(study: Study, paper: probe_figures.PaperValues) -> list[Section]:
         if probe_figures.many(study)
         else "Each panel is one model; the others stand behind it in grey."
     )
-    few, shifts = probe_figures.components(study), shift_figures.shifts(study)
+    few, between, shifts = probe_figures.components(study), probe_figures.between(study), shift_figures.shifts(study)
     return [
         Section(
             "where",
             "Where is position kept?",
             "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or from one stream alone. "
             f"R² of 1 is a perfect reading, 0 no better than the mean. {panels}",
-            [*probe_figures.targets(study, paper), *([few] if few else [])],
+            [*probe_figures.targets(study, paper), *(f for f in (between, few) if f)],
             short="Position",
         ),
         Section(

@@ -22,7 +22,10 @@ from ..analysis.local import local_records
 from ..analysis.passes import read
 from ..analysis.patterns import PatternCounts
 from ..analysis.projection import projection_records
-from ..analysis.separation import CorpusDistances, separation_records
+from ..analysis.scores import score_records, theta_records
+from ..analysis.separation import CorpusDistances, low_rank_records, separation_records
+from ..analysis.swap import swap_records
+from ..analysis.variance import PositionVariance
 from ..corpus import Windows, count_windows
 from ..records import Record, read_records, write_records
 from .geometry import geometry_records, save_geometry_arrays
@@ -31,6 +34,7 @@ CORPUS = "corpus"  # `model` of the records of a study's own corpus
 REPEATED = 100  # documents that are repeated for the retrieval heads
 CONTROLS = 200  # documents that the untrained model reads
 AT_CHECKPOINTS = 16  # documents that the model of every checkpoint reads
+SCORED = 16  # documents over which the spread of the scores is measured
 # Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
 MOST_COUNTED, GROUPS, SPLITS = 254, 16, 4
 
@@ -81,12 +85,12 @@ def look_inside(
     def show(what: str) -> Callable[[int, int], None] | None:
         return None if progress is None else lambda done, total: progress(what, done, total)
 
-    sentences = SentenceMaps(model.config)
+    sentences, variance = SentenceMaps(model.config), PositionVariance(model.config)
     scores: list[Any] = [found.attempt("heads", lambda: HeadTaxonomy(model))]
     if ours:
         scores += [AttentionScores(model.config), found.attempt("patterns", lambda: PatternCounts(model.config))]
     scores = [reader for reader in scores if reader is not None]
-    read(model, documents, [*scores, sentences], batch_size, show("heads" if ours else "sentences"))
+    read(model, documents, [*scores, sentences, variance], batch_size, show("heads" if ours else "sentences"))
     if not ours:
         records, arrays = foreign_scores(model, documents, **who, batch_size=batch_size, progress=show("attention"))
         found.records += records
@@ -94,13 +98,16 @@ def look_inside(
     for reader in scores:
         found.records += reader.records(**who)
         found.arrays.setdefault(f"attention-{place}", {}).update(reader.arrays())
-    found.records += sentences.records(**who)
+    found.records += sentences.records(**who) + variance.records(**who)
     found.arrays[f"hidden-{place}"] = sentences.arrays()
     if ours and (texts := found.attempt("retrieval", lambda: repeated_documents(first(documents, REPEATED)))) is not None:
         retrieval = RetrievalScores(model.config)
         read(model, texts[0], [retrieval.repeated], batch_size, show("retrieval"))
         read(model, texts[1], [retrieval.control], batch_size, show("retrieval"))
         found.records += retrieval.records(**who)
+    if ours:
+        found.records += score_records(model, first(documents, SCORED), **who, batch_size=batch_size)
+        found.records += found.attempt("θ", lambda: theta_records(model, documents, **who)) or []
     if (correlated := found.attempt("correlations", lambda: correlation_records(model, documents, **who))) is not None:
         found.records += correlated[0]
         found.arrays[f"correlations-{place}"] = correlated[1]
@@ -111,15 +118,20 @@ def look_inside(
         if at_once:
             others = ablation_records(model, few, **who, kinds=at_once, by=("all",), batch_size=batch_size, progress=show("replacement"))
             found.records += [r for r in others if r.metric != "ablation.loss"]
+        swap = found.attempt("swapped rows", lambda: swap_records(model, few, **who, progress=show("swapped rows")))
+        found.records += swap or []
     found.arrays = {stem: arrays for stem, arrays in found.arrays.items() if arrays}
     return found
 
 
 def untrained_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
-    """Sentences and components of the states before the first step, as records of step 0: the words alone make some of both."""
-    sentences = SentenceMaps(model.config)
-    read(model, first(documents, CONTROLS), [sentences], batch_size)
-    return [replace(r, step=0) for r in sentences.records(study=study, name=name, seed=seed)]
+    """Sentences, components, variance between positions and the spread of the scores before the first step, as records of step 0: words
+    and the table alone make some of each."""
+    who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
+    sentences, variance = SentenceMaps(model.config), PositionVariance(model.config)
+    read(model, first(documents, CONTROLS), [sentences, variance], batch_size)
+    scores = score_records(model, first(documents, SCORED), **who, batch_size=batch_size)
+    return [replace(r, step=0) for r in sentences.records(**who) + variance.records(**who) + scores]
 
 
 def first(documents: Documents, most: int) -> Documents:
@@ -178,4 +190,6 @@ def position_records(
             records += local_records(folder, first(documents, AT_CHECKPOINTS), **who)
     if corpus is not None:
         records += projection_records(model, corpus, **who)
+        if (table := model.position_table()) is not None:
+            records += low_rank_records(table.detach().double().cpu().numpy(), corpus, **who)
     return records

@@ -25,6 +25,7 @@ from ..analysis.separation import CorpusDistances
 from ..analysis.shift import shift_records
 from ..analysis.tables import table_records
 from ..analysis.texts import INDEX, repeated_text, save_texts
+from ..analysis.variance import ceiling_records
 from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..records import Record, read_records, write_records
@@ -212,6 +213,9 @@ class Study:
         self.match_costs(windows, resumed)
         config = self.config
         records = text_records(windows, self.name)
+        if self.can_probe(windows):
+            sizes: dict[str, int] = {"documents": config.probe_documents, "splits": config.probe_splits}
+            records += ceiling_records(windows["held_out"], study=self.name, **sizes)
         if config.inside:
             with show_progress("corpus", self.progress) as show:
                 records += corpus_records(windows, self.out, self.name, show)[0]

@@ -11,6 +11,7 @@ from .values import largest, smallest
 MOVED = 1.5  # a table has left its random start once two components hold this many times the share they held there
 TEXT, TABLE = 0.34, 0.24  # R² (token) of ap after the last block, in the text of 5.1 and in Table 2
 ABOUT_90 = 0.85  # "about 90 %": what rounds to it in tens
+MATCHED = 2.0  # "matched": standard deviations at most this many times apart
 COMPARABLE = 0.1  # R² apart at most: "comparable"
 
 _PAPER = paper_values()
@@ -104,6 +105,15 @@ def _ap_high_frequency(e: Evidence) -> Measured:
     moved(e, "ap")
     higher = largest([e.value("dct.low4", "ap", index=i) for i in (0, 1)])
     return Measured(higher, [LOST - higher])
+
+
+def _scores_matched(e: Evidence) -> Measured:
+    ratios = [
+        e.value("scores.std", layer=layer, part="absolute", step=0) / e.value("scores.std", layer=layer, part="semantic", step=0)
+        for layer in e.layers("scores.std", "absolute")
+    ]
+    lowest = smallest(ratios)
+    return Measured(lowest, [lowest - 1 / MATCHED, MATCHED - largest(ratios)])
 
 
 def _intra_in_semantics(e: Evidence) -> Measured:
@@ -386,5 +396,15 @@ OTHERS = (
         ("dstg", "ap", "rp", "rope"),
         _costs_nothing,
         "nats",
+    ),
+    Claim(
+        "dstg-scores-matched",
+        "One head width matches position and content scores",
+        "DSTG section 3.1: dot-product variances are matched (no number printed)",
+        None,
+        f"Before the first step the standard deviation of dstg's absolute scores is between 1/{MATCHED:g} and {MATCHED:g} times that of "
+        "its semantic scores in every block; the smallest ratio is shown. Weights of one spread make it the ratio of the widths, 1/15",
+        ("dstg",),
+        _scores_matched,
     ),
 )

@@ -338,6 +338,11 @@ def projected(book: Book) -> list[str]:
     return book.models("projected.stress.raw", "sinusoidal")
 
 
+def swapped(book: Book) -> list[str]:
+    """The models whose position tables had rows swapped."""
+    return book.models("swap.loss")
+
+
 def with_conditions(book: Book) -> list[str]:
     """The models whose mean embeddings at the positions of a corpus were compared."""
     return book.models("h1")
