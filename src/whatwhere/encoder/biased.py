@@ -84,6 +84,7 @@ class _Weights:
         self.wide = torch.promote_types(q.dtype, torch.float32)
         self.special = q.new_zeros(b, n, dtype=torch.bool) if values is None or special is None else special
         self.examples, self.tokens = self.special.nonzero(as_tuple=True)
+        self.bounds = [0, *self.special.sum(-1).cumsum(0).tolist()]  # of the examples among the special tokens
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(PIECE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.wide)
@@ -138,25 +139,30 @@ class _Weights:
 
     def _special_in(self, piece: _Piece) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Special keys and special queries of the piece as (examples, tokens), counted from its start."""
-        here = (self.examples >= piece.examples.start) & (self.examples < piece.examples.stop)
+        here = slice(self.bounds[piece.examples.start], self.bounds[piece.examples.stop])
         examples, tokens = self.examples[here] - piece.examples.start, self.tokens[here]
-        here = (tokens >= piece.queries.start) & (tokens < piece.queries.stop)
-        return (examples, tokens), (examples[here], tokens[here] - piece.queries.start)
+        if piece.queries == slice(0, self.n):
+            return (examples, tokens), (examples, tokens)
+        among = (tokens >= piece.queries.start) & (tokens < piece.queries.stop)
+        return (examples, tokens), (examples[among], tokens[among] - piece.queries.start)
 
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
         """The attention weights (examples, heads, queries, n), negative where dropout removes them."""
-        scores = self.product(piece.of_queries(self.q), piece.of_keys(self.k), self.scores).mul_(self.scale)
+        scores = self.product(piece.of_queries(self.q), piece.of_keys(self.k), self.scores)  # to be scaled with the next pass
         scores = scores.unflatten(0, (-1, piece.heads.stop - piece.heads.start))
         base = self.base[piece].to(self.wide) if self.base is not None and self.by_example else shared
         values = self.values if len(self.examples) else None
         if values is not None:
             both, as_query, as_key = values[:, piece.heads].to(self.wide)
             (examples, keys), (owners, queries) = self._special_in(piece)
-            columns = scores[examples, :, :, keys] + as_key[:, None]  # (m, heads, queries)
+            columns = torch.add(as_key[:, None], scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
             other = self.special[piece.examples][owners][:, None]  # (m, 1, n)
-            rows = scores[owners, :, queries] + torch.where(other, both[:, None], as_query[:, None])  # (m, heads, n)
-        if base is not None:
-            scores += base
+            instead = torch.where(other, both[:, None], as_query[:, None])
+            rows = torch.add(instead, scores[owners, :, queries], alpha=self.scale)  # (m, heads, n)
+        if base is None:
+            scores *= self.scale
+        else:
+            torch.add(base, scores, alpha=self.scale, out=scores)
         if values is not None:
             scores[examples, :, :, keys] = columns
             scores[owners, :, queries] = rows
@@ -202,7 +208,8 @@ class _BiasedAttention(torch.autograd.Function):
                 signed = work.weights(piece, shared)
                 if kept is not None:
                     kept[piece] = signed
-                torch.bmm(work.dropped(signed, work.scores), piece.of_keys(v), out=piece.of_queries(out))
+                p = piece.of_queries(kept) if kept is not None and not work.drop else work.dropped(signed, work.scores)
+                torch.bmm(p, piece.of_keys(v), out=piece.of_queries(out))
         base, values, special, allowed, *ctx.rest = rest
         ctx.save_for_backward(q, k, v, base, values, special, allowed, kept)
         return out.div_(work.keep) if work.drop else out
@@ -237,7 +244,8 @@ class _BiasedAttention(torch.autograd.Function):
             for piece in group:
                 d_o = piece.of_queries(d_out)
                 p = work.weights(piece, shared) if kept is None else work.widened(kept[piece])
-                _store(piece.of_keys(d_v), work.dropped(p, other), d_o, add=split)
+                narrow = piece.of_queries(kept) if kept is not None and not work.drop else work.dropped(p, other)
+                _store(piece.of_keys(d_v), narrow, d_o, add=split)
                 d_p = work.product(d_o, piece.of_keys(v), other).view(p.shape)
                 if work.drop:
                     d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
@@ -253,8 +261,7 @@ class _BiasedAttention(torch.autograd.Function):
                     if d_values is not None:
                         d_values[:, piece.heads] += of_values
                 if total is not None:
-                    for one in d_scores:
-                        total += one
+                    total += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
                 elif d_base is not None:
                     d_base[piece] = d_scores
             if d_base is not None and sums is not None:
