@@ -34,11 +34,13 @@ from .packing import packing  # noqa: E402
 from .page import memory_picture, page  # noqa: E402
 from .probes import probes  # noqa: E402
 from .steps import peers, presets  # noqa: E402
+from .study import study  # noqa: E402
 from .timing import DEVICE, REPEATS, Results, Settings  # noqa: E402
 from .windows import windows  # noqa: E402
 
 PARTS: dict[str, Callable[[Settings], Results]] = {
     "memory": memory,  # first: later parts leave a large process behind, which keeps what it freed
+    "study": study,
     "presets": presets,
     "peers": peers,
     "attention": attention,

@@ -6,6 +6,7 @@ from typing import Any
 from .timing import budget
 
 TITLES = {
+    "study": "Trainings of a demo",
     "presets": "Training steps: presets",
     "peers": "Training steps: against transformers",
     "attention": "Attention alone",
@@ -19,9 +20,14 @@ TITLES = {
     "mds": "Multidimensional scaling of positions",
 }
 ABOUT = {
+    "study": """
+The same tokens for `dstg`, `ap`, `rp` and `rope` by the recipe of size tiny: one model after the other with all threads and batches of 16,
+as a demo once trained, and as many models at once as there are cores, a thread each, with the recipe's batches. The ratio is that of
+tokens a second; both sides run the code of today.
+""",
     "presets": """
 Each preset against `nope` on the same block with the same dropout: what its scheme costs. At paper size presets of the BERT block have
-12 layers of 768, those of the NeoBERT block 6 of 720 (`dstg`: 768).
+12 layers of 768, those of the NeoBERT block 6 of 720 (`dstg`: 768). Each has a process of its own, as a training has.
 """,
     "peers": """
 Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, the same optimizer, sdpa. Ours

@@ -1,8 +1,10 @@
 """Training steps: every preset against `nope`, dstg against ap, fused against eager, ours against transformers' BERT and ModernBERT."""
 
-import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from whatwhere.encoder import PRESETS, EncoderConfig
 from whatwhere.training.loop import keep_freed_memory
 
 from .models import PRECISION, VOCAB, masked_batch, ours, parameters, theirs, training_step
-from .timing import Results, Settings, alternate, figure, row
+from .timing import Results, Settings, alternate, clock, figure, row
 
 MAIN = ("ap", "rope", "rp", "alibi", "dstg", "bert-a", "tupe-a", "tupe-r", "split")  # those that are timed at paper size
 SHAPES = {  # size, tokens in a row, rows
@@ -30,22 +32,40 @@ def described(size: str, n: int, b: int) -> str:
 
 
 def _timed(configs: dict[str, tuple[EncoderConfig, str]], n: int, b: int, settings: Settings) -> dict[str, dict[str, Any]]:
-    """A figure for each named configuration and backend, all in the same rounds, in a process of their own.
+    """A figure for each named configuration and backend, each in a process of its own as a training is, all in the same rounds.
 
-    A training has a process of its own too, and what other shapes have left in memory plays no part.
+    Rounds of seven models in one process gave `dstg` / `ap` 0.1 to 0.2 more than rounds of three, though no page was faulted in
+    (docs/log.md).
     """
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_in_this_process, configs, n, b, settings, torch.get_num_threads()).result()
+    threads, vocab = torch.get_num_threads(), VOCAB[settings.scale]
+    with ExitStack() as stack:
+        runs: dict[str, Callable[[], float]] = {}
+        for name, (config, backend) in configs.items():
+            pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_prepare, initargs=(config, backend, vocab, n, b, threads))
+            stack.enter_context(pool)
+            runs[name] = partial(_seconds_in, pool)
+        times = alternate(runs, settings.repeats, measure=lambda seconds: seconds())
+    return {name: figure(name, values) for name, values in times.items()}
 
 
-def _in_this_process(
-    configs: dict[str, tuple[EncoderConfig, str]], n: int, b: int, settings: Settings, threads: int
-) -> dict[str, dict[str, Any]]:
+def _seconds_in(pool: ProcessPoolExecutor) -> float:
+    return pool.submit(_step).result()
+
+
+_prepared: list[Callable[[], None]] = []  # the training step of a process that `_timed` has started
+
+
+def _prepare(config: EncoderConfig, backend: str, vocab: int, n: int, b: int, threads: int) -> None:
+    """Build model and batch, and take two steps: the heap still grows in the second."""
     torch.set_num_threads(threads)
     keep_freed_memory()  # as a training does
-    batch = masked_batch(VOCAB[settings.scale], b, n)
-    runs = {name: training_step(ours(config, backend), batch) for name, (config, backend) in configs.items()}
-    return {name: figure(name, values) for name, values in alternate(runs, settings.repeats).items()}
+    _prepared.append(training_step(ours(config, backend), masked_batch(vocab, b, n)))
+    for _ in range(2):
+        _prepared[0]()
+
+
+def _step() -> float:
+    return clock(_prepared[0])
 
 
 def presets(settings: Settings) -> Results:
@@ -69,7 +89,7 @@ def presets(settings: Settings) -> Results:
             for name in names:
                 results.rows.append(row(f"training step, {name} / nope", shape, timed[name], timed["nope"], note=note))
             if block == "neobert":
-                limit = 1.25 if size == "paper" else None
+                limit = {("tiny", 128): 1.25, ("paper", 128): 1.15, ("paper", 512): 1.2}.get((size, n))
                 results.rows.append(row("training step, dstg / ap", shape, timed["dstg"], timed["ap"], at_most=limit, note=note))
             limit = 1.0 if size == "paper" else None
             what = f"training step, {both}, eager / fused"

@@ -58,8 +58,8 @@ def clock(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def alternate(runs: Mapping[str, Callable[[], object]], repeats: int, measure: Callable[[Callable[[], object]], float] = clock) -> dict:
-    """Seconds of each run, `repeats` of them, in rounds of one each after a warm-up round; every other round goes backwards."""
+def alternate(runs: Mapping[str, Any], repeats: int, measure: Callable[[Any], float] = clock) -> dict:
+    """What `measure` says of each run, `repeats` times, in rounds after one of warm-up; every other round goes backwards."""
     names = list(runs)
     times: dict[str, list[float]] = {name: [] for name in names}
     for name in names:
