@@ -149,7 +149,7 @@ def test_one_failed_part_of_a_rule_is_enough():
 def test_something_must_be_there_to_be_kept_or_lost():
     flat = [replace(r, value=0.02) if r.model == "dstg" and r.metric == "r2.token" else r for r in paper_records()]
     assert by_id(flat)["dstg-position-kept"]["verdict"] == "does not hold"
-    low = [replace(r, value=0.1 if r.layer == 6 else 0.4) if r.model == "ap" and r.metric == "r2.token" else r for r in paper_records()]
+    low = [replace(r, value=0.02 if r.layer == 6 else 0.2) if r.model == "ap" and r.metric == "r2.token" else r for r in paper_records()]
     assert by_id(low)["ap-loses-position"]["verdict"] == "does not hold"
 
 
