@@ -103,6 +103,22 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
 
 
+def test_a_study_gains_seeds_even_without_its_weights_and_loses_none(arguments, tmp_path):
+    values = {"steps": 4, "inside": False, "at_once": 1}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
+    run_study(config.model_copy(update={"seeds": 2}), tmp_path / "whole/s", progress=False)
+    run_study(config, tmp_path / "grown/s", progress=False)
+    for weights in (tmp_path / "grown/s").rglob("model.safetensors"):  # what a folder that was sent without them lacks
+        weights.unlink()
+    done = whatwhere("study", "--out", str(tmp_path / "grown/s"), "--seeds", "2")
+    assert done.returncode == 0, done.stderr[-2000:]
+    timed = {"seconds", "tokens_per_second", "memory.peak"}
+    ours, theirs = ([r for r in read_records(tmp_path / d / "s/records.parquet") if r.metric not in timed] for d in ("whole", "grown"))
+    assert ours == theirs and {r.seed for r in ours} >= {0, 1}
+    done = whatwhere("study", "--out", str(tmp_path / "grown/s"), "--seeds", "1")
+    assert done.returncode == 2 and "seeds=2, now seeds=1: a study can gain seeds, not lose them" in done.stderr
+
+
 def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
     run_study(config, tmp_path / "s", progress=False)

@@ -43,7 +43,10 @@ def study(
         int | None,
         typer.Option(help="Optimizer steps per model. [default: the recipe's of the size: tiny 600, paper 70000]", show_default=False),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Training seeds per model. [default: 1]", show_default=False)] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]", show_default=False),
+    ] = None,
     tokenizer: Tokenizer = None,
     config: ConfigFile = None,
     settings: Setting = None,
@@ -55,7 +58,7 @@ def study(
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
     saved = out / "study.yaml"
-    given = any(v is not None for v in (corpus, models, size, scheme, match, minutes, steps, seeds, tokenizer, config)) or bool(settings)
+    given = any(v is not None for v in (corpus, models, size, scheme, match, minutes, steps, tokenizer, config)) or bool(settings)
     resolved = StudyConfig.load(
         saved if saved.is_file() and not given else config,
         settings or (),

@@ -29,7 +29,7 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         default_factory=dict, description="models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take"
     )
     widths: dict[str, int] = Field(default_factory=dict, description="intermediate_size of single models; `match` fills it in")
-    seeds: int = Field(1, ge=1, description="training seeds per model")
+    seeds: int = Field(1, ge=1, description="training seeds per model; more may be asked of a finished study")
     steps: int | None = Field(None, ge=1, description="optimizer steps per model; default: those of the size's recipe")
     minutes: float | None = Field(None, gt=0, description="instead: budget for the whole study, turned into steps once, by timing")
     at_once: int | None = Field(

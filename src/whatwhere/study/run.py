@@ -194,9 +194,14 @@ class Study:
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
         config = self.config
-        resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers", "widths", "at_once"))
-        if resumed and not config.widths:  # those that the study began with
-            config = self.config = config.model_copy(update={"widths": StudyConfig.load(self.out / CONFIG).widths})
+        resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers", "widths", "at_once", "seeds"))
+        if resumed:
+            began = StudyConfig.load(self.out / CONFIG)
+            if config.seeds < began.seeds:
+                raise ValueError(
+                    f"{self.out} holds a study of seeds={began.seeds}, now seeds={config.seeds}: a study can gain seeds, not lose them."
+                )
+            config = self.config = config.model_copy(update={"widths": config.widths or began.widths})
         if not resumed:
             for name in config.models:
                 config.pretraining(name, 0, 1).check()
