@@ -70,7 +70,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
         assert {r.step for r in near} == {0, 1, 3, 10, 20, 30} and {r.part for r in near} == parts
     page = (whole / "report.html").read_text(encoding="utf-8")
     assert "dstg" in page and len(page) < 10_000_000
-    assert "searched on python-docs with seed 0" in page  # the reader is told how the defaults came about
+    assert "searched with seed 0 on python-docs" in page  # the reader is told how the defaults came about
     verdicts = json.loads(whatwhere("claims", str(whole), "--json").stdout)
     assert verdicts == json.loads((whole / "claims.json").read_text())
     assert set(verdicts[0]) >= {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale"}

@@ -1,0 +1,61 @@
+"""The tables of docs/results/tables.py: means, intervals and paired differences of made-up records, beside the paper's values."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from whatwhere.records import Record
+
+SCRIPT = Path(__file__).parents[1] / "docs/results/tables.py"
+LOSSES = {"dstg": [3.5, 3.6, 3.8], "ap": [3.9, 3.8, 4.3]}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    spec = importlib.util.spec_from_file_location("results_tables", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def records():
+    made = [Record("s", "", "loss.unigram", 6.5)]
+    for model, losses in LOSSES.items():
+        for seed, loss in enumerate(losses):
+            who = {"study": "s", "model": model, "seed": seed}
+            made += [Record(metric="parameters", value=1.5e6, **who), Record(metric="tokens", value=1.024e7, **who)]
+            made += [Record(metric="loss", value=v, part="validation", step=s, **who) for s, v in ((0, 8.0), (100, loss))]
+            for layer in range(5):
+                for part in ("all", "position") if model == "dstg" else ("all",):
+                    made.append(Record(metric="r2.token", value=0.1 * layer, part=part, layer=layer, **who))
+                    made.append(Record(metric="r2.token", value=9.0, part=part, layer=layer, index=1, **who))  # one split
+                    made.append(Record(metric="r2.token", value=9.0, part=part, layer=layer, step=0, **who))  # untrained
+    return made
+
+
+def test_losses_have_intervals_between_seeds_and_differences_seed_by_seed(tables, records):
+    rows = tables.loss_table(tables.Results(records)).splitlines()
+    half = t.ppf(0.975, 2) * np.std(LOSSES["dstg"], ddof=1) / 3**0.5
+    assert f"| `dstg` | 1.50 | 10.2 | 3.63 [{3.6333 - half:.2f}, {3.6333 + half:.2f}] |" in rows[2]
+    gaps = np.subtract(LOSSES["ap"], LOSSES["dstg"])
+    half = t.ppf(0.975, 2) * gaps.std(ddof=1) / 3**0.5
+    assert f"+{gaps.mean():.2f} [{gaps.mean() - half:+.2f}, {gaps.mean() + half:+.2f}]" in rows[3]
+    assert "6.50 nats" in rows[-1]
+
+
+def test_probes_are_of_final_models_and_stand_above_the_papers_row(tables, records):
+    rows = tables.probe_table(tables.Results(records), "r2.token").splitlines()
+    ours = next(i for i, row in enumerate(rows) if row.startswith("| `dstg`, position stream"))
+    assert rows[ours].split("|")[2:7] == [f" {v:.2f} ± 0.00 " for v in (0, 0.1, 0.2, 0.3, 0.4)]
+    assert rows[ours + 1].split("|")[3] == " *0.99* "  # Table 2, "AP only", column 0: the output of the first block
+    assert not any(row.startswith("| `dstg` |") for row in rows) and any(row.startswith("| `ap` |") for row in rows)
+
+
+def test_one_seed_has_no_interval_of_its_own(tables):
+    assert tables.said([Record("s", "dstg", "x", 0.5)]) == "0.50"
+    assert tables.said([Record("s", "dstg", "x", 0.5, 0.4, 0.7)]) == "0.50 [0.40, 0.70]"
+    assert tables.said([]) == "–"
