@@ -45,7 +45,9 @@ def study(
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(help="Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]", show_default=False),
+        typer.Option(
+            help="Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]", show_default=False
+        ),
     ] = None,
     tokenizer: Tokenizer = None,
     config: ConfigFile = None,

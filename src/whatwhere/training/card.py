@@ -89,6 +89,13 @@ CITATIONS = {
 }
 
 
+_ROWS = {  # what a window of `join` holds
+    "none": "a piece of one document, padded (join=none)",
+    "isolate": "several documents that do not see each other (join=isolate)",
+    "run-on": "one document after the other, cut at the length (join=run-on)",
+}
+
+
 def sources(config: EncoderConfig) -> list[str]:
     """Keys of `CITATIONS` that a configuration is made of: the scheme's first, the block's last."""
     found: list[str] = []
@@ -187,7 +194,7 @@ def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str
         "corpus": f"{corpus}, {run['held_out']:.0%} of the documents held out",
         "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
         "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {run['batch_size']} windows of {run['length']} tokens",
-        "documents": run["join"],
+        "rows": _ROWS[run["join"]],
         "optimizer": _optimizer(run, summary),
         "seed": summary["seed"],
         "held-out": held_out,
