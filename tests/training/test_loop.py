@@ -67,8 +67,17 @@ def test_a_trapezoid_is_constant_to_seventy_per_cent_then_falls_to_its_end():
 def test_one_learning_rate_for_all_is_the_default():
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
     for kind in ("adamw", "muon"):
-        rates = {g["peak"] for o in make_optimizers(model, LoopConfig(optimizer=kind, learning_rate=3e-3)) for g in o.param_groups}
+        rates = {g["peak"] for o in make_optimizers(model, LoopConfig(optimizer=kind, learning_rate=3e-3), 10) for g in o.param_groups}
         assert rates == {3e-3}
+
+
+def test_matrices_of_longer_trainings_learn_slower_by_the_root_and_nothing_else_does():
+    model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
+    config = LoopConfig(optimizer="muon", learning_rate=1e-3, matrix_learning_rate_scale=3.0, matrix_steps=100)
+    for steps, scale in ((50, 3.0), (100, 3.0), (400, 1.5), (900, 1.0)):
+        adamw, muon = make_optimizers(model, config, steps)
+        assert [g["peak"] for g in muon.param_groups] == pytest.approx([scale * 1e-3])
+        assert {g["peak"] for g in adamw.param_groups} == {1e-3}
 
 
 def test_warm_up_never_takes_more_than_half_of_the_steps():
@@ -89,7 +98,7 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
         table_weight_decay=0.3,
         bias_weight_decay=0.4,
     )
-    optimizers = make_optimizers(model, config)
+    optimizers = make_optimizers(model, config, 10)
     found = {id(p): group for o in optimizers for group in o.param_groups for p in group["params"]}
     assert len(found) == sum(len(g["params"]) for o in optimizers for g in o.param_groups) == len(list(model.parameters()))
     expected = {

@@ -58,7 +58,7 @@ def test_singular_values_come_near_one_and_an_entry_moves_as_much_as_adamw_would
 
 def test_a_models_queries_keys_values_gates_and_ups_are_apart():
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
-    _, muon = make_optimizers(model, LoopConfig(optimizer="muon"))
+    _, muon = make_optimizers(model, LoopConfig(optimizer="muon"), 10)
     (group,) = muon.param_groups
     rows = {id(p): list(r) for p, r in zip(group["params"], group["rows"], strict=True)}
     layer = "encoder.layers.1."

@@ -41,7 +41,7 @@ def study(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(help="Optimizer steps per model. [default: the recipe's of the size: tiny 600, paper 70000]", show_default=False),
+        typer.Option(help="Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]", show_default=False),
     ] = None,
     seeds: Annotated[
         int | None,

@@ -59,7 +59,7 @@ COMPONENTS = (2, 8)  # principal components that are probed alone
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
     "tiny": [
-        "The defaults of size tiny were searched with seed 0 on python-docs and, at 10M tokens, on Wikipedia, by the loss of dstg and ap. "
+        "The defaults of size tiny were searched with seed 0 on python-docs and, for 10M tokens, on Wikipedia, by the loss of dstg and ap. "
         "On those a verdict demonstrates; other corpora and seeds test. docs/log.md lists what was tried."
     ]
 }

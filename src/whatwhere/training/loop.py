@@ -49,6 +49,9 @@ class LoopConfig(StrictConfig):
         "adamw", description="size of muon's updates: adamw, entries as large as AdamW's; spectral, outputs change alike"
     )
     matrix_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the hidden matrices, times the peak")
+    matrix_steps: int | None = Field(
+        None, ge=1, description="steps that matrix_learning_rate_scale is meant for: a training of N, if more, takes √(this / N) of it"
+    )
     embedding_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the word embeddings, times the peak")
     table_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the position table, times the peak")
     bias_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of relative-bias tables, times the peak")
@@ -90,12 +93,16 @@ def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
     return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
 
 
-def make_optimizers(model: PreTrainedModel, config: LoopConfig) -> list[torch.optim.Optimizer]:
-    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates and decay."""
+def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
+    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates and decay.
+
+    steps: of the whole training; long ones learn their matrices slower where `matrix_steps` says so.
+    """
+    slower = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
     groups: dict[str, dict[str, Any]] = {
         kind: {"params": [], "lr": (peak := config.learning_rate * scale), "peak": peak, "weight_decay": decay}
         for kind, scale, decay in (
-            ("matrices", config.matrix_learning_rate_scale, config.weight_decay),
+            ("matrices", config.matrix_learning_rate_scale * slower, config.weight_decay),
             ("head", 1.0, config.weight_decay),
             ("embeddings", config.embedding_learning_rate_scale, config.embedding_weight_decay),
             ("table", config.table_learning_rate_scale, config.table_weight_decay),
@@ -166,7 +173,7 @@ class Trainer:
         model.to(self.accelerator.device)
         self.plain = model
         self.model = self.accelerator.prepare_model(model)
-        self.optimizers = make_optimizers(model, config)
+        self.optimizers = make_optimizers(model, config, steps)
         world = self.accelerator.num_processes
         if config.batch_size % (world * config.accumulate):
             raise ValueError(
