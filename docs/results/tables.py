@@ -109,10 +109,11 @@ def probe_table(results: Results, metric: str) -> str:
             layers = results.layers(metric, model, part)
             if not layers:
                 continue
-            cells = [
-                said(results.found(metric, model, part=part, layer=layer), short=True) if layer in layers else ""
-                for layer in range(width + 1)
-            ]
+            cells = [""] * (width + 1)
+            for layer in layers:
+                cells[layer] = said(results.found(metric, model, part=part, layer=layer), short=True)
+            if part == "position" and "full-mlm" not in model:
+                cells[layers[-1]] = f"({cells[layers[-1]]})"
             body.append([f"`{model}`{words}", *cells])
             printed = [PAPER_PROBES.get((metric, model, part, layer)) for layer in range(width + 1)]
             if any(v is not None for v in printed):
@@ -152,22 +153,28 @@ def table_rows(results: Results) -> Iterable[tuple[str, str, dict[str, str]]]:
         want = [(m, TABLE_VALUES.get(("dct.low4", m, component))) for m in ("dstg", "ap")]
         paper = ", ".join(f"`{m}` {'< ' if m == 'ap' else ''}{100 * v:.1f}" for m, v in want if v is not None) or "high"
         yield (
-            f"component {component + 1}: power in the four slowest waves (%)",
+            f"component {component + 1}: power in the first four bins of the DCT (%)",
             paper,
             each(results, "dct.low4", index=component, **percent),
         )
-    yield "half of the power in so many components", "–", each(results, "n50.count", digits=0)
+    yield "half of the variance in so many components", "–", each(results, "n50.count", digits=0)
 
 
 def work_rows(results: Results) -> Iterable[tuple[str, str, dict[str, str]]]:
     """DSTG section 4 (2) and (3), B.2: heads, sentences, states of the others, what the loss pays."""
-    for part, paper in (("semantic", "25 (9 of 36)"), ("absolute", "–"), ("relative", "0"), ("several", "–")):
-        yield f"heads driven by one part: {part} (%)", paper, each(results, "heads.share", digits=0, scale=100.0, part=part)
+    paper = {"semantic": "25 (9 of 36)", "absolute": "the other 75, by another rule", "relative": "0", "several": "–"}
+    for part, printed in paper.items():
+        what = "heads that no single term drives" if part == "several" else f"heads that the {part} term drives"
+        yield f"{what} (%)", printed, each(results, "heads.share", digits=0, scale=100.0, part=part)
     for part in ("semantic", "absolute", "relative"):
         yield f"loss without the {part} term (nats more)", "–", each(results, "ablation.remove", layer=None, head=None, part=part)
     yield "position stream, last block but one: share of variance that is position's", "–", last(results, "variance.position", "position")
     yield "the same: two components hold", "about 0.9", last(results, "hidden.top2", "position")
-    yield "the same: sentences apart beyond random cuts", "grows", last(results, "sentences.excess", "position")
+    yield (
+        "the same: sentences apart beyond random cuts",
+        "apart, and more with depth (figure 4, without this control)",
+        last(results, "sentences.excess", "position"),
+    )
     yield "the same at the input", "–", each(results, "sentences.excess", part="position", layer=0)
     for target in ("position", "semantic"):
         metric = f"regression.{target}"
@@ -183,9 +190,11 @@ def main(path: str) -> None:
         ("r2.segment", "Segment number: R² (Table 3)"),
         ("r2.intra", "Progress inside a segment: R² (Table 4)"),
     ):
+        table = probe_table(results, metric)
         ceiling = results.found(f"{metric}.ceiling", "") or results.found(f"{metric}.ceiling", "corpus")
-        note = f"\n\nThe best function of position alone reaches {said(ceiling)} on this corpus." if ceiling else ""
-        print(f"\n### {title}\n\n{probe_table(results, metric)}{note}")
+        note = "\n\nIn brackets: the last position stream gets no gradient (3.3; the paper prints none)." if "(0" in table else ""
+        note += f"\n\nThe best function of position alone reaches {said(ceiling)} on this corpus." if ceiling else ""
+        print(f"\n### {title}\n\n{table}{note}")
     print(f"\n### The position table (section 4, 1)\n\n{by_model(results, 'what', table_rows(results))}")
     print(f"\n### Who does the work (section 4, 2 and 3; B.2)\n\n{by_model(results, 'what', work_rows(results))}")
 

@@ -136,7 +136,7 @@ def _table(name: str, model: str, seed: int, positions: int, rng: np.random.Gene
 # id, claim, verdict, value, low, high, the paper's value, rule
 CLAIMS = [
     ("kept", "The position stream keeps position through the layers", "holds", 0.612, 0.598, 0.626, 0.89, "R² is at least 0.75 of layer 1"),
-    ("lost", "Entangled absolute position is lost at the end", "holds", 0.262, 0.25, 0.274, 0.24, "R² is at most 0.5 of the best layer"),
+    ("lost", "Entangled absolute position is lost by the end", "holds", 0.262, 0.25, 0.274, 0.24, "R² is at most 0.5 of the best layer"),
     ("rope", "RoPE hardly encodes absolute position", "holds", 0.05, 0.041, 0.059, 0.32, "R² is at most 0.5"),
     ("plane", "The separate position table collapses to two dimensions", "does not hold", 0.871, None, None, 0.941, "at least 0.9"),
     ("sem", "Progress inside a segment lives in the semantics", "not separable", 0.02, -0.03, 0.07, None, "at least 0.25"),

@@ -1,11 +1,12 @@
-"""The loss when two rows of the position table change places (GEOM section 4, hypothesis H2), by the distance of the rows.
+"""The loss when the tokens at two positions change places (GEOM section 4, hypothesis H2), by the distance of the positions.
 
-H2: for every i ≠ j, swapping positions i and j strictly increases the expected loss, all else fixed. One pair among n rows hardly moves the
-mean loss, so the tokens at the two positions are looked at apart from the others.
+H2: for every i ≠ j, swapping positions i and j strictly increases the expected loss, with P fixed. The tokens at i and j, with the words
+that are hidden there, are given each other's position; everything that the model derives from positions, table, biases and rotation,
+follows, so this is exactly a text with two tokens exchanged. One pair among n tokens hardly moves the mean loss, so the tokens at the two
+positions are looked at apart from the others.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,6 @@ from .features import Documents
 PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside
 PARTS = ("swapped", "others")
 ROUNDING = 1e-6  # nats: a smaller rise is none, as the same documents in another batch give as much in float32
-
-
-@contextmanager
-def swapped(encoder: Any, i: int, j: int) -> Iterator[None]:
-    """While it lasts, rows i and j of the position table that the encoder uses have changed places; its parameters stay as they are.
-
-    Works for every kind of table, learned, of low rank or computed, as positions, distances and biases are not touched.
-    """
-    table = encoder.position_table().detach()
-    rows = torch.arange(len(table), device=table.device)
-    rows[i], rows[j] = j, i
-    encoder.position_table = lambda: table[rows]
-    try:
-        yield
-    finally:
-        del encoder.position_table  # the method is found again
 
 
 def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tuple[int, int]]]:
@@ -61,11 +46,11 @@ def swap_records(
     mask_rate: float = MASK_RATE,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Record]:
-    """Records of the rise of the masked-language loss, in nats, when two rows of the position table are swapped.
+    """Records of the rise of the masked-language loss, in nats, when the tokens at two positions change places.
 
     Lags are 1, 2, 4, ... as far as the positions of regular tokens go; of each at most `pairs` pairs, evenly spaced. Masks are those of
-    the ablations. A document counts for a pair if a token at one of its two positions is masked, and only then runs through the model: 36 %
-    of them at a mask rate of 0.2.
+    the ablations. A document counts for a pair if it has regular tokens at both positions and one of them is masked, and only then runs
+    through the model: 36 % of the full ones at a mask rate of 0.2.
 
     - `swap.loss` (index: lag; part "swapped": masked tokens at the two positions, "others": all other masked tokens of the same
       documents): mean of the paired rise over pairs and tokens of a document, then over documents, with the bootstrap's 95 % interval
@@ -73,14 +58,14 @@ def swap_records(
     - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all documents is above 0 by
       more than rounding, with Wilson's interval; n: pairs. At random it is one half.
 
-    [] for a model without a position table.
+    [] for a model without any position encoding.
 
     Raises:
         ValueError: not an `EncoderForMaskedLM`, or no document with two regular positions.
     """
     if not all(hasattr(model, part) for part in ("encoder", "head")):
         raise ValueError(f"A swap needs a masked-language model of this package (EncoderForMaskedLM). Got {type(model).__name__}.")
-    if model.position_table() is None:
+    if {model.config.absolute, model.config.relative, model.config.rotation} == {"none"}:
         return []
     lags = swap_pairs(np.unique(documents.position_ids[documents.regular]), pairs)
     if not lags:
@@ -94,14 +79,15 @@ def swap_records(
     model.eval()
     try:
         with torch.inference_mode():
-            before = _losses(model, documents, np.arange(len(documents)), ids, labels)
+            before = _losses(model, documents, np.arange(len(documents)), ids, labels, positions)
             for at, of_lag in enumerate(lags.values()):
                 for i, j in of_lag:
-                    moved = ((positions == i) | (positions == j)) & (labels != IGNORED)
+                    both = _with_both(documents, i, j)
+                    moved = both & (labels != IGNORED)
                     rows = np.flatnonzero(moved.any(1))
                     if len(rows):
-                        with swapped(model.encoder, i, j):
-                            rise = _losses(model, documents, rows, ids, labels) - before[rows]
+                        other = np.where(both, i + j - positions, positions)
+                        rise = _losses(model, documents, rows, ids, labels, other) - before[rows]
                         for k, tokens in enumerate((moved[rows], (labels[rows] != IGNORED) & ~moved[rows])):
                             sums[rows, at, k] += np.where(tokens, rise, 0.0).sum(1)
                             counts[rows, at, k] += tokens.sum(1)
@@ -125,14 +111,22 @@ def swap_records(
     return records
 
 
-def _losses(model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(rows, n) cross-entropy in nats at the masked tokens of some documents, 0 elsewhere."""
+def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
+    """(documents, n) which tokens are the regular ones at position i or j of a document that has both."""
+    spans = np.arange(len(documents))[:, None] * documents.position_ids.shape[1]
+    spans = np.broadcast_to(spans if documents.document_ids is None else spans + documents.document_ids, documents.position_ids.shape)
+    at_i, at_j = (documents.regular & (documents.position_ids == k) for k in (i, j))
+    return (at_i | at_j) & np.isin(spans, np.intersect1d(spans[at_i], spans[at_j]))
+
+
+def _losses(model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """(rows, n) cross-entropy in nats at the masked tokens of some documents, 0 elsewhere; `positions` as position ids."""
     device = next(model.parameters()).device
 
     def tensor(array: np.ndarray | None) -> Tensor | None:
         return None if array is None else torch.from_numpy(array[rows]).to(device)
 
-    out = model.encoder(tensor(ids), tensor(documents.attention_mask), tensor(documents.position_ids), tensor(documents.document_ids))
+    out = model.encoder(tensor(ids), tensor(documents.attention_mask), tensor(positions), tensor(documents.document_ids))
     wanted = torch.from_numpy(labels[rows]).to(device)
     chosen = wanted != IGNORED
     logits = model.head(out.last_hidden_state[chosen])

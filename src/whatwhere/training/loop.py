@@ -46,7 +46,8 @@ class LoopConfig(StrictConfig):
     minimum_learning_rate_ratio: float = Field(0.1, ge=0, le=1, description="learning rate at the end, as a share of the peak")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: of the hidden matrices; AdamW of all else")
     muon_scale: Literal["adamw", "spectral"] = Field(
-        "adamw", description="size of muon's updates: adamw, entries as large as AdamW's; spectral, outputs change alike"
+        "adamw",
+        description="size of muon's updates: adamw, entries as large as AdamW's; spectral, √max(1, rows/columns) times orthogonal",
     )
     matrix_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the hidden matrices, times the peak")
     matrix_steps: int | None = Field(

@@ -69,7 +69,7 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
             "betas": (0.9, 0.999),
             "shift": False,
         },
-        "paper": {"learning_rate": 1e-4},
+        "paper": {"learning_rate": 1e-4, "steps": 1_000_000},
     },
 }
 
@@ -114,7 +114,8 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     mask_rate: float = Field(0.2, gt=0, lt=1, description="share of the tokens that is predicted")
     masking: Literal["all", "80-10-10"] = "all"
     shift: bool = Field(
-        True, description="shift positions at random where a window is shorter than the table (DSTG 3.3): with join=none; run-on fills it"
+        True,
+        description="shift positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on",
     )
     validation_windows: int = Field(256, ge=1, description="held-out windows of a validation")
     pooling: Literal["mean", "semantic"] = Field("mean", description="columns of a text's vector in sentence-transformers: all, semantic")

@@ -182,7 +182,7 @@ POSITION_KEPT = Claim(
 )
 AP_LOSES = Claim(
     "ap-loses-position",
-    "Entangled absolute position is lost at the end",
+    "Entangled absolute position is lost by the end",
     "DSTG section 5.1, Table 2 (the text has 0.34)",
     _PAPER["r2.token", "ap", "all", 6],
     f"R² (token) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}",

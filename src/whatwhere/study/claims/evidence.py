@@ -339,7 +339,7 @@ def projected(book: Book) -> list[str]:
 
 
 def swapped(book: Book) -> list[str]:
-    """The models whose position tables had rows swapped."""
+    """The models whose loss was measured with two tokens in each other's place."""
     return book.models("swap.loss")
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from whatwhere.analysis.swap import ROUNDING
+
 from .evidence import PLACED, Evidence, Missing, checkpoints, placed, projected, swapped, with_conditions
 from .geom import MONOTONE
 from .ledger import PRESENT, UNMOVED, Claim, Measured
@@ -75,8 +77,9 @@ def _h1(e: Evidence) -> Measured:
 
 
 def _swaps_cost(e: Evidence) -> Measured:
-    least = smallest(list(e.indices("swap.loss", "swapped").values()))
-    return Measured(least, [least])
+    # One distance for all seeds: the least of each would be the least of the noise of each.
+    least = min(e.indices("swap.loss", "swapped").values(), key=lambda v: v.mean)
+    return Measured(least, [least - ROUNDING])
 
 
 def _nope_knows_nothing(e: Evidence) -> Measured:
@@ -212,12 +215,12 @@ CLAIMS = (
         "Swapping two positions raises the loss",
         "GEOM hypothesis H2, section 4 (assumed for every pair; no number printed)",
         None,
-        "Held-out masked loss of the tokens at two positions whose rows of the position table are swapped does not fall, at distances 1, "
-        "2, 4, ...; the least mean rise is shown. H2 speaks of every pair and of any model; a mean over a few pairs is weaker",
+        "Held-out masked loss of two tokens that change places rises, at the distance (1, 2, 4, ...) where it rises least; that rise is "
+        "shown. H2 speaks of every pair and of any model; a mean over a few pairs is weaker",
         (),
         _swaps_cost,
         "nats",
         each=swapped,
-        what="the loss of a model with swapped rows of its position table",
+        what="the loss of a model when two tokens change places",
     ),
 )
