@@ -191,6 +191,7 @@ def test_fewer_documents_and_one_column_are_shown_as_they_are():
 
 
 def test_a_model_of_two_streams_in_one_pass():
+    torch.manual_seed(0)  # of some weights in a thousand the percentile interval leaves out its own value
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=40, num_hidden_layers=2, max_position_embeddings=N))
     reader = SentenceMaps(model.config)
     docs = documents()
