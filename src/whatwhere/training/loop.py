@@ -26,6 +26,7 @@ from .config import StrictConfig, write_text
 from .muon import Muon
 
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
+GIVE_BACK = 50  # steps after which free memory is given back; takes 1 % of them
 Batch = dict[str, Tensor]
 Show = Callable[[str, int, int, str], None]  # told how far a long work is: (what, done, in all, a word on it)
 BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's batch
@@ -157,6 +158,16 @@ def keep_freed_memory() -> None:
         mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: and the heap is not given back
 
 
+def give_back_memory() -> None:
+    """Give what is free of the heap back to the system.
+
+    The number of hidden words, and with it the size of the largest tensors, changes from step to step, so that holes are left which the
+    next tensor does not fit: a tiny encoder's process grew from 1.1 GB after 25 steps to 2.5 GB after 600.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
 def make_accelerator(config: LoopConfig, out: Path | None = None) -> Accelerator:
     """Device and precision as configured; `auto` picks bf16 where it pays."""
     bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(processes().device))
@@ -218,6 +229,8 @@ class Trainer:
                 group["lr"] = group["peak"] * factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+        if step % GIVE_BACK == GIVE_BACK - 1:
+            give_back_memory()
         return loss_value, float(norm)
 
     def random_states(self) -> dict[str, Tensor]:
