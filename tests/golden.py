@@ -1,0 +1,146 @@
+"""What a page shows as canonical JSON, a hash for each part of it; the hashes of the pages of the fixtures and of docs/results are kept.
+
+A change of the code that is to change no page leaves every hash as it is. Where one moves, `python tests/golden.py DIR` writes the
+JSON itself to DIR, before and after, for `diff -r`; `python tests/golden.py --keep` writes golden.json anew.
+"""
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from geometry_run import make_run
+from made_study import make_study
+from whole_study import complete
+
+from whatwhere.encoder import PRESETS
+from whatwhere.records import read_records
+from whatwhere.report import comparison_page, open_runs, page_of
+from whatwhere.report.load import load_study
+from whatwhere.report.page import Page
+from whatwhere.report.study_page import study_page
+from whatwhere.study.claims import evaluate
+from whatwhere.study.spectra import run_spectra
+
+HERE = Path(__file__).parent
+KEPT = HERE / "golden.json"
+RESULTS = HERE.parent / "docs" / "results"
+DIGITS = 5  # significant ones of a number: a page's own rounding, not that of a processor
+
+
+def canonical(value: Any) -> Any:
+    """The value as JSON holds it: tuples as lists, sets sorted, dataclasses as dictionaries, numbers to `DIGITS` digits."""
+    if isinstance(value, str | bool | int) or value is None:
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.{DIGITS}g}") + 0.0  # no negative zero
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, np.ndarray):
+        return canonical(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(k): canonical(v) for k, v in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(canonical(v) for v in value)
+    if isinstance(value, list | tuple):
+        return [canonical(v) for v in value]
+    return {name: canonical(getattr(value, name)) for name in value.__dataclass_fields__}
+
+
+def parts(page: Page) -> dict[str, Any]:
+    """Figures and tables of a page by id, the words of every section, and what stands around them."""
+    found: dict[str, Any] = {}
+    for section in page.sections:
+        for thing in (*section.figures, *section.tables):
+            found[thing.id] = thing
+        found[f"section {section.id}"] = replace(section, figures=[f.id for f in section.figures], tables=[t.id for t in section.tables])
+    if page.hero:
+        found[f"hero {page.hero.id}"] = page.hero
+    rest = {name: getattr(page, name) for name in page.__dataclass_fields__ if name not in ("sections", "hero", "explorer", "models")}
+    found["page"] = rest | {"models": str(page.models)}
+    return {name: canonical(part) for name, part in found.items()}
+
+
+def pages(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and parts of the page of every fixture and of every committed study; `folder` takes the made-up runs."""
+    demo = make_study(folder / "demo")
+    yield "demo", parts(page_of(demo))
+    yield "all", parts(page_of(make_study(folder / "all", models=(*PRESETS, "log-decay"), shifts=True)))
+    seeds = make_study(folder / "seeds", models=("dstg", "ap"), seeds=(0, 1, 2), shifts=True)
+    yield "seeds", parts(page_of(seeds))
+    yield "whole", parts(page_of(complete(make_study(folder / "whole", shifts=True))))
+    yield "comparison", parts(comparison_page(open_runs([demo, seeds])))
+    yield "geometry", parts(page_of(make_run(folder / "geometry")))
+    yield "spectra", parts(page_of(spectra(folder)))
+    for run in sorted(RESULTS.glob("*/records.parquet")):
+        yield run.parent.name, parts(study_page(load_study(run.parent)))
+
+
+def spectra(folder: Path) -> Path:
+    """A spectra run of three tables: slow waves, noise, and a table that turns."""
+    rng = np.random.default_rng(4)
+    t = np.arange(64)[:, None] / 64
+    for name, table in {
+        "waves": np.cos(np.pi * t * np.arange(1, 9)),
+        "noise": rng.standard_normal((64, 16)),
+        "turning": np.concatenate([f(2 * np.pi * t * np.arange(1, 5)) for f in (np.cos, np.sin)], axis=1),
+    }.items():
+        np.save(folder / f"{name}.npy", table + 0.01 * rng.standard_normal(table.shape))
+    run_spectra([folder / f"{name}.npy" for name in ("waves", "noise", "turning")], folder / "spectra")
+    facts = folder / "spectra" / "spectra.json"
+    of_the_day = ("machine", "versions", "started", "seconds", "command")
+    told = json.loads(facts.read_text().replace(f"{folder}/", ""))
+    facts.write_text(json.dumps({k: v for k, v in told.items() if k not in of_the_day}))
+    return folder / "spectra"
+
+
+def verdicts() -> dict[str, Any]:
+    """The ledger of every file of records below docs/results, by the file's place there."""
+    files = sorted(RESULTS.glob("*/*.parquet"))
+    return {str(file.relative_to(RESULTS)): canonical(evaluate(read_records(file))) for file in files}
+
+
+def digest(part: Any) -> str:
+    """Twelve hexadecimal digits of the part's JSON."""
+    return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def everything(folder: Path) -> dict[str, dict[str, Any]]:
+    """Page -> part -> JSON, and "claims" -> file and claim -> row."""
+    torch.manual_seed(0)
+    found = dict(pages(folder))
+    return found | {"claims": {f"{file} {row['id']}": row for file, rows in verdicts().items() for row in rows}}
+
+
+def hashes(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """The digest of every part."""
+    return {page: {name: digest(part) for name, part in sorted(of.items())} for page, of in found.items()}
+
+
+def kept() -> dict[str, dict[str, str]]:
+    """What `hashes` was when golden.json was written."""
+    found: dict[str, dict[str, str]] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = everything(Path(folder))
+    if sys.argv[1:] == ["--keep"]:
+        KEPT.write_text(json.dumps(hashes(found), indent=1) + "\n", encoding="utf-8")
+        return
+    for page, of in found.items():
+        for name, part in of.items():
+            path = Path(sys.argv[1]) / page / f"{name.replace('/', '_')}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(part, indent=1, sort_keys=True), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
