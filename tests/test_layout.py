@@ -16,6 +16,7 @@ LEVELS = [
     {"training"},
     {"encoder", "corpus"},
     {"geometry", "records", "intervals", "shipped"},
+    {"files"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -4,7 +4,6 @@ Every measured figure is a `Record`; a study keeps them in `records.parquet`, on
 nothing else. The columns are tidy: one value a row, `None` where a column does not apply.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from .files import new_file
 
 FORMAT = "whatwhere-records-1"
 
@@ -55,16 +56,10 @@ _SCHEMA = pa.schema(
 
 
 def write_records(path: str | Path, records: Iterable[Record]) -> None:
-    """Write `records` to a parquet file, whole or not at all (temporary name, then rename)."""
-    path = Path(path)
+    """Write `records` to a parquet file."""
     table = pa.Table.from_pylist([asdict(r) for r in records], schema=_SCHEMA)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        pq.write_table(table, temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with new_file(path) as file:
+        pq.write_table(table, file)
 
 
 def read_records(path: str | Path) -> list[Record]:

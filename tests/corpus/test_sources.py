@@ -3,10 +3,10 @@
 import pytest
 
 from whatwhere.corpus import open_source, sources
-from whatwhere.corpus.files import Files
 from whatwhere.corpus.hub import Hub
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.synthetic import RepeatedDocuments, ThreeRegimes
+from whatwhere.corpus.text_files import Files
 
 
 def test_an_argument_names_its_source(tmp_path):

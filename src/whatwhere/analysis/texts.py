@@ -5,7 +5,6 @@ On disk a weight w is one byte, round(255 √w): wrong by at most √w / 255 + 4
 """
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..corpus.synthetic import RepeatedDocuments
+from ..files import write_arrays, write_json
 
 INDEX = "explorer.json"
 STEPS = 255
@@ -200,21 +200,16 @@ def save_texts(
     index = out / INDEX
     before = _read_index(index)
     path = out / "arrays" / f"explorer-{stem}.npz"
-    _write_arrays(path, arrays)
+    write_arrays(path, arrays)
     if profile is not None:
-        _write_arrays(out / "arrays" / f"attention-{stem}.npz", profile)
+        write_arrays(out / "arrays" / f"attention-{stem}.npz", profile)
     entry = {"name": name, "seed": seed, "file": f"arrays/{path.name}", "terms": terms, "missing": missing, "texts": entries}
     places = [i for i, e in enumerate(before) if e["name"] == name and e["seed"] == seed]
     if places:
         before[places[0]] = entry
     else:
         before.append(entry)
-    temporary = index.with_name(f".{index.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(before, ensure_ascii=False, indent=1), encoding="utf-8", errors="backslashreplace")
-        os.replace(temporary, index)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_json(index, before)
     return path
 
 
@@ -228,13 +223,3 @@ def _read_index(path: Path) -> list[dict[str, Any]]:
     except (UnicodeDecodeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}). Delete it and write the texts of every model again.") from error
     return found
-
-
-def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.npz")
-    try:
-        np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

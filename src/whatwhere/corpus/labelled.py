@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from whatwhere.corpus.batches import Batches
-from whatwhere.corpus.files import table_rows, whole_lines
+from whatwhere.corpus.text_files import table_rows, whole_lines
 
 KINDS = (".tsv", ".csv", ".jsonl")
 MOST_LABELS = 1000

@@ -5,7 +5,6 @@ Everything here may run in a worker process.
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from whatwhere.corpus.segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts
+from whatwhere.files import write_array, write_json
 
 SPLITS = ("train", "held_out")
 JOINS = ("run-on", "none", "isolate")
@@ -216,7 +216,7 @@ def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: s
             arrays = {"ids": row.ids.astype(job.dtype), "marks": row.marks, "starts": row.starts}
             for part, array in arrays.items():
                 path = folder / f"{job.name}.{split}.{part}.npy"
-                save_array(path, array)
+                write_array(path, array)
                 sizes[path.name] = path.stat().st_size
     description = {
         "name": job.name,
@@ -241,24 +241,3 @@ def finished_shard(job: Job, digest: str) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return description if whole and description.get("digest") == digest else None
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Writes a JSON file, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(value, indent=1), encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def save_array(path: Path, array: np.ndarray) -> None:
-    """Writes an .npy file, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

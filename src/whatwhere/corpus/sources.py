@@ -80,15 +80,15 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
     """The source that a corpus argument names.
 
     field: the field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text. document: what a document of a text file is,
-    see `files.Files`.
+    see `text_files.Files`.
 
     Raises:
         ValueError: nothing of that name, an unknown kind or file ending, an unknown `document` rule.
     """
-    from whatwhere.corpus.files import Files
     from whatwhere.corpus.hub import Hub
     from whatwhere.corpus.python_docs import PythonDocs
     from whatwhere.corpus.synthetic import Regimes, RepeatedDocuments, ThreeRegimes
+    from whatwhere.corpus.text_files import Files
 
     name = str(spec)
     if name == "python-docs":

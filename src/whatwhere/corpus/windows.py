@@ -6,7 +6,6 @@ of its text, so a killed run goes on where it stopped. Memory holds a few shards
 
 import hashlib
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -19,10 +18,11 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from whatwhere.corpus.segments import DOCUMENT, SPECIAL, token_segments
-from whatwhere.corpus.shards import JOINS, SPLITS, Job, Part, document_share, finished_shard, save_array, write_json, write_shard
+from whatwhere.corpus.shards import JOINS, SPLITS, Job, Part, document_share, finished_shard, write_shard
 from whatwhere.corpus.sources import Source
 from whatwhere.corpus.tokenizer import has_newline_token, load_tokenizer, special_token_ids
 from whatwhere.corpus.workers import Workers, check_not_in_worker, progress_bar
+from whatwhere.files import new_folder, write_array, write_json
 
 FORMAT = "whatwhere-windows-1"
 SHARD_CHARACTERS = 2_000_000
@@ -304,9 +304,8 @@ def _begin(out: Path, settings: dict[str, Any], tokenizer: PreTrainedTokenizerFa
     (out / "shards").mkdir(parents=True, exist_ok=True)
     write_json(out / "settings.json", settings)
     if not (out / "tokenizer").is_dir():
-        temporary = out / f".tokenizer.{os.getpid()}"
-        tokenizer.save_pretrained(temporary)
-        os.replace(temporary, out / "tokenizer")
+        with new_folder(out / "tokenizer") as folder:
+            tokenizer.save_pretrained(folder)
 
 
 def _total(shards: list[dict[str, Any]], key: str) -> dict[str, int]:
@@ -376,7 +375,7 @@ def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -
     counts = np.zeros(settings["vocab_size"], np.int64)
     for ids, marks, _ in WindowSet(out, "train", manifest).shards():
         counts += np.bincount(ids[(marks & SPECIAL) == 0], minlength=len(counts))
-    save_array(out / "unigrams.npy", counts)
+    write_array(out / "unigrams.npy", counts)
     files["unigrams.npy"] = (out / "unigrams.npy").stat().st_size
     write_json(out / "manifest.json", manifest)
     return Windows(out)

@@ -5,7 +5,6 @@ i-th token of the text, from 0.
 """
 
 import json
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -15,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+
+from ..files import write_arrays
 
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"
@@ -269,17 +270,10 @@ class Counts:
         return Counts(self.matrix + other.matrix, self.positions, self.groups, self.documents + other.documents, self.align, facts)
 
     def save(self, path: str | Path) -> None:
-        """Writes the counts to an .npz file, whole or not at all."""
-        path = Path(path)
+        """Writes the counts to an .npz file."""
         about = {"format": FORMAT, "positions": self.positions, "groups": self.groups, "align": self.align, "facts": self.facts}
         arrays = {name: getattr(self.matrix, name) for name in ("data", "indices", "indptr", "shape")}
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with open(temporary, "wb") as file:
-                np.savez_compressed(file, about=json.dumps(about), documents=self.documents, **arrays)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_arrays(path, {"about": json.dumps(about), "documents": self.documents, **arrays})
 
     @classmethod
     def load(cls, path: str | Path) -> "Counts":

@@ -1,11 +1,10 @@
 """The tables of a page as CSV files: every number with all of its digits, nothing that a spreadsheet would run."""
 
 import csv
-import os
 import re
-import shutil
 from pathlib import Path
 
+from ..files import new_folder
 from .figures import Cell, Table
 from .page import Page, claims_table
 
@@ -36,22 +35,9 @@ def write_tables(page: Page, folder: str | Path) -> list[Path]:
     others = [p.name for p in folder.iterdir() if p.suffix != ".csv"] if folder.is_dir() else []
     if others:
         raise ValueError(f"{folder} holds {sorted(others)[0]}, which is no CSV file. Give a new folder for the tables.")
-    temporary, before = (folder.with_name(f".{folder.resolve().name}.{os.getpid()}{end}") for end in ("", ".before"))
-    temporary.mkdir(parents=True)
-    try:
+    with new_folder(folder) as new:
         for table in page_tables(page):
-            _write(temporary / f"{_file_name(table.id)}.csv", table)
-        if folder.is_dir():
-            os.replace(folder, before)
-        try:
-            os.replace(temporary, folder)
-        except OSError:
-            if before.is_dir():
-                os.replace(before, folder)
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(before, ignore_errors=True)
+            _write(new / f"{_file_name(table.id)}.csv", table)
     return sorted(folder.glob("*.csv"))
 
 

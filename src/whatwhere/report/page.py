@@ -8,7 +8,6 @@ and fetches nothing at all.
 import base64
 import hashlib
 import json
-import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ import jinja2
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
+from ..files import write_text
 from .cards import Card, by_reason, first_cards, ledger
 from .explorer import Explorer
 from .figures import Cell, Figure, Table, text
@@ -85,7 +85,7 @@ class Page:
 
 
 def write_page(path: Path, page: Page) -> Path:
-    """Write a page to `path`, whole or not at all (temporary name, then rename); returns the path.
+    """Write a page to `path`; returns the path.
 
     Raises:
         ValueError: a file is there that is no page of ours.
@@ -93,14 +93,7 @@ def write_page(path: Path, page: Page) -> Path:
     path = Path(path)
     if path.is_file() and GENERATOR not in path.read_bytes()[:20_000].decode("utf-8", "replace"):
         raise ValueError(f"{path} is a file that whatwhere did not write: it is left as it is. Give another name.")
-    html = render_page(page)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(html, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(path, render_page(page))
     return path
 
 

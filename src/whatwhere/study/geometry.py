@@ -32,11 +32,12 @@ from ..analysis.separation import CorpusDistances, separation_records
 from ..analysis.table_sources import SourceTable, load_tables
 from ..corpus import Source, build_tokenizer, count_source, open_source, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
+from ..files import write_array, write_arrays, write_json
 from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..records import Record, write_records
 from ..report.geometry_page import write_geometry_report
 from ..shipped import model_source
-from ..training.config import StrictConfig, write_text
+from ..training.config import StrictConfig
 from .geometry_words import model_summary, summary
 from .machine import machine, versions
 from .progress import show_progress
@@ -159,7 +160,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         "versions": versions(),
         "settings": config.model_dump(mode="json"),
     }
-    write_text(out / FACTS, json.dumps(about, indent=1, ensure_ascii=False))
+    write_json(out / FACTS, about)
     return {"out": str(out), "report": str(write_geometry_report(out)), "corpora": facts, "models": models}
 
 
@@ -261,8 +262,7 @@ def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[st
     mds = found.mds_corrected or found.mds
     rank = min(config.rank or best_rank(found) or mds.coords.shape[1], mds.coords.shape[1])
     table = mds_table(mds.coords, found.distributions.positions, rank)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, table)
+    write_array(path, table)
     return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": found.mds_corrected is not None}
 
 
@@ -384,11 +384,7 @@ def save_geometry_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray
         arrays |= {"eigenvalues_corrected": found.mds_corrected.eigenvalues, "coords_corrected": found.mds_corrected.coords[:, :DRAWN]}
     if found.squares_half is not None:
         arrays["corrected_squares_half"] = found.squares_half.astype(np.float32)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    temporary.replace(path)
+    write_arrays(path, arrays)
 
 
 def _facts(config: GeometryConfig, name: str, counts: Counts, found: Geometry) -> dict[str, Any]:

@@ -11,13 +11,13 @@ import numpy as np
 
 from ..analysis.features import choose_documents
 from ..analysis.texts import most_tokens, repeated_text, save_texts
+from ..files import write_arrays, write_json
 from ..records import Record, write_records
 from ..report import write_report
-from ..training.config import write_text
 from .look import Found, look_inside
 from .machine import machine, versions
 from .progress import show_progress
-from .run import MOST_SHOWN, save_arrays
+from .run import MOST_SHOWN
 from .windows import model_windows
 
 FACTS, KIND = "study.json", "heads"
@@ -94,7 +94,7 @@ def _write(
 ) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     for stem, arrays in found.arrays.items():
-        save_arrays(out / "arrays" / f"{stem}.npz", arrays)
+        write_arrays(out / "arrays" / f"{stem}.npz", arrays)
     save_texts(out, model, tokenizer, texts, name=name, seed=seed)
     write_records(out / "records.parquet", found.records)
     facts = {
@@ -108,7 +108,7 @@ def _write(
         "versions": versions(),
         "command": f"whatwhere heads {name} --out NEW-FOLDER",
     }
-    write_text(out / FACTS, json.dumps(facts, indent=1))
+    write_json(out / FACTS, facts)
     return write_report(out)
 
 

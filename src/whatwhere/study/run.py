@@ -5,7 +5,6 @@ Every part leaves plain files and is skipped where they are finished, so a kille
 
 import json
 import math
-import os
 import sys
 import time
 from dataclasses import replace
@@ -28,9 +27,9 @@ from ..analysis.texts import INDEX, repeated_text, save_texts
 from ..analysis.variance import ceiling_records
 from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM
+from ..files import write_arrays, write_json
 from ..records import Record, read_records, write_records
 from ..report import write_report
-from ..training.config import write_text
 from ..training.costs import costs, matched_width
 from ..training.loop import Show
 from ..training.pretrain import prepare_windows, pretrain, steps_to_learn, timed_step, too_few
@@ -110,7 +109,7 @@ class Study:
         left = total * (1 - RESERVE_SHARE) - fixed
         left -= min(looks * step, MOST_INSIDE * total)  # a trial on a machine that does other work must not eat up the training
         steps = max(FEWEST_STEPS, int(left / (step * OVERHEAD)))
-        write_text(kept, json.dumps({"steps": steps, "seconds_per_step": seconds, "minutes": config.minutes}, indent=1))
+        write_json(kept, {"steps": steps, "seconds_per_step": seconds, "minutes": config.minutes})
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
         training = config.pretraining(config.models[0], 0, 1)
         if (wanted := steps_to_learn(training)) > steps:
@@ -175,7 +174,7 @@ class Study:
                 records += found.records + (untrained_records(untrained, documents, **who) if untrained is not None else [])
                 left_out = found.left_out
                 for stem, arrays in found.arrays.items():
-                    save_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
+                    write_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
         if config.inside:
             records += position_records(model, folder, corpus, documents, **who)
         table = model.position_table()
@@ -185,10 +184,10 @@ class Study:
                 records += [replace(record, step=0) for record in start]
             more, arrays = table_records(table, **who)
             records += more
-            save_arrays(self.out / "arrays" / f"table-{name}-seed-{seed}.npz", arrays)
+            write_arrays(self.out / "arrays" / f"table-{name}-seed-{seed}.npz", arrays)
         if untrained is None:
             left_out = {**left_out, "controls": f"{beginning} is gone, so nothing is held against the untrained model."}
-        write_text(folder / LEFT_OUT, json.dumps(left_out, indent=1))
+        write_json(folder / LEFT_OUT, left_out)
         write_records(folder / RECORDS, records)
 
     def run(self) -> Path:
@@ -256,7 +255,7 @@ class Study:
             records += convergence_records(records, study=self.name)
             self.show_texts(windows)
         write_records(self.out / RECORDS, records)
-        write_text(self.out / "claims.json", json.dumps(evaluate(records), indent=1))
+        write_json(self.out / "claims.json", evaluate(records))
         self.provenance(windows, trained)
         report = write_report(self.out)
         self.say("report", path=str(report))
@@ -320,7 +319,7 @@ class Study:
             "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
             "command": command,
         }
-        write_text(self.out / "study.json", json.dumps(facts, indent=1))
+        write_json(self.out / "study.json", facts)
 
 
 def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> dict[str, Any]:
@@ -348,14 +347,6 @@ def _total_seconds(log: Path, current: float) -> float:
             total += last
         last = seconds
     return total + current
-
-
-def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write an .npz whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
-    os.replace(temporary, path)
 
 
 def text_records(windows: Windows, study: str) -> list[Record]:

@@ -1,6 +1,5 @@
 """`whatwhere spectra`: from sources of tables to records, a text table, and a folder with arrays and a page."""
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +10,10 @@ import numpy as np
 
 from ..analysis.table_sources import POSITIONS, SourceTable, load_tables
 from ..analysis.tables import table_arrays, table_records, word_records
+from ..files import write_arrays, write_json
 from ..records import Record, write_records
 from ..report.spectra_page import write_spectra_report
-from ..training.config import write_text
 from .machine import versions
-from .run import save_arrays
 
 FACTS, STUDY = "spectra.json", "spectra"
 COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
@@ -73,10 +71,10 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
         arrays = (
             table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, study=STUDY, name=table.name, seed=None)[1]
         )
-        save_arrays(out / entry["arrays"], {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()})
+        write_arrays(out / entry["arrays"], {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()})
     write_records(out / "records.parquet", [r for records in run.records for r in records])
     told = {"title": "The shape of position tables", **facts, "command": command, "seconds": seconds, "versions": versions()}
-    write_text(out / FACTS, json.dumps(told, indent=1))
+    write_json(out / FACTS, told)
     return write_spectra_report(out)
 
 

@@ -1,8 +1,7 @@
-"""Checkpoints that are whole or absent: written to a temporary folder, then renamed; hashes tell a broken one."""
+"""Checkpoints that are whole or absent, with hashes that tell a broken one."""
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from .config import write_text
+from ..files import new_file, new_folder, write_json
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
@@ -72,15 +71,13 @@ def write_metadata(path: Path, metadata: Mapping[str, str]) -> None:
 
     (safetensors' own writer keeps them in an order that differs between processes.)
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with path.open("rb") as old, temporary.open("wb") as new:
+    with path.open("rb") as old, new_file(path) as new:
         head = json.loads(old.read(int.from_bytes(old.read(8), "little")))
         texts = head.pop("__metadata__", {}) | metadata
         text = json.dumps({"__metadata__": dict(sorted(texts.items())), **head}, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8 bytes
         new.write(len(text).to_bytes(8, "little") + text)
         shutil.copyfileobj(old, new, 1 << 20)
-    os.replace(temporary, path)
 
 
 def save_model(model: PreTrainedModel, folder: Path, code: bool = False, metadata: Mapping[str, str] | None = None) -> None:
@@ -111,20 +108,14 @@ def write_checkpoint(
 ) -> Path:
     """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json` with the hash of every file."""
     final = root / f"step-{step}"
-    temporary = root / f".step-{step}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
-        save_model(model, temporary)
-        save_file(_pack(optimizers) | {f"random.{k}": v for k, v in random_states.items()}, temporary / OPTIMIZER)
-        hashes = {path.name: _sha256(path) for path in sorted(temporary.iterdir())}
-        write_text(temporary / STATE, json.dumps({**state, "step": step, "files": hashes}, indent=1))
-        shutil.rmtree(final, ignore_errors=True)
-        os.replace(temporary, final)
+        with new_folder(final) as folder:
+            save_model(model, folder)
+            save_file(_pack(optimizers) | {f"random.{k}": v for k, v in random_states.items()}, folder / OPTIMIZER)
+            hashes = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+            write_json(folder / STATE, {**state, "step": step, "files": hashes})
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
         raise OSError(f"Cannot write {final}: {error}. Earlier checkpoints are whole; make room and go on with --resume.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return final
 
 
@@ -134,7 +125,7 @@ def drop_old_optimizers(root: Path, keep: int = 2) -> None:
         if (folder / OPTIMIZER).exists():
             state = json.loads((folder / STATE).read_text(encoding="utf-8"))
             state["files"].pop(OPTIMIZER, None)
-            write_text(folder / STATE, json.dumps(state, indent=1))
+            write_json(folder / STATE, state)
             (folder / OPTIMIZER).unlink()
 
 

@@ -1,7 +1,6 @@
 """Strict run configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
 
 import difflib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -11,19 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
+from ..files import write_text
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all (temporary name, then rename)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class StrictConfig(BaseModel):
@@ -99,7 +88,7 @@ class StrictConfig(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write `as_yaml` to a file."""
-        write_text(Path(path), self.as_yaml())
+        write_text(path, self.as_yaml())
 
 
 _loaded: set[str] = set()  # texts of the schemes that this process has loaded, wherever they stood

@@ -20,10 +20,11 @@ from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, label_names, read_labelled
 from ..encoder import EncoderConfig, EncoderForSequenceClassification
 from ..encoder.attention import check_backend
+from ..files import write_json
 from ..intervals import share_interval
 from ..shipped import model_source
 from .card import classifier_card, weights_metadata
-from .config import SchemeConfig, use_scheme, write_text
+from .config import SchemeConfig, use_scheme
 from .loop import LoopConfig, Trainer, processes
 from .runs import enter, save_final, train
 
@@ -227,7 +228,7 @@ def _claim_data(out: Path, facts: dict[str, Any]) -> None:
     kept = out / DATA
     if kept.is_file() and json.loads(kept.read_text(encoding="utf-8"))["sha256"] != facts["sha256"]:
         raise ValueError(f"The training rows, or the tokenizer, are not those that {out} began with. Restore them, or use another --out.")
-    write_text(kept, json.dumps(facts, indent=1))
+    write_json(kept, facts)
 
 
 def _validator(dev: LabelledBatches, batch_size: int) -> Callable[[Trainer], dict[str, float]]:

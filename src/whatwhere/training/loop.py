@@ -21,8 +21,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..encoder.attention import Stacked
+from ..files import write_text
 from .checkpoints import drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
-from .config import StrictConfig, write_text
+from .config import StrictConfig
 from .muon import Muon
 
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate

@@ -14,8 +14,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ..encoder import EncoderPreTrainedModel, write_sentence_transformer
+from ..files import flush, temporary_folder, write_json, write_text
 from .checkpoints import WEIGHTS, save_model
-from .config import SchemeConfig, StrictConfig, write_text
+from .config import SchemeConfig, StrictConfig
 from .loop import BatchAt, LoopConfig, Outcome, Show, Trainer, processes, run
 
 SUMMARY = "training.json"
@@ -161,9 +162,7 @@ def save_final(
         card: README.md. metadata: texts for the head of the weights' file.
         pooling: also make it a folder that sentence-transformers opens, with this pooling.
     """
-    temporary = out / f".final.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
+    with temporary_folder(out / "final") as temporary:
         save_model(model, temporary, code=True, metadata=metadata)
         tokenizer.save_pretrained(temporary)
         tokenizer_config = temporary / "tokenizer_config.json"
@@ -176,9 +175,8 @@ def save_final(
         write_text(temporary / "README.md", card)
         if pooling is not None:
             write_sentence_transformer(temporary, pooling)
-        write_text(out / SUMMARY, json.dumps(summary, indent=1))
+        write_json(out / SUMMARY, summary)
+        flush(temporary)
         for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
             shutil.rmtree(out / path.name, ignore_errors=True)  # a folder that an attempt left; a file is replaced
             os.replace(path, out / path.name)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from whatwhere.corpus import build_windows, files, open_source
+from whatwhere.corpus import build_windows, open_source, text_files
 
 TEXTS = ["First document. Straße, naïve.", "Second one\nwith two lines", "Third 日本"]
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
@@ -137,7 +137,7 @@ def test_a_bad_table_is_an_error(tmp_path, name, content, wanted):
 
 
 def test_an_endless_line_of_a_table_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_LONGEST_ROW", 2_000_000)
+    monkeypatch.setattr(text_files, "_LONGEST_ROW", 2_000_000)
     (tmp_path / "t.tsv").write_text("text\nfine\n" + "x" * 3_000_000)
     with pytest.raises(ValueError, match="a line of more than 2,000,000 characters after 2 others"):
         list(open_source(tmp_path / "t.tsv"))
@@ -157,7 +157,7 @@ def test_a_parquet_file_without_the_field_names_those_it_has(tmp_path):
 @pytest.mark.parametrize(("before", "block"), [(0, 1 << 20), (5, 1 << 20), (7, 4), (8, 4), (100, 64)])
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3(", b"\xe2\x82"])
 def test_bytes_that_are_not_utf8_are_an_error_with_their_place(tmp_path, monkeypatch, before, block, bad):
-    monkeypatch.setattr(files, "_CHUNK", block)
+    monkeypatch.setattr(text_files, "_CHUNK", block)
     good = ("aä" * before).encode()
     path = tmp_path / "t.txt"
     for tail in (b"", b"more"):

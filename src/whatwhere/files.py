@@ -1,0 +1,105 @@
+"""Files and folders written whole or not at all: under a temporary name beside the target, flushed to the disk, then renamed.
+
+Every write of the package goes through here, but for lines that are added to a log, and what transformers writes into a temporary folder.
+A killed process leaves at most a name that begins with a dot and ends in its process number.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+
+@contextmanager
+def new_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """An open binary file that becomes `path` when the block ends well; missing folders above it are made.
+
+    Raises:
+        OSError: the disk is full or not writable; what stood at `path` stands there still.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _beside(path)
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """An empty folder beside `path` that is gone when the block ends: what is to stay is flushed and renamed out of it."""
+    temporary = _beside(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """An empty folder that becomes `path` when the block ends well, in place of the folder that stands there.
+
+    Raises:
+        OSError: the disk is full or not writable; what stood at `path` stands there still.
+    """
+    with temporary_folder(path) as temporary:
+        yield temporary
+        flush(temporary)
+        before = temporary.with_name(f"{temporary.name}.before")
+        if path.is_dir():
+            os.replace(path, before)
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            if before.is_dir():
+                os.replace(before, path)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def flush(folder: Path) -> None:
+    """Wait until every file of a folder is on the disk."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write `text` in UTF-8."""
+    with new_file(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write plain values as JSON; a lone surrogate, which no UTF-8 holds, as its escape."""
+    with new_file(path) as file:
+        file.write(json.dumps(value, ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
+
+
+def write_array(path: str | Path, array: np.ndarray) -> None:
+    """Write one array as .npy."""
+    with new_file(path) as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays by name as a compressed .npz."""
+    with new_file(path) as file:
+        np.savez_compressed(file, **arrays)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
