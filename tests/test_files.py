@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import whatwhere.files
 from whatwhere.files import new_file, new_folder, write_array, write_arrays, write_json, write_text
 

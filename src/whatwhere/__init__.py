@@ -1,26 +1,33 @@
-"""whatwhere: text encoders that keep meaning apart from position, and instruments that show what position does."""
+"""whatwhere: text encoders that keep meaning apart from position, and instruments that show what position does.
 
-import transformers
+Public names load their modules when they are first used, so that the command line starts without torch.
+"""
 
-from . import encoder, geometry
-from .encoder import (
-    Encoder,
-    EncoderConfig,
-    EncoderForMaskedLM,
-    EncoderForQuestionAnswering,
-    EncoderForSequenceClassification,
-    EncoderForTokenClassification,
-    load_scheme,
-    preset,
-    register_bias,
-    register_preset,
-    register_rotation,
-    register_table,
-    write_sentence_transformer,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from . import auto_classes
 from .shipped import reference
+from .version import VERSION as __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from . import encoder, geometry
+    from .encoder import (
+        Encoder,
+        EncoderConfig,
+        EncoderForMaskedLM,
+        EncoderForQuestionAnswering,
+        EncoderForSequenceClassification,
+        EncoderForTokenClassification,
+        load_scheme,
+        preset,
+        register_bias,
+        register_preset,
+        register_rotation,
+        register_table,
+        write_sentence_transformer,
+    )
+
 __all__ = [
     "Encoder",
     "EncoderConfig",
@@ -28,6 +35,8 @@ __all__ = [
     "EncoderForQuestionAnswering",
     "EncoderForSequenceClassification",
     "EncoderForTokenClassification",
+    "__version__",
+    "encoder",
     "geometry",
     "load_scheme",
     "preset",
@@ -39,7 +48,17 @@ __all__ = [
     "write_sentence_transformer",
 ]
 
-transformers.AutoConfig.register(EncoderConfig.model_type, EncoderConfig)
-for _auto, _name in encoder.AUTO_CLASSES.items():
-    if _auto != "AutoConfig":
-        getattr(transformers, _auto).register(EncoderConfig, getattr(encoder, _name))
+
+def __getattr__(name: str) -> Any:
+    if name in ("encoder", "geometry"):
+        return import_module(f".{name}", __name__)
+    if name in __all__:
+        return getattr(import_module(".encoder", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+auto_classes.register_with_transformers()

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import binomtest, t
 
+LOSS_ROUNDING = 1e-6  # nats: a smaller rise of a loss is none, as the same documents in another batch give as much in float32
+
 
 def tested(documents: int) -> int:
     """Documents that a split holds out: a fifth, 100 of 500 (DSTG section 5)."""

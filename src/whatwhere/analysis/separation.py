@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-import whatwhere
+from whatwhere.encoder import EncoderConfig, EncoderForMaskedLM, EncoderForSequenceClassification
 from whatwhere.geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
 from whatwhere.geometry.distances import distances
 from whatwhere.geometry.encodings import random_table
@@ -45,11 +45,13 @@ def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
     if not folders:
         raise ValueError(f"{run} has no checkpoints. Give the folder of a run: whatwhere pretrain or finetune leaves them in checkpoints/.")
     for folder in folders:
-        config = whatwhere.EncoderConfig.from_pretrained(folder, local_files_only=True)
+        config = EncoderConfig.from_pretrained(folder, local_files_only=True)
         if config.absolute == "none":
             raise ValueError(f"{run} has no position table: its scheme ({config.preset}) keeps no position in the input. Try ap or dstg.")
-        kind = getattr(whatwhere, (config.architectures or ["Encoder"])[0])
+        classifies = (config.architectures or [""])[0] == EncoderForSequenceClassification.__name__
+        kind = EncoderForSequenceClassification if classifies else EncoderForMaskedLM
         table = kind.from_pretrained(folder, local_files_only=True).position_table()
+        assert table is not None
         yield int(folder.name.removeprefix("step-")), table.detach().double().numpy()
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..intervals import share_interval
+from ..intervals import LOSS_ROUNDING, share_interval
 from ..records import Record
 from .ablation import IGNORED, MASK_RATE, masked
 from .bootstrap import document_mean
@@ -22,7 +22,6 @@ from .features import Documents
 
 PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside
 PARTS = ("swapped", "others")
-ROUNDING = 1e-6  # nats: a smaller rise is none, as the same documents in another batch give as much in float32
 
 
 def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tuple[int, int]]]:
@@ -91,7 +90,7 @@ def swap_records(
                         for k, tokens in enumerate((moved[rows], (labels[rows] != IGNORED) & ~moved[rows])):
                             sums[rows, at, k] += np.where(tokens, rise, 0.0).sum(1)
                             counts[rows, at, k] += tokens.sum(1)
-                        positive[at] += rise[moved[rows]].mean() > ROUNDING, 1
+                        positive[at] += rise[moved[rows]].mean() > LOSS_ROUNDING, 1
                     done += 1
                     if progress is not None:
                         progress(done, total)

@@ -1,5 +1,7 @@
 """The encoder: everything a saved model needs. Imports only within this folder, so that a checkpoint can carry it along."""
 
+import transformers
+
 from .carry import AUTO_CLASSES
 from .config import EncoderConfig
 from .heads import EncoderForMaskedLM, EncoderForQuestionAnswering, EncoderForSequenceClassification, EncoderForTokenClassification
@@ -28,3 +30,9 @@ __all__ = [
     "register_table",
     "write_sentence_transformer",
 ]
+
+if __name__ == "whatwhere.encoder":  # not a carried copy, which transformers finds by the auto_map of its folder
+    transformers.AutoConfig.register(EncoderConfig.model_type, EncoderConfig)
+    for _auto, _name in AUTO_CLASSES.items():
+        if _auto != "AutoConfig":
+            getattr(transformers, _auto).register(EncoderConfig, globals()[_name])

@@ -7,9 +7,8 @@ from typing import Any
 
 import yaml
 
-import whatwhere
-
 from ..encoder import SOURCES, EncoderConfig
+from ..version import VERSION
 
 # Who published which part of a scheme: (field, value) of the configuration → source. An own scheme has none here.
 PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
@@ -125,7 +124,7 @@ def weights_metadata(config: EncoderConfig, run: Mapping[str, Any], summary: Map
     measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
     facts = {key: getattr(config, key) for key in (*scheme, *sizes)} | {key: summary[key] for key in measured if key in summary}
     text = {key: corpus_name(run[key]) for key in ("corpus", "start", "data", "dev") if key in run}
-    return {key: str(value) for key, value in facts.items()} | text | {"whatwhere": whatwhere.__version__}
+    return {key: str(value) for key, value in facts.items()} | text | {"whatwhere": VERSION}
 
 
 def _rows(rows: Mapping[str, Any]) -> str:
@@ -256,7 +255,7 @@ terms = model.attention_terms(**tokenizer("some text", return_tensors="pt"))
     return _page(
         head,
         config,
-        f"A text encoder trained by masked-language modelling with whatwhere {whatwhere.__version__}.",
+        f"A text encoder trained by masked-language modelling with whatwhere {VERSION}.",
         {"Size": _rows(_size(config, summary, longest)), "Training": _rows(training), "How to open it": how, "Limits": limits},
     )
 
@@ -311,7 +310,7 @@ model = ww.EncoderForSequenceClassification.from_pretrained("FOLDER")
     return _page(
         head,
         config,
-        f"A text classifier trained with whatwhere {whatwhere.__version__}.",
+        f"A text classifier trained with whatwhere {VERSION}.",
         {"Size": _rows(_size(config, summary, longest)), "Training": _rows(training), "How to open it": how, "Limits": limits},
     )
 
@@ -360,7 +359,7 @@ of the package, Apache-2.0."""
     return _page(
         head,
         config,
-        f"The reference model of whatwhere {whatwhere.__version__}: small, trained by its default recipe, there as soon as the package is.",
+        f"The reference model of whatwhere {VERSION}: small, trained by its default recipe, there as soon as the package is.",
         {
             "Size": _rows(_size(config, summary, longest)),
             "Training": _rows(_pretraining(run, summary, f"{text} ({licence})")),

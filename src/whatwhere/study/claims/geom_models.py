@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whatwhere.analysis.swap import ROUNDING
+from whatwhere.intervals import LOSS_ROUNDING
 
 from .evidence import PLACED, Evidence, Missing, checkpoints, placed, projected, swapped, with_conditions
 from .geom import MONOTONE
@@ -79,7 +79,7 @@ def _h1(e: Evidence) -> Measured:
 def _swaps_cost(e: Evidence) -> Measured:
     # One distance for all seeds: the least of each would be the least of the noise of each.
     least = min(e.indices("swap.loss", "swapped").values(), key=lambda v: v.mean)
-    return Measured(least, [least - ROUNDING])
+    return Measured(least, [least - LOSS_ROUNDING])
 
 
 def _nope_knows_nothing(e: Evidence) -> Measured:

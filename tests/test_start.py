@@ -1,0 +1,75 @@
+"""The package starts light, and one import of it is enough for transformers to open its folders."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from cli_runner import environment
+from made_study import make_study
+
+import whatwhere as ww
+
+
+def printed(code: str, *arguments: str) -> list[str]:
+    """What a new process prints, line by line."""
+    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+SEVERAL_COMMANDS = """
+import contextlib, io, json, sys
+heavy = ("torch", "transformers", "accelerate", "datasets", "sklearn")
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["whatwhere", *arguments]
+    try:
+        from whatwhere.cli import main
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            main()
+    except SystemExit as end:
+        print(json.dumps([arguments[0], end.code, [name for name in heavy if name in sys.modules]]))
+"""
+
+
+def test_commands_that_need_no_model_load_neither_torch_nor_transformers(tmp_path):
+    study = str(make_study(tmp_path / "study"))
+    commands = [["--help"], ["reprot"], ["pretrain", "--help"], ["claims", study], ["report", study]]
+    lines = [json.loads(line) for line in printed(SEVERAL_COMMANDS, json.dumps(commands))]
+    assert lines == [[words[0], 2 if words == ["reprot"] else 0, []] for words in commands]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("saved") / "model"
+    model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=64, num_hidden_layers=1))
+    model.save_pretrained(path, code=False)
+    return str(path)
+
+
+# tests/test_readme.py opens a folder where transformers was imported first.
+FIRST_LINES = {
+    "whatwhere first": "import importlib.util, whatwhere\nassert importlib.util.find_spec('transformers')",  # libraries ask so
+    "a part of it first": "from whatwhere.encoder import Encoder",
+    "in the middle of transformers": "import whatwhere, transformers.modeling_utils",
+}
+
+
+@pytest.mark.parametrize("first", FIRST_LINES.values(), ids=FIRST_LINES)
+def test_auto_classes_open_a_folder_whatever_is_imported_first(folder, first):
+    code = f"""
+import sys
+{first}
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+import whatwhere
+for auto in (AutoConfig, AutoModel, AutoModelForMaskedLM):
+    opened = type(auto.from_pretrained(sys.argv[1]))
+    print(opened.__name__, opened is getattr(whatwhere, opened.__name__))
+"""
+    assert printed(code, folder) == ["EncoderConfig True", "Encoder True", "EncoderForMaskedLM True"]
+
+
+def test_every_public_name_is_there_and_no_other():
+    assert set(dir(ww)) == set(ww.__all__) and all(getattr(ww, name) is not None for name in ww.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Encodre'"):
+        getattr(ww, "Encodre")  # noqa: B009
