@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whatwhere.analysis.bootstrap import at_place, document_mean
-from whatwhere.analysis.features import Documents, model_inputs
-from whatwhere.analysis.passes import Batch
-from whatwhere.records import Record
+from ..records import Record
+from .bootstrap import at_place, document_mean
+from .features import Documents, model_inputs
+from .passes import Batch
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
 KINDS = ("previous", "next", "self", "special", "local", "broad")

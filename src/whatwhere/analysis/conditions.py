@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from whatwhere.geometry.distances import distances
-from whatwhere.records import Record
+from ..geometry.distances import distances
+from ..records import Record
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from whatwhere.records import Record, select
+from ..records import Record, select
 
 Curve = list[tuple[int, float]]  # (step, validation loss) by step
 

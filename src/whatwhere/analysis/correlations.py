@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whatwhere.analysis.bootstrap import at_place, document_mean
-from whatwhere.analysis.features import Documents, first_position
-from whatwhere.analysis.passes import Batch
-from whatwhere.analysis.patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
-from whatwhere.encoder.blocks import RMSNorm
-from whatwhere.encoder.rotary import rotate, rotation
-from whatwhere.records import Record
+from ..encoder.blocks import RMSNorm
+from ..encoder.rotary import rotate, rotation
+from ..records import Record
+from .bootstrap import at_place, document_mean
+from .features import Documents, first_position
+from .passes import Batch
+from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")
 STATISTICS = ("share", "row", "column", "std")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.encoder import EncoderConfig
+from ..encoder import EncoderConfig
 
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.records import Record
-
+from ..records import Record
 from .bootstrap import DRAWS, document_mean, draw_documents, enough, joined
 from .passes import Batch
 

@@ -13,10 +13,10 @@ import torch
 from scipy.linalg import eigh
 from torch import Tensor
 
-from whatwhere.analysis.bootstrap import document_mean, joined
-from whatwhere.analysis.passes import Batch
-from whatwhere.analysis.probes import stream_columns
-from whatwhere.records import Record
+from ..records import Record
+from .bootstrap import document_mean, joined
+from .passes import Batch
+from .probes import stream_columns
 
 SHUFFLES = 10
 SHOWN = 4  # documents whose scores are kept for the figure

@@ -13,8 +13,8 @@ import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from whatwhere.analysis.passes import Batch
-from whatwhere.records import Record
+from ..records import Record
+from .passes import Batch
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
 POSITION_TERMS = ("absolute", "relative")  # terms that know where tokens are and not what they say

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.analysis.features import TARGETS, Documents, choose_documents, hidden_states
-from whatwhere.analysis.ridge import Sums, principal_axes, ridge_r2
-from whatwhere.intervals import split_interval, tested
-from whatwhere.records import Record
+from ..intervals import split_interval, tested
+from ..records import Record
+from .features import TARGETS, Documents, choose_documents, hidden_states
+from .ridge import Sums, principal_axes, ridge_r2
 
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the model runs once for every chunk of layers
 

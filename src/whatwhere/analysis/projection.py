@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.analysis.features import first_position
-from whatwhere.analysis.separation import CorpusDistances, rows_of
-from whatwhere.encoder import Encoder
-from whatwhere.geometry import sinusoidal, stress
-from whatwhere.records import Record
+from ..encoder import Encoder
+from ..geometry import sinusoidal, stress
+from ..records import Record
+from .features import first_position
+from .separation import CorpusDistances, rows_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.analysis.features import Documents, hidden_states
-from whatwhere.analysis.probes import MEMORY, split_documents, stream_columns
-from whatwhere.analysis.ridge import Sums, ridge_r2
-from whatwhere.intervals import split_interval
-from whatwhere.records import Record
+from ..intervals import split_interval
+from ..records import Record
+from .features import Documents, hidden_states
+from .probes import MEMORY, split_documents, stream_columns
+from .ridge import Sums, ridge_r2
 
 STREAMS = ("position", "semantic")
 ENDINGS = ("", ".place", ".chance")  # targets: of the same token, of another document's, of another document's in random order

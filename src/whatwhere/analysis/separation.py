@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from whatwhere.encoder import EncoderConfig, EncoderForMaskedLM, EncoderForSequenceClassification
-from whatwhere.geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
-from whatwhere.geometry.distances import distances
-from whatwhere.geometry.encodings import random_table
-from whatwhere.records import Record
-from whatwhere.training.checkpoints import all_checkpoints
+from ..encoder import EncoderConfig, EncoderForMaskedLM, EncoderForSequenceClassification
+from ..geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
+from ..geometry.distances import distances
+from ..geometry.encodings import random_table
+from ..records import Record
+from ..training.checkpoints import all_checkpoints
 
 PERCENT = (1, 5, 25, 50, 75, 95, 99)  # of the pairs, in `separation.quantile`
 RANKS = (1, 2, 3, 5, 8)  # of the approximations in `low_rank_records`

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.intervals import seed_interval
-from whatwhere.records import Record
-
+from ..intervals import seed_interval
+from ..records import Record
 from .features import Documents, choose_documents, hidden_states
 
 DOCUMENTS = 100

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.geometry import (
+from ..geometry import (
     component_shares,
     dominant_turns,
     equivariance_null,
@@ -17,7 +17,7 @@ from whatwhere.geometry import (
     rotations,
     spectrum,
 )
-from whatwhere.records import Record
+from ..records import Record
 
 SHARES = 10  # components whose share is recorded
 DRAWN = 3  # components whose scores and frequencies are kept of a study's tables

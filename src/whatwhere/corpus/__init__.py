@@ -1,10 +1,10 @@
 """Text in, batches out: sources of documents, tokenizers, windows of token ids, masked batches, counts."""
 
-from whatwhere.corpus.batches import MaskedBatches
-from whatwhere.corpus.counting import count_source, count_windows
-from whatwhere.corpus.sources import Source, open_source
-from whatwhere.corpus.tokenizer import add_newline_token, build_tokenizer, load_tokenizer, special_token_ids, train_tokenizer
-from whatwhere.corpus.windows import Window, Windows, WindowSet, build_windows, tokenizer_hash
+from .batches import MaskedBatches
+from .counting import count_source, count_windows
+from .sources import Source, open_source
+from .tokenizer import add_newline_token, build_tokenizer, load_tokenizer, special_token_ids, train_tokenizer
+from .windows import Window, Windows, WindowSet, build_windows, tokenizer_hash
 
 __all__ = [
     "MaskedBatches",

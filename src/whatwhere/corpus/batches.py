@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from whatwhere.corpus.segments import SPECIAL
-from whatwhere.corpus.windows import WindowSet, places
+from .segments import SPECIAL
+from .windows import WindowSet, places
 
 MASKINGS = ("all", "80-10-10")
 IGNORED = -100

@@ -21,14 +21,14 @@ from scipy.sparse import csr_array
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from whatwhere.corpus.encoding import BulkEncoder
-from whatwhere.corpus.overlap import containing
-from whatwhere.corpus.segments import DOCUMENT
-from whatwhere.corpus.sources import Source
-from whatwhere.corpus.tokenizer import special_token_ids
-from whatwhere.corpus.windows import SHARD_CHARACTERS, Windows, WindowSet
-from whatwhere.corpus.workers import Workers, check_not_in_worker, progress_bar
-from whatwhere.geometry.counts import Counts, Tally
+from ..geometry.counts import Counts, Tally
+from .encoding import BulkEncoder
+from .overlap import containing
+from .segments import DOCUMENT
+from .sources import Source
+from .tokenizer import special_token_ids
+from .windows import SHARD_CHARACTERS, Windows, WindowSet
+from .workers import Workers, check_not_in_worker, progress_bar
 
 LONGEST_TOKEN = 64  # characters a position, on average: where a document is cut if counts are aligned from its start
 _BATCH = 1 << 18  # characters that are tokenised at once

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from whatwhere.corpus.sources import Source
-from whatwhere.corpus.text_files import text_field
+from .sources import Source
+from .text_files import text_field
 
 
 class Hub(Source):

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from whatwhere.corpus.batches import Batches
-from whatwhere.corpus.text_files import table_rows, whole_lines
+from .batches import Batches
+from .text_files import table_rows, whole_lines
 
 KINDS = (".tsv", ".csv", ".jsonl")
 MOST_LABELS = 1000

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from whatwhere.corpus.segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts
-from whatwhere.files import write_array, write_json
+from ..files import write_array, write_json
+from .segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts
 
 SPLITS = ("train", "held_out")
 JOINS = ("run-on", "none", "isolate")

@@ -85,10 +85,10 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
     Raises:
         ValueError: nothing of that name, an unknown kind or file ending, an unknown `document` rule.
     """
-    from whatwhere.corpus.hub import Hub
-    from whatwhere.corpus.python_docs import PythonDocs
-    from whatwhere.corpus.synthetic import Regimes, RepeatedDocuments, ThreeRegimes
-    from whatwhere.corpus.text_files import Files
+    from .hub import Hub
+    from .python_docs import PythonDocs
+    from .synthetic import Regimes, RepeatedDocuments, ThreeRegimes
+    from .text_files import Files
 
     name = str(spec)
     if name == "python-docs":

@@ -12,8 +12,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from whatwhere.corpus.sources import Source, split_long
-from whatwhere.shipped import model_source
+from ..shipped import model_source
+from .sources import Source, split_long
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NEWLINE_TOKEN = "[NL]"

@@ -17,12 +17,12 @@ import numpy as np
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from whatwhere.corpus.segments import DOCUMENT, SPECIAL, token_segments
-from whatwhere.corpus.shards import JOINS, SPLITS, Job, Part, document_share, finished_shard, write_shard
-from whatwhere.corpus.sources import Source
-from whatwhere.corpus.tokenizer import has_newline_token, load_tokenizer, special_token_ids
-from whatwhere.corpus.workers import Workers, check_not_in_worker, progress_bar
-from whatwhere.files import new_folder, write_array, write_json
+from ..files import new_folder, write_array, write_json
+from .segments import DOCUMENT, SPECIAL, token_segments
+from .shards import JOINS, SPLITS, Job, Part, document_share, finished_shard, write_shard
+from .sources import Source
+from .tokenizer import has_newline_token, load_tokenizer, special_token_ids
+from .workers import Workers, check_not_in_worker, progress_bar
 
 FORMAT = "whatwhere-windows-1"
 SHARD_CHARACTERS = 2_000_000

@@ -1,20 +1,20 @@
 """Shapes of positions: numpy and scipy only, arrays in, arrays out, float64. Public names of the folder."""
 
-from whatwhere.geometry import dynamics, inequalities, toeplitz
-from whatwhere.geometry.counts import Counts, positional_counts
-from whatwhere.geometry.encodings import ENCODINGS, alibi, random_table, rope, sinusoidal
-from whatwhere.geometry.hellinger import MIN_SUPPORT, Distributions, hellinger, positional_distributions
-from whatwhere.geometry.mds import MDS, Smacof, centred_gram, classical_mds, hellinger_mds, mds_of_squares, mds_table, smacof
-from whatwhere.geometry.monotonicity import (
+from . import dynamics, inequalities, toeplitz
+from .counts import Counts, positional_counts
+from .encodings import ENCODINGS, alibi, random_table, rope, sinusoidal
+from .hellinger import MIN_SUPPORT, Distributions, hellinger, positional_distributions
+from .mds import MDS, Smacof, centred_gram, classical_mds, hellinger_mds, mds_of_squares, mds_table, smacof
+from .monotonicity import (
     circulant_share,
     monotonicity_interval,
     monotonicity_violations,
     toeplitz_share,
     violations_of_distances,
 )
-from whatwhere.geometry.resampling import Corrected, Interval, corrected_hellinger, corrected_squares, jackknife
-from whatwhere.geometry.rotations import Rotation, Waves, fitted_waves, rotations
-from whatwhere.geometry.spectra import (
+from .resampling import Corrected, Interval, corrected_hellinger, corrected_squares, jackknife
+from .rotations import Rotation, Waves, fitted_waves, rotations
+from .spectra import (
     Spectrum,
     approximation,
     component_shares,
@@ -28,7 +28,7 @@ from whatwhere.geometry.spectra import (
     outliers,
     spectrum,
 )
-from whatwhere.geometry.stress import distance_correlation, lag_correlation, stress, stress_of_distances
+from .stress import distance_correlation, lag_correlation, stress, stress_of_distances
 
 __all__ = [
     "Corrected",

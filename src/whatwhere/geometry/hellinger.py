@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from whatwhere.geometry.distances import Rows, row_distances, squared_differences
+from .distances import Rows, row_distances, squared_differences
 
 # Tokens at a position below which its distribution is thin. On SST-2 (67,349 sentences) it keeps the first 44 of 64 positions; at the
 # last of them, with 574 tokens, two halves of the sentences are 0.96 apart, of at most 1.41: beyond, distances are noise.

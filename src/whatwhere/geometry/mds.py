@@ -11,9 +11,9 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from whatwhere.geometry.distances import Rows, check_distances, distances, inner_products, squared_norms
-from whatwhere.geometry.hellinger import hellinger, square_roots
-from whatwhere.geometry.stress import stress_of_distances
+from .distances import Rows, check_distances, distances, inner_products, squared_norms
+from .hellinger import hellinger, square_roots
+from .stress import stress_of_distances
 
 # Beyond so many positions a few dimensions come from a truncated decomposition, without an n x n matrix.
 FULL_UP_TO = 2048

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whatwhere.geometry.distances import check_distances, check_table, distances, squared_differences
+from .distances import check_distances, check_table, distances, squared_differences
 
 EXACT_UP_TO = 1024  # positions whose triples are all looked at: n³ / 2 comparisons, half a second
 SAMPLES = 1_000_000

@@ -13,9 +13,9 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import t
 
-from whatwhere.geometry.distances import Rows, inner_products, squared_differences
-from whatwhere.geometry.hellinger import square_roots
-from whatwhere.geometry.thinning import thinned_roots
+from .distances import Rows, inner_products, squared_differences
+from .hellinger import square_roots
+from .thinning import thinned_roots
 
 Counts = Any  # sparse (n, V) counts of one group of documents
 

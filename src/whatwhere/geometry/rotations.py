@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.fft import fft, rfft
 
-from whatwhere.geometry.spectra import Spectrum
+from .spectra import Spectrum
 
 MOST = 32  # components in which pairs are sought
 GRID = 16  # frequencies that are tried per whole turn

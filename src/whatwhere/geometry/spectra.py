@@ -11,7 +11,7 @@ import numpy as np
 from scipy.fft import dct, irfft, rfft
 from scipy.signal import find_peaks
 
-from whatwhere.geometry.distances import check_table
+from .distances import check_table
 
 LOW_BINS = 4
 PEAK_FACTOR = 3.0  # how far a dominant frequency stands above the lows on both sides of it

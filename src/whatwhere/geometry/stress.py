@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from whatwhere.geometry.distances import check_distances, check_table, distances
+from .distances import check_distances, check_table, distances
 
 Scale = Literal["raw", "optimal"]
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.stats import rankdata
 
-from whatwhere.records import Record
-
+from ..records import Record
 from .by_head import (
     Head,
     bold,

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from whatwhere.records import Record
-
+from ..records import Record
 from . import correlation_figures, local_figures, schemes
 from .by_head import (
     TOTAL,

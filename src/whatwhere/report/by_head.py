@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from whatwhere.intervals import seed_interval
-from whatwhere.records import Record
-
+from ..intervals import seed_interval
+from ..records import Record
 from . import findings
 from .figures import MOST_DIGITS, Cell, Trace, value
 from .load import Point, Study, summarise

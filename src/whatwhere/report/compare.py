@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.records import Record
-
+from ..records import Record
 from . import methods, probe_figures, schemes, study_page, training_figures
 from .cards import card
 from .figures import Cell, Table, text, value

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from whatwhere.intervals import seed_interval, split_interval
-
+from ..intervals import seed_interval, split_interval
 from .load import Point
 from .numbers import compact, count, fixed, percent, span
 

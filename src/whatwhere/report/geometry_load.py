@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.records import Record
-
+from ..records import Record
 from .load import Point, read_json, visible, visible_records
 
 CORRECTED = ".corrected"

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from whatwhere.records import Record
-
+from ..records import Record
 from . import schemes
 from .by_head import (
     SEVERAL,

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.intervals import seed_interval
-from whatwhere.records import Record, read_records
+from ..intervals import seed_interval
+from ..records import Record, read_records
 
 # Formatting characters that do harm in a page: they turn the reading direction or hide text.
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from whatwhere.report.numbers import printed
-
+from ...report.numbers import printed
 from . import CLAIMS
 from .ledger import Claim
 

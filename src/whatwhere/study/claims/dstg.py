@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from whatwhere.report.paper import TABLE_VALUES, paper_values
-
+from ...report.paper import TABLE_VALUES, paper_values
 from .evidence import Evidence, Missing
 from .ledger import KEPT, LOST, MARGINAL, MOST, PRESENT, Claim, Measured
 from .values import largest, smallest

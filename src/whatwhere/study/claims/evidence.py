@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from whatwhere.records import Record
-
+from ...records import Record
 from .values import Value, largest
 
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whatwhere.intervals import LOSS_ROUNDING
-
+from ...intervals import LOSS_ROUNDING
 from .evidence import PLACED, Evidence, Missing, checkpoints, placed, projected, swapped, with_conditions
 from .geom import MONOTONE
 from .ledger import PRESENT, UNMOVED, Claim, Measured

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whatwhere.records import Record
-
+from ...records import Record
 from .evidence import Book, Evidence, Missing
 from .values import Value
 

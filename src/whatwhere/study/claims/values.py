@@ -6,7 +6,7 @@ from typing import Union
 
 import numpy as np
 
-from whatwhere.intervals import seed_interval, split_interval
+from ...intervals import seed_interval, split_interval
 
 Other = Union["Value", float]
 DRAWS = 1000  # of the bootstrap over heads
