@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cli_runner import environment
 
-from whatwhere.corpus import counting, sources, workers
+from whatwhere.corpus import counting, source, workers
 from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.geometry.counts import Counts
 
@@ -48,7 +48,7 @@ def test_the_tokenizer_is_left_as_it_was(list_source, documents, tokenizer):
 
 @pytest.mark.parametrize("align", ["start", "relative"])
 def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer, monkeypatch):
-    monkeypatch.setattr(sources, "PART_CHARACTERS", 2000)
+    monkeypatch.setattr(source, "PART_CHARACTERS", 2000)
     texts = ["alpha beta " * 2000, "gamma", "delta " + " " * 300 + "alpha " * 500]
     expected = loop(texts, tokenizer, 8, align)
     seen = []

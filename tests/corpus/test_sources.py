@@ -2,7 +2,7 @@
 
 import pytest
 
-from whatwhere.corpus import open_source, sources
+from whatwhere.corpus import open_source, source
 from whatwhere.corpus.hub import Hub
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.synthetic import RepeatedDocuments, ThreeRegimes
@@ -41,14 +41,14 @@ def test_an_argument_that_names_nothing_is_an_error(spec, wanted):
 
 
 def test_long_documents_come_in_pieces_cut_at_white_space(list_source, monkeypatch):
-    monkeypatch.setattr(sources, "PART_CHARACTERS", 2000)
+    monkeypatch.setattr(source, "PART_CHARACTERS", 2000)
     text = "word " * 1000 + "x" * 5000 + " end"
-    source = list_source(["short", text, "last"])
-    parts = list(source.parts())
+    given = list_source(["short", text, "last"])
+    parts = list(given.parts())
     assert [first for first, _ in parts] == [True, True, *[False] * (len(parts) - 3), True]
     assert all(len(part) <= 2000 for _, part in parts)
     assert parts[1][1].endswith("word ")
-    assert list(source) == ["short", text, "last"]
+    assert list(given) == ["short", text, "last"]
 
 
 def test_documents_are_stripped_and_empty_ones_left_out(list_source):

@@ -112,7 +112,7 @@ def test_a_killed_run_goes_on_without_redoing_shards(list_source, documents, tok
 
     made = []
     monkeypatch.setattr(
-        "whatwhere.corpus.windows.write_shard", lambda t, job, *rest: made.append(job.number) or shards.write_shard(t, job, *rest)
+        "whatwhere.corpus.build.write_shard", lambda t, job, *rest: made.append(job.number) or shards.write_shard(t, job, *rest)
     )
     again = build_windows(list_source(documents), tokenizer, out, length=32, progress=False, shard_characters=2000)
     assert made == [1, *range(before, len(whole.manifest["shards"]))]

@@ -25,9 +25,10 @@ from ..geometry.counts import Counts, Tally
 from .encoding import BulkEncoder
 from .overlap import containing
 from .segments import DOCUMENT
-from .sources import Source
+from .shards import SHARD_CHARACTERS
+from .source import Source
 from .tokenizer import special_token_ids
-from .windows import SHARD_CHARACTERS, Windows, WindowSet
+from .windows import Windows, WindowSet
 from .workers import Workers, check_not_in_worker, progress_bar
 
 LONGEST_TOKEN = 64  # characters a position, on average: where a document is cut if counts are aligned from its start

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from .sources import Source
+from .source import Source
 from .text_files import text_field
 
 

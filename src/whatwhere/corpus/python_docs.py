@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .sources import Source
+from .source import Source
 
 # In this order; packages that are not installed are passed over. Packages whose docstrings a program wrote (plotly) are not in the list.
 PACKAGES = (

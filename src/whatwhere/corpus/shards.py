@@ -18,6 +18,7 @@ from .segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts
 
 SPLITS = ("train", "held_out")
 JOINS = ("run-on", "none", "isolate")
+SHARD_CHARACTERS = 2_000_000  # of text in a shard
 SHORTEST = 8  # a remainder of a cut document with fewer tokens is left out
 _BATCH = 262_144  # characters per call of the tokenizer: its offsets take some hundred bytes a token
 

@@ -1,79 +1,12 @@
-"""Sources of text: what a corpus argument may name, as documents in a fixed order."""
+"""Sources by the name that a corpus argument gives them."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-PART_CHARACTERS = 1_000_000  # a longer document is handed on in pieces cut at white space
-KINDS = (
-    "python-docs, a file or folder (.txt, .jsonl, .tsv, .csv, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], "
-    "synthetic:repeat, synthetic:three-regimes"
-)
-
-
-class Source:
-    """A text of documents in a fixed order that can be read more than once.
-
-    A source gives `documents()`, or `parts()` where a document may be too long to hold in memory. White space round a document is no part
-    of it, empty documents are passed over, and lone surrogates (JSON can carry them) become U+FFFD.
-    """
-
-    name: str = ""
-
-    def documents(self) -> Iterator[str]:
-        raise NotImplementedError
-
-    def fingerprint(self) -> dict[str, Any]:
-        """What identifies the text, as plain JSON values."""
-        raise NotImplementedError
-
-    def share_read(self) -> float | None:
-        """How much of the text the latest pass has read, in [0, 1], about; None if that cannot be told."""
-        return None
-
-    def parts(self) -> Iterator[tuple[bool, str]]:
-        """(opens a document, text): the documents, the long ones in pieces of at most PART_CHARACTERS."""
-        return split_long(self.documents())
-
-    def __iter__(self) -> Iterator[str]:
-        pieces: list[str] = []
-        for first, text in self.parts():
-            if first and pieces:
-                yield "".join(pieces)
-                pieces = []
-            pieces.append(text)
-        if pieces:
-            yield "".join(pieces)
-
-
-def split_long(documents: Iterable[str]) -> Iterator[tuple[bool, str]]:
-    """Documents as `Source.parts` wants them."""
-    for document in documents:
-        text = valid_unicode(document).strip()
-        first = True
-        while len(text) > PART_CHARACTERS:
-            at = cut_point(text)
-            yield first, text[:at]
-            first, text = False, text[at:]
-        if text:
-            yield first, text
-
-
-def cut_point(text: str) -> int:
-    """Where to cut a text of more than PART_CHARACTERS: after the last white space among the thousand characters before, else there."""
-    for at in range(PART_CHARACTERS, PART_CHARACTERS - 1000, -1):
-        if text[at - 1].isspace():
-            return at
-    return PART_CHARACTERS
-
-
-def valid_unicode(text: str) -> str:
-    """`text` with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it can be encoded."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+from .hub import Hub
+from .python_docs import PythonDocs
+from .source import Source
+from .synthetic import Regimes, RepeatedDocuments, ThreeRegimes
+from .text_files import Files
 
 
 def open_source(spec: str | Path, field: str = "text", document: str = "auto") -> Source:
@@ -85,11 +18,6 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
     Raises:
         ValueError: nothing of that name, an unknown kind or file ending, an unknown `document` rule.
     """
-    from .hub import Hub
-    from .python_docs import PythonDocs
-    from .synthetic import Regimes, RepeatedDocuments, ThreeRegimes
-    from .text_files import Files
-
     name = str(spec)
     if name == "python-docs":
         return PythonDocs()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .sources import Source
+from .source import Source
 
 _SUBJECTS = (
     "the miller,a young doctor,my neighbour,the old captain,a tired clerk,the gardener,her brother,the teacher,a stranger,the twins".split(

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from .sources import KINDS, PART_CHARACTERS, Source, cut_point, split_long
+from .source import KINDS, PART_CHARACTERS, Source, cut_point, split_long
 
 DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")
 _KINDS = {".txt": "text", ".tokens": "text", ".jsonl": "jsonl", ".tsv": "table", ".csv": "table", ".parquet": "parquet"}

@@ -3,6 +3,8 @@
 All can carry an [NL] token for line breaks, which BERT's normaliser drops and DSTG 3.2 needs to see a segment end.
 """
 
+import hashlib
+import json
 import string
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -13,7 +15,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ..shipped import model_source
-from .sources import Source, split_long
+from .source import Source, split_long
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NEWLINE_TOKEN = "[NL]"
@@ -236,3 +238,14 @@ def _inside_words(character: str) -> bool:
         or unicodedata.category(character)[0] == "P"
         or unicodedata.name(character, "").startswith("CJK")
     )
+
+
+def tokenizer_hash(tokenizer: PreTrainedTokenizerFast) -> str:
+    """sha256 of the tokenizer as its library writes it: rules, vocabulary, and how a call cuts and fills texts."""
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+
+
+def tokenizer_rules(backend: Tokenizer) -> dict[str, Any]:
+    """What decides the ids of a text. (How a text is cut or filled up does not, and an earlier call may have changed it.)"""
+    rules: dict[str, Any] = json.loads(backend.to_str())
+    return {key: value for key, value in rules.items() if key not in ("version", "truncation", "padding")}

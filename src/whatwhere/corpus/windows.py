@@ -1,31 +1,19 @@
-"""Documents to memory-mapped windows of token ids, in a folder with a manifest (hashes, counts).
+"""Windows of token ids, memory-mapped from a folder with a manifest (hashes, counts) that build.py wrote."""
 
-Text is read once, in order, into shards; worker processes turn each shard into rows (shards.py). A finished shard is on disk with the hash
-of its text, so a killed run goes on where it stopped. Memory holds a few shards, whatever the size of the corpus.
-"""
-
-import hashlib
 import json
-import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from ..files import new_folder, write_array, write_json
-from .segments import DOCUMENT, SPECIAL, token_segments
-from .shards import JOINS, SPLITS, Job, Part, document_share, finished_shard, write_shard
-from .sources import Source
-from .tokenizer import has_newline_token, load_tokenizer, special_token_ids
-from .workers import Workers, check_not_in_worker, progress_bar
+from .segments import DOCUMENT, token_segments
+from .shards import SPLITS
+from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
 
 FORMAT = "whatwhere-windows-1"
-SHARD_CHARACTERS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -135,7 +123,7 @@ class Windows:
             raise ValueError(
                 f"{folder} holds no finished windows: it has no manifest.json. Run again what builds them; it goes on from there."
             )
-        self.manifest: dict[str, Any] = _read_json(path)
+        self.manifest: dict[str, Any] = read_json(path)
         if self.manifest.get("format") != FORMAT:
             raise ValueError(
                 f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build them again."
@@ -178,210 +166,15 @@ class Windows:
             raise ValueError(f"{type(tokenizer).__name__} gives no character offsets. Use a fast tokenizer.")
         if self.manifest["tokenizer_sha256"] == tokenizer_hash(tokenizer):
             return True
-        return (self.folder / "tokenizer").is_dir() and _rules(self.tokenizer().backend_tokenizer) == _rules(backend)
+        return (self.folder / "tokenizer").is_dir() and tokenizer_rules(self.tokenizer().backend_tokenizer) == tokenizer_rules(backend)
 
 
-def tokenizer_hash(tokenizer: PreTrainedTokenizerFast) -> str:
-    """sha256 of the tokenizer as its library writes it: rules, vocabulary, and how a call cuts and fills texts."""
-    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
-
-
-def _rules(backend: Tokenizer) -> dict[str, Any]:
-    """What decides the ids of a text. (How a text is cut or filled up does not, and an earlier call may have changed it.)"""
-    rules: dict[str, Any] = json.loads(backend.to_str())
-    return {key: value for key, value in rules.items() if key not in ("version", "truncation", "padding")}
-
-
-def build_windows(
-    source: Source,
-    tokenizer: PreTrainedTokenizerFast,
-    out: str | Path,
-    length: int = 128,
-    join: str = "run-on",
-    held_out: float = 0.05,
-    workers: int | None = None,
-    progress: bool = True,
-    shard_characters: int = SHARD_CHARACTERS,
-) -> Windows:
-    """Cuts the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in the folder `out`.
-
-    A finished folder of the same settings and text is opened as it is; an unfinished one is completed.
-
-    Args:
-        join: "run-on" (documents follow each other in full rows), "none" (a window is a piece of one document) or "isolate" (several
-            documents or pieces in a row, told apart by document_ids, positions restarted).
-        held_out: share of the documents kept from training, by a hash of their text. Where that gives none, the document with the smallest
-            hash is kept; where all the text is one document, none is, and the manifest says so.
-        workers: processes, this one included; default one a core. They start only for a large corpus (workers.WORTH_WORKERS).
-        progress: a bar and a line of counts on stderr.
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file of a folder of windows.
 
     Raises:
-        ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is nothing to train on.
+        ValueError: it is damaged.
     """
-    out = Path(out)
-    check_not_in_worker("build_windows")
-    if join not in JOINS:
-        raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}.")
-    if length < 3:
-        raise ValueError(f"length={length} leaves no room for text between [CLS] and [SEP]. Use 8 or more.")
-    if not 0 <= held_out < 1:
-        raise ValueError(f"held_out={held_out} must be a share of the documents in [0, 1), for example 0.05.")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
-    special = special_token_ids(tokenizer)
-    settings = {
-        "format": FORMAT,
-        "length": length,
-        "join": join,
-        "held_out": held_out,
-        "vocab_size": len(tokenizer),
-        "newline_token": has_newline_token(tokenizer),
-        "special_token_ids": special,
-        "tokenizer_sha256": tokenizer_hash(tokenizer),
-        "shard_characters": shard_characters,
-        "source": {"name": source.name, **source.fingerprint()},
-    }
-    _check_settings(out, settings)
-    if (out / "manifest.json").is_file():
-        return Windows(out)
-    _begin(out, settings, tokenizer)
-
-    def job(number: int, threshold: float) -> Job:
-        dtype = "uint16" if len(tokenizer) <= 2**16 else "uint32"
-        return Job(str(out / "shards"), number, length, join, threshold, special["cls_token_id"], special["sep_token_id"], dtype)
-
-    def build(threshold: float) -> list[dict[str, Any]]:
-        return _build(source, pool, lambda number: job(number, threshold), progress, shard_characters)
-
-    with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
-        shards = build(held_out)
-        if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
-            shards = build(float(np.nextafter(min(s["least_share"] for s in shards), 1)))  # too few documents: keep the smallest hash
-        if _total(shards, "windows")["held_out"] and not _total(shards, "windows")["train"]:
-            shards = build(0.0)  # the few documents, or one document again and again, all fell to the held-out side
-    if not _total(shards, "windows")["train"]:
-        for path in (out / "shards", out / "tokenizer"):
-            shutil.rmtree(path)
-        (out / "settings.json").unlink()
-        count = sum(_total(shards, "documents").values())
-        raise ValueError(f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that has some.")
-    windows = _finish(out, settings, shards)
-    if progress:
-        facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
-        counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
-        kept = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
-        print(f"{source.name}: {counts}; {kept}", file=sys.stderr)
-    return windows
-
-
-def _check_settings(out: Path, settings: dict[str, Any]) -> None:
-    """An unfinished or finished folder must have been started with the same settings."""
-    path = out / "settings.json"
-    if not path.is_file():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ValueError(f"{out} is there already and holds no windows. Give a new or empty folder.")
-        return
-    before = _read_json(path)
-    differing = [key for key, value in settings.items() if before.get(key) != json.loads(json.dumps(value))]
-    if differing:
-        key = differing[0]
-        others = f" (also another {', '.join(differing[1:])})" if differing[1:] else ""
-        raise ValueError(
-            f"{out} holds windows of another {key}: there {_difference(before.get(key), settings[key])}, "
-            f"now {_difference(settings[key], before.get(key))}{others}. Give another folder, or delete this one."
-        )
-
-
-def _difference(value: Any, other: Any) -> str:
-    """`value` in brief; of a dictionary what differs from `other`."""
-    if isinstance(value, dict) and isinstance(other, dict):
-        value = {k: v for k, v in value.items() if other.get(k) != v}
-    text = str(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
-
-
-def _begin(out: Path, settings: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> None:
-    (out / "shards").mkdir(parents=True, exist_ok=True)
-    write_json(out / "settings.json", settings)
-    if not (out / "tokenizer").is_dir():
-        with new_folder(out / "tokenizer") as folder:
-            tokenizer.save_pretrained(folder)
-
-
-def _total(shards: list[dict[str, Any]], key: str) -> dict[str, int]:
-    return {split: sum(s[key][split] for s in shards) for split in SPLITS}
-
-
-def _parts(source: Source) -> Iterator[Part]:
-    share = 0.0
-    for first, text in source.parts():
-        if first:
-            share = document_share(text)
-        yield Part(text, first, share)
-
-
-def _shards_of_text(source: Source, size: int) -> Iterator[list[Part]]:
-    shard: list[Part] = []
-    characters = 0
-    for part in _parts(source):
-        shard.append(part)
-        characters += len(part.text)
-        if characters >= size:
-            yield shard
-            shard, characters = [], 0
-    if shard:
-        yield shard
-
-
-def _build(source: Source, pool: Workers, job_of: Callable[[int], Job], progress: bool, size: int) -> list[dict[str, Any]]:
-    """Builds the shards that are not on disk yet; the descriptions of all, in order."""
-    done: dict[int, dict[str, Any]] = {}
-    read = built = 0
-    with progress_bar(progress, "windows") as show:
-
-        def take(description: dict[str, Any]) -> None:
-            nonlocal built
-            done[int(description["name"])] = description
-            built += sum(description["characters"].values())
-            show(built, read, source.share_read())
-
-        def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
-            nonlocal read
-            for number, parts in enumerate(_shards_of_text(source, size)):
-                read += sum(len(part.text) for part in parts)
-                job = job_of(number)
-                digest = job.digest(parts)
-                finished = finished_shard(job, digest)
-                if finished is None:
-                    yield job, parts, digest
-                else:
-                    take(finished)
-
-        for description in pool.each(write_shard, unfinished(), lambda: pool.worth_it(read, source.share_read())):
-            take(description)
-    return [done[number] for number in sorted(done)]
-
-
-def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -> Windows:
-    """Counts the tokens of the train split, removes what an earlier attempt left, and writes the manifest, last."""
-    files = {f"shards/{name}": size for s in shards for name, size in s["files"].items()}
-    wanted = {Path(name).name for name in files} | {f"{s['name']}.json" for s in shards}
-    for path in (out / "shards").iterdir():
-        if path.name not in wanted:
-            path.unlink()
-    totals = {key: _total(shards, key) for key in ("documents", "characters", "tokens", "left_out", "windows")}
-    manifest = {**settings, **totals, "unigrams": "unigrams.npy", "files": files}
-    manifest["shards"] = [{"name": s["name"], "windows": s["windows"], "digest": s["digest"]} for s in shards]
-    counts = np.zeros(settings["vocab_size"], np.int64)
-    for ids, marks, _ in WindowSet(out, "train", manifest).shards():
-        counts += np.bincount(ids[(marks & SPECIAL) == 0], minlength=len(counts))
-    write_array(out / "unigrams.npy", counts)
-    files["unigrams.npy"] = (out / "unigrams.npy").stat().st_size
-    write_json(out / "manifest.json", manifest)
-    return Windows(out)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
     try:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
