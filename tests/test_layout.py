@@ -2,15 +2,17 @@
 
 import ast
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/whatwhere"
-# A part may import only parts further right (DESIGN: cli → study → report | analysis | evaluation → training → ...).
+# A part may import only parts further down; "__init__" is the package itself, which holds all of them.
 LEVELS = [
     {"cli", "__main__"},
+    {"__init__"},
     {"study"},
     {"report", "analysis", "evaluation"},
     {"training"},
@@ -20,34 +22,82 @@ LEVELS = [
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 FILES = sorted(PACKAGE.rglob("*.py"))
+LATE = {("study/claims/ledger.py", "__init__")}  # the only import inside a function, but for those of the command line
 
 
-def imported_parts(path: Path) -> set[str]:
-    """Parts of whatwhere (first name below the package) that a file imports, wherever in the file."""
-    inside = path.relative_to(PACKAGE).parts[:-1]
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def place(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def imports(text: str, inside: tuple[str, ...]) -> list[tuple[tuple[str, ...], bool]]:
+    """What a file in the folder `inside` imports of the package: the path of each module below it, () for the package itself; and whether
+    inside a function."""
+    tree = ast.parse(text)
+    late = {n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)}
+    imported = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            modules = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = ["whatwhere", *inside][: len(inside) + 2 - node.level] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            names = [f"{module}.{alias.name}" for alias in node.names] if module in ("whatwhere", "") else [module]
+            above = ("whatwhere", *inside)[: len(inside) + 2 - node.level] if node.level else ()
+            base = (*above, *(node.module.split(".") if node.module else ()))
+            modules = [(*base, alias.name) if (PACKAGE.joinpath(*base[1:], f"{alias.name}.py")).is_file() else base for alias in node.names]
+            if base == ("whatwhere",):  # also `from .. import records`: it has the package itself loaded first
+                modules = [base]
         else:
             continue
-        found |= {name.split(".")[1] for name in names if name.startswith("whatwhere.")}
-    return found
+        imported += [(module[1:], node in late) for module in modules if module[0] == "whatwhere"]
+    return imported
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    ("line", "module"),
+    [
+        ("import whatwhere", ()),
+        ("import whatwhere as ww", ()),
+        ("import whatwhere.study.run", ("study", "run")),
+        ("from whatwhere import records", ()),
+        ("from whatwhere import Encoder", ()),
+        ("from .. import records", ()),
+        ("from ..training.loop import run", ("training", "loop")),
+        ("from . import windows", ("corpus", "windows")),
+        ("from . import Windows", ("corpus",)),
+        ("from .windows import Windows", ("corpus", "windows")),
+    ],
+)
+def test_every_way_to_import_is_seen(line, module):
+    assert imports(line, ("corpus",)) == [(module, False)]
+    assert imports(f"def f():\n    {line}", ("corpus",)) == [(module, True)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=place)
 def test_imports_run_downwards_only(path):
+    text, inside = path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).parts[:-1]
     part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    if part == "__init__":
-        assert imported_parts(path) <= {"encoder", "geometry", "shipped", "version", "auto_classes"}
-        return
-    for other in imported_parts(path):
+    for module, late in imports(text, inside):
+        other = module[0] if module else "__init__"
         allowed = other == part or LEVEL[other] > LEVEL[part] or (part, other) == ("__main__", "cli")
-        assert allowed, f"{path.relative_to(ROOT)} imports {other}, which is not below {part}"
+        assert allowed, f"{place(path)} imports {other}, which is not below {part}"
+        file = "__init__" if module == inside else module[-1]
+        assert not late or part == "cli" or (place(path), file) in LATE, f"{place(path)} imports {'.'.join(module)} inside a function"
+    if part == "__init__":
+        assert {module[0] for module, _ in imports(text, ()) if module} <= {"encoder", "geometry", "shipped", "version", "auto_classes"}
+    absolute = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom) and not n.level and n.module.startswith("whatwhere")]
+    assert not absolute, "within the package imports are relative"
+
+
+@pytest.mark.parametrize("folder", sorted({p.parent for p in FILES}), ids=place)
+def test_no_circle_in_a_folder(folder):
+    inside = folder.relative_to(PACKAGE).parts
+    needs = {}
+    for path in folder.glob("*.py"):
+        modules = {m for m, _ in imports(path.read_text(encoding="utf-8"), inside) if m[: len(inside)] == inside}
+        files = {m[len(inside)] if len(m) > len(inside) else "__init__" for m in modules} - {path.stem}
+        needs[path.stem] = {file for file in files if (place(path), file) not in LATE}
+    try:
+        list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        pytest.fail(f"{place(folder)}: {' → '.join(error.args[1])}")
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "encoder"], ids=lambda p: p.name)

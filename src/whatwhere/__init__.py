@@ -6,7 +6,7 @@ Public names load their modules when they are first used, so that the command li
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import auto_classes
+from .auto_classes import register_with_transformers
 from .shipped import reference
 from .version import VERSION as __version__
 
@@ -61,4 +61,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-auto_classes.register_with_transformers()
+register_with_transformers()

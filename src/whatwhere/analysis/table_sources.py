@@ -114,7 +114,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def _fetched(name: str) -> Path:
     """Folder in the Hub's cache with a model's configuration and weights: no code, no pickle, nothing from subfolders."""
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import snapshot_download  # not needed for files and folders
 
     try:
         return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors"], ignore_patterns=["*/*"]))

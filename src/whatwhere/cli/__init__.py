@@ -5,7 +5,8 @@ import sys
 
 import typer
 
-# Each registers its verbs, and help lists them in this order.
+# Each registers its verbs, and help lists them in this order. A verb imports what it needs when it is called: help and a mistyped verb
+# must not wait for torch.
 # isort: off
 from . import train, measure, look, show  # noqa: F401
 

@@ -30,7 +30,7 @@ class Hub(Source):
 
     def _open(self) -> Any:
         if self._rows is None:
-            import datasets
+            import datasets  # a second, which only a corpus of the Hub is worth
             from huggingface_hub import HfApi
 
             try:
