@@ -2,6 +2,7 @@
 
 import pytest
 
+from whatwhere.encoder import PRESETS
 from whatwhere.training.pretrain import RECIPES, PretrainConfig, defaults
 
 
@@ -18,7 +19,6 @@ from whatwhere.training.pretrain import RECIPES, PretrainConfig, defaults
         (["model=3"], "model: .*dictionary; got 3"),
         (["recipe=bert"], "recipe: .*'dstg' or 'tupe'; got 'bert'"),
         (["scheme=3"], "scheme: .*string; got 3"),
-        (["scheme=none.py"], "The scheme none.py: it is no Python file that exists"),
     ],
 )
 def test_wrong_settings_are_one_line_errors(settings, message):
@@ -95,3 +95,15 @@ def test_a_scheme_is_found_beside_its_file_then_from_the_current_directory(tmp_p
     (tmp_path / "runs/s.py").unlink()
     saved = PretrainConfig.load(tmp_path / "out/pretrain.yaml")
     assert saved.scheme == str(tmp_path / "out/scheme.py") and "nothing either" in (tmp_path / "out/scheme.py").read_text()
+
+
+def test_a_scheme_runs_where_a_process_begins_with_a_folder_not_where_values_are_checked(tmp_path):
+    path = tmp_path / "run/scheme.py"
+    path.parent.mkdir()
+    path.write_text("from whatwhere.encoder import register_preset\nregister_preset('begun', 'ap', 'nobody')\n")
+    PretrainConfig.parse({"scheme": str(path)}).save(path.with_name("pretrain.yaml"))
+    assert "begun" not in PRESETS
+    try:
+        assert PretrainConfig.load_run(path.with_name("pretrain.yaml")).scheme == str(path) and "begun" in PRESETS
+    finally:
+        PRESETS.pop("begun", None)

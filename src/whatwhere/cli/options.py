@@ -1,10 +1,16 @@
 """The program and the options that several verbs share."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+if TYPE_CHECKING:
+    from ..training.config import SchemeConfig
+
+C = TypeVar("C", bound="SchemeConfig")
 
 app = typer.Typer(
     name="whatwhere",
@@ -58,6 +64,15 @@ Scheme = Annotated[
 def emit(value: Any, as_json: bool, text: str) -> None:
     """What a command prints: one JSON object, or its text."""
     print(json.dumps(value) if as_json else text)
+
+
+def configured(kind: type[C], path: Path | None, settings: Iterable[str] | None, **values: Any) -> C:
+    """The configuration of a command, from its file, options and settings; a scheme that they name is run first."""
+    from ..training.config import use_scheme
+
+    merged = kind.merged(path, settings or (), **values)
+    use_scheme(merged.get("scheme"))
+    return kind.parse(merged)
 
 
 def own_scheme(error: ValueError, folder: Path) -> ValueError:

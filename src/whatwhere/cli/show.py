@@ -8,7 +8,7 @@ import typer
 
 from ..shipped import model_source
 from .models import run_folder
-from .options import Json, Scheme, Setting, app, emit, own_scheme
+from .options import Json, Scheme, Setting, app, configured, emit, own_scheme
 
 
 @app.command()
@@ -115,11 +115,11 @@ def explain(
         own = str(scheme) if scheme else None
         if path.suffix in (".yaml", ".yml"):
             _one_encoder(path)
-            config = PretrainConfig.load(path, settings or (), size=size, scheme=own)
+            config = configured(PretrainConfig, path, settings, size=size, scheme=own)
         elif path.is_file():
             raise ValueError(f"{what} is no configuration: its name does not end in .yaml. Give a preset, a YAML file or a model's folder.")
         else:
-            config = PretrainConfig.load(None, settings or (), preset=what, size=size, scheme=own)
+            config = configured(PretrainConfig, None, settings, preset=what, size=size, scheme=own)
         if config.tokenizer is None and "vocab_size" not in config.model:
             config = config.model_copy(update={"model": {**config.model, "vocab_size": config.vocab_size}})  # of the WordPiece to train
         encoder = config.encoder_config()
@@ -133,7 +133,7 @@ def _one_encoder(path: Path) -> None:
     from ..study.config import StudyConfig
 
     try:
-        models = StudyConfig.load(path).models
+        models = configured(StudyConfig, path, ()).models
     except ValueError:
         return
     if "models:" in path.read_text(encoding="utf-8"):

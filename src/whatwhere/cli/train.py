@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .models import OurModel
-from .options import ConfigFile, Corpus, Json, Scheme, Setting, Size, Tokenizer, app, emit, own_scheme
+from .options import ConfigFile, Corpus, Json, Scheme, Setting, Size, Tokenizer, app, configured, emit, own_scheme
 
 
 @app.command()
@@ -61,9 +61,10 @@ def study(
     names = [name.strip() for name in models.split(",")] if models is not None else None
     saved = out / "study.yaml"
     given = any(v is not None for v in (corpus, models, size, scheme, match, minutes, steps, tokenizer, config)) or bool(settings)
-    resolved = StudyConfig.load(
+    resolved = configured(
+        StudyConfig,
         saved if saved.is_file() and not given else config,
-        settings or (),
+        settings,
         corpus=corpus,
         models=names,
         size=size,
@@ -112,7 +113,7 @@ def pretrain(
     given = config or (saved if resume and saved.is_file() else None)
     own = str(scheme) if scheme else None
     values = {"preset": preset, "size": size, "scheme": own, "corpus": corpus, "tokenizer": tokenizer, "minutes": minutes, "steps": steps}
-    summary = run_pretraining(PretrainConfig.load(given, settings or (), **values), out, resume=resume)
+    summary = run_pretraining(configured(PretrainConfig, given, settings, **values), out, resume=resume)
     loss = summary["validation_loss"]
     measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
     if int(os.environ.get("RANK", "0")) == 0:
@@ -158,7 +159,7 @@ def finetune(
     values = {"start": model} | {key: str(path) for key, path in paths.items() if path is not None}
     others = {"text": text, "text_pair": text_pair, "label": label, "from_scratch": from_scratch or None, "epochs": epochs, "steps": steps}
     try:
-        resolved = FinetuneConfig.load(given, settings or (), **values, **others)
+        resolved = configured(FinetuneConfig, given, settings, **values, **others)
         summary = run_finetuning(resolved, out, resume=resume)
     except ValueError as error:
         raise own_scheme(error, Path(model)) from None

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ..encoder import PRESETS
-from ..training.config import SchemeConfig, use_scheme
+from ..training.config import SchemeConfig
 from ..training.pretrain import CorpusConfig, PretrainConfig, defaults, family
 
 ALL = "all"
@@ -48,7 +48,6 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         for key in values:
             if key not in cls.model_fields and key in PretrainConfig.model_fields:
                 raise ValueError(f"{key} is a key of the trainings: give training.{key}, for example --set training.{key}=...")
-        use_scheme(values.get("scheme"))
         models = values.get("models") or ["dstg"]
         if isinstance(values.get("models"), list) and ALL in models:
             at = models.index(ALL)

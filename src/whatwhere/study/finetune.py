@@ -24,7 +24,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. Finish it: whatwhere finetune --resume.")
     summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
-    seed = FinetuneConfig.load(out / CONFIG).seed
+    seed = FinetuneConfig.load_run(out / CONFIG).seed
     records = training_records(out, "", out.name, seed)
     commonest = Record("", out.name, "accuracy.commonest", summary["commonest"], seed=seed, part="validation", n=summary["dev_rows"])
     records.append(commonest)

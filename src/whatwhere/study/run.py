@@ -195,7 +195,7 @@ class Study:
         config = self.config
         resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers", "widths", "at_once", "seeds"))
         if resumed:
-            began = StudyConfig.load(self.out / CONFIG)
+            began = StudyConfig.load_run(self.out / CONFIG)
             if config.seeds < began.seeds:
                 raise ValueError(
                     f"{self.out} holds a study of seeds={began.seeds}, now seeds={config.seeds}: a study can gain seeds, not lose them."
@@ -324,7 +324,7 @@ class Study:
 
 def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> dict[str, Any]:
     """Train one model of the study in the folder `out`, measure it, and return the summary of its training; finished parts are kept."""
-    study = Study(StudyConfig.load(Path(out) / CONFIG), Path(out))
+    study = Study(StudyConfig.load_run(Path(out) / CONFIG), Path(out))
     windows, folder = Windows(study.out / "corpus"), study.folder(name, seed)
     summary = pretrain(study.config.pretraining(name, seed, steps), folder, resume=True, windows=windows, progress=show)
     show("looking inside", 0, 1, "")

@@ -59,8 +59,8 @@ class StrictConfig(BaseModel):
         return read
 
     @classmethod
-    def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
-        """A YAML file, overridden by `values` that are not None, overridden by `key=value` settings (values are YAML)."""
+    def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+        """A YAML file, overridden by `values` that are not None, overridden by `key=value` settings (values are YAML); not checked yet."""
         merged = cls._read(Path(path)) if path is not None else {}
         merged.update({key: value for key, value in values.items() if value is not None})
         for setting in settings:
@@ -80,7 +80,12 @@ class StrictConfig(BaseModel):
                 if not isinstance(target, dict):
                     raise ValueError(f"--set {key}: {part} is a single value and has no keys below it.")
             target[last] = value
-        return cls.parse(merged)
+        return merged
+
+    @classmethod
+    def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
+        """The configuration of what `merged` gives; an own scheme that it names must be loaded already (`use_scheme`)."""
+        return cls.parse(cls.merged(path, settings, **values))
 
     def as_yaml(self) -> str:
         """Every key with its value as YAML; `load` reads it back to an equal configuration."""
@@ -139,6 +144,13 @@ class SchemeConfig(StrictConfig):
             write_text(path.parent / SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
             saved = self.model_copy(update={"scheme": SCHEME})
         saved.save(path)
+
+    @classmethod
+    def load_run(cls, path: Path) -> Self:
+        """What `save_run` wrote, the scheme of the folder loaded first: where a process begins with a run's folder."""
+        if (scheme := path.parent / SCHEME).is_file():
+            use_scheme(scheme)
+        return cls.load(path)
 
     def check_scheme(self, out: Path) -> None:
         """Refuse to go on in a run's folder with another scheme than it began with.

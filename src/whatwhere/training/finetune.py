@@ -24,7 +24,7 @@ from ..files import write_json
 from ..intervals import share_interval
 from ..shipped import model_source
 from .card import classifier_card, weights_metadata
-from .config import SchemeConfig, use_scheme
+from .config import SchemeConfig
 from .loop import LoopConfig, Trainer, processes
 from .runs import enter, save_final, train
 
@@ -77,7 +77,6 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
-        use_scheme(values.get("scheme"))
         filled = {**DEFAULTS, **values}
         if filled.get("learning_rate") is None and isinstance(start := filled.get("start"), str):
             filled["learning_rate"] = default_rate(start, bool(filled.get("from_scratch")))

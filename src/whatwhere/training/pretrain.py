@@ -14,7 +14,7 @@ from ..encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
 from .card import model_card, weights_metadata
-from .config import SchemeConfig, StrictConfig, use_scheme
+from .config import SchemeConfig, StrictConfig
 from .costs import costs
 from .loop import LoopConfig, Show, Trainer, processes, seconds_per_step
 from .runs import enter, save_final, train
@@ -123,7 +123,6 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
-        use_scheme(values.get("scheme"))
         values = {**values, "recipe": values.get("recipe") or family(str(values.get("preset", "dstg")))}
         recipe = defaults(str(values["recipe"]), str(values.get("size", "tiny")))
         given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}

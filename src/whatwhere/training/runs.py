@@ -16,14 +16,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from ..encoder import EncoderPreTrainedModel, write_sentence_transformer
 from ..files import flush, temporary_folder, write_json, write_text
 from .checkpoints import WEIGHTS, save_model
-from .config import SchemeConfig, StrictConfig
+from .config import SchemeConfig
 from .loop import BatchAt, LoopConfig, Outcome, Show, Trainer, processes, run
 
 SUMMARY = "training.json"
-C = TypeVar("C", bound=StrictConfig)
+C = TypeVar("C", bound=SchemeConfig)
 
 
-def claim_folder(config: StrictConfig, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> bool:
+def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> bool:
     """Make sure that `out` is empty, or holds the same run if `resume`; True if it holds one already.
 
     `free` keys may differ between the two configurations.
@@ -35,10 +35,9 @@ def claim_folder(config: StrictConfig, out: Path, name: str, resume: bool, free:
     if saved.is_file():
         if not resume:
             raise ValueError(f"{out} already holds a run ({name}). Go on with it (--resume), or choose another --out.")
-        if isinstance(config, SchemeConfig):
-            config.check_scheme(out)
+        config.check_scheme(out)
         try:
-            old = type(config).load(saved).model_dump()
+            old = type(config).load_run(saved).model_dump()
         except ValueError as error:
             raise ValueError(
                 f"{saved} is of a run that another version's recipe began ({str(error).split('. ')[0]}). Nothing in {out} was changed: "
@@ -67,7 +66,7 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
     if state.is_main_process:  # alone: a slower process would find this one's files
         claim_folder(config, out, name, resume, free)
     state.wait_for_everyone()
-    saved = type(config).load(out / name) if (out / name).is_file() else None
+    saved = type(config).load_run(out / name) if (out / name).is_file() else None
     finished = (out / WEIGHTS).is_file() and (out / SUMMARY).is_file()
     return saved, json.loads((out / SUMMARY).read_text(encoding="utf-8")) if finished else None
 
