@@ -30,8 +30,8 @@ def place(path: Path) -> str:
 
 
 def imports(text: str, inside: tuple[str, ...]) -> list[tuple[tuple[str, ...], bool]]:
-    """What a file in the folder `inside` imports of the package: the path of each module below it, () for the package itself; and whether
-    inside a function."""
+    """What a file in the folder `inside` imports of the package: the path of each module below it, () for the package
+    itself; and whether inside a function."""
     tree = ast.parse(text)
     late = {n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)}
     imported = []
@@ -81,7 +81,13 @@ def test_imports_run_downwards_only(path):
         file = "__init__" if module == inside else module[-1]
         assert not late or part == "cli" or (place(path), file) in LATE, f"{place(path)} imports {'.'.join(module)} inside a function"
     if part == "__init__":
-        assert {module[0] for module, _ in imports(text, ()) if module} <= {"encoder", "geometry", "shipped", "version", "auto_classes"}
+        assert {module[0] for module, _ in imports(text, ()) if module} <= {
+            "encoder",
+            "geometry",
+            "shipped",
+            "version",
+            "auto_classes",
+        }
     absolute = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom) and not n.level and n.module.startswith("whatwhere")]
     assert not absolute, "within the package imports are relative"
 
@@ -112,7 +118,12 @@ def test_encoder_imports_nothing_of_ours_but_itself(path):
             names = [alias.name for alias in node.names]
         else:
             continue
-        assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names | {"torch", "transformers", "numpy", "safetensors"}
+        assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names | {
+            "torch",
+            "transformers",
+            "numpy",
+            "safetensors",
+        }
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "geometry"], ids=lambda p: p.name)

@@ -1,7 +1,7 @@
-"""Files and folders written whole or not at all: under a temporary name beside the target, flushed to the disk, then renamed.
+"""Files and folders written whole or not at all: beside the target, flushed to the disk, then renamed.
 
-Every write of the package goes through here, but for lines that are added to a log, and what transformers writes into a temporary folder.
-A killed process leaves at most a name that begins with a dot and ends in its process number.
+Every write of the package goes through here, but for lines that are added to a log, and what transformers writes into a
+temporary folder. A killed process leaves at most a name that begins with a dot and ends in its process number.
 """
 
 import json
@@ -37,7 +37,7 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """An empty folder beside `path` that is gone when the block ends: what is to stay is flushed and renamed out of it."""
+    """An empty folder beside `path`, gone when the block ends: what is to stay is flushed and renamed out of it."""
     temporary = _beside(path)
     shutil.rmtree(temporary, ignore_errors=True)
     try:

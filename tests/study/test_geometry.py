@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 from cli_runner import command, sentences
+from run_files import missing, unexplained
 
 import whatwhere as ww
 from whatwhere.analysis.table_sources import load_tables
@@ -48,6 +49,7 @@ def test_run_leaves_records_that_follow_from_its_counts(run):
     assert curve.low < curve.value < curve.high
     assert {c["name"] for c in said["corpora"]} == {"three", "other"} and all(c["positions_kept"] == 16 for c in said["corpora"])
     assert "<html" in (out / "report.html").read_text(encoding="utf-8")
+    assert not unexplained(out, "geometry --out") and not missing(out, "geometry --out")
 
 
 def test_report_writes_the_page_again(run):

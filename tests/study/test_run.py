@@ -10,6 +10,7 @@ import time
 import pytest
 import torch
 from cli_runner import command, environment, sentences, whatwhere
+from run_files import missing, unexplained
 
 from whatwhere.encoder import PRESETS
 from whatwhere.records import read_records, select
@@ -71,6 +72,10 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     page = (whole / "report.html").read_text(encoding="utf-8")
     assert "dstg" in page and len(page) < 10_000_000
     assert "searched with seed 0 on python-docs" in page  # the reader is told how the defaults came about
+    assert unexplained(broken, "A study") == unexplained(whole, "A study") == []
+    # An own scheme, --minutes, a model that adds positions to words, enough text to measure its positions.
+    others = {"scheme.py", "budget.json", "arrays/correlations-*-seed-*.npz", "arrays/geometry-corpus.npz"}
+    assert missing(whole, "A study") == others and not missing(whole, "Windows")
     verdicts = json.loads(whatwhere("claims", str(whole), "--json").stdout)
     assert verdicts == json.loads((whole / "claims.json").read_text())
     assert set(verdicts[0]) >= {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale"}

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from run_files import missing, unexplained
 from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.tables import table_records
@@ -60,6 +61,7 @@ def test_an_earlier_run_is_replaced_and_other_files_are_not(sources, tmp_path):
     run_spectra(sources[:1], tmp_path / "out")
     run_spectra(sources[1:], tmp_path / "out", words=True)
     assert sorted(p.name for p in (tmp_path / "out/arrays").iterdir()) == ["table-bert.npz", "words-bert.npz"]
+    assert not unexplained(tmp_path / "out", "spectra SOURCE") and not missing(tmp_path / "out", "spectra SOURCE")
     assert {r.part for r in read_records(tmp_path / "out/records.parquet")} >= {None, "words"}
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/thesis.txt").write_text("mine")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from cli_runner import whatwhere
+from run_files import MODEL, unexplained
 from safetensors import safe_open
 from transformers import AutoTokenizer
 
@@ -167,3 +168,4 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     assert [r.step for r in select(records, metric="separation", part=None)] == [0, 1, 3, 4]
     (last,) = select(records, metric="accuracy", step=4)
     assert last.low < last.value < last.high and last.n == 40
+    assert unexplained(out, MODEL) == unexplained(encoder, MODEL) == []

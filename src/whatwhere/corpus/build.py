@@ -1,7 +1,8 @@
 """Documents to windows of token ids, in a folder with a manifest (hashes, counts) that windows.py reads.
 
-Text is read once, in order, into shards; worker processes turn each shard into rows (shards.py). A finished shard is on disk with the hash
-of its text, so a killed run goes on where it stopped. Memory holds a few shards, whatever the size of the corpus.
+Text is read once, in order, into shards; worker processes turn each shard into rows (shards.py). A finished shard is on
+disk with the hash of its text, so a killed run goes on where it stopped. Memory holds a few shards, whatever the size
+of the corpus.
 """
 
 import json
@@ -34,20 +35,23 @@ def build_windows(
     progress: bool = True,
     shard_characters: int = SHARD_CHARACTERS,
 ) -> Windows:
-    """Cuts the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in the folder `out`.
+    """Cuts the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in `out`.
 
     A finished folder of the same settings and text is opened as it is; an unfinished one is completed.
 
     Args:
-        join: "run-on" (documents follow each other in full rows), "none" (a window is a piece of one document) or "isolate" (several
-            documents or pieces in a row, told apart by document_ids, positions restarted).
-        held_out: share of the documents kept from training, by a hash of their text. Where that gives none, the document with the smallest
-            hash is kept; where all the text is one document, none is, and the manifest says so.
-        workers: processes, this one included; default one a core. They start only for a large corpus (workers.WORTH_WORKERS).
+        join: "run-on" (documents follow each other in full rows), "none" (a window is a piece of one document) or
+            "isolate" (several documents or pieces in a row, told apart by document_ids, positions restarted).
+        held_out: share of the documents kept from training, by a hash of their text. Where that gives none, the
+            document with the smallest hash is kept; where all the text is one document, none is, and the manifest says
+            so.
+        workers: processes, this one included; default one a core. They start only for a large corpus
+            (workers.WORTH_WORKERS).
         progress: a bar and a line of counts on stderr.
 
     Raises:
-        ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is nothing to train on.
+        ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is
+            nothing to train on.
     """
     out = Path(out)
     check_not_in_worker("build_windows")
@@ -79,7 +83,16 @@ def build_windows(
 
     def job(number: int, threshold: float) -> Job:
         dtype = "uint16" if len(tokenizer) <= 2**16 else "uint32"
-        return Job(str(out / "shards"), number, length, join, threshold, special["cls_token_id"], special["sep_token_id"], dtype)
+        return Job(
+            str(out / "shards"),
+            number,
+            length,
+            join,
+            threshold,
+            special["cls_token_id"],
+            special["sep_token_id"],
+            dtype,
+        )
 
     def build(threshold: float) -> list[dict[str, Any]]:
         return _build(source, pool, lambda number: job(number, threshold), progress, shard_characters)

@@ -13,8 +13,8 @@ KINDS = (  # what a corpus argument may name: sources.open_source
 class Source:
     """A text of documents in a fixed order that can be read more than once.
 
-    A source gives `documents()`, or `parts()` where a document may be too long to hold in memory. White space round a document is no part
-    of it, empty documents are passed over, and lone surrogates (JSON can carry them) become U+FFFD.
+    A source gives `documents()`, or `parts()` where a document may be too long to hold in memory. White space round a
+    document is no part of it, empty documents are passed over, and lone surrogates (JSON can carry them) become U+FFFD.
     """
 
     name: str = ""
@@ -59,7 +59,8 @@ def split_long(documents: Iterable[str]) -> Iterator[tuple[bool, str]]:
 
 
 def cut_point(text: str) -> int:
-    """Where to cut a text of more than PART_CHARACTERS: after the last white space among the thousand characters before, else there."""
+    """Where to cut a text of more than PART_CHARACTERS: after the last white space among the thousand characters
+    before, else there."""
     for at in range(PART_CHARACTERS, PART_CHARACTERS - 1000, -1):
         if text[at - 1].isspace():
             return at

@@ -20,8 +20,10 @@ FORMAT = "whatwhere-windows-1"
 class Window:
     """One row of tokens, each array of the row's own length n.
 
-    input_ids: int64. position_ids: int64 from 0, special tokens included, restarted per document where documents are isolated.
-    document_ids: int64, which document of the row (all 0 unless isolated). segments, progress: see `segments.token_segments`.
+    input_ids: int64. position_ids: int64 from 0, special tokens included, restarted per document where documents are
+        isolated.
+    document_ids: int64, which document of the row (all 0 unless isolated). segments, progress: see
+        `segments.token_segments`.
     """
 
     input_ids: np.ndarray
@@ -48,7 +50,8 @@ class WindowSet:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def articles(self) -> np.ndarray | None:
-        """(len,) int64: number of the document that each row begins in, the first 0; None where rows do not say (join=none)."""
+        """(len,) int64: number of the document that each row begins in, the first 0; None where rows do not say
+        (join=none)."""
         if self.join == "none":
             return None
         found, before = [np.empty(0, np.int64)], -1
@@ -59,14 +62,16 @@ class WindowSet:
         return np.concatenate(found)
 
     def from_start(self) -> float | None:
-        """Share of the rows whose first token opens a document, in [0, 1]; None where rows do not say (join=none), or there are none."""
+        """Share of the rows whose first token opens a document, in [0, 1]; None where rows do not say (join=none), or
+        there are none."""
         if self.join == "none" or not len(self):
             return None
         opens = (marks[starts[:-1]] | marks[np.minimum(starts[:-1] + 1, starts[1:] - 1)] for _, marks, starts in self.shards())
         return sum(int(((found & DOCUMENT) != 0).sum()) for found in opens) / len(self)
 
     def shards(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(ids, marks, starts) of each shard, memory-mapped: row i of a shard is ids[starts[i]:starts[i + 1]]; marks as in segments.py."""
+        """(ids, marks, starts) of each shard, memory-mapped: row i of a shard is ids[starts[i]:starts[i + 1]]; marks
+        as in segments.py."""
         for number in range(len(self._names)):
             yield self._shard(number)
 
@@ -113,7 +118,8 @@ class Windows:
     """A finished folder of windows: `windows["train"]`, `windows["held_out"]`, `windows.manifest`.
 
     Raises:
-        ValueError: the folder holds no finished windows, or a file of it is missing or of another size than when it was written.
+        ValueError: the folder holds no finished windows, or a file of it is missing or of another size than when it was
+            written.
     """
 
     def __init__(self, folder: str | Path):
@@ -156,7 +162,8 @@ class Windows:
         return load_tokenizer(self.folder / "tokenizer")
 
     def made_by(self, tokenizer: PreTrainedTokenizerFast) -> bool:
-        """Whether `tokenizer` gives the ids that these windows hold: it is the one that made them, as its file or its rules say.
+        """Whether `tokenizer` gives the ids that these windows hold: it is the one that made them, as its file or its
+        rules say.
 
         Raises:
             ValueError: the tokenizer is no fast one, or the one beside the windows is damaged.

@@ -60,7 +60,8 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """A YAML file, overridden by `values` that are not None, overridden by `key=value` settings (values are YAML); not checked yet."""
+        """A YAML file, overridden by `values` that are not None, overridden by `key=value` settings (values are YAML);
+        not checked yet."""
         merged = cls._read(Path(path)) if path is not None else {}
         merged.update({key: value for key, value in values.items() if value is not None})
         for setting in settings:
@@ -84,7 +85,8 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
-        """The configuration of what `merged` gives; an own scheme that it names must be loaded already (`use_scheme`)."""
+        """The configuration of what `merged` gives; an own scheme that it names must be loaded already
+        (`use_scheme`)."""
         return cls.parse(cls.merged(path, settings, **values))
 
     def as_yaml(self) -> str:
@@ -100,10 +102,12 @@ _loaded: set[str] = set()  # texts of the schemes that this process has loaded, 
 
 
 def use_scheme(path: Any) -> None:
-    """Load a file that registers an own scheme; no path, and a text that is loaded already (a run keeps a copy), change nothing.
+    """Load a file that registers an own scheme; no path, and a text that is loaded already (a run keeps a copy), change
+    nothing.
 
     Raises:
-        ValueError: the file does not run, registers what is taken, or could not travel with a saved model; the message names it.
+        ValueError: the file does not run, registers what is taken, or could not travel with a saved model; the message
+            names it.
     """
     if not isinstance(path, str | Path):
         return
