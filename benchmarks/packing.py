@@ -9,7 +9,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.corpus import MaskedBatches, build_windows, load_tokenizer, train_tokenizer
-from whatwhere.corpus.sources import Source
+from whatwhere.corpus.source import Source
 
 from .models import MASKED, PRECISION, ours, training_step
 from .timing import DEVICE, Results, Settings, alternate, figure, row

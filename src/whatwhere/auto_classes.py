@@ -3,7 +3,7 @@
 `whatwhere.encoder` registers its classes with transformers when it is loaded. It is loaded as soon as transformers is:
 at once where a program has imported transformers already, else by an import hook, in the same `import transformers`,
 before any other line of the program can see that package. A program that never imports transformers (`whatwhere
---help`, `claims`, `report`) does not pay for it.
+--help`, `presets`, `claims`, `report`) does not pay for it.
 """
 
 import sys

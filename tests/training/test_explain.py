@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from whatwhere.encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
+from whatwhere.encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset
 from whatwhere.encoder.attention import BACKENDS
 from whatwhere.training.costs import costs
-from whatwhere.training.explain import as_text, backend_notes, differing, explain, formula, preset_rows, rows_as_text, trains_with
+from whatwhere.training.explain import as_text, backend_notes, differing, explain, formula, preset_rows, trains_with
+from whatwhere.training.preset_table import VOCABULARY, kept_rows, rows_as_text
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -63,7 +64,13 @@ def test_texts_hold_the_numbers():
     facts = explain(preset("tupe-r", "tiny"), 64, 0.15, "sdpa")
     page = as_text(facts)
     assert f"{facts['parameters']['total']:,}" in page and f"{facts['operations']['feed_forward']:,.0f}" in page and "√64" in page
-    rows = preset_rows("tiny")
+    rows = kept_rows("tiny")
     assert [r["name"] for r in rows] == list(PRESETS) and rows[0]["length"] == 128
     table = rows_as_text(rows, "tiny")
     assert all(f"{r['parameters']:,}" in line and r["source"] in line for r, line in zip(rows, table.splitlines()[1:], strict=False))
+
+
+def test_kept_rows_of_the_presets_are_those_that_counting_gives():
+    kept, counted = ({size: rows(size) for size in SIZES} for rows in (kept_rows, preset_rows))
+    assert kept == counted, "run python -m whatwhere.training.explain"
+    assert VOCABULARY == EncoderConfig.vocab_size and not kept_rows("huge")

@@ -73,11 +73,15 @@ def presets(
     as_json: Json = False,
 ) -> None:
     """The encoders this version builds: streams, terms of the attention scores, costs, longest input, backends that train them."""
-    from ..training.config import use_scheme
-    from ..training.explain import preset_rows, rows_as_text
+    from ..training.preset_table import kept_rows, rows_as_text
 
-    use_scheme(scheme)
-    rows = preset_rows(size)
+    rows = kept_rows(size) if scheme is None else []
+    if not rows:  # presets of one's own, or a size that is not
+        from ..training.config import use_scheme
+        from ..training.explain import preset_rows
+
+        use_scheme(scheme)
+        rows = preset_rows(size)
     emit({"size": size, "presets": rows}, as_json, rows_as_text(rows, size))
 
 

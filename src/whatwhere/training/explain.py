@@ -1,14 +1,17 @@
 """What an encoder is, in words and numbers: its resolved configuration, the formula of its scores, costs, backends."""
 
+import json
 from typing import Any
 
 import torch
 
-from ..encoder import PRESETS, SOURCES, EncoderConfig, preset
+from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, preset
 from ..encoder.attention import BACKENDS, check_backend
+from ..files import write_text
 from .costs import Costs, costs
+from .preset_table import KEPT
 
-SIZES = (
+SIZE_FIELDS = (
     "vocab_size",
     "hidden_size",
     "position_size",
@@ -25,7 +28,7 @@ def differing(config: EncoderConfig) -> dict[str, Any]:
     own = {
         key: getattr(config, key) for key in EncoderConfig.__annotations__ if hasattr(plain, key) and key not in ("model_type", "preset")
     }
-    return {key: value for key, value in own.items() if key in SIZES or value != getattr(plain, key)}
+    return {key: value for key, value in own.items() if key in SIZE_FIELDS or value != getattr(plain, key)}
 
 
 def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
@@ -184,24 +187,6 @@ def preset_rows(size: str) -> list[dict[str, Any]]:
     return rows
 
 
-def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
-    """The rows of `preset_rows` as a table."""
-    left, right = ("name", "streams", "terms"), ("parameters", "operations", "longest")
-    table = [{key: key for key in (*left, *right, "backends", "source")}]
-    for r in rows:
-        joined = {"streams": " + ".join(map(str, r["streams"])), "terms": " + ".join(r["terms"]), "backends": " ".join(r["backends"])}
-        counted = {"parameters": f"{r['parameters']:,}", "operations": f"{r['operations']:,.0f}", "longest": str(r["longest"] or "any")}
-        table.append({**r, **joined, **counted})
-    width = {key: max(len(r[key]) for r in table) for key in table[0]}
-    lines = []
-    for r in table:
-        cells = [r[key].ljust(width[key]) for key in left] + [r[key].rjust(width[key]) for key in right]
-        lines.append("  ".join([*cells, r["backends"].ljust(width["backends"]), r["source"]]))
-    return "\n".join(
-        [
-            *lines,
-            f"Size {size}, vocabulary {EncoderConfig.vocab_size:,}. operations: of a forward pass over {rows[0]['length']} tokens, "
-            "15 % of them predicted, per token.",
-            "longest: tokens of an input. backends: those that train it (flex_attention: on CUDA only). whatwhere explain NAME says more.",
-        ]
-    )
+if __name__ == "__main__":
+    kept = [json.dumps({"size": size, **row}, ensure_ascii=False) for size in SIZES for row in preset_rows(size)]
+    write_text(KEPT, "\n".join(kept) + "\n")
