@@ -15,7 +15,9 @@ LEVELS = [
     {"report", "analysis", "evaluation"},
     {"training"},
     {"encoder", "corpus"},
-    {"geometry", "records", "intervals", "shipped"},
+    {"geometry", "claims"},
+    {"points"},
+    {"records", "intervals", "papers", "shipped"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 FILES = sorted(PACKAGE.rglob("*.py"))
