@@ -19,13 +19,13 @@ from geometry_run import make_run
 from made_study import make_study
 from whole_study import complete
 
+from whatwhere.claims import evaluate
 from whatwhere.encoder import PRESETS
 from whatwhere.records import read_records
 from whatwhere.report import comparison_page, open_runs, page_of
 from whatwhere.report.load import load_study
 from whatwhere.report.page import Page
 from whatwhere.report.study_page import study_page
-from whatwhere.study.claims import evaluate
 from whatwhere.study.spectra import run_spectra
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def canonical(value: Any) -> Any:
     if isinstance(value, str | bool | int) or value is None:
         return str(value) if isinstance(value, str) else value
     if isinstance(value, float | np.floating):
-        return float(f"{value:.{DIGITS}g}") + 0.0  # no negative zero
+        return float(f"{value:.{DIGITS}g}") if abs(value) > 1e-12 else 0.0  # rounding may leave 1e-16 of either sign
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, np.ndarray):

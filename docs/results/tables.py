@@ -12,10 +12,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from whatwhere.intervals import seed_interval
+from whatwhere.papers import DSTG_R2, DSTG_TABLES
 from whatwhere.records import Record, read_records, select
-from whatwhere.report.paper import TABLE_VALUES, paper_values
 
-PAPER_PROBES = paper_values()
 STREAMS = {"all": "", "position": ", position stream", "semantic": ", semantic stream"}
 
 
@@ -115,7 +114,7 @@ def probe_table(results: Results, metric: str) -> str:
             if part == "position" and "full-mlm" not in model:
                 cells[layers[-1]] = f"({cells[layers[-1]]})"
             body.append([f"`{model}`{words}", *cells])
-            printed = [PAPER_PROBES.get((metric, model, part, layer)) for layer in range(width + 1)]
+            printed = [DSTG_R2.get((metric, model, part, layer)) for layer in range(width + 1)]
             if any(v is not None for v in printed):
                 body.append(["*paper*", *("" if v is None else f"*{v:.2f}*" for v in printed)])
     return rows(["after block", *("0 (input)" if i == 0 else str(i) for i in range(width + 1))], body)
@@ -146,11 +145,11 @@ def last(results: Results, metric: str, part: str, back: int = 1, **columns: obj
 def table_rows(results: Results) -> Iterable[tuple[str, str, dict[str, str]]]:
     """DSTG section 4 (1): the position table."""
     percent = {"digits": 0, "scale": 100.0}
-    dstg, ap = (100 * TABLE_VALUES["pca.top2", m, None] for m in ("dstg", "ap"))
+    dstg, ap = (100 * DSTG_TABLES["pca.top2", m, None] for m in ("dstg", "ap"))
     yield "two components hold (%)", f"`dstg` {dstg:.1f}, `ap` {ap:.1f}", each(results, "pca.top2", **percent)
     yield "the same before training (%)", "–", each(results, "pca.top2", step=0, **percent)
     for component in (0, 1, 2):
-        want = [(m, TABLE_VALUES.get(("dct.low4", m, component))) for m in ("dstg", "ap")]
+        want = [(m, DSTG_TABLES.get(("dct.low4", m, component))) for m in ("dstg", "ap")]
         paper = ", ".join(f"`{m}` {'< ' if m == 'ap' else ''}{100 * v:.1f}" for m, v in want if v is not None) or "high"
         yield (
             f"component {component + 1}: power in the first four bins of the DCT (%)",

@@ -13,7 +13,7 @@ def tested(documents: int) -> int:
     return round(documents / 5)
 
 
-def split_interval(values: Sequence[float] | np.ndarray, documents: int) -> tuple[float, float] | None:
+def split_interval(values: Sequence[float] | np.ndarray, documents: int = 500) -> tuple[float, float] | None:
     """Interval of the mean of `values`, one from each random split of the same documents; None for a single value.
 
     mean ± t(0.975, k - 1) · s · sqrt(1/k + tested/trained) for k splits of `documents` documents, s the standard deviation of the

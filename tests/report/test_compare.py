@@ -36,8 +36,10 @@ def test_models_are_named_by_run_and_keep_their_values(pair):
     for run, study in studies.items():
         for model in study.models:
             for metric, part in (("r2.token", "all"), ("r2.intra", "all")):
-                assert together.curve(metric, f"{run}/{model}", part) == study.curve(metric, model, part)
-            assert together.point("loss", f"{run}/{model}", "validation") == study.point("loss", model, "validation")
+                curves = together.curve(metric, f"{run}/{model}", part), study.curve(metric, model, part)
+                renamed, own = ({layer: p.at.tolist() for layer, p in curve.items()} for curve in curves)
+                assert renamed == own
+            assert together.point("loss", f"{run}/{model}", "validation").value == study.point("loss", model, "validation").value
     assert together.named("dstg") == "one/dstg" and together.depth("two/rope") == 4
     assert set(together.tables) == {("one/dstg", 0), ("one/ap", 0), ("two/dstg", 0)}
     np.testing.assert_array_equal(together.tables["two/dstg", 0]["scores"], studies["two"].tables["dstg", 0]["scores"])

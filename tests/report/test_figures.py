@@ -8,17 +8,18 @@ import plotly.graph_objects as go
 import pytest
 
 from whatwhere.encoder import PRESETS
+from whatwhere.papers import DSTG_R2
+from whatwhere.points import Point
 from whatwhere.report import probe_figures, shift_figures, table_figures, training_figures
 from whatwhere.report.figures import line, measured, repeats
-from whatwhere.report.load import Point, load_study
-from whatwhere.report.paper import paper_values
+from whatwhere.report.load import load_study
 from whatwhere.report.style import PALETTES
 
 
 def every_figure(study):
     """All figures of a study."""
-    hero = probe_figures.hero(study, paper_values())
-    found = [hero, *probe_figures.targets(study, paper_values()), shift_figures.shifts(study)]
+    hero = probe_figures.hero(study, DSTG_R2)
+    found = [hero, *probe_figures.targets(study, DSTG_R2), shift_figures.shifts(study)]
     found += [*table_figures.figures(study), training_figures.losses(study)]
     return [f for f in found if f is not None]
 
@@ -67,9 +68,9 @@ def test_figures_are_valid_plotly(build, kind):
 def test_probe_figures_draw_recorded_and_published_numbers_only(demo):
     study = load_study(demo)
     known = {v for r in study.records if r.metric.startswith("r2.") for v in (r.value, r.low, r.high) if v is not None} | set(
-        paper_values().values()
+        DSTG_R2.values()
     )
-    for figure in [probe_figures.hero(study, paper_values()), *probe_figures.targets(study, paper_values())]:
+    for figure in [probe_figures.hero(study, DSTG_R2), *probe_figures.targets(study, DSTG_R2)]:
         for panel in figure.panels:
             for trace in panel.data:
                 assert set(trace["y"]) <= known
@@ -90,7 +91,15 @@ def test_changing_a_record_changes_the_figure(demo):
 
 
 def test_a_line_dots_its_way_to_a_hollow_point():
-    traces = line({0.0: Point(0.7), 1.0: Point(0.6), 2.0: Point(0.1)}, "absolute", "solid", "circle", "m", {}, frozenset({2.0}))
+    traces = line(
+        {0.0: Point.between(0.7), 1.0: Point.between(0.6), 2.0: Point.between(0.1)},
+        "absolute",
+        "solid",
+        "circle",
+        "m",
+        {},
+        frozenset({2.0}),
+    )
     lines = [t for t in traces if t["mode"] == "lines"]
     assert [(t["x"], t["line"]["dash"]) for t in lines] == [([0.0, 1.0], "solid"), ([1.0, 2.0], "1px,4px")]
     marks = traces[-1]["marker"]
@@ -98,15 +107,15 @@ def test_a_line_dots_its_way_to_a_hollow_point():
 
 
 def test_error_bars_reach_the_ends_of_the_interval():
-    bars = next(t for t in line({0.0: Point(0.7, 0.6, 0.9)}, "absolute", "solid", "circle", "m", {}) if "error_y" in t)
+    bars = next(t for t in line({0.0: Point.between(0.7, 0.6, 0.9)}, "absolute", "solid", "circle", "m", {}) if "error_y" in t)
     assert math.isclose(bars["error_y"]["array"][0], 0.2) and math.isclose(bars["error_y"]["arrayminus"][0], 0.1)
 
 
 def test_repeats_says_what_intervals_are_over():
-    assert repeats([Point(0.5, 0.4, 0.6, "seeds", 3)]) == "mean over 3 training seeds, 95\u202f% interval between seeds"
-    assert repeats([Point(0.5, 0.4, 0.6, "splits", 1), None]) == "one training seed, 95\u202f% interval over document splits"
-    assert repeats([Point(0.5, seeds=1)]) == "one training seed, no interval"
+    assert repeats([Point.of([[0.4], [0.5], [0.6]])]) == "mean over 3 training seeds, 95\u202f% interval between seeds"
+    assert repeats([Point.of([[0.4, 0.5, 0.6]]), None]) == "one training seed, 95\u202f% interval over document splits"
+    assert repeats([Point.between(0.5)]) == "one training seed, no interval"
 
 
 def test_measured_keeps_negative_ends():
-    assert [c.text for c in measured(Point(0.02, -0.03, 0.07))] == ["0.020", "\u22120.030", "0.070"]
+    assert [c.text for c in measured(Point.between(0.02, -0.03, 0.07))] == ["0.020", "\u22120.030", "0.070"]

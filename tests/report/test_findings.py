@@ -1,22 +1,26 @@
 """Titles turn round when the numbers do, and say "not separable" where the intervals touch."""
 
+import numpy as np
 import pytest
 
+from whatwhere.papers import DSTG_R2
+from whatwhere.points import Point
 from whatwhere.report import findings
-from whatwhere.report.load import Point
-from whatwhere.report.paper import paper_values
 
 
-def at(value: float, half: float | None = 0.01, over: str = "splits") -> Point:
-    """A point with a symmetric interval, or with none."""
-    return Point(value, None if half is None else value - half, None if half is None else value + half, over if half else "", 1, 100)
+def at(value: float, half: float | None = 0.01, over: str = "") -> Point:
+    """A point with a symmetric interval, or with none; between three seeds if `over` is "seeds"."""
+    if over == "seeds":
+        seeds = np.roll([-1.0, 0.0, 1.0], round(10 * value))  # so that two points do not move together
+        return Point.of(value + (half or 0.0) / 4.3027 * 3**0.5 * seeds[:, None])
+    return Point.between(value, None if half is None else value - half, None if half is None else value + half, n=100)
 
 
 def test_compare_needs_intervals_apart():
     assert findings.compare(at(0.5), at(0.4)) == "above"
     assert findings.compare(at(0.4), at(0.5)) == "below"
-    assert findings.compare(at(0.5, 0.06), at(0.4, 0.06)) == "not separable"
-    assert findings.compare(at(0.9, None), at(0.1)) == "not separable"
+    assert findings.compare(at(0.5, 0.08), at(0.4, 0.08)) == "not separable"
+    assert findings.compare(at(0.9, None), at(0.1)) == "above" and findings.compare(at(0.9, None), at(0.1, None)) == "not separable"
 
 
 STREAM = {0: at(0.74), 1: at(0.70), 2: at(0.66), 3: at(0.61), 4: at(0.10)}
@@ -49,7 +53,7 @@ def test_kept_ignores_the_layer_without_gradient():
 
 
 def test_kept_says_that_position_stays_on_the_papers_own_values():
-    paper = paper_values()
+    paper = DSTG_R2
     stream = {layer: at(paper["r2.token", "dstg", "position", layer]) for layer in range(1, 6)}
     title = findings.kept("position", "dstg", stream, 5, "ap", at(paper["r2.token", "ap", "all", 6]))
     assert title == "Position stays in the position stream: R² 0.89 in layer 5, 0.24 at the end of `ap`"
@@ -144,7 +148,7 @@ def test_many_stuck_models_are_not_listed_one_by_one():
 
 
 def test_titles_over_many_tables_give_the_ends():
-    top = {"dstg": Point(0.95), **{f"m{i}": Point(0.1 * i) for i in range(1, 6)}}
+    top = {"dstg": Point.between(0.95), **{f"m{i}": Point.between(0.1 * i) for i in range(1, 6)}}
     assert findings.plane(top, "dstg").endswith("95.0\u202f% of its variance, 10.0\u202f% (`m1`) to 50.0\u202f% (`m5`) of the others'")
     low = {"dstg": [0.95, 0.95], **{f"m{i}": [0.1 * i, 0.0] for i in range(1, 6)}}
     assert findings.slow(low, "dstg").endswith("the others' first component 10.0\u202f% (`m1`) to 50.0\u202f% (`m5`)")

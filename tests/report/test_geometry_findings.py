@@ -3,12 +3,12 @@ without intervals."""
 
 import pytest
 
+from whatwhere.points import Point
 from whatwhere.report import geometry_findings as findings
-from whatwhere.report.load import Point
 
 
 def near(value: float, half: float = 0.01) -> Point:
-    return Point(value, value - half, value + half, "groups")
+    return Point.between(value, value - half, value + half)
 
 
 def test_distances_above_noise_and_growing():
@@ -29,12 +29,12 @@ def test_distances_within_noise_are_called_so():
 @pytest.mark.parametrize(
     ("point", "left"),
     [
-        (Point(0.1, 0.02, 0.14), ""),
-        (Point(0.1, 0.0, 0.14), "not separable from chance"),  # 0 is an end of the interval
-        (Point(-0.05, -0.1, 0.07), "not separable from chance"),  # the mean square came out negative
-        (Point(0.0), "not above 0 (no intervals)"),
-        (Point(0.1), ""),  # nothing resampled: the value decides
-        (Point(-0.1, -0.15, -0.02), "below what chance gives"),
+        (Point.between(0.1, 0.02, 0.14), ""),
+        (Point.between(0.1, 0.0, 0.14), "not separable from chance"),  # 0 is an end of the interval
+        (Point.between(-0.05, -0.1, 0.07), "not separable from chance"),  # the mean square came out negative
+        (Point.between(0.0), "not above 0 (no intervals)"),
+        (Point.between(0.1), ""),  # nothing resampled: the value decides
+        (Point.between(-0.1, -0.15, -0.02), "below what chance gives"),
     ],
 )
 def test_a_geometry_remains_where_the_interval_of_the_root_mean_square_lies_above_zero(point, left):
@@ -43,7 +43,7 @@ def test_a_geometry_remains_where_the_interval_of_the_root_mean_square_lies_abov
 
 
 def test_without_correction_only_the_counts_are_told():
-    assert findings.apart({"a": Point(0.5)}, {}, {}) == "Root mean square distance of two positions as counted: `a` 0.500"
+    assert findings.apart({"a": Point.between(0.5)}, {}, {}) == "Root mean square distance of two positions as counted: `a` 0.500"
 
 
 def test_supported_positions():
@@ -64,14 +64,16 @@ def test_the_best_encoding_needs_an_interval_of_its_own():
 
 
 def test_without_intervals_the_lowest_is_named_and_nothing_is_called_separable_or_not():
-    points = {"sinusoidal": Point(0.2), "rope": Point(0.3), "equidistant": Point(0.25)}
+    points = {"sinusoidal": Point.between(0.2), "rope": Point.between(0.3), "equidistant": Point.between(0.25)}
     said = "sinusoidal 0.200, then rope 0.300 (no intervals); all equally far apart 0.250"
     assert findings.fits({"a": points}) == f"Lowest stress of a ready-made encoding: `a` {said}"
-    assert findings.follow({"a": {"sinusoidal": Point(0.2), "rope": Point(0.3)}}).endswith(
+    assert findings.follow({"a": {"sinusoidal": Point.between(0.2), "rope": Point.between(0.3)}}).endswith(
         "rope 0.300, then sinusoidal 0.200 (no intervals)"
     )
-    assert findings.apart({}, {"a": Point(0.2)}, {"a": Point(0.9)}).endswith("distance and lag correlate with r 0.900 (no intervals)")
-    assert findings.ordered({"a": Point(0.7)}).endswith("`a` 70.0\u202f%")
+    assert findings.apart({}, {"a": Point.between(0.2)}, {"a": Point.between(0.9)}).endswith(
+        "distance and lag correlate with r 0.900 (no intervals)"
+    )
+    assert findings.ordered({"a": Point.between(0.7)}).endswith("`a` 70.0\u202f%")
 
 
 @pytest.mark.parametrize(
@@ -90,16 +92,17 @@ def test_a_random_table_that_fits_better_is_named():
 
 @pytest.mark.parametrize(("power", "said"), [(1.0, "(linear)"), (0.5, "(as d to the 0.50)"), (2.0, "(as d to the 2)")])
 def test_growth_of_raw_stress_is_a_power_of_the_dimensions(power, said):
-    line = {d: Point(3.0 * d**power) for d in (16, 64, 256)}
+    line = {d: Point.between(3.0 * d**power) for d in (16, 64, 256)}
     assert findings.growth({"a": {"sinusoidal": line}}).endswith(said)
 
 
 def test_best_rank_on_other_documents():
     said = findings.supported_rank(
-        {"a": {1: Point(0.3), 5: Point(0.02), 9: Point(0.05)}}, {"a": {"alibi": Point(0.1), "random": Point(0.01)}}
+        {"a": {1: Point.between(0.3), 5: Point.between(0.02), 9: Point.between(0.05)}},
+        {"a": {"alibi": Point.between(0.1), "random": Point.between(0.01)}},
     )
     assert said == "The tables that fit other documents best: `a` rank 5, stress 0.0200 (alibi: 0.100)"
-    assert "`a` rank 9 or more, stress 0.0100" in findings.supported_rank({"a": {1: Point(0.3), 9: Point(0.01)}}, {})
+    assert "`a` rank 9 or more, stress 0.0100" in findings.supported_rank({"a": {1: Point.between(0.3), 9: Point.between(0.01)}}, {})
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_best_rank_on_other_documents():
     ],
 )
 def test_ranks_within_five_per_cent_of_the_lowest_stress_are_named_together(stresses, said):
-    assert findings.best_ranks({r: Point(v) for r, v in stresses.items()}) == said
+    assert findings.best_ranks({r: Point.between(v) for r, v in stresses.items()}) == said
 
 
 def test_the_highest_correlation_needs_an_interval_of_its_own_and_to_be_above_zero():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from whatwhere.points import Point
 from whatwhere.report import geometry_fits as fits
 from whatwhere.report.geometry_load import Geometry, load_geometry
 
@@ -74,7 +75,7 @@ def test_violations_of_a_fixed_table_are_its_own(run):
 
 
 def test_marks_that_are_not_drawn_are_not_explained(run):
-    assert fits._key([{"rope": {fits.PLUG_IN: fits.Point(1.0)}}], fits.KEY) == [fits.KEY[0]]
+    assert fits._key([{"rope": {fits.PLUG_IN: Point.between(1.0)}}], fits.KEY) == [fits.KEY[0]]
 
 
 def test_parameters_of_the_fitted_table_stand_beside_those_of_a_free_one(run):

@@ -23,7 +23,7 @@ def test_summaries_indices_and_steps_are_told_apart(geometry_folder):
     run = load_geometry(geometry_folder)
     whole, ranks = run.point("stress.optimal", "reviews", "mds"), run.by_index("stress.optimal", "reviews", "mds")
     assert whole.value < 1e-20 and list(ranks) == sorted(ranks) and None not in ranks
-    assert whole.low <= whole.value <= whole.high and whole.over == "groups"
+    assert whole.low <= whole.value <= whole.high and whole.over == "documents"
     assert list(run.by_step("separation", "from-scratch")) == [0, 50, 100, 200, 500, 1000, 2000, 4200]
     assert len(run.by_step("separation.quantile", "from-scratch", 50)) == 8
     assert run.point("separation", "from-scratch") is None

@@ -11,8 +11,9 @@ import pytest
 from inside_run import inside
 from page_view import View
 
+from whatwhere.points import Point
 from whatwhere.report import ablation_figures, attention_figures, correlation_figures, heads_figures, hidden_figures
-from whatwhere.report.load import Point, load_study
+from whatwhere.report.load import load_study
 from whatwhere.report.page import Page, Section, write_page
 from whatwhere.report.style import MAPS, PALETTES
 
@@ -315,7 +316,7 @@ def test_titles_of_models_on_the_plateau_are_no_findings(study):
 
 
 def test_costs_name_a_falling_loss():
-    assert ablation_figures.costs(Point(-0.2, -0.3, -0.1)) == "\u22120.20 nats (the loss falls)"
+    assert ablation_figures.costs(Point.between(-0.2, -0.3, -0.1)) == "\u22120.20 nats (the loss falls)"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])

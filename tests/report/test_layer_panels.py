@@ -1,8 +1,8 @@
 """Which lines share a panel where models are many, and how they are told apart."""
 
+from whatwhere.papers import DSTG_R2
 from whatwhere.report.layer_panels import MOST_LINES, groups, many, styles
 from whatwhere.report.load import Study, load_study
-from whatwhere.report.paper import paper_values
 from whatwhere.report.probe_figures import hero, targets
 from whatwhere.report.schemes import family
 from whatwhere.report.shift_figures import shifts
@@ -38,7 +38,7 @@ def test_models_of_a_family_have_marks_of_their_own(everything):
 
 def test_many_models_are_named_in_every_panel_once(everything):
     study = load_study(everything)
-    for figure in (hero(study, paper_values()), *targets(study, paper_values()), shifts(study), losses(study)):
+    for figure in (hero(study, DSTG_R2), *targets(study, DSTG_R2), shifts(study), losses(study)):
         assert 4 <= len(figure.panels) <= 6 and figure.even
         for panel in figure.panels:
             labels = [note["text"] for note in panel.layout["annotations"]]
@@ -48,7 +48,7 @@ def test_many_models_are_named_in_every_panel_once(everything):
 
 
 def test_few_models_share_a_plot_where_the_papers_markers_are_named(demo):
-    notes = [n["text"] for n in hero(load_study(demo), paper_values()).panels[0].layout["annotations"]]
+    notes = [n["text"] for n in hero(load_study(demo), DSTG_R2).panels[0].layout["annotations"]]
     assert sorted(notes[-5:]) == ["ap", "dstg", "dstg", "rope", "rp"]
 
 

@@ -1,37 +1,14 @@
-"""Reading a study folder: seeds and splits summed up, invisible characters shown, damaged files refused in one line."""
+"""Reading a study folder: invisible characters shown, damaged files refused in one line."""
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from whatwhere.records import Record, write_records
-from whatwhere.report.load import Study, load_study, summarise, visible
+from whatwhere.report.load import Study, load_study, visible
 
 
-def r2(value, seed=0, index=None, low=None, high=None, layer=1, model="ap", part="all"):
-    return Record("s", model, "r2.token", value, low, high, seed=seed, index=index, layer=layer, part=part, n=10)
-
-
-def test_one_seed_keeps_the_records_interval():
-    point = summarise([r2(0.5, low=0.4, high=0.6), r2(0.45, index=0), r2(0.55, index=1)])
-    assert (point.value, point.low, point.high, point.over, point.seeds) == (0.5, 0.4, 0.6, "splits", 1)
-
-
-def test_splits_alone_give_a_mean_and_no_interval():
-    point = summarise([r2(0.45, index=0), r2(0.55, index=1)])
-    assert point.value == pytest.approx(0.5) and point.low is None and point.over == ""
-
-
-def test_several_seeds_give_the_student_interval_between_seeds():
-    values = [0.5, 0.6, 0.55]
-    point = summarise([r2(v, seed=i, low=v - 0.2, high=v + 0.2) for i, v in enumerate(values)])
-    low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
-    assert (point.low, point.high) == pytest.approx((low, high)) and point.over == "seeds" and point.seeds == 3
-
-
-def test_values_that_are_not_finite_are_left_out():
-    assert summarise([r2(float("nan"))]) is None
-    assert summarise([r2(0.5, low=float("nan"), high=0.6)]).low is None
+def r2(value, layer=1):
+    return Record("s", "ap", "r2.token", value, seed=0, layer=layer, part="all", n=10)
 
 
 def test_visible_shows_what_cannot_be_seen():

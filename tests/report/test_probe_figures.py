@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from whatwhere.papers import DSTG_R2
 from whatwhere.records import Record
 from whatwhere.report.load import load_study
-from whatwhere.report.paper import paper_values
 from whatwhere.report.probe_figures import between, chance_floor, components, hero, paper_curve, targets
 from whatwhere.report.table_figures import figures
 
@@ -18,17 +18,17 @@ def names(figure):
 
 def test_the_papers_last_layer_stands_over_ours(build):
     study = load_study(build(layers=4))
-    curve = paper_curve(paper_values(), study, "r2.token", "ap", "all")
+    curve = paper_curve(DSTG_R2, study, "r2.token", "ap", "all")
     assert list(curve) == pytest.approx([4 / 6 * k for k in range(1, 7)]) and curve[4.0] == (6, 0.24)
 
 
 def test_six_layers_stand_layer_on_layer(build):
-    curve = paper_curve(paper_values(), load_study(build(layers=6)), "r2.token", "dstg", "position")
+    curve = paper_curve(DSTG_R2, load_study(build(layers=6)), "r2.token", "dstg", "position")
     assert {x: v for x, (_, v) in curve.items()} == {1: 0.99, 2: 0.98, 3: 0.95, 4: 0.94, 5: 0.89}
 
 
 def test_hero_names_every_line_once(demo):
-    figure = hero(load_study(demo), paper_values())
+    figure = hero(load_study(demo), DSTG_R2)
     assert sorted(names(figure)) == sorted(["dstg position", "dstg semantic", "ap", "rp", "rope", "chance"])
     assert "12,700 tokens" in figure.subtitle and "one training seed" in figure.subtitle and "same relative depth" in figure.subtitle
     assert [kind for kind, _ in figure.key] == ["measured", "paper", "untrained", "chance"]
@@ -64,7 +64,7 @@ def test_chance_is_the_best_of_all_probes(demo):
     ],
 )
 def test_hero_of_other_sets_of_models(build, models, lines):
-    figure = hero(load_study(build(models=models)), paper_values())
+    figure = hero(load_study(build(models=models)), DSTG_R2)
     assert sorted(names(figure)) == sorted([*lines, "chance"])
 
 
@@ -77,13 +77,13 @@ def test_a_metric_that_was_not_measured_has_no_figure(demo):
 
 
 def test_panels_share_their_axes(demo):
-    for figure in targets(load_study(demo), paper_values()):
+    for figure in targets(load_study(demo), DSTG_R2):
         assert len({(tuple(p.layout["yaxis"]["range"]), tuple(p.layout["xaxis"]["range"]), p.layout["height"]) for p in figure.panels}) == 1
         assert [p.title for p in figure.panels] == ["dstg", "ap", "rp", "rope"]
 
 
 def test_titles_of_the_three_targets_are_findings(demo):
-    titles = [f.title for f in targets(load_study(demo), paper_values())]
+    titles = [f.title for f in targets(load_study(demo), DSTG_R2)]
     assert titles[0].startswith("The semantic stream holds little position: R² up to 0.0")
     assert titles[1].startswith("The segment index stays in the position stream: R² 0.5")
     assert titles[2].startswith("Progress inside a segment is read from the semantic stream: R² 0.5")
@@ -111,7 +111,7 @@ def test_a_far_too_low_r2_stays_off_the_axis_and_is_said(demo):
 
 
 def test_the_table_holds_ours_and_the_papers_points(demo):
-    table = hero(load_study(demo), paper_values()).table
+    table = hero(load_study(demo), DSTG_R2).table
     sources = [row[0].text for row in table.rows]
     assert sources.count("this run") == 5 * 5 and sources.count("paper") == 5 + 6 + 3 * 6
     assert sum("no gradient" in row[2].text for row in table.rows) == 1
@@ -183,7 +183,7 @@ def test_components_draw_recorded_numbers_where_position_is_held(demo):
     study = first_components(load_study(demo), {2: 0.7, 8: 0.99})
     figure = components(study)
     assert [(p.title, p.note) for p in figure.panels] == [("dstg", "position stream"), ("ap", "")]
-    known = {r.value for r in study.records if r.metric == "r2.token"}
+    known = {p.value for p in study.table.points("r2.token", by=("model", "part", "layer")).values()}
     assert {v for p in figure.panels for t in p.data for v in t["y"]} <= known
     assert {note["text"] for note in figure.panels[0].layout["annotations"]} == {"2", "8", "all"}
     assert len(figure.table.rows) == 5 * 3 * 5  # two streams and three models, three numbers of components, five layers

@@ -2,8 +2,9 @@
 
 import pytest
 
+from whatwhere.points import Point
 from whatwhere.records import Record
-from whatwhere.report.load import Point, Study
+from whatwhere.report.load import Study
 from whatwhere.report.regression_figures import figures, predicted
 
 LAYERS = 4
@@ -46,7 +47,7 @@ def test_the_title_follows_the_records():
 
 
 def test_an_interval_that_holds_the_threshold_is_not_separable():
-    wide, narrow = Point(0.3, 0.2, 0.4), Point(0.3, 0.28, 0.32)
+    wide, narrow = Point.between(0.3, 0.2, 0.4), Point.between(0.3, 0.28, 0.32)
     assert predicted("dstg", {"ap": wide}, {}).startswith("Not separable whether `ap` (0.30)")
     assert predicted("dstg", {"ap": narrow}, {}) == "`ap` predicts the position stream of `dstg`: R² 0.30"
 

@@ -47,8 +47,8 @@ def report(
 @app.command()
 def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_json: Json = False) -> None:
     """Which published claims hold in a study, by rules on its records."""
+    from ..claims import evaluate
     from ..records import read_records
-    from ..study.claims import evaluate
 
     verdicts = evaluate(read_records(run_folder(run) / "records.parquet"))
     lines = [f"{c['verdict']:22} {c['id']:34} {_interval(c)}  {c['claim']}" for c in verdicts if c["value"] is not None]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.stats import rankdata
 
+from ..points import Point
 from ..records import Record
 from .by_head import (
     Head,
@@ -32,7 +33,7 @@ from .by_head import (
 )
 from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, hover, line, measured, text, value
 from .findings import ABOVE, BELOW, against
-from .load import Point, Study
+from .load import Study
 from .numbers import count, fixed, interval, number
 from .style import TEXT_SIZE, axis, label_margin, layout, line_end_labels, log_axis, plain
 
@@ -281,7 +282,7 @@ def agreement(study: Study) -> Figure | None:
     subtitle = sample(
         "Each point is a head without one term: how far its attention moves, and how far the loss of masked words rises",
         documents(rise for _, rise in both),
-        repeats([Point(rise.value, rise.low, rise.high, seeds=1) for _, rise in both], len(study.seeds)),
+        repeats([Point.between(rise.value, rise.low, rise.high) for _, rise in both], len(study.seeds)),
     )
     least = f" Changes below {number(SMALLEST)} nats stand at the left edge." if min(kl.value for kl, _ in both) < SMALLEST else ""
     records = ("kl.*: layer, head", "ablation.remove: layer, head, part")

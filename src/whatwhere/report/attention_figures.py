@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..points import Point
 from ..records import Record
 from . import correlation_figures, local_figures, schemes
 from .by_head import (
@@ -29,7 +30,7 @@ from .by_head import (
     story,
 )
 from .figures import Cell, Figure, Panel, Table, Trace, of_array, text, value
-from .load import Point, Study
+from .load import Study
 from .maps import heatmap, map_layout
 from .numbers import count, fixed, number, percent
 from .style import axis, layout, line_end_labels, log_axis
@@ -254,7 +255,7 @@ def looks(study: Study) -> Figure | None:
         "special tokens; copy: weight to the other copy of the same token in a repeated text, minus that in a text that does not repeat; "
         "spread: entropy of its weights, 1 where all keys are equal",
         documents(records_),
-        repeats([Point(r.value, r.low, r.high, seeds=1) for r in records_], len(study.seeds)),
+        repeats([Point.between(r.value, r.low, r.high) for r in records_], len(study.seeds)),
     )
     table = Table(
         "attention-looks",

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..intervals import seed_interval
+from ..points import Point
 from ..records import Record
 from . import findings
 from .figures import MOST_DIGITS, Cell, Trace, value
-from .load import Point, Study, summarise
+from .load import Study
 from .numbers import count, interval, number, percent
 from .style import plain
 from .training_figures import stuck_models
@@ -72,19 +73,12 @@ def by_head(study: Study, metric: str, model: str, part: str | None = None) -> d
 
 def by_layer(study: Study, metric: str, model: str, part: str | None = None) -> dict[int, Point]:
     """Layer -> value of all heads of a layer together; records of single heads are left out."""
-    layers = sorted({r.layer for r in study.of(metric, model, part) if r.layer is not None and r.head is None})
-    points = {layer: _point(study, metric, model, part, layer) for layer in layers}
-    return {layer: p for layer, p in points.items() if p is not None}
+    return study.table.points(metric, model, by="layer", part=part)
 
 
 def whole(study: Study, metric: str, model: str, part: str | None = None) -> Point | None:
     """Value of the whole model: of no single layer and no single head."""
-    return _point(study, metric, model, part, None)
-
-
-def _point(study: Study, metric: str, model: str, part: str | None, layer: int | None) -> Point | None:
-    found = study.of(metric, model, part)
-    return summarise(r for r in found if r.step is None and r.head is None and r.layer == layer and r.index is None)
+    return study.table.point(metric, model, part=part)
 
 
 def lowest_seed(heads: Iterable[Head]) -> int | None:
@@ -165,7 +159,7 @@ def mean_of(values: Sequence[float]) -> Point | None:
     if not len(values):
         return None
     low, high = seed_interval(values) or (None, None)
-    return Point(float(np.mean(values)), low, high, "heads" if low is not None else "", n=len(values))
+    return Point.between(float(np.mean(values)), low, high, n=len(values))
 
 
 def judged(study: Study, model: str, title: str) -> str:

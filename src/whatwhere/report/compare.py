@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..papers import DSTG_R2
 from ..records import Record
 from . import methods, probe_figures, schemes, study_page, training_figures
 from .cards import card
@@ -19,7 +20,6 @@ from .figures import Cell, Table, text, value
 from .load import CORPUS, Study, load_study
 from .numbers import compact, count, number, printed
 from .page import How, Page, Section, write_page
-from .paper import paper_values
 
 SHORT = 8  # characters of a run's name that a label at a line's end has room for, beside the model's
 NO_MODEL = ("", CORPUS)  # what stands as the model of a record about texts alone
@@ -219,7 +219,7 @@ def _listed(words: Sequence[str]) -> str:
 def comparison_page(studies: Mapping[str, Study]) -> Page:
     """The page of several studies, by their short names."""
     together = merged(studies)
-    paper = paper_values()
+    paper = DSTG_R2
     return Page(
         title=f"{len(studies)} runs compared: {', '.join(study.name for study in studies.values())}",
         summary=[f"{_full(run, study)}: {' · '.join(study_page.summary(study))}" for run, study in studies.items()],

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from ..points import Point
 from . import schemes
 from .figures import Cell, Figure, Panel, Table, Trace, hover, measured, text, value
 from .findings import ABOVE, BELOW, NAMED, against
 from .layer_panels import many, share_axis, styles
-from .load import Point, Study
+from .load import Study
 from .maps import heatmap, map_layout
 from .numbers import count, percent
 from .style import CHARACTER, LABEL_LIMIT, TEXT_SIZE, axis, layout, plain

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ..points import Point
 from . import geometry_figures, geometry_fits, geometry_shapes
 from .figures import Cell, Figure, Table, measured, text, value
 from .geometry_findings import NOISE
 from .geometry_fits import counting, last, only_counted, shown, values_of
 from .geometry_load import CORRECTED, Corpus, Geometry
-from .load import CORPUS, Point, Study
+from .load import CORPUS, Study
 
 FILE = f"geometry-{CORPUS}"  # stem of its arrays
 CELLS = 40_000  # of the matrices: a study's page holds much else

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..points import Point
 from . import schemes
 from .by_head import (
     arrays,
@@ -25,7 +26,7 @@ from .by_head import (
 )
 from .figures import Cell, Figure, Panel, Table, measured, text, value
 from .findings import ABOVE, BELOW, against
-from .load import Point, Study
+from .load import Study
 from .maps import heatmap, map_layout, thinned
 from .numbers import count, interval, percent
 from .style import axis, layout

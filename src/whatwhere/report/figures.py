@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .load import Point
+from ..points import Point
 from .numbers import interval, number, percent
 from .style import plain
 
@@ -89,6 +89,12 @@ def measured(point: Point | None) -> list[Cell]:
     return [Cell(number(point.value, low, high, MOST_DIGITS), point.value), Cell(bounds[0], low), Cell(bounds[-1], high)]
 
 
+def raised(point: Point, floor: float) -> Point:
+    """The point with its interval, raised to what a logarithmic axis shows."""
+    low, high = (None if end is None else max(end, floor) for end in (point.low, point.high))
+    return Point.between(max(point.value, floor), low, high, point.n)
+
+
 def repeats(points: Sequence[Point | None]) -> str:
     """What the intervals of some points are over, in words for a subtitle."""
     found = [p for p in points if p is not None]
@@ -97,7 +103,7 @@ def repeats(points: Sequence[Point | None]) -> str:
     seeds = max((p.seeds for p in found), default=0)
     if "seeds" in over:
         return f"mean over {seeds} training seeds, {level} interval between seeds"
-    if "splits" in over:
+    if over & {"splits", "documents"}:
         return f"one training seed, {level} interval over document splits"
     return "one training seed, no interval"
 

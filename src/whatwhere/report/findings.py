@@ -6,10 +6,7 @@ title never says more than its rule, which stands in each docstring. Names in `b
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from ..intervals import seed_interval, split_interval
-from .load import Point
+from ..points import Point
 from .numbers import compact, count, fixed, percent, span
 
 ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
@@ -23,23 +20,9 @@ UNMOVED = 0.05  # change of states that counts as none, as in the ledger
 _WORDS = {3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
 
 
-def margin(a: Point, b: Point, factor: float = 1.0) -> tuple[float, float] | None:
-    """95 % interval of a - factor · b: paired by seed, or with one seed by document split; None if nothing was repeated.
-
-    Values without common repetitions are taken as independent of each other, by the outer ends of their intervals.
-    """
-    if len(a.each) == len(b.each) > 1:
-        return seed_interval(np.subtract(a.each, np.multiply(factor, b.each)))
-    if len(a.splits) == len(b.splits) == 1 and len(a.splits[0]) == len(b.splits[0]):
-        return split_interval(np.subtract(a.splits[0], np.multiply(factor, b.splits[0])), PROBED)
-    if a.low is None or a.high is None or b.low is None or b.high is None:
-        return None
-    return a.low - factor * b.high, a.high - factor * b.low
-
-
 def compare(a: Point, b: Point, factor: float = 1.0) -> str:
     """Where `a` lies to factor · b: above or below if the interval of the difference does not hold zero, else not separable."""
-    found = margin(a, b, factor)
+    found = (a - factor * b).interval
     if found is None:
         return UNCLEAR
     return ABOVE if found[0] > 0 else BELOW if found[1] < 0 else UNCLEAR
@@ -125,7 +108,7 @@ def progress(position: Mapping[int, Point], semantic: Mapping[int, Point], last:
 
 def gained(point: Point, before: Point) -> str:
     """How much more a probe reads than from the same model before its training; without an interval of the difference, both stand bare."""
-    if margin(point, before) is None:
+    if (point - before).interval is None:
         return f"untrained {r2(before)}"
     side = compare(point, before)
     if side == UNCLEAR:
@@ -245,7 +228,7 @@ def moved(streams: Mapping[str, Point], others: Mapping[str, Point]) -> str:
 
 def left_plateau(final: Point, plateau: float) -> bool:
     """Whether the final validation loss of every seed lies at least `PLATEAU_MARGIN` below the unigram entropy, as in the ledger."""
-    return max(final.each or [final.value]) <= plateau - PLATEAU_MARGIN
+    return max(final.each) <= plateau - PLATEAU_MARGIN
 
 
 def losses(finals: Mapping[str, Point], plateau: float | None) -> str:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..points import Point
 from . import geometry_findings as findings
-from .figures import Cell, Figure, Panel, Table, Trace, line, measured, text, value
+from .figures import Cell, Figure, Panel, Table, Trace, line, measured, raised, text, value
 from .geometry_figures import band, curve, wide
 from .geometry_fits import SMALLEST, colour, shown
 from .geometry_load import CORRECTED, Geometry
-from .load import Point
 from .numbers import number, percent
 from .style import LABEL_LIMIT, TEXT_SIZE, axis, label_margin, layout, line_end_labels, log_axis, model_styles, plain
 
@@ -51,7 +51,7 @@ def dimensions(run: Geometry) -> Figure | None:
             ends, under = [], []
             for encoding, points in lines.items():
                 dash, symbol, thick = styles[encoding]
-                held = {float(d): _above(p) for d, p in points.items() if d > 0}
+                held = {float(d): raised(p, SMALLEST) for d, p in points.items() if d > 0}
                 places = {d: f"{d:g} dimensions" for d in held}
                 traces += line(held, colour(encoding), dash, symbol, f"{name}, {encoding}", places, size=7, width=thick, what="stress")
                 last = max(held)
@@ -111,12 +111,6 @@ def _label_under(dimensions: float, point: Point, encoding: str) -> dict[str, An
     return place | {"text": plain(encoding, LABEL_LIMIT), "showarrow": False, "font": font}
 
 
-def _above(point: Point) -> Point:
-    """The point, raised to what a logarithmic axis shows."""
-    low, high = (max(end, SMALLEST) if end is not None else None for end in (point.low, point.high))
-    return Point(max(point.value, SMALLEST), low, high, point.over, point.seeds, point.n)
-
-
 def held_out(run: Geometry) -> Figure | None:
     """Stress of tables fitted on half of the documents against the other half, by rank; fixed encodings as levels."""
     fitted = {c.name: k for c in run.corpora if len(k := run.by_index("stress.held_out", c.name, "mds")) > 1}
@@ -137,7 +131,7 @@ def held_out(run: Geometry) -> Figure | None:
             traces.append(curve([ranks[0], ranks[-1]], [level] * 2, colour(encoding), encoding, "6px,5px", 1.4, "rank"))
             ends.append((math.log10(ranks[-1]), math.log10(level), shown(encoding), colour(encoding)))
             rows.append([text(name), text(encoding), Cell(""), *measured(point)])
-        held = {float(r): _above(p) for r, p in points.items()}
+        held = {float(r): raised(p, SMALLEST) for r, p in points.items()}
         traces += line(held, "absolute", "solid", "circle", f"{name}, mds", {r: f"rank {r:g}" for r in held}, size=7, what="stress")
         ends.append((math.log10(ranks[-1]), math.log10(held[ranks[-1]].value), "mds", "absolute"))
         rows += [[text(name), text("mds"), value(r, str(r)), *measured(p)] for r, p in points.items()]

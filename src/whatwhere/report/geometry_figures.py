@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..points import Point
 from . import geometry_findings as findings
 from .figures import Cell, Figure, Panel, Table, Trace, measured, text, value
 from .geometry_load import CORRECTED, Corpus, Geometry
-from .load import Point
 from .maps import heatmap, map_layout, rounded, thinned
 from .numbers import count, fixed, number
 from .style import axis, label_margin, layout, line_end_labels, log_axis, plain

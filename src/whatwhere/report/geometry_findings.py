@@ -7,9 +7,9 @@ Without an interval the numbers are told and nothing is made of them. Each rule 
 import math
 from collections.abc import Mapping, Sequence
 
+from ..points import Point
 from .figures import MOST_DIGITS
 from .findings import ABOVE, BELOW, NAMED, against
-from .load import Point
 from .numbers import count, number, percent
 
 FITTED = ("mds", "smacof")  # tables made from the distances that they are then compared with

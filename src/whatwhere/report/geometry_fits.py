@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..points import Point
 from . import geometry_findings as findings
 from .figures import Cell, Figure, Panel, Table, Trace, hover, measured, reference, text, value
 from .geometry_figures import CLEAN, PLUG_IN
 from .geometry_findings import CORPUS, EQUAL, NOISE, base
 from .geometry_load import CORRECTED, Geometry
-from .load import Point
 from .numbers import fixed, number, percent
 from .style import LABEL_LIMIT, TEXT_SIZE, axis, layout, log_axis, plain
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..points import Point, Table
 from ..records import Record
-from .load import Point, read_json, visible, visible_records
+from .load import read_json, visible, visible_records
 
 CORRECTED = ".corrected"
 
@@ -70,33 +71,27 @@ class Geometry:
     corpora: list[Corpus] = field(default_factory=list)
 
     @cached_property
-    def _index(self) -> dict[tuple[str, str, str | None], list[Record]]:
-        index: dict[tuple[str, str, str | None], list[Record]] = {}
-        for r in self.records:
-            if math.isfinite(r.value):
-                index.setdefault((r.metric, r.model, r.part), []).append(r)
-        return index
+    def table(self) -> Table:
+        """The records as points."""
+        return Table(self.records)
 
     def of(self, metric: str, name: str, part: str | None = None) -> list[Record]:
         """All records of a metric of a corpus or model, and of a part."""
-        return self._index.get((metric, name, part), [])
+        return self.table.rows(metric, name, part=part)
 
     def point(self, metric: str, name: str, part: str | None = None) -> Point | None:
         """The value that belongs to no step and no index."""
-        found = [r for r in self.of(metric, name, part) if r.step is None and r.index is None]
-        return _point(found[-1]) if found else None
+        return self.table.point(metric, name, part=part)
 
     def by_index(self, metric: str, name: str, part: str | None = None) -> dict[int, Point]:
         """Index -> value, indices ascending."""
-        found = {r.index: _point(r) for r in self.of(metric, name, part) if r.index is not None and r.step is None}
-        return dict(sorted(found.items()))
+        return self.table.points(metric, name, by="index", part=part)
 
     def by_step(self, metric: str, name: str, index: int | None = None) -> dict[int, Point]:
         """Optimizer step -> value of a model's table, steps ascending; of its first seed, and of the rows `rows_of` tells."""
-        part = self.rows_of(metric, name)
-        found = [r for r in self._steps.get((metric, name), []) if r.index == index and r.part == part]
-        seed = found[0].seed if found else None
-        return {r.step: _point(r) for r in sorted(found, key=lambda r: r.step or 0) if r.step is not None and r.seed == seed}
+        where = {"part": self.rows_of(metric, name), "index": index}
+        seed = next((r.seed for r in self.table.rows(metric, name, **where) if r.step is not None), None)
+        return self.table.points(metric, name, by="step", seed=seed, **where)
 
     def rows_of(self, metric: str, name: str) -> str | None:
         """Which rows of a model's table `by_step` tells of.
@@ -104,24 +99,16 @@ class Geometry:
         "corpus", those of the corpus's positions, for they are what everything else on the page is about; else "used", those that training
         texts reach; else None, all.
         """
-        parts = {r.part for r in self._steps.get((metric, name), [])}
+        parts = {r.part for r in self.table.rows(metric, name) if r.step is not None}
         return next((p for p in ("corpus", "used") if p in parts), None)
 
     def has_steps(self, metric: str, name: str) -> bool:
         """Whether a metric of a model was measured at any step."""
-        return (metric, name) in self._steps
-
-    @cached_property
-    def _steps(self) -> dict[tuple[str, str], list[Record]]:
-        index: dict[tuple[str, str], list[Record]] = {}
-        for r in self.records:
-            if r.step is not None and math.isfinite(r.value):
-                index.setdefault((r.metric, r.model), []).append(r)
-        return index
+        return bool(self.table.distinct("step", metric, name))
 
     def parts(self, metric: str, name: str) -> list[str]:
         """Parts of a metric in the order of the records."""
-        return list(dict.fromkeys(r.part for r in self.records if r.metric == metric and r.model == name and r.part))
+        return self.table.distinct("part", metric, name)
 
     @cached_property
     def models(self) -> list[str]:
@@ -132,12 +119,6 @@ class Geometry:
     def paper(self) -> bool:
         """Whether the run follows the paper's protocol, which invents uniform distributions for unoccupied positions."""
         return self.facts.get("protocol") == "paper"
-
-
-def _point(record: Record) -> Point:
-    ends = (record.low, record.high)
-    bounded = all(end is not None and math.isfinite(end) for end in ends)
-    return Point(record.value, *(ends if bounded else (None, None)), "groups" if bounded else "", n=record.n)
 
 
 def _named(found: Any) -> Sequence[dict[str, Any]]:

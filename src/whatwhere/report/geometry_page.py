@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..papers import BIBTEX
 from . import geometry_curves, geometry_figures, geometry_fits, geometry_scatter, geometry_shapes
-from .citations import BIBTEX
 from .geometry_findings import remains
 from .geometry_load import CORRECTED, Geometry, load_geometry
 from .numbers import count, duration

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from ..points import Point
 from . import geometry_findings as findings
 from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, reference, text, value
 from .geometry_figures import CLEAN, PLUG_IN, ends, most_points
 from .geometry_fits import Values, measured_table, shown, values_of
 from .geometry_load import CORRECTED, Corpus, Geometry
-from .load import Point
 from .maps import rounded, thinned
 from .numbers import count, fixed, interval, number
 from .style import TEXT_SIZE, axis, layout, sequential

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..points import Point
 from ..records import Record
 from . import schemes
 from .by_head import (
@@ -29,7 +30,7 @@ from .by_head import (
     with_bounds,
 )
 from .figures import Cell, Figure, Panel, Table, Trace, text, value
-from .load import Point, Study
+from .load import Study
 from .numbers import count, number, percent
 from .style import TEXT_SIZE, axis, layout, plain, sequential
 
@@ -114,7 +115,7 @@ def taxonomy(study: Study) -> Figure | None:
     panels = [_triangle(study, m) if m in three else _strip(study, m) for m in [*three, *(m for m in models if m not in three)]]
     told = story(study, three or models)
     everything = [r for of in shares.values() for records in of.values() for r in records.values()]
-    how = repeats([Point(r.value, r.low, r.high, seeds=1) for r in everything], len(study.seeds))
+    how = repeats([Point.between(r.value, r.low, r.high) for r in everything], len(study.seeds))
     drawn = "in the triangle, the nearer to a corner, the more of a head's change comes from that term; " if three else ""
     drawn += "by layer, the share of one term; " if len(three) < len(models) else ""
     subtitle = (

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..papers import DSTG_LAYERS
+from ..points import Point
 from . import schemes
 from .figures import Panel, Trace, line, paper_marks, reference
-from .load import Point, Study
+from .load import Study
 from .numbers import fixed, percent
-from .paper import PAPER_LAYERS
 from .style import LABEL_GAP, LABEL_LIMIT, TEXT_SIZE, axis, layout, line_end_labels, model_styles, plain, spread
 
 PaperValues = Mapping[tuple[str, str, str, int], float]  # (metric, model, part, our layer index) -> value
@@ -76,7 +77,7 @@ def paper_curve(paper: PaperValues, study: Study, metric: str, model: str, part:
     kind = schemes.preset(study, model)
     depth = study.depth(model)
     found = {k: v for (m, name, p, k), v in paper.items() if m == metric and name == kind and p == part}
-    return {k * depth / PAPER_LAYERS: (k, v) for k, v in sorted(found.items())}
+    return {k * depth / DSTG_LAYERS: (k, v) for k, v in sorted(found.items())}
 
 
 def stream_label(model: str, part: str) -> str:
@@ -164,7 +165,7 @@ class Frame:
         places |= {i: f"layer {i:.0f}, which no gradient reaches" for i in hollow}
         traces = line({float(i): p for i, p in curve.items()}, colour, dash, symbol, name, places, hollow, what=self.what)
         if published := paper_curve(self.paper, study, self.metric, model, part):
-            where = {x: f"layer {k} of {PAPER_LAYERS}" for x, (k, _) in published.items()}
+            where = {x: f"layer {k} of {DSTG_LAYERS}" for x, (k, _) in published.items()}
             traces.append(paper_marks({x: v for x, (_, v) in published.items()}, colour, symbol, name, where))
         return traces
 

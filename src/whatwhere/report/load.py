@@ -4,11 +4,10 @@ Every string that comes from outside (names, titles, configurations) passes `vis
 """
 
 import json
-import math
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals import seed_interval
+from ..points import Point, Table
 from ..records import Record, read_records
 
 # Formatting characters that do harm in a page: they turn the reading direction or hide text.
@@ -36,56 +35,6 @@ def visible(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [visible(v) for v in value]
     return value
-
-
-@dataclass(frozen=True)
-class Point:
-    """A measured value: mean over seeds if there are several.
-
-    low, high: 95 % interval, None where nothing was repeated. over: what the interval is over, "seeds", "splits" or "".
-    n: observations behind the value; seeds: training seeds behind it (0: no model involved).
-    each: the value of each seed; splits: those of each seed's document splits, for comparisons paired by seed and split.
-    """
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    over: str = ""
-    seeds: int = 0
-    n: int | None = None
-    each: tuple[float, ...] = ()
-    splits: tuple[tuple[float, ...], ...] = ()
-
-
-def summarise(records: Iterable[Record]) -> Point | None:
-    """One point from all records of one quantity.
-
-    Several seeds: mean of the seeds' values and the Student interval between seeds. One seed: its own record, with the
-    interval that the record carries (over document splits). Where only the splits were recorded: their mean, no interval.
-    """
-    by_seed: dict[int | None, list[Record]] = {}
-    for r in records:
-        if math.isfinite(r.value):
-            by_seed.setdefault(r.seed, []).append(r)
-    points = []
-    for group in by_seed.values():
-        if whole := [r for r in group if r.index is None]:
-            r = whole[-1]
-            bounded = r.low is not None and r.high is not None and math.isfinite(r.low) and math.isfinite(r.high)
-            point = Point(r.value, r.low if bounded else None, r.high if bounded else None, "splits" if bounded else "", n=r.n)
-        else:
-            point = Point(float(np.mean([r.value for r in group])), n=group[0].n)
-        parts = tuple(r.value for r in sorted((r for r in group if r.index is not None), key=lambda r: r.index or 0))
-        points.append(replace(point, each=(point.value,), splits=(parts,) if parts else ()))
-    if not points:
-        return None
-    seeds = len([s for s in by_seed if s is not None])
-    if len(points) == 1:
-        return replace(points[0], seeds=seeds)
-    interval = seed_interval([p.value for p in points])
-    assert interval is not None
-    each = tuple(p.value for p in points)
-    return Point(float(np.mean(each)), *interval, "seeds", seeds, points[0].n, each, tuple(s for p in points for s in p.splits))
 
 
 class ArrayFiles(Mapping[str, dict[str, np.ndarray]]):
@@ -131,11 +80,9 @@ class Study:
     arrays: Mapping[str, dict[str, np.ndarray]] = field(default_factory=dict)
 
     @cached_property
-    def _index(self) -> dict[tuple[str, str, str | None], list[Record]]:
-        index: dict[tuple[str, str, str | None], list[Record]] = {}
-        for r in self.records:
-            index.setdefault((r.metric, r.model, r.part), []).append(r)
-        return index
+    def table(self) -> Table:
+        """The records as points."""
+        return Table(self.records)
 
     @cached_property
     def models(self) -> list[str]:
@@ -146,7 +93,7 @@ class Study:
     @cached_property
     def metrics(self) -> frozenset[str]:
         """Every metric that any record names."""
-        return frozenset(r.metric for r in self.records)
+        return frozenset(self.table.metrics)
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
@@ -170,27 +117,21 @@ class Study:
 
     def of(self, metric: str, model: str, part: str | None = None) -> list[Record]:
         """All records of a metric, model and part."""
-        return self._index.get((metric, model, part), [])
+        return self.table.rows(metric, model, part=part)
 
     def point(self, metric: str, model: str, part: str | None = None, layer: int | None = None, index: int | None = None) -> Point | None:
         """The value of the finished model; `index` None means the summary."""
-        found = [r for r in self.of(metric, model, part) if r.step is None and r.layer == layer]
-        return summarise(found if index is None else [replace(r, index=None) for r in found if r.index == index])
+        return self.table.point(metric, model, part=part, layer=layer, **({} if index is None else {"index": index}))
 
     def curve(self, metric: str, model: str, part: str | None, step: int | None = None) -> dict[int, Point]:
         """Layer -> value of a probe of the finished model or of the model at a step (0: untrained), layers ascending."""
-        by_layer: dict[int, list[Record]] = {}
-        for r in self.of(metric, model, part):
-            if r.layer is not None and r.step == step:
-                by_layer.setdefault(r.layer, []).append(r)
-        points = {layer: summarise(by_layer[layer]) for layer in sorted(by_layer)}
-        return {layer: p for layer, p in points.items() if p is not None}
+        return self.table.points(metric, model, by="layer", part=part, step=step)
 
     def parts(self, metric: str, model: str) -> list[str]:
         """Parts of the hidden state that were measured: all, position, semantic, others; no first components of them (`all.pca2`)."""
-        found = {part for (m, name, part) in self._index if m == metric and name == model and part and ".pca" not in part}
-        order = [p for p in ("all", "position", "semantic") if p in found]
-        return order + sorted(found - set(order))
+        parts = {part for part in self.table.distinct("part", metric, model) if ".pca" not in part}
+        order = [p for p in ("all", "position", "semantic") if p in parts]
+        return order + sorted(parts - set(order))
 
     def depth(self, model: str) -> int:
         """Number of layers of a model: its configuration's, or the deepest layer that records name (at least 1)."""

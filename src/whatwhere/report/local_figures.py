@@ -2,11 +2,12 @@
 
 import math
 
+from ..points import Point, summary
 from . import schemes
 from .by_head import TOTAL, colour, documents, in_order, judged, meaning, repeats, sample, short, story, whole
 from .figures import Figure, Panel, Table, line, measured, reference, text, value
 from .layer_panels import share_axis
-from .load import Point, Study, summarise
+from .load import Study
 from .numbers import number, percent
 from .style import axis, label_margin, layout, line_end_labels
 from .training_figures import ticks
@@ -60,7 +61,7 @@ def by_step(study: Study, metric: str, model: str, part: str) -> dict[int, Point
         if r.step is not None and (metric == "local.best" or (r.layer is None and r.head is None)):
             found.setdefault(r.step, []).append(r)
     seeds = max((len({r.seed for r in rs}) for rs in found.values()), default=0)
-    return {step: p for step in sorted(found) if len({r.seed for r in found[step]}) == seeds and (p := summarise(found[step]))}
+    return {step: p for step in sorted(found) if len({r.seed for r in found[step]}) == seeds and (p := summary(found[step]))}
 
 
 def _panel(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from ..papers import BIBTEX
 from . import findings, schemes
-from .citations import BIBTEX
 from .load import Study
 from .numbers import compact, count
 

@@ -7,12 +7,13 @@ alone (parts `all.pca2`, `position.pca8`, ...).
 import re
 from collections.abc import Iterable, Mapping
 
+from ..papers import DSTG_LAYERS
+from ..points import Point
 from . import findings, schemes
 from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, hover, line, measured, reference, repeats, text, value
 from .layer_panels import WORDS, Frame, Line, PaperValues, groups, many, paper_curve, r2_axis, stream_label
-from .load import Point, Study
+from .load import Study
 from .numbers import count, fixed, interval, number, percent
-from .paper import PAPER_LAYERS
 from .style import axis, label_margin, layout, line_end_labels
 from .training_figures import stuck_models
 
@@ -177,7 +178,7 @@ def _table(study: Study, metric: str, lines: list[tuple[str, str]], paper: Paper
             for layer, p in curve.items()
         ]
         for k, v in paper_curve(paper, study, metric, model, part).values():
-            share = k / PAPER_LAYERS
+            share = k / DSTG_LAYERS
             rows.append(
                 [
                     text("paper"),
@@ -207,7 +208,7 @@ def _subtitle(study: Study, metric: str, lines: list[tuple[str, str]], paper: Pa
     said += (f" ({n})" if n else "") + f"; {repeats(points)}."
     if any(paper_curve(paper, study, metric, m, p) for m, p in lines):
         depths = {study.depth(m) for m, _ in lines}
-        where = "layer by layer" if depths == {PAPER_LAYERS} else "at the same relative depth"
+        where = "layer by layer" if depths == {DSTG_LAYERS} else "at the same relative depth"
         said += f" Hollow and unjoined: the paper's six-layer models, {where}."
     untrained = [p for m, part in lines for p in study.curve(metric, m, part, UNTRAINED).values()]
     if ceiling := study.point(f"{metric}.ceiling", ""):

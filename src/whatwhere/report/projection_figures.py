@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..points import Point, summary
 from . import geometry_curves, schemes
-from .figures import Figure, Panel, Table, Trace, line, measured, paper_marks, text, value
+from .figures import Figure, Panel, Table, Trace, line, measured, paper_marks, raised, text, value
 from .findings import ABOVE, BELOW, compare
 from .geometry_load import CORRECTED, Geometry
 from .layer_panels import MOST_LINES, many, styles
-from .load import Point, Study, summarise
+from .load import Study
 from .numbers import count, fixed, number, percent
 from .probe_figures import UNTRAINED, before
 from .style import axis, label_margin, layout, line_end_labels, log_axis
@@ -150,10 +151,10 @@ def _panel(study: Study, metric: str, heading: str, lines: Lines, labels: Mappin
         colour = COLOURS[part]
         if not many(study):
             start = _lines(study, metric, UNTRAINED).get((model, part), {})
-            start = {i: _above(p) for i, p in start.items()} if raw else start
+            start = {i: raised(p, SMALLEST) for i, p in start.items()} if raw else start
             traces += before(start, colour, f"{model}, {PARTS[part]}", "stress")
         places = {float(i): f"behind M of layer {i}" for i in curve} | {0.0: "the table itself"}
-        held = {float(i): _above(p) if raw else p for i, p in curve.items()}
+        held = {float(i): raised(p, SMALLEST) if raw else p for i, p in curve.items()}
         traces += line(held, colour, *marks[model], f"{model}, {PARTS[part]}", places, size=7, width=2.0, what="stress")
         if raw and part == "sinusoidal" and study.depth(model) == PAPER_DEPTH:
             where = {float(k): f"layer {k} of {PAPER_DEPTH}" for k in PAPER}
@@ -177,12 +178,6 @@ def _panel(study: Study, metric: str, heading: str, lines: Lines, labels: Mappin
     plot = layout(height, x, y, margin, annotations=line_end_labels(ends, bounds, height - margin["t"] - margin["b"]))
     said = "; ".join(f"{m} {PARTS[p]}: {', '.join(number(v.value) for v in curve.values())}" for (m, p), curve in lines.items())
     return Panel(traces, plot, heading, f"Stress behind M by layer, {heading}. {said}.")
-
-
-def _above(point: Point) -> Point:
-    """The point, raised to what a logarithmic axis shows."""
-    low, high = (max(end, SMALLEST) if end is not None else None for end in (point.low, point.high))
-    return replace(point, value=max(point.value, SMALLEST), low=low, high=high)
 
 
 def _over(points: Sequence[Point], over: str = "documents") -> str:
@@ -213,7 +208,7 @@ def over_steps(study: Study) -> Figure | None:
     for r in study.records:
         if r.step is not None and r.metric in OVER_STEPS and r.index is None and r.layer is None and r.model in study.models:
             groups.setdefault((r.metric, r.model, r.part, r.step), []).append(r)
-    points = {key: p for key, found in groups.items() if (p := summarise(found)) is not None}
+    points = {key: p for key, found in groups.items() if (p := summary(found)) is not None}
     # One record a step with what the seeds give together, since the figure of a geometry run draws one seed.
     records = [replace(groups[key][0], value=p.value, low=p.low, high=p.high, seed=None, n=p.n) for key, p in points.items()]
     run = Geometry(study.name, {}, records)

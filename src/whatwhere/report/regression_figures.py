@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+from ..points import Point
 from . import findings, schemes
 from .figures import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, line, measured, reference, repeats, text, value
 from .findings import ABOVE, BELOW, NAMED, PRESENT, UNCLEAR, against
 from .layer_panels import MOST_LINES, WORDS, groups, r2_axis, styles
-from .load import Point, Study
+from .load import Study
 from .numbers import count, number, percent
 from .style import axis, label_margin, layout, line_end_labels
 from .training_figures import stuck_models

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..points import Point
 from .figures import Cell, Table, text, value
-from .load import Point, Study
+from .load import Study
 from .numbers import compact, fixed, percent
 
 FEW = 6  # models that one plot, and one line under the title, can name

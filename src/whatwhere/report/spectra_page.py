@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..papers import BIBTEX
 from . import equivariance_figures, spectra_figures, table_figures
-from .citations import BIBTEX
 from .figures import Cell, Figure, Table, text, value
 from .load import Study, read_arrays, read_json, visible, visible_records
 from .numbers import count, duration, fixed, number, percent

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..papers import DSTG_R2
 from . import (
     ablation_figures,
     attention_figures,
@@ -29,7 +30,6 @@ from .figures import Cell, Table, text, value
 from .load import Study, load_study
 from .numbers import compact, count, duration, memory, number, span
 from .page import How, Page, Section, render_page, write_page
-from .paper import paper_values
 
 MOST_BYTES = 9_800_000  # of a page with its explorer, whose texts give way to the figures
 OF_SHAPE = ("hidden-flat",)  # figures of hidden states that tell of their shape, not of sentences
@@ -60,7 +60,7 @@ def open_page(folder: str | Path) -> Page:
 
 def study_page(study: Study) -> Page:
     """The page of a study; `open_page` adds the explorer."""
-    paper = paper_values()
+    paper = DSTG_R2
     return Page(
         title=_title(study),
         summary=summary(study),

@@ -4,19 +4,20 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from ..papers import DSTG_TABLES
+from ..points import Point
 from . import findings, schemes
 from .figures import Cell, Figure, Panel, Table, Trace, of_array, paper_marks, text, value
 from .layer_panels import groups, share_axis, styles
-from .load import Point, Study
+from .load import Study
 from .numbers import count, fixed, number, percent
-from .paper import TABLE_VALUES
 from .style import TEXT_SIZE, axis, label_margin, layout, line_end_labels, plain
 from .training_figures import stuck_models
 
 # DSTG section 4 (1): share of the first two components, power of components 1 and 2 in the four lowest DCT bins.
 # For its `ap` it says "under 0.2 %", which is a bound and no value to draw.
-PAPER_TOP2 = {model: v for (metric, model, _), v in TABLE_VALUES.items() if metric == "pca.top2"}
-PAPER_LOW4 = {"dstg": (TABLE_VALUES["dct.low4", "dstg", 0], TABLE_VALUES["dct.low4", "dstg", 1])}
+PAPER_TOP2 = {model: v for (metric, model, _), v in DSTG_TABLES.items() if metric == "pca.top2"}
+PAPER_LOW4 = {"dstg": (DSTG_TABLES["dct.low4", "dstg", 0], DSTG_TABLES["dct.low4", "dstg", 1])}
 NAME_EVERY = 16
 MOST_COMPONENTS = 16
 NAME_HEIGHTS = (0.66, 0.44, 0.22)  # of the names of components 1, 2, 3 on their lines
@@ -36,7 +37,7 @@ def _shares(study: Study, model: str) -> list[Point]:
     """Shares of variance of the components in order: all of them from the arrays (mean over seeds), else those recorded."""
     kept = [a["shares"] for (m, _), a in study.tables.items() if m == model and "shares" in a]
     if kept and all(k.shape == kept[0].shape and k.ndim == 1 for k in kept):
-        return [Point(float(v), seeds=len(kept)) for v in np.mean(kept, axis=0)]
+        return [Point.of(of_seeds[:, None]) for of_seeds in np.array(kept).T]
     shares: list[Point] = []
     while (point := study.point("pca.share", model, index=len(shares))) is not None:
         shares.append(point)

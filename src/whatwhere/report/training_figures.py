@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 
+from ..points import Point, average, summary
 from . import findings, schemes
 from .figures import Cell, Figure, Panel, Table, Trace, measured, reference, text, value
 from .layer_panels import groups, many, styles
-from .load import Point, Study, summarise
+from .load import Study
 from .numbers import compact, duration, fixed, memory, number, percent
 from .style import axis, label_margin, layout, line_end_labels, plain
 
@@ -22,7 +23,7 @@ def at_the_end(study: Study, metric: str) -> dict[str, Point]:
         point = study.point(metric, model, "validation")
         if point is None and (steps := [r for r in study.of(metric, model, "validation") if r.step is not None]):
             last = {r.seed: r for r in sorted(steps, key=lambda r: r.step or 0)}
-            point = summarise(last.values())
+            point = summary(last.values())
         if point is not None:
             found[model] = point
     return found
@@ -53,18 +54,13 @@ def loss_curve(study: Study, model: str, part: str) -> Curve:
         if r.step is not None and math.isfinite(r.value):
             by_step.setdefault(r.step, []).append(r)
     seeds = max((len({r.seed for r in rs}) for rs in by_step.values()), default=0)
-    points = [(float(s), p) for s in sorted(by_step) if len({r.seed for r in by_step[s]}) == seeds and (p := summarise(by_step[s]))]
+    points = [(float(s), p) for s in sorted(by_step) if len({r.seed for r in by_step[s]}) == seeds and (p := summary(by_step[s]))]
     run = math.ceil(len(points) / MOST_POINTS)
     return points if run <= 1 else [_mean(points[i : i + run]) for i in range(0, len(points), run)]
 
 
 def _mean(points: Curve) -> tuple[float, Point]:
-    n = len(points)
-    middle = sum(s for s, _ in points) / n
-    bounded = all(p.low is not None and p.high is not None for _, p in points)
-    low = sum(p.low or 0.0 for _, p in points) / n if bounded else None
-    high = sum(p.high or 0.0 for _, p in points) / n if bounded else None
-    return middle, Point(sum(p.value for _, p in points) / n, low, high, points[0][1].over, points[0][1].seeds)
+    return sum(s for s, _ in points) / len(points), average([p for _, p in points])
 
 
 def tokens_per_step(study: Study) -> float | None:

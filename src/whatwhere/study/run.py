@@ -25,6 +25,7 @@ from ..analysis.shift import shift_records
 from ..analysis.tables import table_records
 from ..analysis.texts import INDEX, repeated_text, save_texts
 from ..analysis.variance import ceiling_records
+from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..files import write_arrays, write_json
@@ -34,7 +35,6 @@ from ..training.costs import costs, matched_width
 from ..training.loop import Show
 from ..training.pretrain import prepare_windows, pretrain, steps_to_learn, timed_step, too_few
 from ..training.runs import SUMMARY, claim_folder
-from .claims import evaluate
 from .config import StudyConfig
 from .jobs import Job, at_once, limited, run_jobs, threads
 from .look import corpus_records, look_inside, position_records, untrained_records

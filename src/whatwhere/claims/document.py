@@ -2,23 +2,15 @@
 
 from collections.abc import Sequence
 
-from ...report.numbers import printed
+from ..papers import TITLES
 from . import CLAIMS
-from .ledger import Claim
-
-PAPERS = {
-    "DSTG": "Give it Space! Explicit Disentangling of Positional and Semantic Representations in Encoders",
-    "TUPE": "Rethinking Positional Encoding in Language Pre-training",
-    "GEOM": "On the Geometry of Positional Encodings in Transformers",
-    "LOWDIM": "Learned Transformer Position Embeddings Have a Low-Dimensional Structure",
-    "SPLIT": "notes on separating semantics and position in transformers (French)",
-}
+from .claim import Claim
 
 _INTRO = """# The claims
 
 What five papers say of positions in encoders, and the rule by which a run of ours decides each claim. `whatwhere claims RUN` gives the
 verdicts for a study, a geometry run or a spectra run; a study's report shows them. This page is written by
-`python -m whatwhere.study.claims > docs/claims.md`.
+`python -m whatwhere.claims > docs/claims.md`.
 
 - The rules are fixed: thresholds say in numbers what a paper says in words, and wherever the paper prints its own value, that value
   meets the rule. "-" means that it prints none. They were set before the studies that they judge, with one exception: geometries of six
@@ -43,9 +35,9 @@ verdicts for a study, a geometry run or a spectra run; a study's report shows th
 def as_markdown(claims: Sequence[Claim] = CLAIMS) -> str:
     """A section for each paper with a table of id, claim, source, the paper's value and the rule."""
     pieces = [f"{_INTRO}\n{len(claims)} claims.\n"]
-    for paper, title in PAPERS.items():
+    for paper, title in TITLES.items():
         rows = [c for c in claims if c.source.startswith(paper)]
-        lines = [f"| `{c.id}` | {c.claim} | {c.source} | {_value(c)} | {c.rule.rstrip('.')}. |".replace("\n", " ") for c in rows]
+        lines = [f"| `{c.id}` | {c.claim} | {c.source} | {_value(c)} | {c.rule}. |".replace("\n", " ") for c in rows]
         head = "| id | claim | source | paper | rule |\n| --- | --- | --- | --- | --- |"
         pieces.append(f"## {paper}: {title}\n\n{head}\n" + "\n".join(lines) + "\n")
     return "\n".join(pieces)
@@ -54,4 +46,4 @@ def as_markdown(claims: Sequence[Claim] = CLAIMS) -> str:
 def _value(claim: Claim) -> str:
     if claim.paper_value is None:
         return "-"
-    return f"{printed(claim.paper_value)} {claim.unit}".strip()
+    return f"{claim.paper_value:.6g} {claim.unit}".strip()

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from whatwhere.claims import CLAIMS, evaluate
 from whatwhere.records import Record
-from whatwhere.study.claims import CLAIMS, evaluate
 
 SPREAD = np.array([-1.0, -0.5, 0, 0.5, 1])  # of five splits about their mean
 BY_ID = {claim.id: claim for claim in CLAIMS}

@@ -1,4 +1,4 @@
-"""`python -m whatwhere.study.claims` prints docs/claims.md."""
+"""`python -m whatwhere.claims` prints docs/claims.md."""
 
 from .document import as_markdown
 

@@ -1,22 +1,22 @@
 """The paper's printed values: count, layers, and single cells read off Tables 2-4."""
 
-from whatwhere.report.paper import PAPER_LAYERS, TABLE_VALUES, paper_values
+from whatwhere.papers import DSTG_LAYERS, DSTG_R2, DSTG_TABLES
 
 
 def test_every_cell_of_tables_2_to_4_is_there():
-    values = paper_values()
+    values = DSTG_R2
     assert len(values) == 3 * (6 * 6 - 2)  # "-" twice in each table
-    assert all(0 < v < 1 for v in values.values()) and all(0 < v < 1 for v in TABLE_VALUES.values())
+    assert all(0 < v < 1 for v in values.values()) and all(0 < v < 1 for v in DSTG_TABLES.values())
 
 
 def test_layers_are_ours_counted_from_the_embedding():
-    values = paper_values()
-    assert {layer for *_, layer in values} == set(range(1, PAPER_LAYERS + 1))
+    values = DSTG_R2
+    assert {layer for *_, layer in values} == set(range(1, DSTG_LAYERS + 1))
     assert ("r2.token", "dstg", "position", 6) not in values and ("r2.token", "dstg", "all", 6) not in values
 
 
 def test_cells_that_claims_rest_on():
-    values = paper_values()
+    values = DSTG_R2
     assert values["r2.token", "dstg", "position", 5] == 0.89
     assert values["r2.token", "ap", "all", 6] == 0.24
     assert max(v for (metric, model, *_), v in values.items() if (metric, model) == ("r2.token", "rope")) == 0.32
@@ -27,7 +27,7 @@ def test_cells_that_claims_rest_on():
 
 
 def test_relative_models_stay_below_absolute_ones_as_the_paper_says():
-    values = paper_values()
+    values = DSTG_R2
     for layer in range(1, 6):
         ap = values["r2.token", "ap", "all", layer]
         assert max(values["r2.token", m, "all", layer] for m in ("rope", "rp")) < ap

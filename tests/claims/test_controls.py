@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata, spearmanr
 
+from whatwhere.claims import CLAIMS, evaluate
 from whatwhere.intervals import seed_interval
+from whatwhere.points import Point, largest, portion, rank_correlations
 from whatwhere.records import Record
-from whatwhere.study.claims import CLAIMS, evaluate
-from whatwhere.study.claims.values import Value, largest, portion, rank_correlations
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 
@@ -146,17 +146,17 @@ def test_two_groups_of_heads_need_both(semantic, absolute, mixed, expected):
 
 
 def test_a_portion_has_the_half_width_of_its_first_order():
-    a, b = (Value(np.array([[v]]), np.array([h]), np.array([h])) for v, h in ((3.0, 0.3), (1.0, 0.2)))
+    a, b = (Point(np.array([[v]]), np.array([h]), np.array([h])) for v, h in ((3.0, 0.3), (1.0, 0.2)))
     half = np.hypot(1 * 0.3, 3 * 0.2) / 16
-    assert portion(a, b).interval(500) == pytest.approx((0.75 - half, 0.75 + half))
-    assert portion(Value.of([[0.0]]), Value.of([[0.0]])).mean == 0.5
+    assert portion(a, b).interval == pytest.approx((0.75 - half, 0.75 + half))
+    assert portion(Point.of([[0.0]]), Point.of([[0.0]])).value == 0.5
 
 
 # Correlations over heads
 
 
 def as_values(numbers):
-    return [Value.of([[v]]) for v in numbers]
+    return [Point.of([[v]]) for v in numbers]
 
 
 def test_rank_correlations_are_scipys_with_bootstrap_intervals():
@@ -164,18 +164,18 @@ def test_rank_correlations_are_scipys_with_bootstrap_intervals():
     a, b, c = rng.normal(size=(3, 12))
     b = a + b
     with_b, gap = rank_correlations(*(as_values(v) for v in (a, b, c)))
-    assert with_b.mean == pytest.approx(spearmanr(a, b).statistic)
-    assert gap.mean == pytest.approx(spearmanr(a, b).statistic - spearmanr(a, c).statistic)
+    assert with_b.value == pytest.approx(spearmanr(a, b).statistic)
+    assert gap.value == pytest.approx(spearmanr(a, b).statistic - spearmanr(a, c).statistic)
     draws = np.random.default_rng(0).integers(12, size=(1000, 12))  # drawn with ties, the same for both
     ranks = [[rankdata(v[i]) for v in (a, b, c)] for i in draws]
     found = np.array([(np.corrcoef(x, y)[0, 1], np.corrcoef(x, z)[0, 1]) for x, y, z in ranks])
-    assert with_b.interval(500) == pytest.approx(np.percentile(found[:, 0], (2.5, 97.5)))
-    assert gap.interval(500) == pytest.approx(np.percentile(found[:, 0] - found[:, 1], (2.5, 97.5)))
+    assert with_b.interval == pytest.approx(np.percentile(found[:, 0], (2.5, 97.5)))
+    assert gap.interval == pytest.approx(np.percentile(found[:, 0] - found[:, 1], (2.5, 97.5)))
 
 
 def test_rank_correlations_of_what_does_not_vary_and_of_few_heads():
     flat, gap = rank_correlations(as_values(np.arange(9.0)), as_values(np.ones(9)), as_values(np.ones(9)))
-    assert flat.mean == gap.mean == 0.0
+    assert flat.value == gap.value == 0.0
     with pytest.raises(ValueError, match="8 heads; the model has 7"):
         rank_correlations(*[as_values(np.arange(7.0))] * 3)
     seven = [r for term in ("relative", "semantic", "absolute") for r in heads(f"kl.{term}", range(7))]
@@ -317,5 +317,5 @@ def test_a_model_that_is_still_learning_is_named(curve, said):
 
 
 def test_choice_among_values_of_documents_keeps_them_apart():
-    found = largest([Value.of([[1.0, 2.0]], apart=True), Value.of([[2.0, 3.0]], apart=True)])
-    assert found.interval(500) == pytest.approx(seed_interval([2.0, 3.0]))
+    found = largest([Point.of([[1.0, 2.0]], columns="documents"), Point.of([[2.0, 3.0]], columns="documents")])
+    assert found.interval == pytest.approx(seed_interval([2.0, 3.0]))

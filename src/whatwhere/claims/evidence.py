@@ -1,0 +1,341 @@
+"""What a claim reads: the records of a run that speak of some models, and which of them were read."""
+
+from collections.abc import Iterable, Sequence
+
+from ..points import ANY, Point, Table, largest, repeats, summary
+from ..records import Record
+
+LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained
+FALLING = 0.05  # nats by which the loss of a model that is still learning fell over the last tenth of its steps
+MOST_ENTRIES = 12  # of the list of records of a verdict
+FIXED_TABLES = ("sinusoidal",)  # tables that no training made
+_PLACES = ("seed", "layer", "head", "part", "index", "step")
+
+
+class Missing(Exception):
+    """A record that a claim needs is not there; the text says which."""
+
+
+class Evidence:
+    """The records of a run that speak of some models, over the training seeds that all of them have.
+
+    Every read is noted: `read` says in words what was. Without an explicit name a read is of the first model.
+    seeds: [None] where no training is involved. step: whose records are read, None of the final model, 0 of the
+    untrained one.
+    """
+
+    def __init__(self, table: Table, models: Sequence[str], step: int | None = None) -> None:
+        self.table, self.models, self.step = table, tuple(models), step
+        if lacking := [model for model in models if not table.seeds.get(model)]:
+            raise Missing(f"needs a model {' and a model '.join(lacking)} in the study")
+        trained = [(table.seeds[model] - {None}) or {None} for model in models]
+        self.seeds = sorted(set.intersection(*trained), key=lambda s: -1 if s is None else s)
+        if not self.seeds:
+            raise Missing(f"{' and '.join(models)} have no training seed in common")
+        self.note = ""
+        self._read: dict[Record, None] = {}
+
+    def untrained(self) -> "Evidence":
+        """The same before the first step. What it reads is noted as read by this one."""
+        if self.step is not None:
+            raise Missing("an untrained model is its own control")
+        start = Evidence(self.table, self.models, step=0)
+        start._read = self._read
+        return start
+
+    def remark(self, text: str) -> None:
+        """What else is to be known of the measurement, for the scale of the verdict."""
+        self.note = text
+
+    def rows(self, metric: str, model: str | None = None, **where: object) -> list[Record]:
+        """Records of a metric of a model at the seeds of the claim and the step that is read; not noted."""
+        where = {"step": self.step, **where}
+        return self.table.rows(metric, model or self.models[0], seed=tuple(self.seeds), **where)
+
+    def value(
+        self,
+        metric: str,
+        model: str | None = None,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        part: str | None = None,
+        index: int | None = None,
+        step: int | None = None,
+    ) -> Point:
+        """The value of a model in one place: of every split where the metric is repeated, else of single records."""
+        name = model or self.models[0]
+        if self.step is not None:
+            if step is not None:
+                raise Missing("an untrained model has no checkpoints")
+            step = self.step
+        place = {"layer": layer, "head": head, "part": part, "step": step}
+        rows = self.rows(metric, name, **place, index=ANY if repeats(metric) and index is None else index)
+        for seed in self.seeds:
+            if not any(r.seed == seed for r in rows):
+                if repeats(metric) == "splits":
+                    raise Missing(f"no {metric} of {name}, part {part}, at hidden[{layer}]")
+                named = {"seed": seed, **place, "index": index}
+                where = [f", {k} {named[k]}" for k in _PLACES if named[k] is not None]
+                raise Missing(f"no {metric} of {name}" + "".join(where))
+        split = repeats(metric) and index is None and any(r.index is not None for r in rows)
+        self._read |= dict.fromkeys(r for r in rows if not split or r.index is not None)
+        return _over(rows, self.seeds)
+
+    def r2(self, model: str, target: str, part: str, layer: int) -> Point:
+        """R² at hidden[layer]."""
+        return self.value(f"r2.{target}", model, part=part, layer=layer)
+
+    def peak(self, model: str, target: str, part: str = "all") -> Point:
+        """R² at the layer from 1 on with the largest mean, chosen for each seed."""
+        return largest([self.r2(model, target, part, layer) for layer in range(1, self.last(model) + 1)])
+
+    def last(self, model: str | None = None) -> int:
+        """Number of blocks of a model: hidden[last] is the output of the last one."""
+        name = model or self.models[0]
+        layers = self.table.distinct("layer", "r2.token", name)
+        if not layers:
+            raise Missing(f"no probes of {name}")
+        return int(max(layers))
+
+    def late(self, model: str | None = None) -> int:
+        """Output of the last block whose position stream is trained; the one after it gets no gradient (DSTG 3.3)."""
+        layer = self.last(model) - 1
+        if layer < 2:
+            raise Missing(f"{model or self.models[0]} has {layer + 1} blocks; losing position through the layers needs three")
+        return layer
+
+    def heads(self, metric: str, part: str | None = None, layer: int | None = None) -> list[Point]:
+        """A metric of every attention head (of every layer, or of one), in the order of layers and heads."""
+        rows = self.table.rows(metric, self.models[0], part=part, step=None, index=None, seed=self.seeds[0])
+        places = sorted({(r.layer or 0, r.head) for r in rows if r.head is not None and layer in (None, r.layer)})
+        if not places:
+            name = "" if part is None else f", part {part},"
+            raise Missing(f"no {metric}{name} of the heads of {self.models[0]}")
+        return [self.value(metric, layer=at, head=head, part=part) for at, head in places]
+
+    def layers(self, metric: str, part: str | None = None) -> dict[int, Point]:
+        """A metric at every layer that has it."""
+        layers = self.table.distinct("layer", metric, self.models[0], part=part, head=None, step=None)
+        return {layer: self.value(metric, layer=layer, part=part) for layer in self._any(layers, metric, part)}
+
+    def indices(self, metric: str, part: str | None = None) -> dict[int, Point]:
+        """A metric at every index (component, rank, width) that has it."""
+        indices = self.table.distinct("index", metric, self.models[0], part=part, step=None, seed=self.seeds[0])
+        return {index: self.value(metric, part=part, index=index) for index in self._any(indices, metric, part)}
+
+    def steps(self, metric: str, part: str | None = None, model: str | None = None) -> dict[int, Point]:
+        """A metric of a model at every checkpoint that all seeds have, by step."""
+        name = model or self.models[0]
+        return {step: self.value(metric, name, part=part, step=step) for step in self._steps(metric, part, name)}
+
+    def last_step(self, metric: str, part: str | None = None, model: str | None = None) -> Point:
+        """A metric of a model at the last of these checkpoints."""
+        name = model or self.models[0]
+        return self.value(metric, name, part=part, step=self._steps(metric, part, name)[-1])
+
+    def loss(self, model: str) -> Point:
+        """MLM loss on held-out documents in nats, of every document that all models of the claim share.
+
+        Differences are then paired by document. Without such records the mean with its interval; without those the
+        last validation loss of the training, which has none.
+        """
+        if not all(self.table.rows("ablation.loss", name) for name in self.models):
+            return self.last_step("loss", "validation", model)
+        rows = {name: self.rows("ablation.loss", name) for name in self.models}
+        documents = [{r.index for r in rows[name] if r.seed == seed} - {None} for name in self.models for seed in self.seeds]
+        shared = sorted(index for index in set.intersection(*documents) if index is not None)
+        chosen = [r for r in rows[model] if r.index in (shared if len(shared) > 1 else (None,))]
+        if len(shared) < 2 and not chosen:
+            raise Missing(f"no ablation.loss of {model}, seed {self.seeds[0]}")
+        self._read |= dict.fromkeys(sorted(chosen, key=lambda r: (self.seeds.index(r.seed), r.index or 0)))
+        return _over(chosen, self.seeds)
+
+    def count(self, metric: str, part: str | None = None) -> int:
+        """The observations behind a metric of the first model."""
+        rows = self.table.rows(metric, self.models[0], part=part)
+        if not rows or rows[0].n is None:
+            raise Missing(f"no {metric} of {self.models[0]} with its number of observations")
+        return rows[0].n
+
+    def upper(self, metric: str) -> Point:
+        """The upper ends of the intervals of a metric of the first model, as a value of its own."""
+        point = self.value(metric)
+        if not point.above.any():
+            raise Missing(f"no interval of {metric} of {self.models[0]}")
+        return Point.of(point.at + point.above[:, None])
+
+    def plateau(self) -> str | None:
+        """Which model has learned token frequencies at most, so that no claim can be about it."""
+        unigram = self.table.point("loss.unigram")
+        if unigram is None:
+            return None
+        for model in self.models:
+            for losses in self._losses(model):
+                if not (loss := losses[max(losses)]) <= unigram.value - LEARNED:
+                    plateau = f"the unigram plateau is {unigram.value:.2f}"
+                    return f"{model} has learned token frequencies only: loss {loss:.2f} nats, {plateau}"
+        return None
+
+    def learning(self) -> str:
+        """Which models' validation losses still fell by more than `FALLING`, in words; "" if none.
+
+        From the last validation before the last tenth of the steps to the end.
+        """
+        sentences = []
+        for model in self.models:
+            falls = []
+            for losses in self._losses(model):
+                last = max(losses)
+                before = max((step for step in losses if step <= 0.9 * last and step < last), default=None)
+                falls += [] if before is None else [(losses[before] - losses[last], last - before)]
+            if falls and max(falls)[0] > FALLING:
+                nats, steps = max(falls)
+                sentences.append(f"{model} still learning: loss fell {nats:.2f} nats in the last {steps} steps")
+        return "; ".join(sentences)
+
+    def scale(self, point: Point) -> str:
+        """How much was trained or counted and measured, in words."""
+        pieces = []
+        for metric, what in (
+            ("tokens", "training tokens"),
+            ("parameters", "parameters"),
+            ("corpus.documents", "documents"),
+            ("corpus.tokens", "tokens"),
+            ("positions.kept", "positions"),
+        ):
+            if count := self._fact(metric):
+                pieces.append(f"{short(count)} {what}")
+        if length := self._fact("probe.length"):
+            pieces.append(f"{length:.0f} positions")
+        if self.seeds != [None]:
+            pieces.append(f"{len(self.seeds)} seed{'s' if len(self.seeds) > 1 else ''}")
+        if len(point.at) == 1:
+            columns = point.at.shape[1]
+            what = "document splits" if point.columns == "splits" else "documents"
+            over = f"interval over {columns} {what}" if columns > 1 else "interval over documents"
+            pieces.append(over if point.interval else "no interval")
+        return ", ".join(pieces)
+
+    @property
+    def read(self) -> list[str]:
+        """The records read so far in words, at most `MOST_ENTRIES`."""
+        return described(self._read)
+
+    def _fact(self, metric: str) -> float | None:
+        rows = self.table.rows(metric, self.models[0], seed=self.seeds[0], **dict.fromkeys(_PLACES[1:]))
+        return rows[-1].value if rows else None
+
+    def _losses(self, model: str) -> list[dict[int, float]]:
+        """Step -> validation loss of every seed that has any."""
+        rows = [r for r in self.table.rows("loss", model, part="validation") if r.step is not None]
+        by_seed = [{r.step: r.value for r in rows if r.seed == seed and r.step is not None} for seed in self.seeds]
+        return [losses for losses in by_seed if losses]
+
+    def _steps(self, metric: str, part: str | None, model: str) -> list[int]:
+        if self.step is not None:
+            raise Missing("an untrained model has no checkpoints")
+        steps = [set(self.table.distinct("step", metric, model, part=part, seed=seed)) for seed in self.seeds]
+        if not (shared := set.intersection(*steps)):
+            raise Missing(f"no {metric} of the checkpoints of {model}")
+        return sorted(shared)
+
+    def _any(self, places: list[int], metric: str, part: str | None) -> list[int]:
+        if not places:
+            raise Missing(f"no {metric} of {self.models[0]}{'' if part is None else f', part {part}'}")
+        return sorted(places)
+
+
+def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:
+    """The point of some records with its rows in the order of the seeds."""
+    point = summary(sorted(rows, key=lambda r: seeds.index(r.seed)))
+    assert point is not None
+    return point
+
+
+def corpora(table: Table) -> list[str]:
+    """The corpora whose geometry was measured: "corpus" in a study, its own name in a geometry run."""
+    return table.models("stress.raw", part="sinusoidal", step=None)
+
+
+def tables(table: Table) -> list[str]:
+    """The position tables of a run that a training made, as far as the records show it."""
+    return [name for name in table.models("n50", part=None, step=None) if name not in FIXED_TABLES]
+
+
+def words(table: Table) -> list[str]:
+    """The models whose word tables were measured."""
+    return table.models("n50", part="words")
+
+
+def checkpoints(table: Table) -> list[str]:
+    """The models whose position tables were measured at every checkpoint."""
+    return list(dict.fromkeys(r.model for r in table.rows("separation") if r.step is not None))
+
+
+def projected(table: Table) -> list[str]:
+    """The models through whose query and key matrices the sinusoidal table was sent."""
+    return table.models("projected.stress.raw", part="sinusoidal")
+
+
+def swapped(table: Table) -> list[str]:
+    """The models whose loss was measured with two tokens in each other's place."""
+    return table.models("swap.loss")
+
+
+def with_conditions(table: Table) -> list[str]:
+    """The models whose mean embeddings at the positions of a corpus were compared."""
+    return table.models("h1")
+
+
+def described(records: Iterable[Record]) -> list[str]:
+    """Places of records in words: those that differ in layer, head, index, step or seed are one entry with ranges."""
+    groups: dict[tuple[str, str, str | None], list[Record]] = {}
+    for r in records:
+        groups.setdefault((r.metric, r.model, r.part), []).append(r)
+    entries = [_entry(*place, rows) for place, rows in groups.items()]
+    more = len(entries) - MOST_ENTRIES
+    return entries if more <= 0 else [*entries[: MOST_ENTRIES - 1], f"and {more + 1} more of these metrics"]
+
+
+def _entry(metric: str, model: str, part: str | None, rows: Sequence[Record]) -> str:
+    pieces = [metric, *([model] if model else []), *([part] if part else [])]
+    for name in ("layer", "head"):
+        pieces += _range(name, [getattr(r, name) for r in rows])
+    steps = [r.step for r in rows]
+    if None in steps and set(steps) != {None}:
+        pieces[-1] += ", final and"
+    pieces += _range("step", steps)
+    indices = {r.index for r in rows} - {None}
+    pieces += [] if repeats(metric) else _range("index", [r.index for r in rows])
+    entry = " ".join(pieces)
+    if repeats(metric) and indices:
+        entry += f", {len(indices)} {repeats(metric)}"
+    seeds = sorted({r.seed for r in rows if r.seed is not None})
+    return entry + (f", seeds {_spans(seeds)}" if len(seeds) > 1 else "")
+
+
+def _range(name: str, values: Sequence[int | None]) -> list[str]:
+    numbers = sorted({v for v in values if v is not None})
+    if name == "step" and len(numbers) > 3:
+        return [f"{len(numbers)} checkpoints, step {numbers[0]}-{numbers[-1]}"]
+    return [f"{name} {_spans(numbers)}"] if numbers else []
+
+
+def _spans(values: Sequence[int]) -> str:
+    """1, 2, 3, 5 as "1-3, 5"."""
+    spans: list[list[int]] = []
+    for v in values:
+        if spans and v == spans[-1][1] + 1:
+            spans[-1][1] = v
+        else:
+            spans.append([v, v])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def short(count: float) -> str:
+    """4830000 as "4.83M"."""
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.3g}{letter}"
+    return f"{count:.0f}"

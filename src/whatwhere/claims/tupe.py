@@ -1,0 +1,193 @@
+"""Claims of TUPE: what its correlations look like, and that untying them trains faster and to a lower loss.
+
+The paper compares scores on GLUE, whose averages are printed in Table 2, and validation losses, of which it draws figure
+5a alone; a study compares losses on the same held-out documents, so most claims here have no printed value.
+"""
+
+import itertools
+from functools import partial
+
+import numpy as np
+
+from ..points import Point, average, largest, share_above, smallest
+from .claim import LOST, MARGINAL, SOME, Measured, claim
+from .evidence import Evidence, Missing
+
+UNIFORM = 1 / 3  # "looks uniform": standard deviation at most this share of word-to-word's, a ninth of its variance
+FASTER = 0.3  # of the baseline's steps (abstract; Table 2: 300k of 1M)
+TWICE = 2.0  # "relatively large": times the weight that uniform attention gives
+PATTERNS = ("global", "local", "broad", "previous", "next")
+
+_nats = partial(claim, unit="nats")
+
+
+# Losses: sections 4.2 and 4.3.
+
+
+def _below(e: Evidence, *models: str) -> Measured:
+    """Losses fall, or stay, from each model to the next; the smallest step is shown."""
+    gains = [e.loss(higher) - e.loss(lower) for higher, lower in itertools.pairwise(models)]
+    return smallest(gains), *(gain >= 0 for gain in gains)
+
+
+@_nats(
+    "Untied absolute position beats BERT's",
+    "TUPE section 4.2, figure 5a (loss not printed; Table 2: GLUE 84.47 against 82.96)",
+    "tupe-a",
+    "bert-a",
+)
+def tupe_a_beats_bert_a(e: Evidence) -> Measured:
+    """Held-out MLM loss of tupe-a is not above that of bert-a; how far below is shown."""
+    return _below(e, "bert-a", "tupe-a")
+
+
+@_nats(
+    "Untied relative position beats BERT's",
+    "TUPE section 4.2, figure 5a (loss not printed; Table 2: GLUE 85.04 against 83.66)",
+    "tupe-r",
+    "bert-r",
+)
+def tupe_r_beats_bert_r(e: Evidence) -> Measured:
+    """Held-out MLM loss of tupe-r is not above that of bert-r; how far below is shown."""
+    return _below(e, "bert-r", "tupe-r")
+
+
+@_nats(
+    "Relative position adds to untied absolute position",
+    "TUPE section 4.2 (loss not printed; Table 2: GLUE 85.04 against 84.47)",
+    "tupe-r",
+    "tupe-a",
+)
+def tupe_r_beats_tupe_a(e: Evidence) -> Measured:
+    """Held-out MLM loss of tupe-r is not above that of tupe-a; how far below is shown."""
+    return _below(e, "tupe-a", "tupe-r")
+
+
+@_nats(
+    "Untying [CLS] and untying position both help",
+    "TUPE section 4.3 (loss not printed; Table 2: GLUE 82.96, 83.81, 84.47)",
+    "tupe-a-tie-cls",
+    "bert-a",
+    "tupe-a",
+)
+def tupe_tie_cls_between(e: Evidence) -> Measured:
+    """Held-out MLM losses fall, or stay, from bert-a to tupe-a-tie-cls to tupe-a; the smaller of the two steps is
+    shown."""
+    return _below(e, "bert-a", "tupe-a-tie-cls", "tupe-a")
+
+
+@_nats(
+    "Own projections help; dropping mixed correlations helps too",
+    "TUPE section 4.3 (loss not printed; Table 2: GLUE 82.96, 83.64, 83.81)",
+    "bert-ad",
+    "bert-a",
+    "tupe-a-tie-cls",
+)
+def tupe_bert_ad_between(e: Evidence) -> Measured:
+    """Held-out MLM losses fall, or stay, from bert-a to bert-ad to tupe-a-tie-cls; the smaller of the two steps is
+    shown."""
+    return _below(e, "bert-a", "bert-ad", "tupe-a-tie-cls")
+
+
+# Steps: abstract, section 4.2, section 5.
+
+_STEPS = "TUPE abstract, section 4.2, Table 2, figure 5"
+
+
+def _share_of_steps(e: Evidence, model: str, baseline: str) -> Point:
+    """Of the steps, that a model needs to a baseline's final loss; 1 for a seed that never gets there."""
+    reached = e.value("convergence.reached", model, part=baseline).at[:, 0]
+    if reached.all():
+        return e.value("convergence.share", model, part=baseline)
+    shares = {r.seed: r.value for r in e.rows("convergence.share", model, part=baseline)}
+    return Point.of([[shares[seed] if there else 1.0] for seed, there in zip(e.seeds, reached, strict=True)])
+
+
+@claim("Untied position needs 30 % of the steps", _STEPS, "tupe-a", "bert-a", paper=FASTER)
+def tupe_a_30_percent(e: Evidence) -> Measured:
+    """tupe-a reaches the final validation loss of bert-a in at most {FASTER} of its steps; a model that never does counts
+    as 1. The paper judges by GLUE as well."""
+    share = _share_of_steps(e, "tupe-a", "bert-a")
+    return share, share <= FASTER
+
+
+@claim("With relative position too, 30 % of the steps", _STEPS, "tupe-r", "bert-r", paper=FASTER)
+def tupe_r_30_percent(e: Evidence) -> Measured:
+    """tupe-r reaches the final validation loss of bert-r in at most {FASTER} of its steps; a model that never does counts
+    as 1. The paper judges by GLUE as well."""
+    share = _share_of_steps(e, "tupe-r", "bert-r")
+    return share, share <= FASTER
+
+
+# Correlations and patterns: sections 3.1 and 4.4.
+
+
+@claim(
+    "Words and positions hardly correlate in BERT's attention",
+    "TUPE section 3.1, figure 2 (no number printed)",
+    "bert-a",
+)
+def tupe_mixed_correlations_uniform(e: Evidence) -> Measured:
+    """Standard deviations of the word-to-position and position-to-word scores of bert-a's first block, mean over heads,
+    are at most a third of that of word-to-word; the larger share is shown."""
+    parts = ("word-word", "word-position", "position-word")
+    word, *mixed = (average(e.heads("correlation.std", part)) for part in parts)
+    ratio = largest([m / word for m in mixed])
+    return ratio, ratio <= UNIFORM
+
+
+@claim(
+    "Five patterns of positional attention emerge",
+    "TUPE section 4.4, figure 6",
+    "tupe-a",
+    paper=float(len(PATTERNS)),
+    unit="patterns",
+)
+def tupe_five_patterns(e: Evidence) -> Measured:
+    """Each of the patterns global, local, broad, previous and next is that of a head at least; how many of them are is
+    shown. Not testable below five heads whose positional scores differ."""
+    shares = [e.value("patterns.share", part=pattern) for pattern in PATTERNS]
+    if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):
+        raise Missing(f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.models[0]} has {distinct}")
+    there = np.sum([s.at >= SOME for s in shares], axis=0)
+    return Point.of(there), Point.of(smallest(shares).at) >= SOME
+
+
+@claim(
+    "Most heads' positional term turns to special tokens",
+    "TUPE section 4.4: the first column is relatively large in most heads (no number printed)",
+    "tupe-a",
+)
+def tupe_first_column(e: Evidence) -> Measured:
+    """In at least {LOST} of tupe-a's heads the positional term alone gives special tokens at least {TWICE:g} times what
+    uniform attention does, and in no fewer heads than in the untrained model where there are records of it; the paper
+    speaks of [CLS], the records hold [CLS] and [SEP] together."""
+    uniform = e.value("attention.special.keys")
+
+    def share(of: Evidence) -> Point:
+        return share_above([v / uniform for v in of.heads("attention.special", "absolute")], TWICE)
+
+    trained, note = share(e), f"uniform attention gives {uniform.value:.3g}"
+    if e.step is not None:
+        raise Missing("an untrained model is its own control")
+    try:
+        before = share(e.untrained())
+    except Missing:
+        e.remark(f"{note}, no records of the untrained model")
+        return trained, trained >= LOST
+    e.remark(f"{note}, untrained {before.value:.3g}")
+    return trained, trained >= LOST, trained >= before
+
+
+@claim("Free positional scores converge much slower than BERT", "TUPE section 5 (no number printed)", "tupe-free", "bert-a")
+def tupe_free_form_slower(e: Evidence) -> Measured:
+    """bert-a reaches the final validation loss of tupe-free in at most {LOST} of its steps; never counts as 1."""
+    share = _share_of_steps(e, "bert-a", "tupe-free")
+    return share, share <= LOST
+
+
+@_nats("A relative bias made of products gains little", "TUPE section 5 (no number printed)", "tupe-product", "tupe-r")
+def tupe_product_bias_marginal(e: Evidence) -> Measured:
+    """Held-out MLM losses of tupe-product and tupe-r differ by at most {MARGINAL} nats; the gain over tupe-r is shown."""
+    gain = e.loss("tupe-r") - e.loss("tupe-product")
+    return gain, gain <= MARGINAL, gain >= -MARGINAL

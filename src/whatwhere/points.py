@@ -1,0 +1,333 @@
+"""Measured values with what their intervals come from, and the one table through which a run's records are read."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .intervals import seed_interval, split_interval
+from .records import Record
+
+ANY: Any = ...  # as a column of a query: whatever it is
+# Metrics whose `index` repeats one quantity, by the beginning of their names, and what it counts.
+REPEATED = {"r2.": "splits", "regression.": "splits", "ablation.loss": "documents"}
+DRAWS = 1000  # of the bootstrap over heads
+FEWEST_HEADS = 8  # below which it is too narrow: of 5 heads with nothing but their sharpness in common it finds 17 %
+
+
+def repeats(metric: str) -> str:
+    """What the index of a metric counts where it repeats one quantity: "splits" or "documents", else ""."""
+    return next((what for prefix, what in REPEATED.items() if metric.startswith(prefix)), "")
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A quantity of every training seed (one row where no training is involved).
+
+    at: (seeds, k) values of the k splits or documents, k = 1 where nothing was repeated. Arithmetic is paired by seed
+        and by split or document, as all models are probed on the same splits and ablated on the same documents.
+    below, above: (seeds,) half-widths of the 95 % interval that the records carry, 0 where they carry none. Sums and
+        differences combine them in quadrature, which is right for independent errors, too wide for errors that go
+        together (of the same documents, as a rule), too narrow for two shares of one whole.
+    columns: what the columns of `at` are: "splits", which overlap, "documents", which do not, or "".
+    n: observations behind the value. trained: whether the rows are training seeds.
+    """
+
+    at: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+    columns: str = ""
+    n: int | None = None
+    trained: bool = True
+
+    @classmethod
+    def of(cls, values: Sequence[Sequence[float]] | np.ndarray, columns: str = "") -> "Point":
+        """(seeds, k) values without half-widths; `columns` is "splits" by default where there are several."""
+        at = np.asarray(values, dtype=float)
+        return cls(at, np.zeros(len(at)), np.zeros(len(at)), columns or ("splits" if at.shape[1] > 1 else ""))
+
+    @classmethod
+    def between(cls, value: float, low: float | None = None, high: float | None = None, n: int | None = None) -> "Point":
+        """A single value with its interval."""
+        low, high = (value, value) if low is None or high is None else (low, high)
+        return cls(np.array([[value]]), np.array([value - low]), np.array([high - value]), n=n)
+
+    @cached_property
+    def value(self) -> float:
+        """Mean over seeds and columns."""
+        return float(self.at.mean())
+
+    @property
+    def each(self) -> np.ndarray:
+        """(seeds,) values."""
+        return self.at.mean(axis=1)
+
+    @property
+    def seeds(self) -> int:
+        """Training seeds behind the value; 0 where no training is involved."""
+        return len(self.at) if self.trained else 0
+
+    @cached_property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval: Student's between seeds if there are several; else over documents, by their splits (corrected,
+        as those overlap), or as the records carry it; None where nothing was repeated."""
+        if len(self.at) > 1:
+            return seed_interval(self.each)
+        columns = seed_interval(self.at[0]) if self.columns == "documents" else split_interval(self.at[0])
+        below, above = float(self.below[0]), float(self.above[0])
+        if columns is None:
+            return (self.value - below, self.value + above) if below or above else None
+        return self.value - math.hypot(self.value - columns[0], below), self.value + math.hypot(columns[1] - self.value, above)
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval."""
+        return self.interval[0] if self.interval else None
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the interval."""
+        return self.interval[1] if self.interval else None
+
+    @property
+    def over(self) -> str:
+        """What the interval is over: "seeds", "splits", "documents", or "" where there is none."""
+        if self.interval is None:
+            return ""
+        return "seeds" if len(self.at) > 1 else self.columns or "documents"
+
+    def alone(self) -> "Point":
+        """The value with its interval, without seeds and columns."""
+        return Point.between(self.value, self.low, self.high, self.n)
+
+    def __add__(self, other: "Point | float") -> "Point":
+        if not isinstance(other, Point):
+            return replace(self, at=self.at + other)
+        if self.at.shape != other.at.shape:  # nothing to pair
+            self, other = self.alone(), other.alone()
+        below, above = np.hypot(self.below, other.below), np.hypot(self.above, other.above)
+        return replace(self, at=self.at + other.at, below=below, above=above, columns=self.columns or other.columns)
+
+    def __neg__(self) -> "Point":
+        return replace(self, at=-self.at, below=self.above, above=self.below)
+
+    def __sub__(self, other: "Point | float") -> "Point":
+        return self + (-other)
+
+    def __rsub__(self, other: float) -> "Point":
+        return -self + other
+
+    def __mul__(self, factor: float) -> "Point":
+        """Times a number that is not negative."""
+        return replace(self, at=self.at * factor, below=self.below * factor, above=self.above * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: "Point") -> "Point":
+        """The ratio of two positive values, its half-widths to first order."""
+        ratio, mean = self.at / other.at, other.each
+        size = np.abs(ratio.mean(axis=1))
+        below, above = (np.hypot(a / mean, size * b / mean) for a, b in ((self.below, other.above), (self.above, other.below)))
+        return replace(self, at=ratio, below=below, above=above, columns=self.columns or other.columns)
+
+    def __le__(self, other: "Point | float") -> "Margin":
+        """How far this is below the other value."""
+        return Margin(**vars(other - self))
+
+    def __ge__(self, other: "Point | float") -> "Margin":
+        """How far this is above the other value."""
+        return Margin(**vars(self - other))
+
+
+class Margin(Point):
+    """What a comparison of points gives: how far on the right side it is, negative on the wrong one."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("A comparison of points is a margin with an interval, neither true nor false.")
+
+
+def largest(points: Iterable[Point]) -> Point:
+    """For each seed the point whose mean is largest, with its interval."""
+    return _chosen(list(points), np.argmax)
+
+
+def smallest(points: Iterable[Point]) -> Point:
+    """For each seed the point whose mean is smallest, with its interval."""
+    return _chosen(list(points), np.argmin)
+
+
+def _chosen(points: Sequence[Point], best: Callable[..., np.ndarray]) -> Point:
+    at = np.stack([p.at for p in points])
+    chosen, seeds = best(at.mean(axis=2), axis=0), np.arange(at.shape[1])
+    below, above = (np.stack([getattr(p, side) for p in points])[chosen, seeds] for side in ("below", "above"))
+    return replace(points[0], at=at[chosen, seeds], below=below, above=above)
+
+
+def average(points: Sequence[Point]) -> Point:
+    """Mean of values of one model on the same documents: their errors go together, so half-widths are averaged too."""
+    at, below, above = (np.mean([getattr(p, name) for p in points], axis=0) for name in ("at", "below", "above"))
+    return replace(points[0], at=at, below=below, above=above)
+
+
+def share_above(points: Sequence[Point], threshold: float) -> Point:
+    """Share of the points that are at least `threshold`, from the share that surely is to the share that may be."""
+    means = np.array([p.each for p in points])
+    low, high = (
+        np.mean(means + side >= threshold, axis=0) for side in (-np.array([p.below for p in points]), np.array([p.above for p in points]))
+    )
+    share = np.mean(means >= threshold, axis=0)
+    return Point(share[:, None], share - low, high - share)
+
+
+def portion(a: Point, b: Point) -> Point:
+    """a / (a + b) of two values that are not negative, a half where both are 0; half-widths of independent errors."""
+    total = a.at + b.at
+    whole = np.where(total > 0, total, 1.0)
+    square = whole.mean(axis=1) ** 2
+    below, above = (np.hypot(b.each * up, a.each * down) / square for up, down in ((a.below, b.above), (a.above, b.below)))
+    return Point(np.where(total > 0, a.at / whole, 0.5), below, above)
+
+
+def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]) -> tuple[Point, Point]:
+    """Spearman's correlation of a with b over heads, and how far it is above that of a with c, with intervals over heads.
+
+    The two correlations share `a`, and so do their errors: the heads are drawn again, the same draws for both
+    (percentile bootstrap).
+
+    Raises:
+        ValueError: fewer than eight heads.
+    """
+    if len(a) < FEWEST_HEADS:
+        raise ValueError(f"a rank correlation over {FEWEST_HEADS} heads; the model has {len(a)}")
+    draws = np.random.default_rng(0).integers(len(a), size=(DRAWS, len(a)))
+    rows = np.concatenate([np.arange(len(a))[None], draws])  # the heads as they are, then the draws
+    pairs = []
+    for seed in range(len(a[0].at)):
+        first, second, third = (np.array([p.each[seed] for p in points])[rows] for points in (a, b, c))
+        with_b, with_c = _spearman(first, second), _spearman(first, third)
+        pairs.append((with_b, with_b - with_c))
+    return _bootstrapped([p[0] for p in pairs]), _bootstrapped([p[1] for p in pairs])
+
+
+def _bootstrapped(rows: Sequence[np.ndarray]) -> Point:
+    """Of each seed's row: its first entry with the 2.5 and 97.5 % percentiles of the others."""
+    at = np.array([row[0] for row in rows])
+    low, high = np.percentile([row[1:] for row in rows], (2.5, 97.5), axis=1)
+    return Point(at[:, None], np.maximum(at - low, 0.0), np.maximum(high - at, 0.0))
+
+
+def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of each row; 0 where one is equal in all heads, as it goes with nothing."""
+    from scipy.stats import rankdata  # here: half a second of start-up
+
+    x, y = (rankdata(v, axis=1) - (v.shape[1] + 1) / 2 for v in (a, b))
+    size = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+    return (x * y).sum(axis=1) / np.where(size > 0, size, 1.0)
+
+
+def summary(records: Iterable[Record]) -> Point | None:
+    """One point from all records of one quantity, at any seeds and repetitions; None for none.
+
+    Several repetitions of every seed are the columns; else the value that each seed's own record has.
+    """
+    by_seed: dict[int | None, list[Record]] = {}
+    for r in records:
+        by_seed.setdefault(r.seed, []).append(r)
+    if not by_seed:
+        return None
+    # Of two records in one place the later one counts.
+    places = [{r.index: r for r in group} for group in by_seed.values()]
+    parts = [sorted(index for index in place if index is not None) for place in places]
+    n = next((place[None].n for place in places if None in place), next(iter(places[0].values())).n)
+    trained = any(seed is not None for seed in by_seed)
+    if len(parts[0]) > 1 and all(part == parts[0] for part in parts):
+        at = np.array([[place[index].value for index in part] for place, part in zip(places, parts, strict=True)])
+        zeros = np.zeros(len(at))
+        return Point(at, zeros, zeros, repeats(places[0][parts[0][0]].metric) or "splits", n, trained)
+    single = [place.get(None) or (place[part[0]] if len(part) == 1 else None) for place, part in zip(places, parts, strict=True)]
+    values = [r.value if r else float(np.mean([s.value for s in place.values()])) for r, place in zip(single, places, strict=True)]
+    below, above = (np.array([_half_width(r, side) for r in single]) for side in ("low", "high"))
+    return Point(np.array(values)[:, None], below, above, "", n, trained)
+
+
+def _half_width(record: Record | None, side: str) -> float:
+    if record is None or record.low is None or record.high is None or not math.isfinite(record.low + record.high):
+        return 0.0
+    return max(0.0, record.value - record.low if side == "low" else record.high - record.value)
+
+
+class Table:
+    """The records of a run whose values are finite, by metric and model; every reader of records goes through it.
+
+    A query names columns of `Record`: a value, a set or tuple of values, or `ANY`. A column that it does not name has
+    to be empty, but for `seed`, over which points sum up, and `index` where that repeats a quantity (`REPEATED`).
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.records = [r for r in records if math.isfinite(r.value)]
+        self._by_place: dict[str, dict[str, list[Record]]] = {}
+        for r in self.records:
+            self._by_place.setdefault(r.metric, {}).setdefault(r.model, []).append(r)
+
+    @cached_property
+    def seeds(self) -> dict[str, set[int | None]]:
+        """Seeds of the records of every model."""
+        seeds: dict[str, set[int | None]] = {}
+        for r in self.records:
+            seeds.setdefault(r.model, set()).add(r.seed)
+        return seeds
+
+    @property
+    def metrics(self) -> list[str]:
+        """Every metric that any record names, in the order of the records."""
+        return list(self._by_place)
+
+    def models(self, metric: str, **where: Any) -> list[str]:
+        """What has records of a metric, in the order of the records; columns that are not named may be anything."""
+        return list(dict.fromkeys(r.model for r in self.rows(metric, **where)))
+
+    def rows(self, metric: str, model: Any = ANY, **where: Any) -> list[Record]:
+        """Records of a metric (and a model) whose named columns are as named; the others may be anything."""
+        of_metric = self._by_place.get(metric, {})
+        rows = of_metric.get(model, []) if isinstance(model, str) else [r for of in of_metric.values() for r in of]
+        tests = [(k, v) for k, v in (where if isinstance(model, str) else {"model": model, **where}).items() if v is not ANY]
+        return [r for r in rows if all(_is(getattr(r, k), v) for k, v in tests)]
+
+    def distinct(self, column: str, metric: str, model: Any = ANY, **where: Any) -> list[Any]:
+        """Values of a column, without None, in the order of the records; columns that are not named may be anything."""
+        return list(dict.fromkeys(v for r in self.rows(metric, model, **where) if (v := getattr(r, column)) is not None))
+
+    def points(self, metric: str, model: Any = "", by: str | tuple[str, ...] = (), **where: Any) -> dict[Any, Point]:
+        """Values of the columns `by`, which must not be empty, -> point, ascending where they can be compared.
+
+        Keys are plain values for a single column, else tuples.
+        """
+        columns = (by,) if isinstance(by, str) else by
+        empty = {c: None for c in ("layer", "head", "part", "step", "index") if c not in columns and c not in where}
+        if repeats(metric) and "index" in empty:
+            del empty["index"]
+        groups: dict[Any, list[Record]] = {}
+        for r in self.rows(metric, ANY if "model" in columns else model, **empty, **where):
+            key = tuple(getattr(r, c) for c in columns)
+            if None not in key:
+                groups.setdefault(key[0] if isinstance(by, str) else key, []).append(r)
+        keys = list(groups)
+        if all(isinstance(k, int) or (isinstance(k, tuple) and all(isinstance(p, int) for p in k)) for k in keys):
+            keys.sort()
+        return {key: point for key in keys if (point := summary(groups[key])) is not None}
+
+    def point(self, metric: str, model: Any = "", **where: Any) -> Point | None:
+        """The one value of a metric of a model in a place, summed up over seeds; None where there is none.
+
+        With `index`, what stands at that index.
+        """
+        if isinstance(where.get("index"), int):
+            return self.points(metric, model, by="index", **where).get(where["index"])
+        return self.points(metric, model, **where).get(())
+
+
+def _is(value: Any, wanted: Any) -> bool:
+    return value in wanted if isinstance(wanted, tuple | set | frozenset) else value == wanted
