@@ -1,9 +1,14 @@
 """A small made-up corpus and a runner of the command line for the tests that need them."""
 
+import contextlib
+import io
 import os
 import random
 import subprocess
 import sys
+import traceback
+import warnings
+from unittest import mock
 
 
 def sentences(documents: int, seed: int = 0) -> str:
@@ -35,6 +40,32 @@ def environment() -> dict[str, str]:
     return {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default", "COLUMNS": "120"}
 
 
-def whatwhere(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a new process."""
-    return subprocess.run(command(*arguments), capture_output=True, text=True, env=environment(), timeout=timeout, check=False)
+def whatwhere(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in this process: what it prints, and the status that it would end with.
+
+    An import of torch in a new process takes seconds. What only a process of its own shows (signals, `-m`, a traceback on the way out) is
+    tested with `command`.
+    """
+    import torch
+
+    from whatwhere.cli import main
+
+    out, error, status, threads = io.StringIO(), io.StringIO(), 0, torch.get_num_threads()
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(error),
+        mock.patch.object(sys, "argv", ["whatwhere", *arguments]),
+        mock.patch.dict(os.environ, environment()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("default")
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            status = 1
+            traceback.print_exc()
+        finally:
+            torch.set_num_threads(threads)
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), error.getvalue())

@@ -1,11 +1,10 @@
 """`whatwhere geometry`: from text to records, arrays, a table that a model loads and a page; what it refuses, in one line each."""
 
 import json
-import subprocess
 
 import numpy as np
 import pytest
-from cli_runner import command, sentences
+from cli_runner import sentences, whatwhere
 from run_files import missing, unexplained
 
 import whatwhere as ww
@@ -24,7 +23,7 @@ FEW = ("--set", "splits=2", "--set", "groups=8", "--set", "dims=[16, 64]", "--se
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("geometry") / "run"
     words = ["geometry", "--corpus", f"three={THREE}", "--corpus", f"other={THREE},seed=1", "--positions", "16", "--out", str(out)]
-    done = subprocess.run(command(*words, "--tokenizer", "words", "--json", *FEW), capture_output=True, text=True)
+    done = whatwhere(*words, "--tokenizer", "words", "--json", *FEW)
     assert done.returncode == 0, done.stderr
     return out, json.loads(done.stdout)
 
@@ -151,7 +150,7 @@ def test_one_document_is_refused(tmp_path):
 
 def test_wrong_argument_is_one_line(tmp_path):
     words = ["geometry", "--dims", "16,x", "--out", str(tmp_path / "out")]
-    done = subprocess.run(command(*words), capture_output=True, text=True)
+    done = whatwhere(*words)
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()
     assert done.stderr.splitlines() == ["whatwhere: --dims takes whole numbers with commas, for example 16,64,256; got '16,x'."]
 
