@@ -13,6 +13,7 @@ from whatwhere.analysis.features import Documents
 from whatwhere.analysis.passes import read
 from whatwhere.analysis.probes import split_documents
 from whatwhere.analysis.variance import PositionVariance, _position_r2, ceiling_records, corrected_share
+from whatwhere.analysis.who import Who
 from whatwhere.records import select
 
 
@@ -41,7 +42,7 @@ def shares(features, docs, position_size=0, batch_size=5):
     model = Fixed(features, position_size)
     reader = PositionVariance(model.config)
     read(model, docs, [reader], batch_size=batch_size)
-    return reader.records(study="s", name="m", seed=1)
+    return reader.records(Who("m", 1, "s"))
 
 
 def uneven(count=40, n=12, seed=0):
@@ -141,7 +142,7 @@ def test_states_that_are_not_finite_and_nothing_read_are_refused():
     with pytest.raises(ValueError, match=r"hidden\[0\] has NaN"):
         shares([np.full((12, 10, 2), np.nan)], docs)
     with pytest.raises(ValueError, match="No documents were read"):
-        PositionVariance(Fixed([np.zeros((1, 1, 1))]).config).records(study="s", name="m", seed=0)
+        PositionVariance(Fixed([np.zeros((1, 1, 1))]).config).records(Who("m", 0, "s"))
 
 
 # Ceilings

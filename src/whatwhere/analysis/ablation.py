@@ -22,6 +22,7 @@ from whatwhere.records import Record
 from .bootstrap import document_mean
 from .features import Documents
 from .heads import term_names
+from .who import Who
 
 KINDS = ("remove", "mean", "shuffle")
 BY = ("all", "layer", "head")
@@ -61,10 +62,8 @@ class _Ablation:
 def ablation_records(
     model: Any,
     documents: Documents,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     mask_rate: float = MASK_RATE,
     kinds: Sequence[str] = KINDS,
     by: Sequence[str] = BY,
@@ -130,21 +129,11 @@ def ablation_records(
     counted = ~np.isnan(values[:, 0])
     if not counted.any():
         raise ValueError("No document has a regular token, so nothing can be masked.")
-    mean, low, high = document_mean(values[counted], articles=None if documents.articles is None else documents.articles[counted])
-
-    def record(k: int, metric: str, **columns: Any) -> Record:
-        ends: tuple[Any, Any] = (None, None) if low is None or high is None else (float(low[k]), float(high[k]))
-        return Record(study, name, metric, float(mean[k]), ends[0], ends[1], "nats", seed, n=int(counted.sum()), **columns)
-
-    return [
-        record(0, "ablation.loss"),
-        *(
-            Record(study, name, "ablation.loss", float(v), unit="nats", seed=seed, index=int(i), n=1)
-            for i, v in enumerate(values[:, 0])
-            if counted[i]
-        ),
-        *(record(k, f"ablation.{a.kind}", layer=a.layer, head=a.head, part=a.part) for k, a in enumerate(ablations, 1)),
-    ]
+    mean = document_mean(values[counted], articles=None if documents.articles is None else documents.articles[counted])
+    places = [("loss", None, None, None), *((a.kind, a.part, a.layer, a.head) for a in ablations)]
+    loss, *changes = who.records("ablation.", mean, {("metric", "part", "layer", "head"): places}, n=counted.sum(), unit="nats")
+    each = who.records("ablation.loss", values[:, 0], {"index": range(len(values))}, n=1, unit="nats")
+    return [loss, *each, *changes]
 
 
 def masked(documents: Documents, mask_rate: float, mask_id: int, seed: int = SEED) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whatwhere.analysis.bootstrap import at_place, document_mean
-from whatwhere.analysis.features import Documents, model_inputs
-from whatwhere.analysis.passes import Batch
-from whatwhere.records import Record
+from ..records import Record
+from .bootstrap import document_mean
+from .features import Documents, model_inputs
+from .passes import Batch
+from .who import Who
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
 KINDS = ("previous", "next", "self", "special", "local", "broad")
@@ -137,7 +137,7 @@ class AttentionScores(WeightReader):
         _add(self._profiles, (block, part), lag_sums(inside, w))
         _add(self._maps, (block, part), (pool @ everything @ pool.T).double().cpu().numpy())
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """The records; see the class.
 
         Raises:
@@ -145,19 +145,13 @@ class AttentionScores(WeightReader):
         """
         values = dict(sorted(self._means.items()))
         check_seen(values)
-        records: list[Record] = []
-        keys = np.concatenate(self._special)
-        share, least, most = at_place(document_mean(keys[:, None], articles=self._articles), (0,))
-        records.append(Record(study, name, "attention.special.keys", share, least, most, seed=seed, n=int((~np.isnan(keys)).sum())))
-        mean = document_mean(np.stack(list(values.values()), axis=1), articles=self._articles)  # (blocks · parts, h, kinds)
-        for at, ((block, part), of_documents) in enumerate(values.items()):
-            counts = (~np.isnan(of_documents)).sum(0)  # (h, kinds)
-            for kind, head in ((k, h) for k in range(len(KINDS)) for h in range(self.heads)):
-                if counts[head, kind]:
-                    value, least, most = at_place(mean, (at, head, kind))
-                    record = partial(Record, study, name, f"attention.{KINDS[kind]}", value, least, most, seed=seed)
-                    records.append(record(layer=block + 1, head=head, part=part, n=int(counts[head, kind])))
-        return records
+        keys, means = np.concatenate(self._special), np.stack(list(values.values()), axis=1)  # means: (documents, places, h, kinds)
+        axes = {("layer", "part"): [(block + 1, part) for block, part in values], "head": range(self.heads), "metric": KINDS}
+        special, mean = (document_mean(v, articles=self._articles) for v in (keys, means))
+        return [
+            *who.records("attention.special.keys", special, {}, n=(~np.isnan(keys)).sum()),
+            *who.records("attention.", mean, axes, n=(~np.isnan(means)).sum(0)),
+        ]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays; see the class. Empty before a document has passed."""
@@ -280,10 +274,8 @@ def _pool(n: int, like: Tensor) -> Tensor:
 def foreign_scores(
     model: Any,
     documents: Documents,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     batch_size: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
@@ -304,7 +296,7 @@ def foreign_scores(
                 scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), keys))
         if progress is not None:
             progress(int(batch.indices[-1]) + 1, len(documents))
-    return scores.records(study=study, name=name, seed=seed), scores.arrays()
+    return scores.records(who), scores.arrays()
 
 
 def attention_weights(model: Any, documents: Documents, batch_size: int = 8) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
@@ -424,7 +416,7 @@ class RetrievalScores:
     def __init__(self, config: Any = None) -> None:
         self.repeated, self.control = CopyReader(), CopyReader()
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """The records; see the class.
 
         Raises:
@@ -438,10 +430,8 @@ class RetrievalScores:
             raise ValueError(f"Both sets of repeated documents must pass once, whole; seen were {sorted(counts)} documents.")
         records: list[Record] = []
         both, other = np.stack(list(raw.values()), axis=1), np.stack([control[key] for key in raw], axis=1)  # (documents, parts, h)
+        axes = {("layer", "part"): [(block + 1, part) for block, part in raw], "head": range(both.shape[2])}
         for metric, values in (("", both - other), (".raw", both), (".control", other)):
             mean = document_mean(values, articles=self.repeated.articles)
-            for (at, (block, part)), head in ((key, h) for key in enumerate(raw) for h in range(values.shape[2])):
-                value, least, most = at_place(mean, (at, head))
-                record = partial(Record, study, name, f"attention.retrieval{metric}", value, least, most, seed=seed)
-                records.append(record(layer=block + 1, head=head, part=part, n=len(values)))
+            records += who.records(f"attention.retrieval{metric}", mean, axes, n=len(values))
         return records

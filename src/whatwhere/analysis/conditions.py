@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from whatwhere.geometry.distances import distances
-from whatwhere.records import Record
+from ..geometry.distances import distances
+from ..records import Record
+from .who import Who
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names
 
@@ -82,9 +83,7 @@ def scores_of_folder(folder: str | Path) -> Scores:
     return Scores(words, query, key)
 
 
-def condition_records(
-    scores: Scores, p: Any, *, study: str, name: str, seed: int | None = None, halves: Sequence[tuple[Any, Any]] = ()
-) -> list[Record]:
+def condition_records(scores: Scores, p: Any, who: Who, *, halves: Sequence[tuple[Any, Any]] = ()) -> list[Record]:
     """Records `h1` and `h3`, the smallest distance over pairs of positions, and `h1.median`, `h3.median`.
 
     h1: of |ē_i - ē_j|. h3, by layer (0 = the first block's) and head: part "M" |M(ē_i - ē_j)|, as H3 states, and "M^T" |Mᵀ(ē_i - ē_j)|,
@@ -104,7 +103,7 @@ def condition_records(
     if len(means) < 2:
         raise ValueError(f"Positions are compared in pairs; got {len(means)}. Count more text, or lower the support that is asked for.")
     noise = [_means(a, scores) - _means(b, scores) for a, b in halves]
-    record = partial(Record, study, name, seed=seed, n=len(means))
+    record = partial(who.record, n=len(means))
     records = _smallest(means, noise, "h1", record)
     for layer, (queries, keys) in enumerate(zip(scores.query, scores.key, strict=True)):
         for head, (query, key) in enumerate(zip(queries, keys, strict=True)):

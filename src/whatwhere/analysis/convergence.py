@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from whatwhere.records import Record, select
+from ..records import Record, select
+from .who import Who
 
 Curve = list[tuple[int, float]]  # (step, validation loss) by step
 
@@ -32,7 +33,7 @@ def convergence_records(records: Sequence[Record], *, study: str) -> list[Record
             if baseline == model or other != seed or not math.isfinite(goal[-1][1]):
                 continue
             step = reached(curve, goal[-1][1])
-            record = partial(Record, study, model, seed=seed, part=baseline, n=len(curve))
+            record = partial(Who(model, seed, study).record, part=baseline, n=len(curve))
             found.append(record("convergence.reached", float(step is not None)))
             if step is not None:
                 found.append(record("convergence.share", step / curve[-1][0]))

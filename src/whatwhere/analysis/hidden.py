@@ -5,7 +5,6 @@ sentences are compared with other cuts of the same document into stretches of th
 """
 
 import logging
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ import torch
 from scipy.linalg import eigh
 from torch import Tensor
 
-from whatwhere.analysis.bootstrap import document_mean, joined
-from whatwhere.analysis.passes import Batch
-from whatwhere.analysis.probes import stream_columns
-from whatwhere.records import Record
+from ..records import Record
+from .bootstrap import document_mean, joined
+from .passes import Batch
+from .probes import stream_columns
+from .who import Who
 
 SHUFFLES = 10
 SHOWN = 4  # documents whose scores are kept for the figure
@@ -101,7 +101,7 @@ class SentenceMaps:
                 of_row = [h[row, :, columns].detach().cpu().double().numpy() for h in hidden]
                 self._scores[part].append(_component_scores(of_row, regular[row]))
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """The records of all documents of the pass; see the class.
 
         Raises:
@@ -113,18 +113,12 @@ class SentenceMaps:
         found["sentences.excess"] = np.log(found["sentences.separation"]) - np.log(found["sentences.null"])
         if np.isnan(found["sentences.excess"]).all():
             _log.warning("No separation of sentences: none of %d documents has two sentences.", len(found["hidden.top2"]))
-        records = []
+        records: list[Record] = []
         for metric, values in found.items():
-            mean, low, high = document_mean(values, articles=joined(self._articles))
+            mean, *ends = document_mean(values, articles=joined(self._articles))
             n = np.sum(~np.isnan(values), axis=0)
-            for layer in range(self.layers):
-                for i, part in enumerate(self.parts):
-                    if n[layer, i]:
-                        record = partial(Record, study, name, metric, seed=seed, layer=layer, part=part, n=int(n[layer, i]))
-                        if n[layer, i] == 1 or low is None or high is None:
-                            records.append(record(float(mean[layer, i])))
-                        else:
-                            records.append(record(float(mean[layer, i]), float(low[layer, i]), float(high[layer, i])))
+            low, high = (None if end is None else np.where(n > 1, end, np.nan) for end in ends)
+            records += who.records(metric, (mean, low, high), {"layer": range(self.layers), "part": list(self.parts)}, n=n)
         return records
 
     def arrays(self) -> dict[str, np.ndarray]:

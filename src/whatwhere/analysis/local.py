@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from .attention import TOTAL, WeightReader, Weights, check_seen, keep, query_mea
 from .bootstrap import Mean, at_place, document_mean
 from .features import Documents
 from .passes import Batch, read
+from .who import Who
 
 REACH = 8  # tokens on each side that are neighbours
 OFFSETS = range(-REACH, REACH + 1)  # key minus query
@@ -68,7 +70,7 @@ class NeighbourWeights(WeightReader):
             keys = torch.full_like(count, n) if weights.allowed is None else weights.allowed.sum(-1)[:, 0].expand(b, n)
             keep(self._even, (block, part), batch, query_mean((count / keys)[:, None], regular)[:, 0])
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """The records; see the class.
 
         Raises:
@@ -79,22 +81,21 @@ class NeighbourWeights(WeightReader):
         blocks = sorted({block for block, _ in self._found})
         found = np.stack([[self._found[block, part] for block in blocks] for part in parts])  # (parts, L, documents, h, offsets + 1)
         found = np.moveaxis(found, 2, 0)  # (documents, parts, L, h, offsets + 1)
-        record = partial(Record, study, name, seed=seed, n=int((~np.isnan(found[:, 0, 0, 0, -1])).sum()))
-        mean_of = partial(document_mean, articles=self._articles)
+        n = int((~np.isnan(found[:, 0, 0, 0, -1])).sum())
+        record, mean_of = partial(who.record, n=n), partial(document_mean, articles=self._articles)
+        by_part: dict[str, Any] = {"part": parts}
+        by_layer = by_part | {"layer": [block + 1 for block in blocks]}
+        by_head = by_layer | {"head": range(found.shape[3])}
         weight, _, _ = mean_of(found[..., :-1], draws=1)  # no interval is kept of these
-        records = [
-            record("local.weight", float(value), part=parts[part], layer=blocks[block] + 1, head=head, index=OFFSETS[offset])
-            for (part, block, head, offset), value in np.ndenumerate(weight)
-            if not np.isnan(value)
-        ]
         share = found[..., -1]  # (documents, parts, L, h)
-        heads, layers, whole = mean_of(share), mean_of(share.mean(-1)), mean_of(share.mean((-2, -1)))
+        heads = mean_of(share)
+        records = [
+            *who.records("local.weight", weight, {**by_head, "index": OFFSETS}, n=n),
+            *who.records("local.share", mean_of(share.mean((-2, -1))), by_part, n=n),
+            *who.records("local.share", mean_of(share.mean(-1)), by_layer, n=n),
+            *who.records("local.share", heads, by_head, n=n),
+        ]
         for p, part in enumerate(parts):
-            records.append(record("local.share", *at_place(whole, (p,)), part=part))
-            for b, block in enumerate(blocks):
-                records.append(record("local.share", *at_place(layers, (p, b)), part=part, layer=block + 1))
-                for head in range(share.shape[-1]):
-                    records.append(record("local.share", *at_place(heads, (p, b, head)), part=part, layer=block + 1, head=head))
             b, head = divmod(int(np.argmax(heads[0][p])), share.shape[-1])
             records.append(record("local.best", *at_place(heads, (p, b, head)), part=part, layer=blocks[b] + 1, head=head))
         terms = [p for p, part in enumerate(parts) if part != TOTAL]
@@ -112,7 +113,7 @@ def _lead(share: np.ndarray, part: int, rivals: list[int], mean_of: Callable[[np
     return mean_of(share[:, part] - share[:, rival])
 
 
-def local_records(run: str | Path, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
+def local_records(run: str | Path, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
     """Records of `NeighbourWeights` for every checkpoint of a pretraining; `step` is the checkpoint's, none for `local.even`.
 
     Raises:
@@ -123,9 +124,8 @@ def local_records(run: str | Path, documents: Documents, *, study: str, name: st
         model = EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
         reader = NeighbourWeights()
         read(model, documents, [reader], batch_size)
-        step = int(folder.name.removeprefix("step-"))
-        *found, even = reader.records(study=study, name=name, seed=seed)
-        records += [*([] if records else [even]), *(replace(r, step=step) for r in found)]
+        *of_step, even = reader.records(who.at(int(folder.name.removeprefix("step-"))))
+        records += [*([] if records else [replace(even, step=who.step)]), *of_step]
     if not records:
         raise ValueError(f"{run} has no checkpoints. Give the folder of a run: whatwhere pretrain leaves them in checkpoints/.")
     return records

@@ -5,7 +5,6 @@ positions, (5) to the next positions. The thresholds were set on matrices built 
 """
 
 from collections import Counter
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from whatwhere.analysis.passes import Batch
-from whatwhere.records import Record
+from ..records import Record
+from .passes import Batch
+from .who import Who
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
 POSITION_TERMS = ("absolute", "relative")  # terms that know where tokens are and not what they say
@@ -101,17 +101,16 @@ def content_free_terms(model: Any) -> list[str]:
     return found
 
 
-def pattern_records(scores: np.ndarray, *, study: str, name: str, seed: int | None, n: int) -> list[Record]:
+def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
     """Records of content-free scores (L, h, n, n) of blocks 1 ... L.
 
     `pattern`: for each layer and head, part = its pattern, value = how clear it is (`pattern_of`), n = documents. `patterns.share`:
     share of all heads with a pattern (part), n = heads. No intervals: these are all heads of this model.
     """
     found = {(block, head): pattern_of(of_head) for block, of_block in enumerate(scores) for head, of_head in enumerate(of_block)}
-    record = partial(Record, study, name, seed=seed)
-    records = [record("pattern", s, layer=block + 1, head=head, part=p, n=n) for (block, head), (p, s) in found.items()]
+    records = [who.record("pattern", s, layer=block + 1, head=head, part=p, n=n) for (block, head), (p, s) in found.items()]
     counts = Counter(p for p, _ in found.values())
-    return records + [record("patterns.share", counts[p] / len(found), part=p, n=len(found)) for p in PATTERNS]
+    return records + who.records("patterns.share", np.array([counts[p] / len(found) for p in PATTERNS]), {"part": PATTERNS}, n=len(found))
 
 
 class MeanScores:
@@ -190,7 +189,7 @@ class PatternCounts:
             raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
         return np.stack([self._means[block].mean() for block in sorted(self._means)])
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """The records; see the class.
 
         Raises:
@@ -199,7 +198,7 @@ class PatternCounts:
         scores = self.scores()
         if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: the heads of one block are all that there are
             scores = scores[:1]
-        return pattern_records(scores, study=study, name=name, seed=seed, n=self._means[0].documents)
+        return pattern_records(scores, who, n=self._means[0].documents)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """None: the maps of each term are in the arrays of `AttentionScores`."""

@@ -7,17 +7,17 @@ Equal to scikit-learn's Ridge(alpha=penalty) and r2_score, but each token is loo
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
 
-from whatwhere.analysis.features import TARGETS, Documents, choose_documents, hidden_states
-from whatwhere.analysis.ridge import Sums, principal_axes, ridge_r2
-from whatwhere.intervals import split_interval, tested
-from whatwhere.records import Record
+from ..intervals import tested
+from ..records import Record
+from .features import TARGETS, Documents, choose_documents, hidden_states
+from .ridge import Sums, principal_axes, ridge_r2
+from .who import Who
 
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the model runs once for every chunk of layers
 
@@ -27,17 +27,14 @@ _log = logging.getLogger(__name__)
 def probe_records(
     model: torch.nn.Module,
     window_set: Any,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     documents: int = 500,
     splits: int = 5,
     penalty: float = 1.0,
     batch_size: int = 32,
     progress: Callable[[int, int], None] | None = None,
     components: Sequence[int] = (),
-    step: int | None = None,
 ) -> list[Record]:
     """R² of linear probes for the three targets at every hidden[l], as records.
 
@@ -56,12 +53,10 @@ def probe_records(
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
         window_set: held-out windows, see `features.choose_documents`.
-        seed: training seed of the model; goes into the records only.
         splits: number of splits; the 95 % interval needs two.
         penalty: ridge penalty, on the coefficients and not on the intercept.
         progress: called with (documents done, documents in all).
         components: numbers of principal components, for example (2, 8).
-        step: optimizer step of the model, 0 for the untrained control; None for the final model. Goes into the records only.
 
     Raises:
         ValueError: too few documents, a penalty, a number of splits or of components that is not positive, or hidden states that are
@@ -88,15 +83,12 @@ def probe_records(
                     found |= {(target, name_of_part, layer): values for target, values in by_target.items()}
 
     records = [
-        Record(study, name, "probe.documents", float(len(chosen)), unit="documents", seed=seed, step=step),
-        Record(study, name, "probe.length", float(chosen.length), unit="tokens", seed=seed, step=step),
+        who.record("probe.documents", len(chosen), unit="documents"),
+        who.record("probe.length", chosen.length, unit="tokens"),
     ]
     for (target, part, layer), values in found.items():
-        record = partial(Record, study, name, f"r2.{target}", seed=seed, part=part, layer=layer, step=step)
         tokens = targets.tokens(target)  # (documents,)
-        low, high = split_interval(values, len(chosen)) or (None, None)
-        records.append(record(value=float(np.mean(values)), low=low, high=high, n=int(tokens.sum())))
-        records += [record(value=v, index=s, n=int(tokens[test[s]].sum())) for s, v in enumerate(values)]
+        records += who.splits(f"r2.{target}", values, len(chosen), test @ tokens, int(tokens.sum()), part=part, layer=layer)
     return records
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.analysis.features import first_position
-from whatwhere.analysis.separation import CorpusDistances, rows_of
-from whatwhere.encoder import Encoder
-from whatwhere.geometry import sinusoidal, stress
-from whatwhere.records import Record
+from ..encoder import Encoder
+from ..geometry import sinusoidal, stress
+from ..records import Record
+from .features import first_position
+from .separation import CorpusDistances, rows_of
+from .who import Who
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +77,7 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().cpu().double().numpy()
 
 
-def projection_records(
-    model: Any, corpus: CorpusDistances, *, study: str, name: str, seed: int | None, step: int | None = None
-) -> list[Record]:
+def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Record]:
     """Stress of P and of P · M(l), for every block l, against the corpus's distances at the corpus's positions.
 
     Records `projected.stress.raw` and `projected.stress.optimal` (at the best scale), and the same with the ending `.corrected` against
@@ -92,9 +91,6 @@ def projection_records(
     model is 1 here, all distances being nearly 0 beside the corpus's. Neither is the attention of the model: norms, biases, rotations
     and what the blocks before have done to positions are left out, and M is of all heads together. There are no intervals.
 
-    Args:
-        step: optimizer step of the model, 0 for the untrained; None for the final model. Goes into the records only.
-
     Raises:
         ValueError: see `score_matrices`; the corpus has positions that the table has not, or not two that differ.
     """
@@ -106,7 +102,7 @@ def projection_records(
     records = []
     for part, table, matrices in tables:
         for layer, projected in enumerate([table, *(table @ m for m in matrices)]):
-            record = partial(Record, study, name, seed=seed, part=part, layer=layer, step=step, n=len(positions))
+            record = partial(who.record, part=part, layer=layer, n=len(positions))
             for ending, dist in (("", corpus.dist), (".corrected", corpus.corrected)):
                 if dist is not None:
                     records.append(record(f"projected.stress.raw{ending}", stress(projected, dist)))

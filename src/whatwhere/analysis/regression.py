@@ -2,17 +2,16 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from whatwhere.analysis.features import Documents, hidden_states
-from whatwhere.analysis.probes import MEMORY, split_documents, stream_columns
-from whatwhere.analysis.ridge import Sums, ridge_r2
-from whatwhere.intervals import split_interval
-from whatwhere.records import Record
+from ..records import Record
+from .features import Documents, hidden_states
+from .probes import MEMORY, split_documents, stream_columns
+from .ridge import Sums, ridge_r2
+from .who import Who
 
 STREAMS = ("position", "semantic")
 ENDINGS = ("", ".place", ".chance")  # targets: of the same token, of another document's, of another document's in random order
@@ -80,12 +79,10 @@ def regression_records(
         for (name, layer), sums in _cross_sums(reference_model, models, documents, test, pairs, batch_size, progress).items():
             for metric, values in sums.r2(stream_columns(config.hidden_size, config.position_size), penalty).items():
                 found[metric, name, layer] = values
-    records = []
+    records: list[Record] = []
     for (metric, name, layer), values in found.items():
-        record = partial(Record, study, name, metric, seed=seed, part=reference, layer=layer)
-        low, high = split_interval(values, len(documents)) or (None, None)
-        records.append(record(float(np.mean(values)), low, high, n=len(documents)))
-        records += [record(value, index=s, n=int(test[s].sum())) for s, value in enumerate(values)]
+        who = Who(name, seed, study)
+        records += who.splits(metric, values, len(documents), test.sum(1), len(documents), part=reference, layer=layer)
     return records
 
 

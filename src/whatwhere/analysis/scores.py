@@ -16,6 +16,7 @@ from ..records import Record
 from .bootstrap import document_mean
 from .features import Documents
 from .passes import Batch, read
+from .who import Who
 
 POSITIONAL = ("absolute", "relative")
 
@@ -45,7 +46,7 @@ class ScoreSpread:
         """Not read."""
 
 
-def score_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
+def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
     """Records `scores.std`: standard deviation of each term (part) of the scores in each block (layer, from 1), in score units.
 
     Variance about the mean over the pairs of regular tokens of a document that may see each other, mean over heads, then over documents;
@@ -56,18 +57,16 @@ def score_records(model: Any, documents: Documents, *, study: str, name: str, se
     """
     reader = ScoreSpread()
     read(model, documents, [reader], batch_size)
-    records = []
+    records: list[Record] = []
     for (block, part), batches in sorted(reader.found.items()):
         values = np.concatenate(batches)
-        mean, low, high = (None if v is None else float(v) ** 0.5 for v in document_mean(values, articles=documents.articles))
-        assert mean is not None
-        if np.isfinite(mean):
-            place: dict[str, Any] = {"seed": seed, "layer": block + 1, "part": part, "n": int(np.isfinite(values).sum())}
-            records.append(Record(study, name, "scores.std", mean, low, high, **place))
+        mean, low, high = document_mean(values, articles=documents.articles)
+        spread = np.sqrt(mean), None if low is None else np.sqrt(low), None if high is None else np.sqrt(high)
+        records += who.records("scores.std", spread, {}, n=np.isfinite(values).sum(), layer=block + 1, part=part)
     return records
 
 
-def theta_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None) -> list[Record]:
+def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
     """Records of TUPE's θ for every head, in score units, read as the model uses it; [] for a scheme without reset.
 
     `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is (its column).
@@ -93,7 +92,7 @@ def theta_records(model: Any, documents: Documents, *, study: str, name: str, se
     records = []
     for layer, head in np.ndindex(v.shape[:2]):
         own = v[layer, head]
-        record = partial(Record, study, name, seed=seed, layer=layer + 1, head=head)
+        record = partial(who.record, layer=layer + 1, head=head)
         between = own[np.ix_(where, where)]
         records += [record("theta.query", float(own[cls[0], where[0]])), record("theta.key", float(own[where[0], cls[0]]))]
         records += [record("theta.mean", float(between.mean())), record("theta.std", float(between.std()))]

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-import whatwhere
-from whatwhere.geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
-from whatwhere.geometry.distances import distances
-from whatwhere.geometry.encodings import random_table
-from whatwhere.records import Record
-from whatwhere.training.checkpoints import all_checkpoints
+from .. import encoder
+from ..geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
+from ..geometry.distances import distances
+from ..geometry.encodings import random_table
+from ..records import Record
+from ..training.checkpoints import all_checkpoints
+from .who import Who
 
 PERCENT = (1, 5, 25, 50, 75, 95, 99)  # of the pairs, in `separation.quantile`
 RANKS = (1, 2, 3, 5, 8)  # of the approximations in `low_rank_records`
@@ -45,17 +47,15 @@ def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
     if not folders:
         raise ValueError(f"{run} has no checkpoints. Give the folder of a run: whatwhere pretrain or finetune leaves them in checkpoints/.")
     for folder in folders:
-        config = whatwhere.EncoderConfig.from_pretrained(folder, local_files_only=True)
+        config = encoder.EncoderConfig.from_pretrained(folder, local_files_only=True)
         if config.absolute == "none":
             raise ValueError(f"{run} has no position table: its scheme ({config.preset}) keeps no position in the input. Try ap or dstg.")
-        kind = getattr(whatwhere, (config.architectures or ["Encoder"])[0])
+        kind = getattr(encoder, (config.architectures or ["Encoder"])[0])
         table = kind.from_pretrained(folder, local_files_only=True).position_table()
         yield int(folder.name.removeprefix("step-")), table.detach().double().numpy()
 
 
-def separation_records(
-    run: str | Path, *, study: str, name: str, seed: int | None, used: int | None = None, corpus: CorpusDistances | None = None
-) -> list[Record]:
+def separation_records(run: str | Path, who: Who, *, used: int | None = None, corpus: CorpusDistances | None = None) -> list[Record]:
     """Records of a run's position table at every checkpoint; `step` is the checkpoint's.
 
     `part` says which rows: None all of them; "used" the first `used`, that the training's texts reach (the others have no gradient, so
@@ -79,8 +79,8 @@ def separation_records(
         if corpus is not None:
             parts["corpus"] = rows_of(corpus, len(table))
         for part, rows in parts.items():
-            record = partial(Record, study, name, seed=seed, part=part, step=step, n=len(rows))
-            records += _shape(table[rows], record)
+            record = partial(who.at(step).record, part=part, n=len(rows))
+            records += _shape(table[rows], who.at(step), part=part, n=len(rows))
             records.append(record("change", float(np.linalg.norm(table[rows] - first[rows]) / np.linalg.norm(first[rows]))))
             if part == "corpus" and corpus is not None:
                 records += _fit(table[rows], corpus, record)
@@ -98,7 +98,7 @@ def _fit(table: np.ndarray, corpus: CorpusDistances, record: "partial[Record]") 
     return records
 
 
-def low_rank_records(table: np.ndarray, corpus: CorpusDistances, *, study: str, name: str, seed: int | None) -> list[Record]:
+def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> list[Record]:
     """Records of how near the best approximations of a table of rank 1, 2, 3, 5, 8 come to the corpus's distances (GEOM remark 8).
 
     Index: the rank. `low_rank.stress.raw` and `low_rank.stress.optimal` of part "table", the centred rows of the corpus's positions cut to
@@ -119,7 +119,7 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, *, study: str, 
             continue
         best = classical_mds(dist).coords
         for rank in (r for r in RANKS if r <= min(own.shape[1], best.shape[1])):
-            record = partial(Record, study, name, seed=seed, index=rank, n=len(rows))
+            record = partial(who.record, index=rank, n=len(rows))
             random = float(np.mean([stress(random_table(len(rows), rank, k), dist, "optimal") for k in range(RANDOM)]))
             found = {"table": stress(own[:, :rank], dist, "optimal"), "mds": stress(best[:, :rank], dist, "optimal"), "random": random}
             records += [record(f"low_rank.stress.optimal{ending}", value, part=part) for part, value in found.items()]
@@ -143,15 +143,15 @@ def rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
     return found
 
 
-def _shape(table: np.ndarray, record: "partial[Record]") -> list[Record]:
+def _shape(table: np.ndarray, who: Who, **place: Any) -> list[Record]:
     """What the rows of a table say by themselves."""
     apart = distances(table)[np.triu_indices(len(table), 1)]
     violations, shape = monotonicity_interval(table), spectrum(table)
     exact = violations.low == violations.high
     return [
-        record("separation", float(apart.min())),
-        *(record("separation.quantile", float(q), index=p) for p, q in zip(PERCENT, np.percentile(apart, PERCENT), strict=True)),
-        record("violations", violations.value, *((None, None) if exact else (violations.low, violations.high))),
-        *(record("pca.share", float(share), index=i) for i, share in enumerate(shape.shares[:SHARES])),
-        record("n50", shape.n50, unit="%"),
+        who.record("separation", float(apart.min()), **place),
+        *who.records("separation.quantile", np.percentile(apart, PERCENT), {"index": PERCENT}, **place),
+        who.record("violations", violations.value, *((None, None) if exact else (violations.low, violations.high)), **place),
+        *who.records("pca.share", shape.shares[:SHARES], {"index": range(SHARES)}, **place),
+        who.record("n50", shape.n50, unit="%", **place),
     ]

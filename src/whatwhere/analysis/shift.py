@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.intervals import seed_interval
-from whatwhere.records import Record
-
+from ..intervals import seed_interval
+from ..records import Record
 from .features import Documents, choose_documents, hidden_states
+from .who import Who
 
 DOCUMENTS = 100
 
 
-def shift_records(
-    model: Any, window_set: Any, *, study: str, name: str, seed: int | None, documents: int = DOCUMENTS, batch_size: int = 32
-) -> list[Record]:
+def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = DOCUMENTS, batch_size: int = 32) -> list[Record]:
     """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`, `semantic`).
 
     The first half of each document is encoded at positions 0, 1, ... and again at those of the second half ([CLS] moves along). The
@@ -51,9 +49,7 @@ def shift_records(
     for (layer, part), values in changes.items():
         low, high = seed_interval(values) or (None, None)
         mean = float(np.mean(values))
-        records.append(
-            Record(study, name, "shift.change", mean, low, high, seed=seed, layer=layer, part=part, n=len(values)),
-        )
+        records.append(who.record("shift.change", mean, low, high, layer=layer, part=part, n=len(values)))
     return records
 
 

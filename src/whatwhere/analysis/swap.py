@@ -19,6 +19,7 @@ from ..records import Record
 from .ablation import IGNORED, MASK_RATE, masked
 from .bootstrap import document_mean
 from .features import Documents
+from .who import Who
 
 PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside
 PARTS = ("swapped", "others")
@@ -38,10 +39,8 @@ def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tupl
 def swap_records(
     model: Any,
     documents: Documents,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     pairs: int = PAIRS,
     mask_rate: float = MASK_RATE,
     progress: Callable[[int, int], None] | None = None,
@@ -98,16 +97,11 @@ def swap_records(
     finally:
         model.train(training)
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    mean, low, high = document_mean(means, articles=documents.articles)
-    records = []
-    for at, lag in enumerate(lags):
-        for k, part in enumerate(PARTS):
-            if n := int(np.isfinite(means[:, at, k]).sum()):
-                ends: tuple[Any, Any] = (None, None) if low is None or high is None else (float(low[at, k]), float(high[at, k]))
-                records.append(Record(study, name, "swap.loss", float(mean[at, k]), *ends, "nats", seed, part=part, index=lag, n=n))
-        hits, tried = (int(v) for v in positive[at])
+    mean = document_mean(means, articles=documents.articles)
+    records = who.records("swap.loss", mean, {"index": list(lags), "part": PARTS}, n=np.isfinite(means).sum(0), unit="nats")
+    for lag, (hits, tried) in zip(lags, positive.astype(int).tolist(), strict=True):
         if tried:
-            records.append(Record(study, name, "swap.positive", hits / tried, *share_interval(hits, tried), seed=seed, index=lag, n=tried))
+            records.append(who.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried))
     return records
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.geometry import (
+from ..geometry import (
     component_shares,
     dominant_turns,
     equivariance_null,
@@ -17,7 +17,8 @@ from whatwhere.geometry import (
     rotations,
     spectrum,
 )
-from whatwhere.records import Record
+from ..records import Record
+from .who import Who
 
 SHARES = 10  # components whose share is recorded
 DRAWN = 3  # components whose scores and frequencies are kept of a study's tables
@@ -31,7 +32,7 @@ SCORES, CURVES, PRODUCTS = 128, 10, 96
 PRODUCTS_OF = (2, 5, 10)  # components of the pictured approximations of E·Eᵀ, before all of them
 
 
-def table_records(table: Any, *, study: str, name: str, seed: int | None) -> tuple[list[Record], dict[str, np.ndarray]]:
+def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and arrays of a model's position table, all rows (the papers leave none out).
 
     Records, n the number of positions: `pca.share` of the first ten components (index from 0), `pca.top2`, `pca.top3`, `pca.top5`,
@@ -54,32 +55,30 @@ def table_records(table: Any, *, study: str, name: str, seed: int | None) -> tup
     """
     table = _array(table)
     s = spectrum(table)
-    record = partial(Record, study=study, model=name, seed=seed, n=len(s.scores))
-    records = _share_records(record, s.shares, min(table.shape))
-    records += [record(metric="dct.low4", value=float(v), index=i) for i, v in enumerate(s.low4[:DRAWN])]
-    records += [record(metric="fft.turns", value=float(v), index=i, unit="turns") for i, v in enumerate(s.revolutions[:SHARES])]
-    peaks = dominant_turns(s.magnitudes)[:PEAKS]
-    records += [record(metric="fft.peak", value=float(v), index=i, unit="turns") for i, v in enumerate(peaks)]
+    n = len(s.scores)
+    each, record = partial(who.records, n=n), partial(who.record, n=n)
+    records = _share_records(who, s.shares, min(table.shape), n=n)
+    records += each("dct.low4", s.low4[:DRAWN], {"index": range(DRAWN)})
+    records += each("fft.turns", s.revolutions[:SHARES], {"index": range(SHARES)}, unit="turns")
+    records += each("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), {"index": range(PEAKS)}, unit="turns")
     for i, pair in enumerate(rotations(s)):
         of_pair = partial(record, part=f"{pair.first + 1}+{pair.second + 1}", index=i)
-        records.append(of_pair(metric="rotation.turns", value=pair.turns, unit="turns"))
-        records.append(of_pair(metric="rotation.strength", value=pair.strength))
-        records.append(of_pair(metric="rotation.shift", value=pair.shift, unit="periods"))
-        records.append(of_pair(metric="rotation.share", value=pair.share))
+        records.append(of_pair("rotation.turns", pair.turns, unit="turns"))
+        records.append(of_pair("rotation.strength", pair.strength))
+        records.append(of_pair("rotation.shift", pair.shift, unit="periods"))
+        records.append(of_pair("rotation.share", pair.share))
     null = equivariance_null(table, SHUFFLES)
-    low, high = np.quantile(null, [0.025, 0.975])
-    records.append(record(metric="equivariance", value=s.equivariance))
-    records.append(record(metric="equivariance.null", value=float(null.mean()), low=float(low), high=float(high)))
+    records.append(record("equivariance", s.equivariance))
+    records.append(record("equivariance.null", null.mean(), *np.quantile(null, [0.025, 0.975])))
     first = [k for k in FIRST if k < len(s.shares)]
-    of_first = equivariance_of_first(table, first)
-    records += [record(metric="equivariance.first", value=float(v), index=k) for k, v in zip(first, of_first, strict=True)]
-    alone, lonely = isolation(table), outliers(table)
-    records += [record(metric="outlier", value=float(alone[i]), index=int(i), unit="medians") for i in lonely]
+    records += each("equivariance.first", np.asarray(equivariance_of_first(table, first)), {"index": first})
+    lonely = outliers(table)
+    records += each("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, unit="medians")
     arrays = {"scores": s.scores[:, :DRAWN], "shares": s.shares, "dct_power": s.dct_power[:DRAWN], "outliers": lonely}
     return records, arrays
 
 
-def word_records(table: Any, *, study: str, name: str, seed: int | None) -> tuple[list[Record], dict[str, np.ndarray]]:
+def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and arrays of a model's word table, all rows: shares and N50 as of a position table, part "words" (LOWDIM Table 1b).
 
     Raises:
@@ -87,8 +86,7 @@ def word_records(table: Any, *, study: str, name: str, seed: int | None) -> tupl
     """
     table = _array(table)
     shares = component_shares(table)
-    record = partial(Record, study=study, model=name, seed=seed, n=len(table), part="words")
-    return _share_records(record, shares, min(table.shape)), {"shares": shares}
+    return _share_records(who, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
 
 
 def table_arrays(table: Any) -> dict[str, np.ndarray]:
@@ -120,10 +118,11 @@ def _array(table: Any) -> np.ndarray:
     return table.detach().double().cpu().numpy() if hasattr(table, "detach") else np.asarray(table)
 
 
-def _share_records(record: Any, shares: np.ndarray, total: int) -> list[Record]:
-    records = [record(metric="pca.share", value=float(v), index=i) for i, v in enumerate(shares[:SHARES])]
-    records += [record(metric=f"pca.top{k}", value=float(shares[:k].sum())) for k in TOPS]
+def _share_records(who: Who, shares: np.ndarray, total: int, **columns: Any) -> list[Record]:
     needed = half_of_variance(shares)
-    records.append(record(metric="n50", value=100.0 * needed / total, unit="%"))
-    records.append(record(metric="n50.count", value=float(needed), unit="components"))
-    return records
+    return [
+        *who.records("pca.share", shares[:SHARES], {"index": range(SHARES)}, **columns),
+        *(who.record(f"pca.top{k}", shares[:k].sum(), **columns) for k in TOPS),
+        who.record("n50", 100.0 * needed / total, unit="%", **columns),
+        who.record("n50.count", needed, unit="components", **columns),
+    ]

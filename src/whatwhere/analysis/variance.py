@@ -5,18 +5,18 @@ only with forgetting. The share of a stream's variance that lies between positio
 function of position alone is the ceiling that no pure position stream can exceed.
 """
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..intervals import jackknife_interval, split_interval
+from ..intervals import jackknife_interval
 from ..records import Record
 from .features import Documents, choose_documents
 from .passes import Batch
 from .probes import probe_targets, split_documents, stream_columns
+from .who import Who
 
 GROUPS = 16  # of articles, left out one after the other for the interval
 ROUNDING = 1e-13  # of the squares of float32 states: a variance below that share is none
@@ -104,7 +104,7 @@ class PositionVariance:
             own = states.detach().cpu()[regular].double()
             self._shift.append(own.mean(0) if len(own) else torch.zeros(self.width, dtype=torch.float64))
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """The records of all documents of the pass; see the class.
 
         Raises:
@@ -119,8 +119,7 @@ class PositionVariance:
             for part, value in whole.items():
                 if np.isfinite(value):
                     low, high = jackknife_interval(value, [shares[part] for shares in left]) or (None, None)
-                    place: dict[str, Any] = {"seed": seed, "layer": layer, "part": part, "n": self._documents}
-                    found.append(Record(study, name, "variance.position", value, low, high, **place))
+                    found.append(who.record("variance.position", value, low, high, layer=layer, part=part, n=self._documents))
         return found
 
     def _shares(self, layer: int, left_out: int | None) -> dict[str, float]:
@@ -158,17 +157,15 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
     chosen = choose_documents(window_set, documents)
     test = split_documents(len(chosen), splits)
     targets = probe_targets(chosen, test)
-    records = []
+    records: list[Record] = []
     for target in ("segment", "intra"):
         if target not in targets.columns:
             continue
         y = targets.values[..., targets.columns.index(target)]
         has = targets.kinds == 0 if target == "intra" else targets.kinds >= 0
         values = [_position_r2(chosen.position_ids, y, has & ~held_out[:, None], has & held_out[:, None]) for held_out in test]
-        record, tokens = partial(Record, study, CORPUS, f"r2.{target}.ceiling"), targets.tokens(target)
-        low, high = split_interval(values, len(chosen)) or (None, None)
-        records.append(record(float(np.mean(values)), low, high, n=int(tokens.sum())))
-        records += [record(v, index=s, n=int(tokens[test[s]].sum())) for s, v in enumerate(values)]
+        tokens, who = targets.tokens(target), Who(CORPUS, study=study)
+        records += who.splits(f"r2.{target}.ceiling", values, len(chosen), test @ tokens, int(tokens.sum()))
     return records
 
 

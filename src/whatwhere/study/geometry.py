@@ -30,6 +30,7 @@ from ..analysis.geometry import (
 )
 from ..analysis.separation import CorpusDistances, separation_records
 from ..analysis.table_sources import SourceTable, load_tables
+from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, open_source, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
 from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
@@ -138,7 +139,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             found = corpus_geometry(counts, _plan(config, tables), show)
         measured[name] = counts, found
         table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
-        records += geometry_records(out.name, name, counts, found)
+        records += geometry_records(Who(name, study=out.name), counts, found)
         facts.append({**_facts(config, name, counts, found), "file": stem, "table": table, "summary": _words(config, found, table)})
         cloud = scatter(found, encoding_tables(_plan(config, tables), config.positions), config.seed)
         save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
@@ -266,18 +267,17 @@ def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[st
     return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": found.mds_corrected is not None}
 
 
-def geometry_records(study: str, name: str, counts: Counts, found: Geometry) -> list[Record]:
-    """Sizes, support and every statistic of a corpus, `name` as their model."""
+def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
+    """Sizes, support and every statistic of a corpus, whose name is the model's."""
     kept = found.distributions
-    records = [
-        Record(study, name, "corpus.documents", float(counts.documents.sum())),
-        Record(study, name, "corpus.tokens", float(kept.support.sum())),
-        Record(study, name, "positions.kept", float(len(kept.positions)), n=counts.positions),
-        *(Record(study, name, "support", float(value), index=i) for i, value in enumerate(kept.support)),
+    rows = len(kept.positions)
+    return [
+        who.record("corpus.documents", counts.documents.sum()),
+        who.record("corpus.tokens", kept.support.sum()),
+        who.record("positions.kept", rows, n=counts.positions),
+        *who.records("support", kept.support, {"index": range(len(kept.support))}),
+        *(who.record(s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=rows) for s in found.statistics),
     ]
-    for s in found.statistics:
-        records.append(Record(study, name, s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=len(kept.positions)))
-    return records
 
 
 def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
@@ -319,11 +319,11 @@ def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Ge
     for run in config.models:
         folder = Path(model_source(run))
         if (folder / "checkpoints").is_dir():
-            records += separation_records(folder, study=study, name=folder.name, seed=None, corpus=corpus)
+            records += separation_records(folder, Who(folder.name, study=study), corpus=corpus)
         about = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
         ours = about.get("model_type") == EncoderConfig.model_type
         scores = scores_of_model(_encoder(folder)) if ours else scores_of_folder(folder)
-        records += condition_records(scores, found.distributions.p, study=study, name=folder.name, halves=halves)
+        records += condition_records(scores, found.distributions.p, Who(folder.name, study=study), halves=halves)
     return records
 
 

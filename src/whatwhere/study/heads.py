@@ -11,6 +11,7 @@ import numpy as np
 
 from ..analysis.features import choose_documents
 from ..analysis.texts import most_tokens, repeated_text, save_texts
+from ..analysis.who import Who
 from ..records import Record, write_records
 from ..report import write_report
 from ..training.config import write_text
@@ -55,9 +56,8 @@ def run_heads(
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
         show = stack.enter_context(show_progress(name, progress))
-        found = look_inside(
-            model, chosen, study=out.name if out else "", name=name, seed=seed, ablated=ablated, thorough=True, progress=show
-        )
+        who = Who(name, seed, out.name if out else "")
+        found = look_inside(model, chosen, who, ablated=ablated, thorough=True, progress=show)
         result = {
             "model": str(folder),
             "corpus": source,

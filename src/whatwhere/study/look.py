@@ -5,7 +5,7 @@ A study calls it for every model; `whatwhere heads` for one model alone.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..analysis.scores import score_records, theta_records
 from ..analysis.separation import CorpusDistances, low_rank_records, separation_records
 from ..analysis.swap import swap_records
 from ..analysis.variance import PositionVariance
+from ..analysis.who import Who
 from ..corpus import Windows, count_windows
 from ..records import Record, read_records, write_records
 from .geometry import geometry_records, save_geometry_arrays
@@ -62,10 +63,8 @@ class Found:
 def look_inside(
     model: Any,
     documents: Documents,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     ablated: int = 32,
     thorough: bool = False,
     batch_size: int = 8,
@@ -79,8 +78,7 @@ def look_inside(
     """
     found = Found()
     ours = hasattr(model, "inspecting")
-    who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
-    place = name if seed is None else f"{name}-seed-{seed}"
+    place = who.stem
 
     def show(what: str) -> Callable[[int, int], None] | None:
         return None if progress is None else lambda done, total: progress(what, done, total)
@@ -92,46 +90,46 @@ def look_inside(
     scores = [reader for reader in scores if reader is not None]
     read(model, documents, [*scores, sentences, variance], batch_size, show("heads" if ours else "sentences"))
     if not ours:
-        records, arrays = foreign_scores(model, documents, **who, batch_size=batch_size, progress=show("attention"))
+        records, arrays = foreign_scores(model, documents, who, batch_size=batch_size, progress=show("attention"))
         found.records += records
         found.arrays.setdefault(f"attention-{place}", {}).update(arrays)
     for reader in scores:
-        found.records += reader.records(**who)
+        found.records += reader.records(who)
         found.arrays.setdefault(f"attention-{place}", {}).update(reader.arrays())
-    found.records += sentences.records(**who) + variance.records(**who)
+    found.records += sentences.records(who) + variance.records(who)
     found.arrays[f"hidden-{place}"] = sentences.arrays()
     if ours and (texts := found.attempt("retrieval", lambda: repeated_documents(first(documents, REPEATED)))) is not None:
         retrieval = RetrievalScores(model.config)
         read(model, texts[0], [retrieval.repeated], batch_size, show("retrieval"))
         read(model, texts[1], [retrieval.control], batch_size, show("retrieval"))
-        found.records += retrieval.records(**who)
+        found.records += retrieval.records(who)
     if ours:
-        found.records += score_records(model, first(documents, SCORED), **who, batch_size=batch_size)
-        found.records += found.attempt("θ", lambda: theta_records(model, documents, **who)) or []
-    if (correlated := found.attempt("correlations", lambda: correlation_records(model, documents, **who))) is not None:
+        found.records += score_records(model, first(documents, SCORED), who, batch_size=batch_size)
+        found.records += found.attempt("θ", lambda: theta_records(model, documents, who)) or []
+    if (correlated := found.attempt("correlations", lambda: correlation_records(model, documents, who))) is not None:
         found.records += correlated[0]
         found.arrays[f"correlations-{place}"] = correlated[1]
     if hasattr(model, "head") and ours and ablated:
         few = first(documents, ablated)
         everywhere, at_once = (KINDS, ()) if thorough else (KINDS[:1], KINDS[1:])
-        found.records += ablation_records(model, few, **who, kinds=everywhere, batch_size=batch_size, progress=show("ablation"))
+        found.records += ablation_records(model, few, who, kinds=everywhere, batch_size=batch_size, progress=show("ablation"))
         if at_once:
-            others = ablation_records(model, few, **who, kinds=at_once, by=("all",), batch_size=batch_size, progress=show("replacement"))
+            others = ablation_records(model, few, who, kinds=at_once, by=("all",), batch_size=batch_size, progress=show("replacement"))
             found.records += [r for r in others if r.metric != "ablation.loss"]
-        swap = found.attempt("swapped rows", lambda: swap_records(model, few, **who, progress=show("swapped rows")))
+        swap = found.attempt("swapped rows", lambda: swap_records(model, few, who, progress=show("swapped rows")))
         found.records += swap or []
     found.arrays = {stem: arrays for stem, arrays in found.arrays.items() if arrays}
     return found
 
 
-def untrained_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
+def untrained_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
     """Sentences, components, variance between positions and the spread of the scores before the first step, as records of step 0: words
     and the table alone make some of each."""
-    who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
     sentences, variance = SentenceMaps(model.config), PositionVariance(model.config)
     read(model, first(documents, CONTROLS), [sentences, variance], batch_size)
-    scores = score_records(model, first(documents, SCORED), **who, batch_size=batch_size)
-    return [replace(r, step=0) for r in sentences.records(**who) + variance.records(**who) + scores]
+    start = who.at(0)
+    scores = score_records(model, first(documents, SCORED), start, batch_size=batch_size)
+    return sentences.records(start) + variance.records(start) + scores
 
 
 def first(documents: Documents, most: int) -> Documents:
@@ -158,7 +156,7 @@ def corpus_records(
             write_records(kept, [])
             return [], None
         save_geometry_arrays(arrays, found, {})
-        write_records(kept, geometry_records(study, CORPUS, counts, found))
+        write_records(kept, geometry_records(Who(CORPUS, study=study), counts, found))
     records = read_records(kept)
     if not arrays.is_file():
         return records, None
@@ -171,25 +169,21 @@ def position_records(
     model: Any,
     folder: Path,
     corpus: CorpusDistances | None,
-    documents: Documents | None = None,
-    *,
-    study: str,
-    name: str,
-    seed: int,
+    documents: Documents | None,
+    who: Who,
 ) -> list[Record]:
     """The position table and attention to neighbours at every checkpoint, and what each block's projections make of a table's distances.
 
     documents: of which the models of the checkpoints read `AT_CHECKPOINTS`; None: attention is not measured.
     """
-    who: dict[str, Any] = {"study": study, "name": name, "seed": seed}
     records: list[Record] = []
     if (folder / "checkpoints").is_dir():
         if model.position_table() is not None:
-            records += separation_records(folder, **who, corpus=corpus)
+            records += separation_records(folder, who, corpus=corpus)
         if documents is not None:
-            records += local_records(folder, first(documents, AT_CHECKPOINTS), **who)
+            records += local_records(folder, first(documents, AT_CHECKPOINTS), who)
     if corpus is not None:
-        records += projection_records(model, corpus, **who)
+        records += projection_records(model, corpus, who)
         if (table := model.position_table()) is not None:
-            records += low_rank_records(table.detach().double().cpu().numpy(), corpus, **who)
+            records += low_rank_records(table.detach().double().cpu().numpy(), corpus, who)
     return records

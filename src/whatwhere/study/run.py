@@ -8,7 +8,6 @@ import math
 import os
 import sys
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from ..analysis.shift import shift_records
 from ..analysis.tables import table_records
 from ..analysis.texts import INDEX, repeated_text, save_texts
 from ..analysis.variance import ceiling_records
+from ..analysis.who import Who
 from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..records import Record, read_records, write_records
@@ -150,8 +150,8 @@ class Study:
         """Measure one trained model: its records, and what could not be measured and why, beside it; arrays in the study's folder."""
         folder = self.folder(name, seed)
         config, left_out = self.config, {}
-        who: dict[str, Any] = {"study": self.name, "name": name, "seed": seed}
-        records = training_records(folder, self.name, name, seed)
+        who = Who(name, seed, self.name)
+        records = training_records(folder, who)
         model = EncoderForMaskedLM.from_pretrained(folder).eval()
         beginning = folder / "checkpoints" / "step-0"
         untrained = EncoderForMaskedLM.from_pretrained(beginning).eval() if beginning.is_dir() else None
@@ -159,33 +159,32 @@ class Study:
         if self.can_probe(windows):
             held_out = windows["held_out"]
             sizes: dict[str, Any] = {"documents": config.probe_documents, "splits": config.probe_splits}
-            records += probe_records(model, held_out, **who, **sizes, components=COMPONENTS if config.inside else ())
-            records += shift_records(model, held_out, **who)
+            records += probe_records(model, held_out, who, **sizes, components=COMPONENTS if config.inside else ())
+            records += shift_records(model, held_out, who)
             if config.inside:
                 if untrained is not None:
-                    records += probe_records(untrained, held_out, **who, **sizes, step=0)
+                    records += probe_records(untrained, held_out, who.at(0), **sizes)
                 documents = choose_documents(held_out, config.probe_documents)
                 found = look_inside(
                     model,
                     documents,
-                    **who,
+                    who,
                     ablated=config.ablation_documents,
                     progress=lambda what, done, total: show(what, done, total, ""),
                 )
-                records += found.records + (untrained_records(untrained, documents, **who) if untrained is not None else [])
+                records += found.records + (untrained_records(untrained, documents, who) if untrained is not None else [])
                 left_out = found.left_out
                 for stem, arrays in found.arrays.items():
                     save_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
         if config.inside:
-            records += position_records(model, folder, corpus, documents, **who)
+            records += position_records(model, folder, corpus, documents, who)
         table = model.position_table()
         if table is not None:
             if untrained is not None:
-                start, _ = table_records(untrained.position_table(), **who)
-                records += [replace(record, step=0) for record in start]
-            more, arrays = table_records(table, **who)
+                records += table_records(untrained.position_table(), who.at(0))[0]
+            more, arrays = table_records(table, who)
             records += more
-            save_arrays(self.out / "arrays" / f"table-{name}-seed-{seed}.npz", arrays)
+            save_arrays(self.out / "arrays" / f"table-{who.stem}.npz", arrays)
         if untrained is None:
             left_out = {**left_out, "controls": f"{beginning} is gone, so nothing is held against the untrained model."}
         write_text(folder / LEFT_OUT, json.dumps(left_out, indent=1))
@@ -372,18 +371,18 @@ def text_records(windows: Windows, study: str) -> list[Record]:
     return [*records, Record(study, "", "loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum()))]
 
 
-def training_records(folder: Path, study: str, name: str, seed: int) -> list[Record]:
+def training_records(folder: Path, who: Who) -> list[Record]:
     """Loss curves and costs of a finished training."""
     records = []
     for text in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         for key, part in (("loss", "train"), ("validation_loss", "validation")):
             if key in line:
-                records.append(Record(study, name, "loss", line[key], unit="nats", seed=seed, part=part, step=line["step"]))
+                records.append(who.at(line["step"]).record("loss", line[key], unit="nats", part=part))
         if "validation_accuracy" in line:
             low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
             value = line["validation_accuracy"]
-            records.append(Record(study, name, "accuracy", value, low, high, seed=seed, part="validation", step=line["step"], n=n))
+            records.append(who.at(line["step"]).record("accuracy", value, low, high, part="validation", n=n))
     summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
     for metric, key, unit in (
         ("steps", "steps", "steps"),
@@ -396,7 +395,7 @@ def training_records(folder: Path, study: str, name: str, seed: int) -> list[Rec
         ("memory.peak", "peak_memory_bytes", "bytes"),
     ):
         if summary.get(key) is not None:
-            records.append(Record(study, name, metric, float(summary[key]), unit=unit, seed=seed))
+            records.append(who.record(metric, summary[key], unit=unit))
     return records
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..analysis.table_sources import POSITIONS, SourceTable, load_tables
 from ..analysis.tables import table_arrays, table_records, word_records
+from ..analysis.who import Who
 from ..records import Record, write_records
 from ..report.spectra_page import write_spectra_report
 from ..training.config import write_text
@@ -49,7 +50,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            records.append(measure(table.rows, study=STUDY, name=table.name, seed=table.seed)[0])
+            records.append(measure(table.rows, Who(table.name, table.seed, STUDY))[0])
         except ValueError as error:
             raise ValueError(f"{table.source}, {table.kind}: {error}") from None
     return SpectraRun(tables, records, left_out)
@@ -68,11 +69,10 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
     facts = run.facts()
     for table, entry in zip(run.tables, facts["tables"], strict=True):
         kind = "table" if table.kind == POSITIONS else "words"
-        entry["arrays"] = f"arrays/{kind}-{table.name}{'' if table.seed is None else f'-seed-{table.seed}'}.npz"
+        who = Who(table.name, table.seed, STUDY)
+        entry["arrays"] = f"arrays/{kind}-{who.stem}.npz"
         entry["config"] = table.config
-        arrays = (
-            table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, study=STUDY, name=table.name, seed=None)[1]
-        )
+        arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
         save_arrays(out / entry["arrays"], {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()})
     write_records(out / "records.parquet", [r for records in run.records for r in records])
     told = {"title": "The shape of position tables", **facts, "command": command, "seconds": seconds, "versions": versions()}
