@@ -1,6 +1,7 @@
 """Attention by term: against loops over documents, heads, queries and keys in float64, then special cases and bad input."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def chosen_of(kind):
 def measured(request):
     case, kind = request.param
     model, chosen = build(case), chosen_of(kind)
-    reader = AttentionScores(model.config)
+    reader = AttentionScores(model)
     read(model, chosen, [reader], batch_size=2)
     return chosen, naive_weights(terms_of(model, chosen), chosen), reader
 
@@ -108,7 +109,7 @@ def test_maps_are_means_over_documents(measured):
 
 def test_total_is_the_weights_that_the_model_uses():
     model, chosen = build("dstg"), documents()
-    reader = AttentionScores(model.config)
+    reader = AttentionScores(model)
     read(model, chosen, [reader])
     records, arrays = foreign_scores(model, chosen, WHO)
     mine = {(r.metric, r.layer, r.head): r.value for r in reader.records(WHO) if r.part in (TOTAL, None)}
@@ -123,7 +124,7 @@ def test_batches_do_not_matter_and_terms_stay_as_they_are():
     model, chosen = build("dstg"), documents(7)
     found = []
     for size in (1, 3, 7):
-        reader = AttentionScores(model.config)
+        reader = AttentionScores(model)
         read(model, chosen, [reader], batch_size=size)
         found.append((reader.records(WHO), reader.arrays()))
     for records, arrays in found[1:]:
@@ -139,7 +140,7 @@ def test_batches_do_not_matter_and_terms_stay_as_they_are():
             super().terms(batch, block, terms, allowed)
             before.update({(block, name): torch.equal(terms[name], copy) for name, copy in copies.items()})
 
-    read(model, chosen, [Keeping(model.config)])
+    read(model, chosen, [Keeping(model)])
     assert before and all(before.values())
     torch.testing.assert_close(model(torch.from_numpy(chosen.input_ids)).logits, plain)
 
@@ -149,7 +150,7 @@ def test_long_texts_are_binned_and_profiles_stop_at_128():
     chosen = documents(2, n=150)
     raw = rng.random((2, 2, 150, 150))
     scores = {"semantic": torch.from_numpy(np.log(raw))}
-    reader = AttentionScores(type("Config", (), {"num_attention_heads": 2}))
+    reader = AttentionScores(SimpleNamespace(config=SimpleNamespace(num_attention_heads=2)))
     ids = torch.from_numpy(chosen.input_ids)
     reader.terms(Batch(chosen, np.arange(2), ids, torch.from_numpy(chosen.regular)), 0, scores, None)
     arrays, p = reader.arrays(), raw / raw.sum(-1, keepdims=True)
@@ -182,7 +183,7 @@ def test_heads_that_look_at_one_place_are_recognised():
         for head, j in enumerate((i - 1, i + 1, i, 0)):
             if 0 <= j < n:
                 scores[0, head, i, j] = 50
-    reader = AttentionScores(type("Config", (), {"num_attention_heads": 5}))
+    reader = AttentionScores(SimpleNamespace(config=SimpleNamespace(num_attention_heads=5)))
     batch = Batch(chosen, np.arange(3), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
     reader.terms(batch, 0, {"relative": scores}, None)
     found = {(r.metric.removeprefix("attention."), r.head): r.value for r in reader.records(WHO) if r.part == "relative"}
@@ -230,21 +231,21 @@ def test_roberta_counts_its_positions_itself():
 
 def test_one_document_has_no_interval():
     model = build("nope")
-    reader = AttentionScores(model.config)
+    reader = AttentionScores(model)
     read(model, documents(1), [reader])
     assert all(r.low is None and r.high is None and r.n == 1 for r in reader.records(WHO))
 
 
 def test_a_text_without_a_word_is_an_error():
     model = build("dstg")
-    reader = AttentionScores(model.config)
+    reader = AttentionScores(model)
     read(model, documents(3, n=2), [reader])
     with pytest.raises(ValueError, match="at least 3 tokens"):
         reader.records(WHO)
 
 
 def test_nothing_seen_is_an_error_and_no_arrays():
-    reader = AttentionScores(build("nope").config)
+    reader = AttentionScores(build("nope"))
     assert reader.arrays() == {}
     with pytest.raises(ValueError, match="No document has passed"):
         reader.records(WHO)
@@ -254,13 +255,13 @@ def test_a_block_without_terms_is_an_error():
     chosen = documents(2)
     batch = Batch(chosen, np.arange(2), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
     with pytest.raises(ValueError, match="Block 1 has no term"):
-        AttentionScores(build("nope").config).terms(batch, 1, {}, None)
+        AttentionScores(build("nope")).terms(batch, 1, {}, None)
 
 
 def test_a_model_without_terms_is_an_error():
     model = bert()
     with pytest.raises(ValueError, match="BertModel does not say"):
-        read(model, documents(), [AttentionScores(model.config)])
+        read(model, documents(), [AttentionScores(model)])
 
 
 def test_a_model_without_weights_is_an_error():
@@ -307,7 +308,7 @@ def test_repeated_texts_are_pieces_of_different_documents():
 def test_retrieval_is_weight_on_the_copy_minus_weight_on_its_place(case):
     model = build(case)
     again, other = repeated_documents(documents(5, n=12))
-    scores = RetrievalScores(model.config)
+    scores = RetrievalScores()
     read(model, again, [scores.repeated], batch_size=2)
     read(model, other, [scores.control], batch_size=3)
     found = {(r.metric, r.part, r.layer, r.head): r for r in scores.records(WHO)}

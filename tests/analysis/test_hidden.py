@@ -49,7 +49,7 @@ def states(count=12, n=N, seed=1):
 
 def maps(features, docs, position_size=0, batch_size=5, **options):
     model = Fixed(features, position_size)
-    reader = SentenceMaps(model.config, **options)
+    reader = SentenceMaps(model, **options)
     read(model, docs, [reader], batch_size=batch_size)
     return reader
 
@@ -194,7 +194,7 @@ def test_fewer_documents_and_one_column_are_shown_as_they_are():
 def test_a_model_of_two_streams_in_one_pass():
     torch.manual_seed(0)  # of some weights in a thousand the percentile interval leaves out its own value
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=40, num_hidden_layers=2, max_position_embeddings=N))
-    reader = SentenceMaps(model.config)
+    reader = SentenceMaps(model)
     docs = documents()
     docs.input_ids[:] = np.random.default_rng(0).integers(5, 40, docs.input_ids.shape)
     read(model, docs, [reader])
@@ -211,7 +211,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match=r"hidden\[1\] has NaN"):
         maps(features, documents())
     with pytest.raises(ValueError, match="shuffles=0"):
-        SentenceMaps(Fixed(features).config, shuffles=0)
+        SentenceMaps(Fixed(features), shuffles=0)
     with pytest.raises(ValueError, match="No documents were read"):
-        SentenceMaps(Fixed(features).config).records(Who("m", 0, "s"))
-    assert SentenceMaps(Fixed(features).config).arrays() == {}
+        SentenceMaps(Fixed(features)).records(Who("m", 0, "s"))
+    assert SentenceMaps(Fixed(features)).arrays() == {}

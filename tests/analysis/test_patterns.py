@@ -211,7 +211,7 @@ def test_other_encoders_are_refused():
 @pytest.mark.parametrize("case", ["dstg", "tupe-r", "alibi"])
 def test_scores_are_means_over_documents_between_regular_tokens(case, kind):
     model, chosen = build(case), documents(6, n=12, **({} if kind == "plain" else {kind: True}))
-    reader = PatternCounts(model.config)
+    reader = PatternCounts(model)
     read(model, chosen, [reader], batch_size=4)
     names = content_free_terms(model)
     regular = chosen.regular if chosen.document_ids is None else chosen.regular & (chosen.document_ids == 0)
@@ -232,7 +232,7 @@ def test_scores_are_means_over_documents_between_regular_tokens(case, kind):
 
 def test_records_name_every_head_and_count_the_patterns():
     model, chosen = build("alibi", num_attention_heads=4), documents(5, n=30)
-    reader = PatternCounts(model.config)
+    reader = PatternCounts(model)
     read(model, chosen, [reader], batch_size=2)
     records = reader.records(WHO)
     heads, shares = [r for r in records if r.metric == "pattern"], [r for r in records if r.metric == "patterns.share"]
@@ -247,7 +247,7 @@ def test_records_name_every_head_and_count_the_patterns():
 
 
 def test_nothing_seen_or_too_short_is_an_error():
-    reader = PatternCounts(build("rp").config)
+    reader = PatternCounts(build("rp"))
     with pytest.raises(ValueError, match="No document has passed"):
         reader.records(WHO)
     model = build("rp")
@@ -258,4 +258,4 @@ def test_nothing_seen_or_too_short_is_an_error():
 
 def test_a_model_of_another_configuration_is_an_error():
     with pytest.raises(ValueError, match="Block 0 has no term 'absolute'; it has"):
-        read(build("rp"), documents(), [PatternCounts(build("tupe-a").config)])
+        read(build("rp"), documents(), [PatternCounts(build("tupe-a"))])

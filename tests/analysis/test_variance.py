@@ -40,7 +40,7 @@ class Fixed(torch.nn.Module):
 
 def shares(features, docs, position_size=0, batch_size=5):
     model = Fixed(features, position_size)
-    reader = PositionVariance(model.config)
+    reader = PositionVariance(model)
     read(model, docs, [reader], batch_size=batch_size)
     return reader.records(Who("m", 1, "s"))
 
@@ -142,7 +142,7 @@ def test_states_that_are_not_finite_and_nothing_read_are_refused():
     with pytest.raises(ValueError, match=r"hidden\[0\] has NaN"):
         shares([np.full((12, 10, 2), np.nan)], docs)
     with pytest.raises(ValueError, match="No documents were read"):
-        PositionVariance(Fixed([np.zeros((1, 1, 1))]).config).records(Who("m", 0, "s"))
+        PositionVariance(Fixed([np.zeros((1, 1, 1))])).records(Who("m", 0, "s"))
 
 
 # Ceilings

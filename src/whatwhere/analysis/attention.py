@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from ..records import Record
 from .bootstrap import document_mean
 from .features import Documents, model_inputs
-from .passes import Batch
+from .passes import Batch, Reader, read
 from .who import Who
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
@@ -66,11 +66,10 @@ def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
     return Weights(values, (normaliser - torch.linalg.vecdot(values, wide)).clamp_(min=0), allowed)
 
 
-class WeightReader(ABC):
+class WeightReader(Reader, ABC):
     """A `Reader` of attention weights: softmaxes of each term alone and, as part `total`, of their sum."""
 
     wants_terms = True
-    wants_hidden = False
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         if not terms:
@@ -82,10 +81,6 @@ class WeightReader(ABC):
             self.weights(batch, block, name, weights)
         assert total is not None
         self.weights(batch, block, TOTAL, weights if len(terms) == 1 else softmax_weights(total, allowed))
-
-    def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """Not read."""
-        return None
 
     @abstractmethod
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
@@ -110,8 +105,8 @@ class AttentionScores(WeightReader):
     `mean.PART` (L, h, m, m), mean weight over documents and over the tokens in m = min(n, 64) equal bins, special tokens included.
     """
 
-    def __init__(self, config: Any) -> None:
-        self.heads = int(config.num_attention_heads)
+    def __init__(self, model: Any) -> None:
+        self.heads = int(model.config.num_attention_heads)
         self._means: dict[tuple[int, str], np.ndarray] = {}  # (documents, h, kinds)
         self._articles: np.ndarray | None = None
         self._special: list[np.ndarray] = []  # (b,) of each batch
@@ -286,7 +281,7 @@ def foreign_scores(
     Raises:
         ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
     """
-    scores = AttentionScores(model.config)
+    scores = AttentionScores(model)
     for batch, attentions in attention_weights(model, documents, batch_size):
         mask = documents.attention_mask
         keys = None if mask is None else _real(batch)[:, None, None, :].expand(-1, 1, documents.length, -1)
@@ -413,7 +408,7 @@ class RetrievalScores:
     difference. n: documents.
     """
 
-    def __init__(self, config: Any = None) -> None:
+    def __init__(self) -> None:
         self.repeated, self.control = CopyReader(), CopyReader()
 
     def records(self, who: Who) -> list[Record]:
@@ -435,3 +430,23 @@ class RetrievalScores:
             mean = document_mean(values, articles=self.repeated.articles)
             records += who.records(f"attention.retrieval{metric}", mean, axes, n=len(values))
         return records
+
+
+def retrieval_records(
+    model: Any,
+    documents: Documents,
+    who: Who,
+    *,
+    batch_size: int = 8,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Record]:
+    """Records of `RetrievalScores` on pieces of the documents.
+
+    Raises:
+        ValueError: as `repeated_documents`.
+    """
+    repeated, control = repeated_documents(documents)
+    scores = RetrievalScores()
+    read(model, repeated, [scores.repeated], batch_size, progress)
+    read(model, control, [scores.control], batch_size, progress)
+    return scores.records(who)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..records import Record
 from .bootstrap import DRAWS, document_mean, draw_documents, enough, joined
-from .passes import Batch
+from .passes import Batch, Reader
 from .who import Who
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure 2's corners
@@ -142,7 +142,7 @@ def _softmax(x: Tensor, out: Tensor) -> Tensor:
     return top.sub_(out.amax(-1).log_())
 
 
-class HeadTaxonomy:
+class HeadTaxonomy(Reader):
     """A reader of a pass (`passes.read`): for every block, head and term, how much the attention changes when the term is removed.
 
     kl: see there. Records of `records`: KL by term, its share, the label of each head, and how many heads have which label.
@@ -156,7 +156,7 @@ class HeadTaxonomy:
         ValueError: see `separable_terms`.
     """
 
-    wants_terms, wants_hidden = True, False
+    wants_terms = True
 
     def __init__(self, model: Any, queries: str = "regular") -> None:
         if queries not in QUERIES:
@@ -182,9 +182,6 @@ class HeadTaxonomy:
             self._batches.append(np.full((len(found), self.layers, *found.shape[1:]), np.nan))
             self._articles.append(batch.articles)
         self._batches[-1][:, block] = found
-
-    def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """Not wanted."""
 
     @property
     def kl(self) -> np.ndarray:
@@ -236,10 +233,6 @@ class HeadTaxonomy:
             *who.records("head.label", np.mean(labels == label, axis=0).ravel(), by_label, n=documents),
             *who.records("heads.share", (of_label, *interval(of_labels)), {"part": names}, n=layers * heads),
         ]
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Nothing that the records do not say."""
-        return {}
 
 
 def term_shares(kl: np.ndarray) -> np.ndarray:

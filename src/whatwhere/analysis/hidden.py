@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..records import Record
 from .bootstrap import document_mean, joined
-from .passes import Batch
+from .passes import Batch, Reader
 from .probes import stream_columns
 from .who import Who
 
@@ -25,7 +25,7 @@ ROUNDING = 1e-13  # of the squares of float32 states: a sum of squares below tha
 _log = logging.getLogger(__name__)
 
 
-class SentenceMaps:
+class SentenceMaps(Reader):
     """A `passes.Reader` of hidden states: how sentences and principal components share the variance within each document.
 
     Records of every layer and part ("all", and with two streams "position" and "semantic"), each the mean over documents with the
@@ -44,25 +44,23 @@ class SentenceMaps:
     n says so, and if none is left the log does and there are no such records.
 
     Args:
-        config: the model's, with hidden_size, num_hidden_layers and, with two streams, position_size.
+        model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
         shuffles: orders of the lengths, drawn from a seed fixed for each document.
         shown: documents, the first of the pass, whose component scores `arrays` gives.
     """
 
-    wants_terms, wants_hidden = False, True
+    wants_hidden = True
 
-    def __init__(self, config: Any, shuffles: int = SHUFFLES, shown: int = SHOWN) -> None:
+    def __init__(self, model: Any, shuffles: int = SHUFFLES, shown: int = SHOWN) -> None:
         if shuffles < 1:
             raise ValueError(f"The null needs at least 1 order of the sentences. Got shuffles={shuffles}. The default is {SHUFFLES}.")
+        config = model.config
         self.parts = stream_columns(config.hidden_size, getattr(config, "position_size", 0))
         self.layers, self.shuffles, self.shown = config.num_hidden_layers + 1, shuffles, shown
         self._found: dict[str, list[np.ndarray]] = {"hidden.top2": [], "sentences.separation": [], "sentences.null": []}
         self._scores: dict[str, list[np.ndarray]] = {part: [] for part in self.parts}
         self._segments: list[np.ndarray] = []
         self._articles: list[np.ndarray | None] = []
-
-    def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        """Not read."""
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
         """The states of a batch.

@@ -6,13 +6,15 @@ Nothing of a document is kept once its batch is done, so memory is bounded by on
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..records import Record
 from .features import Documents, hidden_states
+from .who import Who
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +36,25 @@ class Batch:
         return None if self.documents.articles is None else self.documents.articles[self.indices]
 
 
-class Reader(Protocol):
+class Reader:
     """An analysis that reads a pass. `wants_terms` and `wants_hidden` say what it needs; what nobody needs is not computed."""
 
-    wants_terms: bool
-    wants_hidden: bool
+    wants_terms = False
+    wants_hidden = False
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         """Block 0 ... L - 1 of a batch: see `Encoder.inspecting`. Called before `hidden` of the same batch."""
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
         """The L + 1 hidden states (b, n, hidden_size) of a batch."""
+
+    def records(self, who: Who) -> list[Record]:
+        """The records of all documents of the pass."""
+        raise NotImplementedError
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What the figures need and the records do not say."""
+        return {}
 
 
 def read(

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from ..records import Record
-from .passes import Batch
+from .passes import Batch, Reader
 from .who import Who
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
@@ -152,20 +152,20 @@ def counted_tokens(batch: Batch) -> Tensor:
     return batch.regular & torch.from_numpy(here == here[:, :1]).to(batch.regular.device)
 
 
-class PatternCounts:
+class PatternCounts(Reader):
     """A `Reader` of the position terms, `absolute` + `relative`: means over documents between regular tokens, and their patterns.
 
-    What special tokens get in their place (DSTG eq. 1, TUPE eq. 9) is left out with them. Records: `pattern_records`.
+    What special tokens get in their place (DSTG eq. 1, TUPE eq. 9) is left out with them. Records: `pattern_records`. The maps of each
+    term are in the arrays of `AttentionScores`.
 
     Raises:
         ValueError: the model has no content-free term; see `content_free_terms`.
     """
 
     wants_terms = True
-    wants_hidden = False
 
-    def __init__(self, config: Any) -> None:
-        self.names = content_free_terms(config)
+    def __init__(self, model: Any) -> None:
+        self.names = content_free_terms(model)
         self._means: dict[int, MeanScores] = {}
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
@@ -175,9 +175,6 @@ class PatternCounts:
         scores = [terms[name] for name in self.names]
         total = scores[0] if len(scores) == 1 else scores[0] + scores[1]
         self._means.setdefault(block, MeanScores()).add(total, counted_tokens(batch))
-
-    def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        pass
 
     def scores(self) -> np.ndarray:
         """Mean content-free scores (L, h, m, m) of the m regular positions.
@@ -199,7 +196,3 @@ class PatternCounts:
         if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: the heads of one block are all that there are
             scores = scores[:1]
         return pattern_records(scores, who, n=self._means[0].documents)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """None: the maps of each term are in the arrays of `AttentionScores`."""
-        return {}

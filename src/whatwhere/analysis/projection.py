@@ -11,7 +11,7 @@ from ..encoder import Encoder
 from ..geometry import sinusoidal, stress
 from ..records import Record
 from .features import first_position
-from .separation import CorpusDistances, rows_of
+from .geometry import CorpusDistances, rows_of
 from .who import Who
 
 

@@ -15,16 +15,16 @@ from torch import Tensor
 from ..records import Record
 from .bootstrap import document_mean
 from .features import Documents
-from .passes import Batch, read
+from .passes import Batch, Reader, read
 from .who import Who
 
 POSITIONAL = ("absolute", "relative")
 
 
-class ScoreSpread:
+class ScoreSpread(Reader):
     """A `passes.Reader` of the variance of every term over the pairs of regular tokens of each document."""
 
-    wants_terms, wants_hidden = True, False
+    wants_terms = True
 
     def __init__(self) -> None:
         self.found: dict[tuple[int, str], list[np.ndarray]] = {}  # (block, term) -> (b,) of each batch
@@ -41,9 +41,6 @@ class ScoreSpread:
             moments = (x.expand(len(pairs), -1, -1, -1) for x in (scores, scores.square()))
             mean, square = (torch.einsum("bhij,bij->bh", x, pairs) / count for x in moments)
             self.found.setdefault((block, name), []).append((square - mean.square()).mean(1).double().cpu().numpy())
-
-    def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """Not read."""
 
 
 def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:

@@ -4,7 +4,6 @@ And how near its approximations of low rank come to the corpus's own table (rema
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,24 +16,13 @@ from ..geometry.distances import distances
 from ..geometry.encodings import random_table
 from ..records import Record
 from ..training.checkpoints import all_checkpoints
+from .geometry import CorpusDistances, rows_of
 from .who import Who
 
 PERCENT = (1, 5, 25, 50, 75, 95, 99)  # of the pairs, in `separation.quantile`
 RANKS = (1, 2, 3, 5, 8)  # of the approximations in `low_rank_records`
 RANDOM = 8  # random tables of each rank, whose mean stress is taken
 SHARES = 10  # components whose share is recorded
-
-
-@dataclass(frozen=True, eq=False)
-class CorpusDistances:
-    """Hellinger distances of a corpus (m, m) and the positions that their rows are, counted from 0 without special tokens (m,).
-
-    corrected: the same without what few samples add (`geometry.corrected_hellinger`), or None.
-    """
-
-    dist: np.ndarray
-    positions: np.ndarray
-    corrected: np.ndarray | None = None
 
 
 def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
@@ -130,17 +118,6 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> li
             if random > found["mds"]:
                 records.append(record(f"low_rank.closed{ending}", (random - found["table"]) / (random - found["mds"])))
     return records
-
-
-def rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
-    """The table's rows of the corpus's positions."""
-    found = np.asarray(corpus.positions) + 1
-    if found.max() >= rows:
-        raise ValueError(
-            f"The corpus has a position {found.max() - 1}, in row {found.max()}, but the table has {rows} rows. "
-            f"Keep {rows - 1} positions: --positions {rows - 1}."
-        )
-    return found
 
 
 def _shape(table: np.ndarray, who: Who, **place: Any) -> list[Record]:

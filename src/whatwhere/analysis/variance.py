@@ -14,7 +14,7 @@ from torch import Tensor
 from ..intervals import jackknife_interval
 from ..records import Record
 from .features import Documents, choose_documents
-from .passes import Batch
+from .passes import Batch, Reader
 from .probes import probe_targets, split_documents, stream_columns
 from .who import Who
 
@@ -43,7 +43,7 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     return (between / total - chance) / (1 - chance)
 
 
-class PositionVariance:
+class PositionVariance(Reader):
     """A `passes.Reader` of hidden states: share of the variance of each layer that lies between positions.
 
     Records `variance.position` for each layer (0 = embedding) and part ("all", and with two streams "position" and "semantic"):
@@ -57,9 +57,10 @@ class PositionVariance:
     Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes whatever the documents (tiny: 10 MB).
     """
 
-    wants_terms, wants_hidden = False, True
+    wants_hidden = True
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, model: Any) -> None:
+        config = model.config
         self.parts = stream_columns(config.hidden_size, getattr(config, "position_size", 0))
         self.layers, self.width = config.num_hidden_layers + 1, config.hidden_size
         self._documents = 0
@@ -68,9 +69,6 @@ class PositionVariance:
         self._sums: list[Tensor] = []  # of each layer (groups, positions, width), about `_shift`
         self._squares: list[Tensor] = []  # (groups, parts)
         self._shift: list[Tensor] = []  # (width,), a mean of the first batch, so that squares do not cancel
-
-    def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        """Not read."""
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
         """The states of a batch.

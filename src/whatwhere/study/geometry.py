@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from ..analysis.conditions import condition_records, scores_of_folder, scores_of_model
 from ..analysis.geometry import (
+    CorpusDistances,
     Geometry,
     Plan,
     best_rank,
@@ -28,7 +29,7 @@ from ..analysis.geometry import (
     scatter,
     stands_out,
 )
-from ..analysis.separation import CorpusDistances, separation_records
+from ..analysis.separation import separation_records
 from ..analysis.table_sources import SourceTable, load_tables
 from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, open_source, tokenizer_hash

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis import INSIDE
 from ..analysis.features import choose_documents
+from ..analysis.subject import Subject
 from ..analysis.texts import most_tokens, repeated_text, save_texts
 from ..analysis.who import Who
 from ..records import Record, write_records
 from ..report import write_report
 from ..training.config import write_text
-from .look import Found, look_inside
+from .look import Measurements, measure
 from .machine import machine, versions
 from .progress import show_progress
 from .run import MOST_SHOWN, save_arrays
@@ -57,7 +59,7 @@ def run_heads(
         chosen = choose_documents(held_out, documents)
         show = stack.enter_context(show_progress(name, progress))
         who = Who(name, seed, out.name if out else "")
-        found = look_inside(model, chosen, who, ablated=ablated, thorough=True, progress=show)
+        found = measure(Subject(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
         result = {
             "model": str(folder),
             "corpus": source,
@@ -90,7 +92,14 @@ def _repeated(model: Any, tokenizer: Any, length: int) -> tuple[str, np.ndarray]
 
 
 def _write(
-    out: Path, model: Any, tokenizer: Any, name: str, seed: int | None, found: Found, corpus: str, texts: Sequence[tuple[str, np.ndarray]]
+    out: Path,
+    model: Any,
+    tokenizer: Any,
+    name: str,
+    seed: int | None,
+    found: Measurements,
+    corpus: str,
+    texts: Sequence[tuple[str, np.ndarray]],
 ) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     for stem, arrays in found.arrays.items():

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..analysis import ANALYSES, PLAIN
 from ..analysis.convergence import convergence_records
 from ..analysis.features import FEWEST_DOCUMENTS, choose_documents
+from ..analysis.geometry import CorpusDistances
 from ..analysis.heads import term_names
-from ..analysis.probes import probe_records
 from ..analysis.regression import regression_records
-from ..analysis.separation import CorpusDistances
-from ..analysis.shift import shift_records
-from ..analysis.tables import table_records
+from ..analysis.subject import Subject
 from ..analysis.texts import INDEX, repeated_text, save_texts
 from ..analysis.variance import ceiling_records
 from ..analysis.who import Who
@@ -38,7 +37,7 @@ from ..training.runs import SUMMARY, claim_folder
 from .claims import evaluate
 from .config import StudyConfig
 from .jobs import Job, at_once, limited, run_jobs, threads
-from .look import corpus_records, look_inside, position_records, untrained_records
+from .look import corpus_records, measure
 from .machine import machine, versions
 from .progress import show_progress
 
@@ -149,46 +148,33 @@ class Study:
     def model_records(self, name: str, seed: int, windows: Windows, corpus: CorpusDistances | None, show: Show) -> None:
         """Measure one trained model: its records, and what could not be measured and why, beside it; arrays in the study's folder."""
         folder = self.folder(name, seed)
-        config, left_out = self.config, {}
-        who = Who(name, seed, self.name)
-        records = training_records(folder, who)
+        config, who = self.config, Who(name, seed, self.name)
         model = EncoderForMaskedLM.from_pretrained(folder).eval()
         beginning = folder / "checkpoints" / "step-0"
         untrained = EncoderForMaskedLM.from_pretrained(beginning).eval() if beginning.is_dir() else None
-        documents = None
-        if self.can_probe(windows):
-            held_out = windows["held_out"]
-            sizes: dict[str, Any] = {"documents": config.probe_documents, "splits": config.probe_splits}
-            records += probe_records(model, held_out, who, **sizes, components=COMPONENTS if config.inside else ())
-            records += shift_records(model, held_out, who)
-            if config.inside:
-                if untrained is not None:
-                    records += probe_records(untrained, held_out, who.at(0), **sizes)
-                documents = choose_documents(held_out, config.probe_documents)
-                found = look_inside(
-                    model,
-                    documents,
-                    who,
-                    ablated=config.ablation_documents,
-                    progress=lambda what, done, total: show(what, done, total, ""),
-                )
-                records += found.records + (untrained_records(untrained, documents, who) if untrained is not None else [])
-                left_out = found.left_out
-                for stem, arrays in found.arrays.items():
-                    save_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
-        if config.inside:
-            records += position_records(model, folder, corpus, documents, who)
-        table = model.position_table()
-        if table is not None:
-            if untrained is not None:
-                records += table_records(untrained.position_table(), who.at(0))[0]
-            more, arrays = table_records(table, who)
-            records += more
-            save_arrays(self.out / "arrays" / f"table-{who.stem}.npz", arrays)
+        held_out = windows["held_out"] if self.can_probe(windows) else None
+        subject = Subject(
+            who,
+            model,
+            documents=None if held_out is None else choose_documents(held_out, config.probe_documents),
+            held_out=held_out,
+            untrained=untrained,
+            run=folder if (folder / "checkpoints").is_dir() else None,
+            corpus=corpus,
+            probed=config.probe_documents,
+            splits=config.probe_splits,
+            components=COMPONENTS if config.inside else (),
+            ablated=config.ablation_documents,
+            progress=lambda what, done, total: show(what, done, total, ""),
+        )
+        found = measure(subject, ANALYSES if config.inside else PLAIN)
+        for stem, arrays in found.arrays.items():
+            save_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
+        left_out = found.left_out
         if untrained is None:
-            left_out = {**left_out, "controls": f"{beginning} is gone, so nothing is held against the untrained model."}
+            left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
         write_text(folder / LEFT_OUT, json.dumps(left_out, indent=1))
-        write_records(folder / RECORDS, records)
+        write_records(folder / RECORDS, training_records(folder, who) + found.records)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
