@@ -11,7 +11,7 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
-from whatwhere.analysis.features import choose_documents
+from whatwhere.analysis.passes import choose_documents
 from whatwhere.analysis.probes import probe_records, split_documents
 from whatwhere.analysis.who import Who
 from whatwhere.records import Record, select

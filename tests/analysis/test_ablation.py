@@ -9,7 +9,7 @@ from scipy import stats
 import whatwhere as ww
 from whatwhere.analysis import ablation
 from whatwhere.analysis.ablation import Choices, ablation_records, masked, permutations
-from whatwhere.analysis.features import Documents
+from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
 

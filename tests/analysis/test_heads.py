@@ -10,9 +10,8 @@ from encoder_models import KINDS, build, config, inputs, real
 import whatwhere as ww
 from whatwhere.analysis import heads
 from whatwhere.analysis.bootstrap import draw_documents
-from whatwhere.analysis.features import Documents
 from whatwhere.analysis.heads import HeadTaxonomy, head_labels, removal_kl, separable_terms, term_names, term_shares
-from whatwhere.analysis.passes import read
+from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
 

@@ -10,9 +10,8 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import calinski_harabasz_score
 
 import whatwhere as ww
-from whatwhere.analysis.features import Documents
 from whatwhere.analysis.hidden import SentenceMaps, _cuts
-from whatwhere.analysis.passes import read
+from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
 

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
 from whatwhere.analysis import probes
-from whatwhere.analysis.features import choose_documents
+from whatwhere.analysis.passes import choose_documents
 from whatwhere.analysis.probes import probe_records, split_documents
 from whatwhere.analysis.who import Who
 from whatwhere.intervals import split_interval

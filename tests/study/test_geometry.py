@@ -8,7 +8,7 @@ import pytest
 from cli_runner import command, sentences
 
 import whatwhere as ww
-from whatwhere.analysis.table_sources import load_tables
+from whatwhere.analysis.tables import load_tables
 from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
 from whatwhere.records import read_records, select

@@ -4,20 +4,16 @@ from ..records import Record
 from .ablation import KINDS, ablation_records
 from .attention import AttentionScores, foreign_scores, retrieval_records
 from .correlations import correlation_records
+from .course import local_records, low_rank_records, separation_records
 from .heads import HeadTaxonomy
-from .hidden import SentenceMaps
-from .local import local_records
+from .hidden import PositionVariance, SentenceMaps, shift_records
+from .matrices import projection_records
 from .passes import read
-from .patterns import PatternCounts
 from .probes import probe_records
-from .projection import projection_records
-from .scores import score_records, theta_records
-from .separation import low_rank_records, separation_records
-from .shift import shift_records
+from .scores import PatternCounts, score_records, theta_records
 from .subject import Analysis, Arrays, Subject
 from .swap import swap_records
 from .tables import table_records
-from .variance import PositionVariance
 
 REPEATED = 100  # documents that are repeated for the retrieval heads
 CONTROLS = 200  # documents that the untrained model reads

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whatwhere.encoder.attention import Layout
-from whatwhere.encoder.blocks import Streams
-from whatwhere.encoder.registry import nearest
-from whatwhere.records import Record
-
+from ..encoder.attention import Layout
+from ..encoder.blocks import Streams
+from ..encoder.registry import nearest
+from ..records import Record
 from .bootstrap import document_mean
-from .features import Documents
 from .heads import term_names
+from .passes import Documents
 from .who import Who
 
 KINDS = ("remove", "mean", "shuffle")

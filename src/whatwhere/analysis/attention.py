@@ -17,8 +17,7 @@ from torch.nn import functional as F
 
 from ..records import Record
 from .bootstrap import document_mean
-from .features import Documents, model_inputs
-from .passes import Batch, Reader, read
+from .passes import Batch, Documents, Reader, model_inputs, read
 from .who import Who
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms

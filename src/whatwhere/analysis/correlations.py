@@ -18,9 +18,8 @@ from ..encoder.blocks import RMSNorm
 from ..encoder.rotary import rotate, rotation
 from ..records import Record
 from .bootstrap import document_mean
-from .features import Documents, first_position
-from .passes import Batch
-from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
+from .passes import Batch, Documents, first_position
+from .scores import MeanScores, content_free_terms, counted_tokens, pattern_records
 from .who import Who
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from ..records import Record
-from .features import Documents, hidden_states
-from .probes import MEMORY, split_documents, stream_columns
-from .ridge import Sums, ridge_r2
+from .passes import Documents, hidden_states
+from .probes import MEMORY, Sums, ridge_r2, split_documents, stream_columns
 from .who import Who
 
 STREAMS = ("position", "semantic")

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..records import Record
-from .features import Documents
-from .passes import Reader
+from .passes import Documents, Reader
 from .who import Who
 
 Arrays = dict[str, np.ndarray]

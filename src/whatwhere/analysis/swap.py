@@ -18,7 +18,7 @@ from ..intervals import share_interval
 from ..records import Record
 from .ablation import IGNORED, MASK_RATE, masked
 from .bootstrap import document_mean
-from .features import Documents
+from .passes import Documents
 from .who import Who
 
 PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside

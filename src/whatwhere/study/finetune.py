@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from ..analysis.course import separation_records
 from ..analysis.geometry import CorpusDistances
-from ..analysis.separation import separation_records
 from ..analysis.who import Who
 from ..encoder import EncoderConfig
 from ..records import Record

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 from transformers.utils import logging as transformers_logging
 
-from ..analysis.conditions import condition_records, scores_of_folder, scores_of_model
+from ..analysis.course import separation_records
 from ..analysis.geometry import (
     CorpusDistances,
     Geometry,
@@ -29,8 +29,8 @@ from ..analysis.geometry import (
     scatter,
     stands_out,
 )
-from ..analysis.separation import separation_records
-from ..analysis.table_sources import SourceTable, load_tables
+from ..analysis.matrices import condition_records, scores_of_folder, scores_of_model
+from ..analysis.tables import SourceTable, load_tables
 from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, open_source, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig

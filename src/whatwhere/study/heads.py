@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis import INSIDE
-from ..analysis.features import choose_documents
+from ..analysis.passes import choose_documents
 from ..analysis.subject import Subject
 from ..analysis.texts import most_tokens, repeated_text, save_texts
 from ..analysis.who import Who

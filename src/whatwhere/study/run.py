@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 from ..analysis import ANALYSES, PLAIN
-from ..analysis.convergence import convergence_records
-from ..analysis.features import FEWEST_DOCUMENTS, choose_documents
+from ..analysis.course import convergence_records
 from ..analysis.geometry import CorpusDistances
 from ..analysis.heads import term_names
+from ..analysis.hidden import ceiling_records
+from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
 from ..analysis.regression import regression_records
 from ..analysis.subject import Subject
 from ..analysis.texts import INDEX, repeated_text, save_texts
-from ..analysis.variance import ceiling_records
 from ..analysis.who import Who
 from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.table_sources import POSITIONS, SourceTable, load_tables
-from ..analysis.tables import table_arrays, table_records, word_records
+from ..analysis.tables import POSITIONS, SourceTable, load_tables, table_arrays, table_records, word_records
 from ..analysis.who import Who
 from ..records import Record, write_records
 from ..report.spectra_page import write_spectra_report

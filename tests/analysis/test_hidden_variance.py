@@ -9,10 +9,9 @@ import torch
 from scipy.stats import f_oneway
 from sklearn.metrics import r2_score
 
-from whatwhere.analysis.features import Documents
-from whatwhere.analysis.passes import read
+from whatwhere.analysis.hidden import PositionVariance, _position_r2, ceiling_records, corrected_share
+from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.probes import split_documents
-from whatwhere.analysis.variance import PositionVariance, _position_r2, ceiling_records, corrected_share
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from encoder_models import VOCAB, build
 
-from whatwhere.analysis.shift import shift_records
+from whatwhere.analysis.hidden import shift_records
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
 

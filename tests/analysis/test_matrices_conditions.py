@@ -9,7 +9,7 @@ from scipy import sparse
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
 import whatwhere as ww
-from whatwhere.analysis.conditions import Scores, condition_records, scores_of_folder, scores_of_model
+from whatwhere.analysis.matrices import Scores, condition_records, scores_of_folder, scores_of_model
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
 

@@ -8,7 +8,7 @@ from naive_attention import may_look, naive_weights, terms_of
 from small_documents import documents
 
 from whatwhere.analysis.attention import TOTAL
-from whatwhere.analysis.local import OFFSETS, REACH, NeighbourWeights, local_records
+from whatwhere.analysis.course import OFFSETS, REACH, NeighbourWeights, local_records
 from whatwhere.analysis.passes import Batch, read
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
