@@ -20,7 +20,7 @@ from ..encoder.registry import nearest
 from ..records import Record
 from .bootstrap import document_mean
 from .heads import term_names
-from .passes import Documents
+from .passes import Documents, device_of, evaluating
 from .who import Who
 
 KINDS = ("remove", "mean", "shuffle")
@@ -109,20 +109,15 @@ def ablation_records(
     groups = np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size))
     plain: list[np.ndarray] = []
     rises: list[list[np.ndarray]] = [[] for _ in ablations]
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            for number, rows in enumerate(groups):
-                one = _Batch(model, documents, rows, ids, labels, order)
-                with encoder.inspecting(one.see):
-                    plain.append(one.start())
-                    for k, rise in enumerate(one.rises(ablations)):
-                        rises[k].append(rise)
-                        if progress is not None:
-                            progress(number * len(ablations) + k + 1, len(groups) * len(ablations))
-    finally:
-        model.train(training)
+    with evaluating(model), torch.inference_mode():
+        for number, rows in enumerate(groups):
+            one = _Batch(model, documents, rows, ids, labels, order)
+            with encoder.inspecting(one.see):
+                plain.append(one.start())
+                for k, rise in enumerate(one.rises(ablations)):
+                    rises[k].append(rise)
+                    if progress is not None:
+                        progress(number * len(ablations) + k + 1, len(groups) * len(ablations))
 
     values = np.stack([np.concatenate(plain), *(np.concatenate(r) for r in rises)], axis=1)  # (documents, 1 + ablations)
     counted = ~np.isnan(values[:, 0])
@@ -165,7 +160,7 @@ class _Batch:
 
     def __init__(self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray) -> None:
         self.model, self.encoder = model, model.encoder
-        device = next(model.parameters()).device
+        device = device_of(model)
 
         def tensor(array: np.ndarray | None) -> Tensor | None:
             return None if array is None else torch.from_numpy(array[rows]).to(device)

@@ -6,7 +6,6 @@ once, to means per document, to a profile over lags and to a coarse map, so that
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch.nn import functional as F
 
 from ..records import Record
 from .bootstrap import document_mean
-from .passes import Batch, Documents, Reader, model_inputs, read
+from .passes import Batch, Documents, Reader, device_of, eager, model_inputs, read
 from .who import Who
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
@@ -296,9 +295,9 @@ def foreign_scores(
 def attention_weights(model: Any, documents: Documents, batch_size: int = 8) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
     """The weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`."""
     body = getattr(model, "base_model", model)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     inputs = model_inputs(model, documents)
-    with _eager(model):
+    with eager(model):
         for start in range(0, len(documents), batch_size):
             rows = np.arange(start, min(start + batch_size, len(documents)))
             with torch.inference_mode():
@@ -311,23 +310,7 @@ def attention_weights(model: Any, documents: Documents, batch_size: int = 8) -> 
                     f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got {got}. Only encoders whose "
                     "tokens all look at all tokens can be measured."
                 )
-            yield Batch(documents, rows, tensors["input_ids"], torch.from_numpy(documents.regular[rows]).to(device)), attentions
-
-
-@contextmanager
-def _eager(model: Any) -> Iterator[None]:
-    """The model in evaluation mode and in its eager attention: fused kernels have no weights."""
-    training, before = model.training, getattr(model.config, "_attn_implementation", None)
-    switch = before not in (None, "eager") and hasattr(model, "set_attn_implementation")
-    model.eval()
-    try:
-        if switch:
-            model.set_attn_implementation("eager")
-        yield
-    finally:
-        if switch:
-            model.set_attn_implementation(before)
-        model.train(training)
+            yield Batch.of(documents, rows, device), attentions
 
 
 def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:

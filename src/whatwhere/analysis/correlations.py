@@ -249,10 +249,9 @@ def correlation_records(
     for start in range(0, len(documents), batch_size):
         rows = np.arange(start, min(start + batch_size, len(documents)))
         with torch.inference_mode():
-            ids, positions = (torch.from_numpy(a[rows]).to(device) for a in (documents.input_ids, documents.position_ids))
-            batch = Batch(documents, rows, ids, torch.from_numpy(documents.regular[rows]).to(device))
+            batch = Batch.of(documents, rows, device)
             regular = counted_tokens(batch)
-            parts = _correlate(block, ids, positions)
+            parts = _correlate(block, batch.input_ids, torch.from_numpy(documents.position_ids[rows]).to(device))
             for part in CORRELATIONS:
                 means[part].add(parts[part], regular)
             values[rows] = torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).cpu().numpy()

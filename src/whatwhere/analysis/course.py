@@ -85,18 +85,9 @@ def separation_records(run: str | Path, who: Who, *, used: int | None = None, co
             records += _shape(table[rows], who.at(step), part=part, n=len(rows))
             records.append(record("change", float(np.linalg.norm(table[rows] - first[rows]) / np.linalg.norm(first[rows]))))
             if part == "corpus" and corpus is not None:
-                records += _fit(table[rows], corpus, record)
-    return records
-
-
-def _fit(table: np.ndarray, corpus: CorpusDistances, record: "partial[Record]") -> list[Record]:
-    """How well the distances of a table are those of the corpus, plug-in and corrected."""
-    records = []
-    for ending, dist in (("", corpus.dist), (".corrected", corpus.corrected)):
-        if dist is not None:
-            records.append(record(f"stress.raw{ending}", stress(table, dist)))
-            records.append(record(f"stress.optimal{ending}", stress(table, dist, "optimal")))
-            records.append(record(f"correlation{ending}", distance_correlation(table, dist)))
+                records += [record(metric, value) for metric, value in corpus.stress(table[rows]).items()]
+                fits = {ending: distance_correlation(table[rows], dist) for ending, dist in corpus.kinds().items()}
+                records += [record(f"correlation{ending}", value) for ending, value in fits.items()]
     return records
 
 
@@ -116,9 +107,7 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> li
     rows = table[rows_of(corpus, len(table))]
     u, s, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
     own, records = u * s, []
-    for ending, dist in (("", corpus.dist), (".corrected", corpus.corrected)):
-        if dist is None:
-            continue
+    for ending, dist in corpus.kinds().items():
         best = classical_mds(dist).coords
         for rank in (r for r in RANKS if r <= min(own.shape[1], best.shape[1])):
             record = partial(who.record, index=rank, n=len(rows))

@@ -108,6 +108,18 @@ class CorpusDistances:
     positions: np.ndarray
     corrected: np.ndarray | None = None
 
+    def kinds(self) -> dict[str, np.ndarray]:
+        """The distances by the ending of what is measured on them: "" and, if there are corrected ones, ".corrected"."""
+        return {"": self.dist} | ({} if self.corrected is None else {".corrected": self.corrected})
+
+    def stress(self, rows: np.ndarray) -> dict[str, float]:
+        """`stress.raw` and `stress.optimal` of vectors of the positions, with their endings."""
+        return {
+            f"stress.{scale}{ending}": stress(rows, dist, scale)  # type: ignore[arg-type]
+            for ending, dist in self.kinds().items()
+            for scale in ("raw", "optimal")
+        }
+
 
 def rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
     """The table's rows of the corpus's positions."""

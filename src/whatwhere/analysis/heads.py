@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..records import Record
 from .bootstrap import DRAWS, document_mean, draw_documents, enough, joined
-from .passes import Batch, Reader
+from .passes import Batch, Reader, device_of, evaluating
 from .who import Who
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure 2's corners
@@ -48,15 +48,10 @@ def term_names(model: Any) -> list[str]:
         raise _Seen
 
     config = model.config
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     ids = torch.tensor([[config.cls_token_id, config.sep_token_id]], device=device)
-    training = model.training
-    model.eval()
-    try:
-        with suppress(_Seen), torch.inference_mode(), model.inspecting(see):
-            getattr(model, "base_model", model)(ids)
-    finally:
-        model.train(training)
+    with evaluating(model), suppress(_Seen), torch.inference_mode(), model.inspecting(see):
+        getattr(model, "base_model", model)(ids)
     return names
 
 

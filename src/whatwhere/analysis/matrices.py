@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ..encoder import Encoder
-from ..geometry import sinusoidal, stress
+from ..geometry import sinusoidal
 from ..geometry.distances import distances
 from ..records import Record
 from .geometry import CorpusDistances, rows_of
@@ -116,10 +116,7 @@ def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Re
     for part, table, matrices in tables:
         for layer, projected in enumerate([table, *(table @ m for m in matrices)]):
             record = partial(who.record, part=part, layer=layer, n=len(positions))
-            for ending, dist in (("", corpus.dist), (".corrected", corpus.corrected)):
-                if dist is not None:
-                    records.append(record(f"projected.stress.raw{ending}", stress(projected, dist)))
-                    records.append(record(f"projected.stress.optimal{ending}", stress(projected, dist, "optimal")))
+            records += [record(f"projected.{metric}", value) for metric, value in corpus.stress(projected).items()]
     return records
 
 

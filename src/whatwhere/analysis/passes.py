@@ -6,9 +6,9 @@ batch whatever the number of documents and analyses.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -162,13 +162,44 @@ def first_position(model: Any) -> int:
     return 0 if padding is None else int(padding) + 1
 
 
+def device_of(model: Any) -> torch.device:
+    """Where the parameters of a model are; the CPU where it has none."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """The model in evaluation mode, and afterwards in the mode that it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+@contextmanager
+def eager(model: Any) -> Iterator[None]:
+    """The model in evaluation mode and in its eager attention: fused kernels have no weights."""
+    before = getattr(model.config, "_attn_implementation", None)
+    switch = before not in (None, "eager") and hasattr(model, "set_attn_implementation")
+    with evaluating(model):
+        try:
+            if switch:
+                model.set_attn_implementation("eager")
+            yield
+        finally:
+            if switch:
+                model.set_attn_implementation(before)
+
+
 def hidden_states(
     model: torch.nn.Module,
     documents: Documents,
     order: np.ndarray | None = None,
     batch_size: int = 32,
     progress: Callable[[int, int], None] | None = None,
-) -> Iterator[tuple[np.ndarray, tuple[torch.Tensor, ...]]]:
+) -> Generator[tuple[np.ndarray, tuple[torch.Tensor, ...]], None, None]:
     """Hidden states of the documents, a batch at a time, in evaluation mode and without gradients; the tokens are not masked.
 
     The model is called on its own device and left in the mode it was in. Only its body runs, never the vocabulary head.
@@ -187,11 +218,9 @@ def hidden_states(
     order = np.arange(len(documents)) if order is None else order
     body: Any = getattr(model, "base_model", model)
     config: Any = model.config
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     inputs = model_inputs(model, documents)
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for start in range(0, len(order), batch_size):
             indices = order[start : start + batch_size]
             with torch.inference_mode():
@@ -206,8 +235,6 @@ def hidden_states(
             yield indices, hidden
             if progress is not None:
                 progress(start + len(indices), len(order))
-    finally:
-        model.train(training)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +249,12 @@ class Batch:
     indices: np.ndarray
     input_ids: Tensor
     regular: Tensor
+
+    @classmethod
+    def of(cls, documents: Documents, indices: np.ndarray, device: torch.device) -> "Batch":
+        """Some of the documents, on a device."""
+        ids, regular = (torch.from_numpy(a[indices]).to(device) for a in (documents.input_ids, documents.regular))
+        return cls(documents, indices, ids, regular)
 
     @property
     def articles(self) -> np.ndarray | None:
@@ -264,8 +297,8 @@ def read(
     Raises:
         ValueError: a reader needs terms and the model has none by name: it is not one of ours.
     """
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    state = _State()
+    device = device_of(model)
+    now: Batch | None = None
     seers = [r for r in readers if r.wants_terms]
     watching: AbstractContextManager[None] = nullcontext()
     if seers:
@@ -276,37 +309,20 @@ def read(
             )
 
         def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+            assert now is not None
             for reader in seers:
-                reader.terms(state.batch(), block, terms, allowed)
+                reader.terms(now, block, terms, allowed)
 
         watching = model.inspecting(see)
     order = np.arange(len(documents))
-    starts = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-
-    def begin(number: int) -> None:
-        if number < len(starts):
-            rows = starts[number]
-            ids = torch.from_numpy(documents.input_ids[rows]).to(device)
-            state.now = Batch(documents, rows, ids, torch.from_numpy(documents.regular[rows]).to(device))
-
-    with watching:
-        begin(0)
-        for number, (_, hidden) in enumerate(hidden_states(model, documents, order, batch_size)):
+    rows = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    with watching, closing(hidden_states(model, documents, order, batch_size)) as passing:
+        for number, indices in enumerate(rows):
+            now = Batch.of(documents, indices, device)  # before the model reads it
+            _, hidden = next(passing)
             with torch.inference_mode():
                 for reader in readers:
                     if reader.wants_hidden:
-                        reader.hidden(state.batch(), hidden)
+                        reader.hidden(now, hidden)
             if progress is not None:
                 progress(min((number + 1) * batch_size, len(order)), len(order))
-            begin(number + 1)
-
-
-@dataclass
-class _State:
-    """The batch that is on its way through the model."""
-
-    now: Batch | None = field(default=None)
-
-    def batch(self) -> Batch:
-        assert self.now is not None
-        return self.now

@@ -279,7 +279,7 @@ def gram_sums(
     sums: list[GramSums] = []
     open_pattern = patterns[order[0]]
     for indices, hidden in hidden_states(model, documents, order, batch_size, progress):
-        arrays = [_as_numpy(hidden[layer]) for layer in layers]
+        arrays = [as_numpy(hidden[layer]) for layer in layers]
         if not sums:
             shifts = [a[documents.regular[indices]].mean(axis=0, dtype=np.float64) for a in arrays]
             sums = [GramSums(shift, targets.columns, len(test)) for shift in shifts]
@@ -306,7 +306,8 @@ def _close(sums: Sequence[GramSums], splits: Sequence[int]) -> None:
         s.close(np.array(splits, dtype=np.int64))
 
 
-def _as_numpy(hidden: torch.Tensor) -> np.ndarray:
+def as_numpy(hidden: torch.Tensor) -> np.ndarray:
+    """The states in their own precision, float32 at least."""
     return (hidden if hidden.dtype == torch.float64 else hidden.float()).cpu().numpy()
 
 

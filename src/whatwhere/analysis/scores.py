@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..records import Record
 from .bootstrap import document_mean
-from .passes import Batch, Documents, Reader, read
+from .passes import Batch, Documents, Reader, device_of, read
 from .who import Who
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
@@ -91,7 +91,7 @@ def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
     cls = np.flatnonzero(documents.input_ids[0] == model.config.cls_token_id)
     if not len(cls) or regular.sum() < 2:
         raise ValueError(f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {regular.sum()} regular tokens.")
-    device = next(model.parameters()).device
+    device = device_of(model)
     ids, positions = torch.from_numpy(documents.input_ids[:1]).to(device), torch.from_numpy(documents.position_ids[:1]).to(device)
     terms = model.attention_terms(input_ids=ids, position_ids=positions)
     v = sum(terms[part].double().cpu() for part in POSITION_TERMS if part in terms)[:, 0].numpy()  # (layers, h, n, n)

@@ -18,7 +18,7 @@ from ..intervals import share_interval
 from ..records import Record
 from .ablation import IGNORED, MASK_RATE, masked
 from .bootstrap import document_mean
-from .passes import Documents
+from .passes import Documents, device_of, evaluating
 from .who import Who
 
 PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside
@@ -74,28 +74,23 @@ def swap_records(
     sums, counts = (np.zeros((len(documents), len(lags), len(PARTS))) for _ in range(2))
     positive = np.zeros((len(lags), 2))  # pairs that raise the loss, pairs with a masked token
     total, done = sum(len(of_lag) for of_lag in lags.values()), 0
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            before = _losses(model, documents, np.arange(len(documents)), ids, labels, positions)
-            for at, of_lag in enumerate(lags.values()):
-                for i, j in of_lag:
-                    both = _with_both(documents, i, j)
-                    moved = both & (labels != IGNORED)
-                    rows = np.flatnonzero(moved.any(1))
-                    if len(rows):
-                        other = np.where(both, i + j - positions, positions)
-                        rise = _losses(model, documents, rows, ids, labels, other) - before[rows]
-                        for k, tokens in enumerate((moved[rows], (labels[rows] != IGNORED) & ~moved[rows])):
-                            sums[rows, at, k] += np.where(tokens, rise, 0.0).sum(1)
-                            counts[rows, at, k] += tokens.sum(1)
-                        positive[at] += rise[moved[rows]].mean() > ROUNDING, 1
-                    done += 1
-                    if progress is not None:
-                        progress(done, total)
-    finally:
-        model.train(training)
+    with evaluating(model), torch.inference_mode():
+        before = _losses(model, documents, np.arange(len(documents)), ids, labels, positions)
+        for at, of_lag in enumerate(lags.values()):
+            for i, j in of_lag:
+                both = _with_both(documents, i, j)
+                moved = both & (labels != IGNORED)
+                rows = np.flatnonzero(moved.any(1))
+                if len(rows):
+                    other = np.where(both, i + j - positions, positions)
+                    rise = _losses(model, documents, rows, ids, labels, other) - before[rows]
+                    for k, tokens in enumerate((moved[rows], (labels[rows] != IGNORED) & ~moved[rows])):
+                        sums[rows, at, k] += np.where(tokens, rise, 0.0).sum(1)
+                        counts[rows, at, k] += tokens.sum(1)
+                    positive[at] += rise[moved[rows]].mean() > ROUNDING, 1
+                done += 1
+                if progress is not None:
+                    progress(done, total)
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     mean = document_mean(means, articles=documents.articles)
     records = who.records("swap.loss", mean, {"index": list(lags), "part": PARTS}, n=np.isfinite(means).sum(0), unit="nats")
@@ -115,7 +110,7 @@ def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
 
 def _losses(model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """(rows, n) cross-entropy in nats at the masked tokens of some documents, 0 elsewhere; `positions` as position ids."""
-    device = next(model.parameters()).device
+    device = device_of(model)
 
     def tensor(array: np.ndarray | None) -> Tensor | None:
         return None if array is None else torch.from_numpy(array[rows]).to(device)
