@@ -35,26 +35,26 @@ MODELS = ["dstg", "ap", "tupe-r"]
 def lines(records: Iterable[Record]) -> list[str]:
     """The records in canonical order, numbers to six digits."""
     places = ("model", "metric", "part", "seed", "step", "layer", "head", "index")
-    found = []
+    rows = []
     for r in records:
         if r.metric not in TIMED:
             place = " ".join(f"{key}={getattr(r, key)}" for key in places if getattr(r, key) is not None)
             value, low, high = ("-" if v is None else f"{v:.6g}" for v in (r.value, r.low, r.high))
-            found.append(f"{place} n={r.n} unit={r.unit!r}: {value} [{low}, {high}]")
-    return sorted(found)
+            rows.append(f"{place} n={r.n} unit={r.unit!r}: {value} [{low}, {high}]")
+    return sorted(rows)
 
 
 def array_lines(folder: Path) -> list[str]:
     """Name, shape and size of every array in a folder."""
-    found = []
+    rows = []
     for path in sorted(folder.glob("*.npz")):
         with np.load(path, allow_pickle=False) as arrays:
             for name, a in sorted(arrays.items()):
                 sums = (
                     [] if a.dtype.kind == "U" else [f"{np.nansum(np.abs(a.astype(float))):.6g}", f"{np.nansum(a.astype(float) ** 2):.6g}"]
                 )
-                found.append(" ".join([path.name, name, str(a.dtype), str(a.shape), *sums]))
-    return found
+                rows.append(" ".join([path.name, name, str(a.dtype), str(a.shape), *sums]))
+    return rows
 
 
 def page_lines(study: Path) -> list[str]:
@@ -74,8 +74,8 @@ def measure(folder: Path) -> dict[str, list[str]]:
     study = folder / "study"
     config = StudyConfig.parse({**VALUES, "corpus": str(text), "steps": 30, "at_once": 1, "models": MODELS, "training": TRAINING})
     run_study(config, study, progress=False)
-    found = {"study": lines(read_records(study / "records.parquet")), "study-arrays": array_lines(study / "arrays")}
-    found["study-left-out"] = json.loads((study / "study.json").read_text(encoding="utf-8"))["notes"]
+    texts = {"study": lines(read_records(study / "records.parquet")), "study-arrays": array_lines(study / "arrays")}
+    texts["study-left-out"] = json.loads((study / "study.json").read_text(encoding="utf-8"))["notes"]
     tokenizer = PreTrainedTokenizerFast.from_pretrained(study / "corpus/tokenizer")
     torch.manual_seed(0)
     small = BertConfig(
@@ -89,17 +89,17 @@ def measure(folder: Path) -> dict[str, list[str]]:
         out = folder / f"heads-{name}"
         corpus = str(study / "corpus")
         result = run_heads(model, tokenizer, place, corpus=corpus, documents=12, ablated=8, out=out, progress=False)
-        found[f"heads-{name}"] = lines(read_records(out / "records.parquet"))
-        found[f"heads-{name}-arrays"] = array_lines(out / "arrays")
-        found[f"heads-{name}-left-out"] = [f"{what}: {why}" for what, why in sorted(result["left_out"].items())]
+        texts[f"heads-{name}"] = lines(read_records(out / "records.parquet"))
+        texts[f"heads-{name}-arrays"] = array_lines(out / "arrays")
+        texts[f"heads-{name}-left-out"] = [f"{what}: {why}" for what, why in sorted(result["left_out"].items())]
     out = folder / "geometry"
     values = {"corpora": [str(text)], "tokenizer": str(study / "corpus/tokenizer"), "positions": 12, "groups": 8, "splits": 2}
     small_plan = {"width": 32, "dims": [16, 32], "ranks": [1, 2], "models": [str(ours), str(study / "models/ap/seed-0")], "workers": 1}
     run_geometry(GeometryConfig.parse({**values, **small_plan, "document": "blank-line"}), out, progress=False)
-    found["geometry"] = lines(read_records(out / "records.parquet"))
+    texts["geometry"] = lines(read_records(out / "records.parquet"))
     run_spectra([study], folder / "spectra", words=True)
-    found["spectra"] = lines(read_records(folder / "spectra/records.parquet"))
-    return found | {"study-page": page_lines(study)}
+    texts["spectra"] = lines(read_records(folder / "spectra/records.parquet"))
+    return texts | {"study-page": page_lines(study)}
 
 
 def main(out: Path) -> None:

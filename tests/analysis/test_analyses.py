@@ -54,17 +54,17 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
         Analysis("d", fail, needs=("loss",)),  # a body alone has no loss
         Analysis("e", lambda s: [s.who.record("texts", len(s.some(4)))]),
     ]
-    found = measure(subject, analyses)
+    measured = measure(subject, analyses)
     assert len(calls) == 3 and told[-1] == ("heads", 6, 6)
-    assert [(r.metric, r.value, r.model) for r in found.records] == [("batches", 3.0, "m"), ("batches", 3.0, "m"), ("texts", 4.0, "m")]
-    assert list(found.arrays) == ["counts-m-seed-0"] and found.left_out == {}
+    assert [(r.metric, r.value, r.model) for r in measured.records] == [("batches", 3.0, "m"), ("batches", 3.0, "m"), ("texts", 4.0, "m")]
+    assert list(measured.arrays) == ["counts-m-seed-0"] and measured.left_out == {}
 
 
 @pytest.mark.parametrize("way", ["reader", "measure"])
 def test_an_analysis_that_finds_nothing_of_the_kind_is_left_out_only_if_it_may(way):
     subject = Subject(ME, encoder(), documents(2))
-    found = measure(subject, [Analysis("x", **{way: fail}, optional=True)])
-    assert found.left_out == {"x": "nothing of the kind."} and found.records == []
+    measured = measure(subject, [Analysis("x", **{way: fail}, optional=True)])
+    assert measured.left_out == {"x": "nothing of the kind."} and measured.records == []
     with pytest.raises(ValueError, match="nothing of the kind"):
         measure(subject, [Analysis("x", **{way: fail})])
 

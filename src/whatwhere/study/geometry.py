@@ -39,6 +39,7 @@ from ..records import Record, write_records
 from ..report.geometry_page import write_geometry_report
 from ..shipped import model_source
 from ..training.config import StrictConfig, write_text
+from .folders import check_folder
 from .geometry_words import model_summary, summary
 from .machine import machine, versions
 from .progress import show_progress
@@ -167,10 +168,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
 
 def _claim(config: GeometryConfig, out: Path) -> None:
     """Take a folder that is new, empty, or holds a geometry run, whose results are replaced and whose counts are used again."""
-    if out.is_file():
-        raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
-    if out.is_dir() and any(out.iterdir()) and not (out / CONFIG).is_file():
-        raise ValueError(f"{out} is not empty and holds no geometry run. Give a new folder.")
+    check_folder(out, (out / CONFIG).is_file(), "geometry run")
     kept = out / CONFIG
     if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
         print(f"{out} holds a run of other settings: its results are replaced, its counts used again where they fit.", file=sys.stderr)

@@ -17,6 +17,7 @@ from ..analysis.who import Who
 from ..records import Record, write_records
 from ..report import write_report
 from ..training.config import write_text
+from .folders import check_folder
 from .look import Measurements, measure
 from .machine import machine, versions
 from .progress import show_progress
@@ -49,8 +50,8 @@ def run_heads(
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds something else.
     """
-    if out is not None and not _free(out):
-        raise ValueError(f"{out} is not empty and holds no earlier look of `heads`. Give a new folder.")
+    if out is not None:
+        check_folder(out, _ours(out), "earlier look of `heads`")
     name = folder.parent.name if folder.name.startswith("seed-") else folder.name
     seed = int(folder.name.removeprefix("seed-")) if folder.name.startswith("seed-") and folder.name[5:].isdigit() else None
     with ExitStack() as stack:
@@ -76,10 +77,8 @@ def run_heads(
     return result
 
 
-def _free(out: Path) -> bool:
-    """Whether `out` is new, empty, or holds what an earlier call wrote: never a study, whose records have the same name."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return True
+def _ours(out: Path) -> bool:
+    """Whether `out` holds what an earlier call wrote: never a study, whose records have the same name."""
     try:
         return json.loads((out / FACTS).read_text(encoding="utf-8")).get("kind") == KIND
     except (OSError, ValueError, AttributeError):

@@ -49,9 +49,9 @@ class Measurements:
 
 def measure(subject: Subject, analyses: Iterable[Analysis]) -> Measurements:
     """Do all analyses that the subject has everything for, those with a reader in one pass of its documents."""
-    found = Measurements()
+    measured = Measurements()
     possible = [analysis for analysis in analyses if subject.has(analysis.needs)]
-    readers = {a: found.attempt(a, partial(a.reader, subject.model)) for a in possible if a.reader is not None}
+    readers = {a: measured.attempt(a, partial(a.reader, subject.model)) for a in possible if a.reader is not None}
     readers = {a: reader for a, reader in readers.items() if reader is not None}
     if readers:
         show = subject.show("heads" if subject.terms else "sentences")
@@ -61,12 +61,12 @@ def measure(subject: Subject, analyses: Iterable[Analysis]) -> Measurements:
         if analysis in readers:
             result = readers[analysis].records(subject.who), readers[analysis].arrays()
         elif analysis.measure is not None:
-            result = found.attempt(analysis, partial(analysis.measure, subject))
+            result = measured.attempt(analysis, partial(analysis.measure, subject))
         records, arrays = result if isinstance(result, tuple) else (result or [], {})
-        found.records += records
+        measured.records += records
         if arrays and analysis.arrays:
-            found.arrays[f"{analysis.arrays}-{subject.who.stem}"] = arrays
-    return found
+            measured.arrays[f"{analysis.arrays}-{subject.who.stem}"] = arrays
+    return measured
 
 
 def corpus_records(

@@ -167,14 +167,14 @@ class Study:
             ablated=config.ablation_documents,
             progress=lambda what, done, total: show(what, done, total, ""),
         )
-        found = measure(subject, ANALYSES if config.inside else PLAIN)
-        for stem, arrays in found.arrays.items():
+        measured = measure(subject, ANALYSES if config.inside else PLAIN)
+        for stem, arrays in measured.arrays.items():
             save_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
-        left_out = found.left_out
+        left_out = measured.left_out
         if untrained is None:
             left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
         write_text(folder / LEFT_OUT, json.dumps(left_out, indent=1))
-        write_records(folder / RECORDS, training_records(folder, who) + found.records)
+        write_records(folder / RECORDS, training_records(folder, who) + measured.records)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""

@@ -14,6 +14,7 @@ from ..analysis.who import Who
 from ..records import Record, write_records
 from ..report.spectra_page import write_spectra_report
 from ..training.config import write_text
+from .folders import check_folder
 from .machine import versions
 from .run import save_arrays
 
@@ -62,7 +63,7 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
         ValueError: the folder holds something else.
     """
     out = Path(out)
-    check_folder(out)
+    check_folder(out, (out / FACTS).is_file(), STUDY)
     for old in (out / "arrays").glob("*.npz"):
         old.unlink()
     facts = run.facts()
@@ -79,18 +80,6 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
     return write_spectra_report(out)
 
 
-def check_folder(out: Path) -> None:
-    """Refuse a folder whose files are not those of an earlier run.
-
-    Raises:
-        ValueError: it is no folder, or holds something else.
-    """
-    if out.is_file():
-        raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
-    if out.is_dir() and any(out.iterdir()) and not (out / FACTS).is_file():
-        raise ValueError(f"{out} is not empty and holds no spectra. Give a new folder.")
-
-
 def run_spectra(sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False) -> tuple[SpectraRun, Path | None]:
     """Measure the tables of all sources and, where `out` names a folder, write everything there; the run and the report's path.
 
@@ -99,7 +88,7 @@ def run_spectra(sources: Sequence[str | Path], out: str | Path | None = None, wo
     """
     began = time.perf_counter()
     if out is not None:
-        check_folder(Path(out))
+        check_folder(Path(out), (Path(out) / FACTS).is_file(), STUDY)
     run = measure_tables(sources, words)
     if out is None:
         return run, None
