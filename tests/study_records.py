@@ -1,8 +1,8 @@
-"""What a study, `heads`, `geometry` and `spectra` measure on tiny models of few steps: a line a record, an array, a part of the page.
+"""What a study, `heads`, `geometry` and `spectra` measure on tiny models: a line a record, an array, a part of the page.
 
-A change of the code that is to change no number leaves the text as it is: `python tests/study_records.py BEFORE`, the change,
-`python tests/study_records.py AFTER`, `diff -r BEFORE AFTER`. Values depend on the processor in their last digits, so that none are
-kept in the repository. About half a minute.
+A change of the code that is to change no number leaves the text as it is: `python tests/study_records.py BEFORE`, the
+change, `python tests/study_records.py AFTER`, `diff -r BEFORE AFTER`. Values depend on the processor in their last digits,
+so that none are kept in the repository. About half a minute.
 """
 
 import json
@@ -27,8 +27,22 @@ from whatwhere.study.run import run_study
 from whatwhere.study.spectra import run_spectra
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}
-VALUES = {"length": 32, "vocab_size": 300, "workers": 1, "probe_documents": 20, "held_out": 0.2, "ablation_documents": 8, "texts": 1}
-TRAINING = {"batch_size": 8, "precision": "fp32", "model": {"num_hidden_layers": 2}, "warmup_steps": 5, "checkpoint_every": 10}
+VALUES = {
+    "length": 32,
+    "vocab_size": 300,
+    "workers": 1,
+    "probe_documents": 20,
+    "held_out": 0.2,
+    "ablation_documents": 8,
+    "texts": 1,
+}
+TRAINING = {
+    "batch_size": 8,
+    "precision": "fp32",
+    "model": {"num_hidden_layers": 2},
+    "warmup_steps": 5,
+    "checkpoint_every": 10,
+}
 MODELS = ["dstg", "ap", "tupe-r"]
 
 
@@ -79,7 +93,12 @@ def measure(folder: Path) -> dict[str, list[str]]:
     tokenizer = PreTrainedTokenizerFast.from_pretrained(study / "corpus/tokenizer")
     torch.manual_seed(0)
     small = BertConfig(
-        vocab_size=300, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, max_position_embeddings=64
+        vocab_size=300,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
     )
     ours = study / "models/dstg/seed-0"
     for name, model, place in (
@@ -93,8 +112,20 @@ def measure(folder: Path) -> dict[str, list[str]]:
         texts[f"heads-{name}-arrays"] = array_lines(out / "arrays")
         texts[f"heads-{name}-left-out"] = [f"{what}: {why}" for what, why in sorted(result["left_out"].items())]
     out = folder / "geometry"
-    values = {"corpora": [str(text)], "tokenizer": str(study / "corpus/tokenizer"), "positions": 12, "groups": 8, "splits": 2}
-    small_plan = {"width": 32, "dims": [16, 32], "ranks": [1, 2], "models": [str(ours), str(study / "models/ap/seed-0")], "workers": 1}
+    values = {
+        "corpora": [str(text)],
+        "tokenizer": str(study / "corpus/tokenizer"),
+        "positions": 12,
+        "groups": 8,
+        "splits": 2,
+    }
+    small_plan = {
+        "width": 32,
+        "dims": [16, 32],
+        "ranks": [1, 2],
+        "models": [str(ours), str(study / "models/ap/seed-0")],
+        "workers": 1,
+    }
     run_geometry(GeometryConfig.parse({**values, **small_plan, "document": "blank-line"}), out, progress=False)
     texts["geometry"] = lines(read_records(out / "records.parquet"))
     run_spectra([study], folder / "spectra", words=True)

@@ -1,4 +1,4 @@
-"""The list of analyses and what runs them: everything that the subject has what it needs for, readers in one pass of the documents."""
+"""The list of analyses and what runs them: all that the subject has what they need for, readers in one pass."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,11 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
     ]
     measured = measure(subject, analyses)
     assert len(calls) == 3 and told[-1] == ("heads", 6, 6)
-    assert [(r.metric, r.value, r.model) for r in measured.records] == [("batches", 3.0, "m"), ("batches", 3.0, "m"), ("texts", 4.0, "m")]
+    assert [(r.metric, r.value, r.model) for r in measured.records] == [
+        ("batches", 3.0, "m"),
+        ("batches", 3.0, "m"),
+        ("texts", 4.0, "m"),
+    ]
     assert list(measured.arrays) == ["counts-m-seed-0"] and measured.left_out == {}
 
 

@@ -8,7 +8,7 @@ import torch
 from transformers import BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config, GPT2Model, RobertaConfig, RobertaModel
 
 import whatwhere as ww
-from whatwhere.analysis.course import CorpusDistances
+from whatwhere.analysis.geometry import CorpusDistances
 from whatwhere.analysis.matrices import projection_records, score_matrices
 from whatwhere.analysis.who import Who
 from whatwhere.records import select

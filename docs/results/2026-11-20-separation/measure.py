@@ -5,7 +5,8 @@ import sys
 import numpy as np
 
 import whatwhere as ww
-from whatwhere.analysis.course import CorpusDistances, separation_records
+from whatwhere.analysis.course import separation_records
+from whatwhere.analysis.geometry import CorpusDistances
 from whatwhere.analysis.matrices import condition_records, scores_of_model
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer, open_source

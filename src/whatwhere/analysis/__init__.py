@@ -1,4 +1,7 @@
-"""What is inside a trained model: all that a study measures on each. A new analysis is a file of this folder and an entry here."""
+"""What is inside a trained model: all that a study measures on each.
+
+A new analysis is a file of this folder and an entry of `ANALYSES`.
+"""
 
 from ..records import Record
 from .ablation import KINDS, ablation_records

@@ -17,9 +17,11 @@ Arrays = dict[str, np.ndarray]
 class Subject:
     """A model and what there is to look at it with; an analysis is done where there is all that it needs.
 
-    who: of the records. held_out: windows to probe. documents: those of them that the analyses inside read. untrained: the model of step 0.
-    run: folder (str or Path) of the training, with checkpoints. corpus: `CorpusDistances` of the texts. None: there is no such thing.
-    probed, splits, components: as of `probe_records`. ablated: documents whose loss is measured with parts taken out; 0: none.
+    who: of the records. held_out: windows to probe. documents: those of them that the analyses inside read.
+    untrained: the model of step 0. run: folder (str or Path) of the training, with checkpoints.
+    corpus: `CorpusDistances` of the texts. None, of all these: there is no such thing.
+    probed, splits, components: documents, splits, components of `probe_records`.
+    ablated: documents whose loss is measured with parts taken out; 0: none.
     thorough: blocks and heads by all kinds of ablation, not by removing alone, which takes three times as long.
     progress: is told what is done, how much of how much.
     """
@@ -80,9 +82,9 @@ class Subject:
 class Analysis:
     """An analysis: a reader of the one pass of the documents, or a function of the subject.
 
-    name: in `left_out`. reader: makes a reader for the model. measure: gives records, or records and arrays. needs: attributes of the
-    subject without which it is not done. arrays: what the name of its file of arrays begins with. optional: a model that has nothing of
-    the kind (a ValueError) is told of in `left_out`; anywhere else it is an error.
+    name: in `left_out`. reader: makes a reader for the model. measure: gives records, or records and arrays.
+    needs: attributes of the subject without which it is not done. arrays: what the name of its file of arrays begins with.
+    optional: a model that has nothing of the kind (a ValueError) is told of in `left_out`; anywhere else it is an error.
     """
 
     name: str

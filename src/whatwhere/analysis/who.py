@@ -37,7 +37,7 @@ class Who:
         return Record(self.study, self.model, metric, float(value), low, high, seed=self.seed, step=self.step, **columns)
 
     def splits(self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any) -> list[Record]:
-        """The mean of a value of each random split of the same documents with `split_interval`, and the value of each (index: the split).
+        """The mean of a value of each random split of the same documents, with `split_interval`, and each (index: the split).
 
         tested: observations that each split tests. n: observations in all.
         """
@@ -51,8 +51,8 @@ class Who:
         Args:
             values: (...), or a `Mean` of three such arrays; ends that are nan are none.
             axes: the column of `Record` that each axis of the array runs through, and the values of that column:
-                `{"layer": range(1, L + 1), "head": range(h)}`. An axis of several columns has a tuple of them, and tuples of values.
-                Values of the column "metric" are appended to `metric`.
+                `{"layer": range(1, L + 1), "head": range(h)}`. An axis of several columns has a tuple of them, and tuples
+                of values. Values of the column "metric" are appended to `metric`.
             n: number of observations, one for all or (...).
             columns: columns that are the same in all.
         """

@@ -1,4 +1,4 @@
-"""What happens inside trained models: every analysis that there is all for, in one pass of the documents where it can; and the corpus.
+"""What happens inside trained models: every analysis that there is all for, many in one pass of the documents; the corpus.
 
 A study calls it for every model; `whatwhere heads` for one model alone.
 """
@@ -74,7 +74,7 @@ def corpus_records(
 ) -> tuple[list[Record], CorpusDistances | None]:
     """Geometry of the positions in the training documents: records with model "corpus" and arrays/geometry-corpus.npz.
 
-    Positions count from the start of a document, as in GEOM; where the windows hold one piece each, from the start of the piece.
+    Positions count from the start of a document, as in GEOM; where windows hold one piece each, from the start of it.
     Kept in `out`, and read again where it is done. No distances where nothing can be measured; the log says why.
     """
     kept, arrays = out / "corpus-geometry.parquet", out / "arrays" / f"geometry-{CORPUS}.npz"
