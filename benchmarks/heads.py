@@ -4,9 +4,8 @@ import numpy as np
 import torch
 
 import whatwhere as ww
-from whatwhere.analysis.features import Documents, hidden_states
 from whatwhere.analysis.heads import HeadTaxonomy
-from whatwhere.analysis.passes import read
+from whatwhere.analysis.passes import Documents, hidden_states, read
 
 from .models import VOCAB
 from .timing import DEVICE, Results, Settings, alternate, figure, row

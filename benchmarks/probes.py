@@ -11,8 +11,9 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
-from whatwhere.analysis.features import choose_documents
+from whatwhere.analysis.passes import choose_documents
 from whatwhere.analysis.probes import probe_records, split_documents
+from whatwhere.analysis.who import Who
 from whatwhere.records import Record, select
 
 from .timing import Results, Settings, clock, figure, row
@@ -91,7 +92,7 @@ def probes(settings: Settings) -> Results:
         records: list[Record] = []
         seconds = clock(
             lambda model=model, window_set=window_set, count=count, records=records: records.extend(
-                probe_records(model, window_set, study="bench", name="m", seed=0, documents=count, splits=SPLITS)
+                probe_records(model, window_set, Who("m"), documents=count, splits=SPLITS)
             )
         )
         ours = figure("whatwhere", [seconds])

@@ -18,6 +18,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import whatwhere
 from whatwhere.analysis.probes import probe_records
+from whatwhere.analysis.who import Who
 from whatwhere.corpus import Windows
 from whatwhere.records import select
 from whatwhere.study.windows import own_windows
@@ -103,7 +104,7 @@ def compare(model: Any, made: Path, windows: Windows, config: PretrainConfig) ->
 def look(made: Path, windows: Windows) -> dict[str, Any]:
     """R² of position by layer in each stream, and the share of two components in the table, of the model as it is stored."""
     stored = AutoModelForMaskedLM.from_pretrained(made).eval()
-    records = probe_records(stored, windows["held_out"], study="", name="reference", seed=None, documents=WINDOWS)
+    records = probe_records(stored, windows["held_out"], Who("reference"), documents=WINDOWS)
     mean = [r for r in select(records, metric="r2.token") if r.index is None]
     layers = range(stored.config.num_hidden_layers + 1)
     r2 = {part: [next(r.value for r in mean if r.part == part and r.layer == layer) for layer in layers] for part in {r.part for r in mean}}

@@ -10,6 +10,15 @@ import traceback
 import warnings
 from unittest import mock
 
+import torch
+
+from whatwhere.cli import main
+from whatwhere.encoder import registry
+from whatwhere.training import config
+
+KNOWN = (registry.TABLES, registry.BIASES, registry.ROTATIONS, registry.PRESETS, registry.SOURCES, registry._loaded)
+PUBLISHED = [dict(names) for names in KNOWN]
+
 
 def sentences(documents: int, seed: int = 0) -> str:
     """Documents of a few made-up sentences, separated by blank lines."""
@@ -46,18 +55,18 @@ def whatwhere(*arguments: str) -> subprocess.CompletedProcess[str]:
     An import of torch in a new process takes seconds. What only a process of its own shows (signals, `-m`, a traceback on the way out) is
     tested with `command`.
     """
-    import torch
-
-    from whatwhere.cli import main
-
     out, error, status, threads = io.StringIO(), io.StringIO(), 0, torch.get_num_threads()
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(error),
         mock.patch.object(sys, "argv", ["whatwhere", *arguments]),
         mock.patch.dict(os.environ, environment()),
+        mock.patch.object(config, "_loaded", set()),
         warnings.catch_warnings(),
+        contextlib.ExitStack() as schemes,
     ):
+        for names, published in zip(KNOWN, PUBLISHED, strict=True):  # an own scheme is known to the run that loads it, and to no other
+            schemes.enter_context(mock.patch.dict(names, published, clear=True))
         warnings.simplefilter("default")
         try:
             main()

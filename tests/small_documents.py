@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from whatwhere.analysis.features import Documents
+from whatwhere.analysis.passes import Documents
 
 VOCAB, CLS, SEP = 40, 2, 3
 

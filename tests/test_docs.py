@@ -13,10 +13,10 @@ METHOD = (ROOT / "docs/method.md").read_text(encoding="utf-8")
 
 
 def test_files_and_names_of_the_method_table_exist():
-    found = re.findall(r"`((?:encoder|analysis|geometry|corpus)/\w+\.py)`((?: `[\w.]+`,?)*)", METHOD)
+    found = re.findall(r"`((?:encoder|analysis|geometry|corpus|examples/theory)/\w+\.py)`((?: `[\w.]+`,?)*)", METHOD)
     assert len(found) >= 10
     for file, names in found:
-        text = (ROOT / "src/whatwhere" / file).read_text(encoding="utf-8")
+        text = (ROOT / ("" if file.startswith("examples") else "src/whatwhere") / file).read_text(encoding="utf-8")
         for name in re.findall(r"`([\w.]+)`", names):
             last = name.split(".")[-1]
             assert f"def {last}(" in text or f"class {last}(" in text or f"class {last}:" in text, f"{file} has no {name}"

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertCon
 
 import whatwhere as ww
 from whatwhere import cli, shipped
-from whatwhere.analysis.table_sources import load_tables
+from whatwhere.analysis.tables import load_tables
 from whatwhere.cli.models import open_encoder
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.tokenizer import train_tokenizer

@@ -9,7 +9,8 @@ from scipy import stats
 import whatwhere as ww
 from whatwhere.analysis import ablation
 from whatwhere.analysis.ablation import Choices, ablation_records, masked, permutations
-from whatwhere.analysis.features import Documents
+from whatwhere.analysis.passes import Documents
+from whatwhere.analysis.who import Who
 from whatwhere.records import select
 
 N = 12
@@ -51,7 +52,7 @@ def loss_of(model, chosen):
 
 
 def run(model, chosen, parts=None, layers=None, heads=None, **options):
-    return ablation_records(model, chosen, study="s", name="m", seed=1, choices=Choices(parts, layers, heads), **options)
+    return ablation_records(model, chosen, Who("m", 1, "s"), choices=Choices(parts, layers, heads), **options)
 
 
 def one(records, kind, part, layer=None, head=None):

@@ -1,6 +1,7 @@
 """Attention by term: against loops over documents, heads, queries and keys in float64, then special cases and bad input."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +21,9 @@ from whatwhere.analysis.attention import (
     repeated_documents,
 )
 from whatwhere.analysis.passes import Batch, read
+from whatwhere.analysis.who import Who
 
-WHO = {"study": "s", "name": "m", "seed": 0}
+WHO = Who("m", 0, "s")
 
 
 def naive_means(weights, chosen, b):
@@ -54,14 +56,14 @@ def chosen_of(kind):
 def measured(request):
     case, kind = request.param
     model, chosen = build(case), chosen_of(kind)
-    reader = AttentionScores(model.config)
+    reader = AttentionScores(model)
     read(model, chosen, [reader], batch_size=2)
     return chosen, naive_weights(terms_of(model, chosen), chosen), reader
 
 
 def test_means_are_those_of_the_loops(measured):
     chosen, weights, reader = measured
-    keys, *records = reader.records(**WHO)
+    keys, *records = reader.records(WHO)
     assert len(records) == len(weights) * 2 * 2 * 6 and {r.part for r in records} == set(weights)
     shares = []
     for b in range(len(chosen)):
@@ -107,10 +109,10 @@ def test_maps_are_means_over_documents(measured):
 
 def test_total_is_the_weights_that_the_model_uses():
     model, chosen = build("dstg"), documents()
-    reader = AttentionScores(model.config)
+    reader = AttentionScores(model)
     read(model, chosen, [reader])
-    records, arrays = foreign_scores(model, chosen, **WHO)
-    mine = {(r.metric, r.layer, r.head): r.value for r in reader.records(**WHO) if r.part in (TOTAL, None)}
+    records, arrays = foreign_scores(model, chosen, WHO)
+    mine = {(r.metric, r.layer, r.head): r.value for r in reader.records(WHO) if r.part in (TOTAL, None)}
     assert {r.part for r in records[1:]} == {TOTAL} and len(records) == len(mine)
     for r in records:
         np.testing.assert_allclose(r.value, mine[r.metric, r.layer, r.head], atol=1e-10)
@@ -122,9 +124,9 @@ def test_batches_do_not_matter_and_terms_stay_as_they_are():
     model, chosen = build("dstg"), documents(7)
     found = []
     for size in (1, 3, 7):
-        reader = AttentionScores(model.config)
+        reader = AttentionScores(model)
         read(model, chosen, [reader], batch_size=size)
-        found.append((reader.records(**WHO), reader.arrays()))
+        found.append((reader.records(WHO), reader.arrays()))
     for records, arrays in found[1:]:
         np.testing.assert_allclose([r.value for r in records], [r.value for r in found[0][0]], atol=1e-12)
         for key, array in arrays.items():
@@ -138,7 +140,7 @@ def test_batches_do_not_matter_and_terms_stay_as_they_are():
             super().terms(batch, block, terms, allowed)
             before.update({(block, name): torch.equal(terms[name], copy) for name, copy in copies.items()})
 
-    read(model, chosen, [Keeping(model.config)])
+    read(model, chosen, [Keeping(model)])
     assert before and all(before.values())
     torch.testing.assert_close(model(torch.from_numpy(chosen.input_ids)).logits, plain)
 
@@ -148,7 +150,7 @@ def test_long_texts_are_binned_and_profiles_stop_at_128():
     chosen = documents(2, n=150)
     raw = rng.random((2, 2, 150, 150))
     scores = {"semantic": torch.from_numpy(np.log(raw))}
-    reader = AttentionScores(type("Config", (), {"num_attention_heads": 2}))
+    reader = AttentionScores(SimpleNamespace(config=SimpleNamespace(num_attention_heads=2)))
     ids = torch.from_numpy(chosen.input_ids)
     reader.terms(Batch(chosen, np.arange(2), ids, torch.from_numpy(chosen.regular)), 0, scores, None)
     arrays, p = reader.arrays(), raw / raw.sum(-1, keepdims=True)
@@ -181,10 +183,10 @@ def test_heads_that_look_at_one_place_are_recognised():
         for head, j in enumerate((i - 1, i + 1, i, 0)):
             if 0 <= j < n:
                 scores[0, head, i, j] = 50
-    reader = AttentionScores(type("Config", (), {"num_attention_heads": 5}))
+    reader = AttentionScores(SimpleNamespace(config=SimpleNamespace(num_attention_heads=5)))
     batch = Batch(chosen, np.arange(3), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
     reader.terms(batch, 0, {"relative": scores}, None)
-    found = {(r.metric.removeprefix("attention."), r.head): r.value for r in reader.records(**WHO) if r.part == "relative"}
+    found = {(r.metric.removeprefix("attention."), r.head): r.value for r in reader.records(WHO) if r.part == "relative"}
     for head, kind in enumerate(("previous", "next", "self", "special")):
         assert found[kind, head] == pytest.approx(1.0) and found["broad", head] < 1e-6
     assert found["broad", 4] == pytest.approx(1.0) and found["previous", 4] == pytest.approx(1 / n)
@@ -201,7 +203,7 @@ def bert(**fields):
 def test_any_encoder_of_transformers(kind):
     model, chosen = bert(attn_implementation="sdpa"), chosen_of(kind)
     model.train()
-    records, arrays = foreign_scores(model, chosen, **WHO, batch_size=2)
+    records, arrays = foreign_scores(model, chosen, WHO, batch_size=2)
     assert model.training and model.config._attn_implementation == "sdpa"
     eager = bert(attn_implementation="eager").double()
     mask = None if chosen.attention_mask is None else torch.from_numpy(chosen.attention_mask)
@@ -219,7 +221,7 @@ def test_roberta_counts_its_positions_itself():
     sizes = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     model = RobertaModel(RobertaConfig(**sizes, max_position_embeddings=14, pad_token_id=1, attn_implementation="eager")).eval()
     chosen = documents(3, n=12)
-    records, _ = foreign_scores(model, chosen, **WHO)
+    records, _ = foreign_scores(model, chosen, WHO)
     with torch.no_grad():
         given = model(torch.from_numpy(chosen.input_ids), output_attentions=True).attentions
     previous = next(r for r in records if (r.metric, r.layer, r.head) == ("attention.previous", 2, 1))
@@ -229,37 +231,37 @@ def test_roberta_counts_its_positions_itself():
 
 def test_one_document_has_no_interval():
     model = build("nope")
-    reader = AttentionScores(model.config)
+    reader = AttentionScores(model)
     read(model, documents(1), [reader])
-    assert all(r.low is None and r.high is None and r.n == 1 for r in reader.records(**WHO))
+    assert all(r.low is None and r.high is None and r.n == 1 for r in reader.records(WHO))
 
 
 def test_a_text_without_a_word_is_an_error():
     model = build("dstg")
-    reader = AttentionScores(model.config)
+    reader = AttentionScores(model)
     read(model, documents(3, n=2), [reader])
     with pytest.raises(ValueError, match="at least 3 tokens"):
-        reader.records(**WHO)
+        reader.records(WHO)
 
 
 def test_nothing_seen_is_an_error_and_no_arrays():
-    reader = AttentionScores(build("nope").config)
+    reader = AttentionScores(build("nope"))
     assert reader.arrays() == {}
     with pytest.raises(ValueError, match="No document has passed"):
-        reader.records(**WHO)
+        reader.records(WHO)
 
 
 def test_a_block_without_terms_is_an_error():
     chosen = documents(2)
     batch = Batch(chosen, np.arange(2), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
     with pytest.raises(ValueError, match="Block 1 has no term"):
-        AttentionScores(build("nope").config).terms(batch, 1, {}, None)
+        AttentionScores(build("nope")).terms(batch, 1, {}, None)
 
 
 def test_a_model_without_terms_is_an_error():
     model = bert()
     with pytest.raises(ValueError, match="BertModel does not say"):
-        read(model, documents(), [AttentionScores(model.config)])
+        read(model, documents(), [AttentionScores(model)])
 
 
 def test_a_model_without_weights_is_an_error():
@@ -274,7 +276,7 @@ def test_a_model_without_weights_is_an_error():
             return type("Out", (), {"attentions": None})
 
     with pytest.raises(ValueError, match="returns no attention weights"):
-        foreign_scores(Silent(), documents(), **WHO)
+        foreign_scores(Silent(), documents(), WHO)
 
 
 # Copies
@@ -306,10 +308,10 @@ def test_repeated_texts_are_pieces_of_different_documents():
 def test_retrieval_is_weight_on_the_copy_minus_weight_on_its_place(case):
     model = build(case)
     again, other = repeated_documents(documents(5, n=12))
-    scores = RetrievalScores(model.config)
+    scores = RetrievalScores()
     read(model, again, [scores.repeated], batch_size=2)
     read(model, other, [scores.control], batch_size=3)
-    found = {(r.metric, r.part, r.layer, r.head): r for r in scores.records(**WHO)}
+    found = {(r.metric, r.part, r.layer, r.head): r for r in scores.records(WHO)}
     means = {}
     for metric, chosen in (("raw", again), ("control", other)):
         weights = naive_weights(terms_of(model, chosen), chosen)
@@ -342,7 +344,7 @@ def test_a_head_that_matches_words_retrieves():
         ids = torch.from_numpy(chosen.input_ids)
         same = 9.0 * (ids[:, None, :, None] == ids[:, None, None, :]).double()
         reader.terms(Batch(chosen, np.arange(6), ids, torch.from_numpy(chosen.regular)), 0, {"semantic": same}, None)
-    found = {r.metric: r for r in scores.records(**WHO) if r.part == TOTAL}
+    found = {r.metric: r for r in scores.records(WHO) if r.part == TOTAL}
     assert found["attention.retrieval.raw"].value > 0.3 and found["attention.retrieval"].low > 0.2
 
 
@@ -357,7 +359,7 @@ def test_retrieval_needs_both_passes():
     again, other = repeated_documents(documents(5, n=12))
     read(model, again, [scores.repeated])
     with pytest.raises(ValueError, match="No document has passed"):
-        scores.records(**WHO)
+        scores.records(WHO)
     read(model, other.rows(np.arange(4)), [scores.control])
     with pytest.raises(ValueError, match=r"\[4, 5\]"):
-        scores.records(**WHO)
+        scores.records(WHO)

@@ -24,9 +24,10 @@ from transformers import (
 )
 
 from whatwhere.analysis.correlations import CORRELATIONS, correlation_records, first_block_correlations
-from whatwhere.analysis.patterns import pattern_of
+from whatwhere.analysis.scores import pattern_of
+from whatwhere.analysis.who import Who
 
-WHO = {"study": "s", "name": "m", "seed": 0}
+WHO = Who("m", 0, "s")
 SIZES = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 ADDED = ["ap", "sinusoidal", "low-rank", "fourier", "bert-a", "bert-r"]
 
@@ -145,7 +146,7 @@ def test_equation_6_written_out_for_layer_norm():
 def measured(request):
     model = foreign("bert") if request.param == "bert" else build("ap" if request.param == "packed" else request.param)
     chosen = documents(5, n=11, inner=True, packed=request.param == "packed")
-    return model, chosen, *correlation_records(model, chosen, **WHO, batch_size=2)
+    return model, chosen, *correlation_records(model, chosen, WHO, batch_size=2)
 
 
 def test_statistics_are_those_of_loops(measured):
@@ -205,7 +206,7 @@ def test_patterns_of_the_first_block_where_no_term_is_free_of_content(measured):
 
 def test_large_maps_are_means_over_128_bins():
     model, chosen = build("ap", max_position_embeddings=150), documents(2, n=150)
-    _, arrays = correlation_records(model, chosen, **WHO)
+    _, arrays = correlation_records(model, chosen, WHO)
     parts = first_block_correlations(model, torch.from_numpy(chosen.input_ids))
     mean = parts["word-position"].mean(0).numpy()[:, 1:-1, 1:-1]
     bins = np.arange(148) * 128 // 148
@@ -220,7 +221,7 @@ def test_a_position_table_of_zeros_leaves_word_word_alone():
     with torch.no_grad():
         for parameter in model.encoder.position_embeddings.parameters():
             parameter.zero_()
-    records, _ = correlation_records(model, chosen, **WHO)
+    records, _ = correlation_records(model, chosen, WHO)
     for r in (r for r in records if r.metric == "correlation.share"):
         assert r.value == pytest.approx(1.0 if r.part == "word-word" else 0.0)
     rows = [r for r in records if r.metric == "correlation.row"]
@@ -228,7 +229,7 @@ def test_a_position_table_of_zeros_leaves_word_word_alone():
 
 
 def test_one_document_has_no_interval():
-    records, _ = correlation_records(build("bert-a"), documents(1), **WHO)
+    records, _ = correlation_records(build("bert-a"), documents(1), WHO)
     assert all(r.low is None and r.high is None for r in records)
 
 
@@ -244,19 +245,19 @@ def test_one_document_has_no_interval():
 )
 def test_models_that_add_no_table_are_refused(case, why):
     with pytest.raises(ValueError, match=why):
-        correlation_records(build(case), documents(), **WHO)
+        correlation_records(build(case), documents(), WHO)
 
 
 def test_encoders_not_built_like_bert_are_refused():
     config = ModernBertConfig(**SIZES, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3)
     with pytest.raises(ValueError, match="ModernBertModel is not built like BERT"):
-        correlation_records(ModernBertModel(config), documents(), **WHO)
+        correlation_records(ModernBertModel(config), documents(), WHO)
 
 
 def test_texts_without_words_or_beyond_the_table_are_errors():
     with pytest.raises(ValueError, match="3 regular tokens"):
-        correlation_records(build("ap"), documents(3, n=3), **WHO)
+        correlation_records(build("ap"), documents(3, n=3), WHO)
     with pytest.raises(ValueError, match="position 39, but the position table has 32 rows"):
-        correlation_records(build("ap"), documents(3, n=40), **WHO)
+        correlation_records(build("ap"), documents(3, n=40), WHO)
     with pytest.raises(ValueError, match="table has 12 rows"):
-        correlation_records(foreign("roberta"), documents(3, n=14), **WHO)
+        correlation_records(foreign("roberta"), documents(3, n=14), WHO)

@@ -11,8 +11,9 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
 from whatwhere.analysis import probes
-from whatwhere.analysis.features import choose_documents
+from whatwhere.analysis.passes import choose_documents
 from whatwhere.analysis.probes import probe_records, split_documents
+from whatwhere.analysis.who import Who
 from whatwhere.intervals import split_interval
 from whatwhere.records import select
 
@@ -64,7 +65,7 @@ def features_of(window_set, seed=1, width=WIDTH, layers=LAYERS):
 
 def run(features, window_set, **options):
     position_size = options.pop("position_size", 0)
-    return probe_records(Fixed(features, position_size), window_set, study="s", name="m", seed=3, **options)
+    return probe_records(Fixed(features, position_size), window_set, Who("m", 3, "s", options.pop("step", None)), **options)
 
 
 def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, penalty=1.0, components=None):

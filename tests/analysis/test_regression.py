@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 
 import whatwhere as ww
 from whatwhere.analysis import regression
-from whatwhere.analysis.features import Documents
+from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.probes import split_documents
 from whatwhere.analysis.regression import regression_records
 from whatwhere.intervals import split_interval

@@ -8,9 +8,10 @@ from small_documents import documents
 
 import whatwhere as ww
 from whatwhere.analysis.scores import score_records, theta_records
+from whatwhere.analysis.who import Who
 from whatwhere.records import select
 
-WHO = {"study": "s", "name": "m", "seed": 1}
+WHO = Who("m", 1, "s")
 
 
 def terms_of(model, docs, i):
@@ -25,7 +26,7 @@ def terms_of(model, docs, i):
 @pytest.mark.parametrize("name", ["dstg", "tupe-r", "ap"])
 def test_spread_equals_loops(name, options):
     model, docs = build(name), documents(**options)
-    records = score_records(model, docs, **WHO, batch_size=2)
+    records = score_records(model, docs, WHO, batch_size=2)
     by_document = [terms_of(model, docs, i) for i in range(len(docs))]
     assert {r.part for r in records} == set(by_document[0]) and {r.layer for r in records} == {1, 2}
     for r in records:
@@ -47,7 +48,7 @@ def test_at_the_start_scores_are_as_large_as_their_stream_is_wide():
         torch.manual_seed(seed)
         fields = {"num_hidden_layers": 1, "initializer": "normal", "initializer_range": 0.02}
         model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=400, **fields)).double().eval()
-        for r in score_records(model, docs, **WHO):
+        for r in score_records(model, docs, WHO):
             if r.part in found:
                 found[r.part].append(r.value**2)
         encoder = model.encoder
@@ -65,7 +66,7 @@ def test_at_the_start_scores_are_as_large_as_their_stream_is_wide():
 @pytest.mark.parametrize("name", ["tupe-a", "tupe-r", "tupe-r/each", "tupe-free", "bert-r/reset", "tupe-r/layers"])
 def test_theta_is_that_of_the_weights(name):
     model, docs = build(name), documents(inner=True)
-    records = theta_records(model, docs, **WHO)
+    records = theta_records(model, docs, WHO)
     untied, config = model.encoder.untied, model.config
     theta = np.zeros((2, 2))
     if untied is not None and untied.cls is not None:
@@ -89,9 +90,9 @@ def test_theta_is_that_of_the_weights(name):
 
 
 def test_schemes_without_reset_have_no_theta_and_text_without_cls_is_refused():
-    assert theta_records(build("tupe-a-tie-cls"), documents(), **WHO) == theta_records(build("dstg"), documents(), **WHO) == []
+    assert theta_records(build("tupe-a-tie-cls"), documents(), WHO) == theta_records(build("dstg"), documents(), WHO) == []
     docs = documents()
     docs.input_ids[0, 0] = 7
     with pytest.raises(ValueError, match=r"begins with \[CLS\]; got 0"):
-        theta_records(build("tupe-a"), docs, **WHO)
-    assert len(select(theta_records(build("tupe-a"), documents(), **WHO), metric="theta.key")) == 2
+        theta_records(build("tupe-a"), docs, WHO)
+    assert len(select(theta_records(build("tupe-a"), documents(), WHO), metric="theta.key")) == 2

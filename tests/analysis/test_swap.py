@@ -8,9 +8,10 @@ from small_documents import documents
 
 from whatwhere.analysis.ablation import masked
 from whatwhere.analysis.swap import swap_pairs, swap_records
+from whatwhere.analysis.who import Who
 from whatwhere.records import select
 
-WHO = {"study": "s", "name": "m", "seed": 1}
+WHO = Who("m", 1, "s")
 N = 14
 
 
@@ -51,7 +52,7 @@ def test_pairs_are_spread_evenly_over_all_positions_of_each_lag():
 @pytest.mark.parametrize("name", ["dstg", "ap", "rp", "rope", "tupe-r", "bert-ad", "alibi"])
 def test_rises_are_those_of_exchanged_tokens_one_by_one(name, options):
     model, docs = build(name), documents(count=4, n=N, **options)
-    records = swap_records(model, docs, **WHO, pairs=3)
+    records = swap_records(model, docs, WHO, pairs=3)
     ids, labels = masked(docs, 0.2, model.config.mask_token_id)
     before = losses(model, docs, ids, labels)
     for lag, pairs in swap_pairs(np.unique(docs.position_ids[docs.regular]), 3).items():
@@ -81,7 +82,7 @@ def test_rises_are_those_of_exchanged_tokens_one_by_one(name, options):
 def test_where_the_table_is_all_there_is_two_rows_change_places(name):
     """GEOM's theorem 1 reads H2 so; with biases or rotations the rows alone are another thing."""
     model, docs = build(name), documents(count=12, n=N)
-    found = select(swap_records(model, docs, **WHO, pairs=1), metric="swap.loss", part="swapped")
+    found = select(swap_records(model, docs, WHO, pairs=1), metric="swap.loss", part="swapped")
     table = model.position_table().detach()
     ids, labels = masked(docs, 0.2, model.config.mask_token_id)
     before = losses(model, docs, ids, labels)
@@ -101,12 +102,12 @@ def test_equal_rows_change_nothing():
     model, docs = build("ap"), documents(count=4, n=N)
     with torch.no_grad():
         next(model.encoder.position_embeddings.parameters())[:] = model.position_table().detach()[0]
-    records = swap_records(model, docs, **WHO)
+    records = swap_records(model, docs, WHO)
     assert all(abs(r.value) < 1e-12 for r in records) and {r.metric for r in records} == {"swap.loss", "swap.positive"}
 
 
 def test_models_without_position_have_no_records_and_others_are_refused():
     docs = documents(count=4, n=N)
-    assert swap_records(build("nope"), docs, **WHO) == []
+    assert swap_records(build("nope"), docs, WHO) == []
     with pytest.raises(ValueError, match="EncoderForMaskedLM"):
-        swap_records(build("ap").encoder, docs, **WHO)
+        swap_records(build("ap").encoder, docs, WHO)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from whatwhere.analysis.tables import table_arrays, table_records, word_records
+from whatwhere.analysis.who import Who
 from whatwhere.geometry import equivariance, inner_products, spectrum
 from whatwhere.records import select
 
@@ -19,7 +20,7 @@ def circle(n=32, width=16):
 
 
 def test_records_hold_shares_bins_and_n50():
-    records, arrays = table_records(circle(), study="s", name="dstg", seed=1)
+    records, arrays = table_records(circle(), Who("dstg", 1, "s"))
     total = 9 + 4 + 0.25
     np.testing.assert_allclose([r.value for r in select(records, metric="pca.share")], np.array([9, 4, 0.25]) / total)
     assert [r.index for r in select(records, metric="pca.share")] == [0, 1, 2]
@@ -33,21 +34,21 @@ def test_records_hold_shares_bins_and_n50():
 
 
 def test_at_most_ten_shares_and_three_components_are_kept():
-    records, arrays = table_records(np.random.default_rng(0).normal(size=(40, 20)), study="s", name="ap", seed=0)
+    records, arrays = table_records(np.random.default_rng(0).normal(size=(40, 20)), Who("ap", 0, "s"))
     assert len(select(records, metric="pca.share")) == 10 and len(select(records, metric="dct.low4")) == 3
     assert arrays["shares"].shape == (20,) and arrays["scores"].shape == (40, 3)
 
 
 def test_a_parameter_is_accepted_and_left_alone():
     table = torch.nn.Parameter(torch.tensor(circle(), dtype=torch.float32))
-    ours = table_records(table, study="s", name="m", seed=0)[0]
-    reference = table_records(circle(), study="s", name="m", seed=0)[0]
+    ours = table_records(table, Who("m", 0, "s"))[0]
+    reference = table_records(circle(), Who("m", 0, "s"))[0]
     np.testing.assert_allclose([r.value for r in ours][:3], [r.value for r in reference][:3], atol=1e-6)
     assert table.requires_grad
 
 
 def test_narrow_tables_give_what_they_have():
-    records, arrays = table_records(np.arange(5.0)[:, None], study="s", name="m", seed=0)
+    records, arrays = table_records(np.arange(5.0)[:, None], Who("m", 0, "s"))
     assert len(select(records, metric="pca.share")) == 1 and arrays["scores"].shape == (5, 1)
     assert select(records, metric="pca.top2")[0].value == 1
 
@@ -56,7 +57,7 @@ def test_diverged_table_is_an_error():
     table = circle()
     table[3, 4] = np.nan
     with pytest.raises(ValueError, match="NaN"):
-        table_records(table, study="s", name="m", seed=0)
+        table_records(table, Who("m", 0, "s"))
 
 
 def turning(n=96, width=24, seed=0):
@@ -71,7 +72,7 @@ def turning(n=96, width=24, seed=0):
 
 def test_records_hold_turns_rotations_equivariance_and_outliers():
     table = turning()
-    records, arrays = table_records(table, study="s", name="m", seed=None)
+    records, arrays = table_records(table, Who("m", study="s"))
     s = spectrum(table)
     for k in (3, 5, 10):
         assert select(records, metric=f"pca.top{k}")[0].value == pytest.approx(s.shares[:k].sum())
@@ -95,7 +96,7 @@ def test_records_hold_turns_rotations_equivariance_and_outliers():
 
 def test_a_word_table_has_shares_and_n50_under_its_own_part():
     words = np.random.default_rng(0).normal(size=(500, 12)) * np.linspace(2, 1, 12)
-    records, arrays = word_records(words, study="s", name="m", seed=None)
+    records, arrays = word_records(words, Who("m", study="s"))
     assert {r.part for r in records} == {"words"} and {r.n for r in records} == {500}
     assert {r.metric for r in records} == {"pca.share", "pca.top2", "pca.top3", "pca.top5", "pca.top10", "n50", "n50.count"}
     np.testing.assert_allclose(arrays["shares"], spectrum(words).shares, atol=1e-13)

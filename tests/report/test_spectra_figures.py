@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from whatwhere.analysis.tables import table_arrays, table_records, word_records
+from whatwhere.analysis.who import Who
 from whatwhere.report.equivariance_figures import equivariances, products
 from whatwhere.report.load import Study
 from whatwhere.report.spectra_figures import (
@@ -33,7 +34,7 @@ def study_of(**tables):
     """A study whose tables are those given, as `whatwhere spectra` keeps them."""
     records, arrays = [], {}
     for name, table in tables.items():
-        records += table_records(table, study="s", name=name, seed=None)[0]
+        records += table_records(table, Who(name, study="s"))[0]
         arrays[name, None] = table_arrays(table)
     return Study("s", {"models": [{"name": m, "config": {"preset": "–"}} for m in tables]}, records, tables=arrays)
 
@@ -45,7 +46,7 @@ def study():
 
 def test_positions_are_solid_words_dashed_and_the_others_grey(study):
     words = np.random.default_rng(2).normal(size=(90, 12))
-    records, arrays = word_records(words, study="s", name="turning", seed=None)
+    records, arrays = word_records(words, Who("turning", study="s"))
     both = Study(study.name, study.facts, study.records + records, tables=study.tables)
     figure = shares(both, {("turning", None): arrays["shares"]})
     first, second = figure.panels

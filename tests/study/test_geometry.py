@@ -8,7 +8,7 @@ from cli_runner import sentences, whatwhere
 from run_files import missing, unexplained
 
 import whatwhere as ww
-from whatwhere.analysis.table_sources import load_tables
+from whatwhere.analysis.tables import load_tables
 from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
 from whatwhere.records import read_records, select

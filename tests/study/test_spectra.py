@@ -8,6 +8,7 @@ from run_files import missing, unexplained
 from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.tables import table_records
+from whatwhere.analysis.who import Who
 from whatwhere.records import read_records
 from whatwhere.study.spectra import measure_tables, run_spectra, spectra_text
 
@@ -45,7 +46,7 @@ def test_a_folder_holds_records_arrays_facts_and_a_page(sources, tmp_path):
     run, page = run_spectra(sources, tmp_path / "out", words=False)
     assert page == tmp_path / "out/report.html" and page.read_text(encoding="utf-8").startswith("<!doctype html>")
     records = read_records(tmp_path / "out/records.parquet")
-    expected, _ = table_records(np.load(sources[0]), study="spectra", name="circle", seed=None)
+    expected, _ = table_records(np.load(sources[0]), Who("circle", study="spectra"))
     assert [r for r in records if r.model == "circle"] == expected
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
     assert [(e["name"], e["kind"], e["rows"], e["width"], e["arrays"]) for e in facts["tables"]] == [

@@ -19,8 +19,9 @@ from ..encoder.blocks import Streams
 from ..encoder.registry import nearest
 from ..records import Record
 from .bootstrap import document_mean
-from .features import Documents
 from .heads import term_names
+from .passes import Documents, device_of, evaluating
+from .who import Who
 
 KINDS = ("remove", "mean", "shuffle")
 BY = ("all", "layer", "head")
@@ -60,10 +61,8 @@ class _Ablation:
 def ablation_records(
     model: Any,
     documents: Documents,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     mask_rate: float = MASK_RATE,
     kinds: Sequence[str] = KINDS,
     by: Sequence[str] = BY,
@@ -110,40 +109,25 @@ def ablation_records(
     groups = np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size))
     plain: list[np.ndarray] = []
     rises: list[list[np.ndarray]] = [[] for _ in ablations]
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            for number, rows in enumerate(groups):
-                one = _Batch(model, documents, rows, ids, labels, order)
-                with encoder.inspecting(one.see):
-                    plain.append(one.start())
-                    for k, rise in enumerate(one.rises(ablations)):
-                        rises[k].append(rise)
-                        if progress is not None:
-                            progress(number * len(ablations) + k + 1, len(groups) * len(ablations))
-    finally:
-        model.train(training)
+    with evaluating(model), torch.inference_mode():
+        for number, rows in enumerate(groups):
+            one = _Batch(model, documents, rows, ids, labels, order)
+            with encoder.inspecting(one.see):
+                plain.append(one.start())
+                for k, rise in enumerate(one.rises(ablations)):
+                    rises[k].append(rise)
+                    if progress is not None:
+                        progress(number * len(ablations) + k + 1, len(groups) * len(ablations))
 
     values = np.stack([np.concatenate(plain), *(np.concatenate(r) for r in rises)], axis=1)  # (documents, 1 + ablations)
     counted = ~np.isnan(values[:, 0])
     if not counted.any():
         raise ValueError("No document has a regular token, so nothing can be masked.")
-    mean, low, high = document_mean(values[counted], articles=None if documents.articles is None else documents.articles[counted])
-
-    def record(k: int, metric: str, **columns: Any) -> Record:
-        ends: tuple[Any, Any] = (None, None) if low is None or high is None else (float(low[k]), float(high[k]))
-        return Record(study, name, metric, float(mean[k]), ends[0], ends[1], "nats", seed, n=int(counted.sum()), **columns)
-
-    return [
-        record(0, "ablation.loss"),
-        *(
-            Record(study, name, "ablation.loss", float(v), unit="nats", seed=seed, index=int(i), n=1)
-            for i, v in enumerate(values[:, 0])
-            if counted[i]
-        ),
-        *(record(k, f"ablation.{a.kind}", layer=a.layer, head=a.head, part=a.part) for k, a in enumerate(ablations, 1)),
-    ]
+    mean = document_mean(values[counted], articles=None if documents.articles is None else documents.articles[counted])
+    places = [("loss", None, None, None), *((a.kind, a.part, a.layer, a.head) for a in ablations)]
+    loss, *changes = who.records("ablation.", mean, {("metric", "part", "layer", "head"): places}, n=counted.sum(), unit="nats")
+    each = who.records("ablation.loss", values[:, 0], {"index": range(len(values))}, n=1, unit="nats")
+    return [loss, *each, *changes]
 
 
 def masked(documents: Documents, mask_rate: float, mask_id: int, seed: int = SEED) -> tuple[np.ndarray, np.ndarray]:
@@ -176,7 +160,7 @@ class _Batch:
 
     def __init__(self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray) -> None:
         self.model, self.encoder = model, model.encoder
-        device = next(model.parameters()).device
+        device = device_of(model)
 
         def tensor(array: np.ndarray | None) -> Tensor | None:
             return None if array is None else torch.from_numpy(array[rows]).to(device)

@@ -6,9 +6,7 @@ once, to means per document, to a profile over lags and to a coarse map, so that
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..records import Record
-from .bootstrap import at_place, document_mean
-from .features import Documents, model_inputs
-from .passes import Batch
+from .bootstrap import document_mean
+from .passes import Batch, Documents, Reader, device_of, eager, model_inputs, read
+from .who import Who
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
 KINDS = ("previous", "next", "self", "special", "local", "broad")
@@ -66,11 +64,10 @@ def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
     return Weights(values, (normaliser - torch.linalg.vecdot(values, wide)).clamp_(min=0), allowed)
 
 
-class WeightReader(ABC):
+class WeightReader(Reader, ABC):
     """A `Reader` of attention weights: softmaxes of each term alone and, as part `total`, of their sum."""
 
     wants_terms = True
-    wants_hidden = False
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         if not terms:
@@ -82,10 +79,6 @@ class WeightReader(ABC):
             self.weights(batch, block, name, weights)
         assert total is not None
         self.weights(batch, block, TOTAL, weights if len(terms) == 1 else softmax_weights(total, allowed))
-
-    def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """Not read."""
-        return None
 
     @abstractmethod
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
@@ -110,8 +103,8 @@ class AttentionScores(WeightReader):
     `mean.PART` (L, h, m, m), mean weight over documents and over the tokens in m = min(n, 64) equal bins, special tokens included.
     """
 
-    def __init__(self, config: Any) -> None:
-        self.heads = int(config.num_attention_heads)
+    def __init__(self, model: Any) -> None:
+        self.heads = int(model.config.num_attention_heads)
         self._means: dict[tuple[int, str], np.ndarray] = {}  # (documents, h, kinds)
         self._articles: np.ndarray | None = None
         self._special: list[np.ndarray] = []  # (b,) of each batch
@@ -137,7 +130,7 @@ class AttentionScores(WeightReader):
         _add(self._profiles, (block, part), lag_sums(inside, w))
         _add(self._maps, (block, part), (pool @ everything @ pool.T).double().cpu().numpy())
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """The records; see the class.
 
         Raises:
@@ -145,19 +138,13 @@ class AttentionScores(WeightReader):
         """
         values = dict(sorted(self._means.items()))
         check_seen(values)
-        records: list[Record] = []
-        keys = np.concatenate(self._special)
-        share, least, most = at_place(document_mean(keys[:, None], articles=self._articles), (0,))
-        records.append(Record(study, name, "attention.special.keys", share, least, most, seed=seed, n=int((~np.isnan(keys)).sum())))
-        mean = document_mean(np.stack(list(values.values()), axis=1), articles=self._articles)  # (blocks · parts, h, kinds)
-        for at, ((block, part), of_documents) in enumerate(values.items()):
-            counts = (~np.isnan(of_documents)).sum(0)  # (h, kinds)
-            for kind, head in ((k, h) for k in range(len(KINDS)) for h in range(self.heads)):
-                if counts[head, kind]:
-                    value, least, most = at_place(mean, (at, head, kind))
-                    record = partial(Record, study, name, f"attention.{KINDS[kind]}", value, least, most, seed=seed)
-                    records.append(record(layer=block + 1, head=head, part=part, n=int(counts[head, kind])))
-        return records
+        keys, means = np.concatenate(self._special), np.stack(list(values.values()), axis=1)  # means: (documents, places, h, kinds)
+        axes = {("layer", "part"): [(block + 1, part) for block, part in values], "head": range(self.heads), "metric": KINDS}
+        special, mean = (document_mean(v, articles=self._articles) for v in (keys, means))
+        return [
+            *who.records("attention.special.keys", special, {}, n=(~np.isnan(keys)).sum()),
+            *who.records("attention.", mean, axes, n=(~np.isnan(means)).sum(0)),
+        ]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays; see the class. Empty before a document has passed."""
@@ -280,10 +267,8 @@ def _pool(n: int, like: Tensor) -> Tensor:
 def foreign_scores(
     model: Any,
     documents: Documents,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     batch_size: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
@@ -294,7 +279,7 @@ def foreign_scores(
     Raises:
         ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
     """
-    scores = AttentionScores(model.config)
+    scores = AttentionScores(model)
     for batch, attentions in attention_weights(model, documents, batch_size):
         mask = documents.attention_mask
         keys = None if mask is None else _real(batch)[:, None, None, :].expand(-1, 1, documents.length, -1)
@@ -304,15 +289,15 @@ def foreign_scores(
                 scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), keys))
         if progress is not None:
             progress(int(batch.indices[-1]) + 1, len(documents))
-    return scores.records(study=study, name=name, seed=seed), scores.arrays()
+    return scores.records(who), scores.arrays()
 
 
 def attention_weights(model: Any, documents: Documents, batch_size: int = 8) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
     """The weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`."""
     body = getattr(model, "base_model", model)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     inputs = model_inputs(model, documents)
-    with _eager(model):
+    with eager(model):
         for start in range(0, len(documents), batch_size):
             rows = np.arange(start, min(start + batch_size, len(documents)))
             with torch.inference_mode():
@@ -325,23 +310,7 @@ def attention_weights(model: Any, documents: Documents, batch_size: int = 8) -> 
                     f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got {got}. Only encoders whose "
                     "tokens all look at all tokens can be measured."
                 )
-            yield Batch(documents, rows, tensors["input_ids"], torch.from_numpy(documents.regular[rows]).to(device)), attentions
-
-
-@contextmanager
-def _eager(model: Any) -> Iterator[None]:
-    """The model in evaluation mode and in its eager attention: fused kernels have no weights."""
-    training, before = model.training, getattr(model.config, "_attn_implementation", None)
-    switch = before not in (None, "eager") and hasattr(model, "set_attn_implementation")
-    model.eval()
-    try:
-        if switch:
-            model.set_attn_implementation("eager")
-        yield
-    finally:
-        if switch:
-            model.set_attn_implementation(before)
-        model.train(training)
+            yield Batch.of(documents, rows, device), attentions
 
 
 def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:
@@ -421,10 +390,10 @@ class RetrievalScores:
     difference. n: documents.
     """
 
-    def __init__(self, config: Any = None) -> None:
+    def __init__(self) -> None:
         self.repeated, self.control = CopyReader(), CopyReader()
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """The records; see the class.
 
         Raises:
@@ -438,10 +407,28 @@ class RetrievalScores:
             raise ValueError(f"Both sets of repeated documents must pass once, whole; seen were {sorted(counts)} documents.")
         records: list[Record] = []
         both, other = np.stack(list(raw.values()), axis=1), np.stack([control[key] for key in raw], axis=1)  # (documents, parts, h)
+        axes = {("layer", "part"): [(block + 1, part) for block, part in raw], "head": range(both.shape[2])}
         for metric, values in (("", both - other), (".raw", both), (".control", other)):
             mean = document_mean(values, articles=self.repeated.articles)
-            for (at, (block, part)), head in ((key, h) for key in enumerate(raw) for h in range(values.shape[2])):
-                value, least, most = at_place(mean, (at, head))
-                record = partial(Record, study, name, f"attention.retrieval{metric}", value, least, most, seed=seed)
-                records.append(record(layer=block + 1, head=head, part=part, n=len(values)))
+            records += who.records(f"attention.retrieval{metric}", mean, axes, n=len(values))
         return records
+
+
+def retrieval_records(
+    model: Any,
+    documents: Documents,
+    who: Who,
+    *,
+    batch_size: int = 8,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Record]:
+    """Records of `RetrievalScores` on pieces of the documents.
+
+    Raises:
+        ValueError: as `repeated_documents`.
+    """
+    repeated, control = repeated_documents(documents)
+    scores = RetrievalScores()
+    read(model, repeated, [scores.repeated], batch_size, progress)
+    read(model, control, [scores.control], batch_size, progress)
+    return scores.records(who)

@@ -7,7 +7,6 @@ away the mean of the features, of each part its own. What belongs to neither, bi
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from torch.nn import functional as F
 from ..encoder.blocks import RMSNorm
 from ..encoder.rotary import rotate, rotation
 from ..records import Record
-from .bootstrap import at_place, document_mean
-from .features import Documents, first_position
-from .passes import Batch
-from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
+from .bootstrap import document_mean
+from .passes import Batch, Documents, first_position
+from .scores import MeanScores, content_free_terms, counted_tokens, pattern_records
+from .who import Who
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")
 STATISTICS = ("share", "row", "column", "std")
@@ -217,10 +216,8 @@ def _correlate(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None
 def correlation_records(
     model: Any,
     documents: Documents,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     batch_size: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
@@ -252,10 +249,9 @@ def correlation_records(
     for start in range(0, len(documents), batch_size):
         rows = np.arange(start, min(start + batch_size, len(documents)))
         with torch.inference_mode():
-            ids, positions = (torch.from_numpy(a[rows]).to(device) for a in (documents.input_ids, documents.position_ids))
-            batch = Batch(documents, rows, ids, torch.from_numpy(documents.regular[rows]).to(device))
+            batch = Batch.of(documents, rows, device)
             regular = counted_tokens(batch)
-            parts = _correlate(block, ids, positions)
+            parts = _correlate(block, batch.input_ids, torch.from_numpy(documents.position_ids[rows]).to(device))
             for part in CORRELATIONS:
                 means[part].add(parts[part], regular)
             values[rows] = torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).cpu().numpy()
@@ -263,10 +259,10 @@ def correlation_records(
             progress(start + len(rows), len(documents))
     if not len(values) or np.isnan(values).all():
         raise ValueError("No document has 3 regular tokens or more, so no correlation varies. Give longer documents.")
-    records = _records(values, documents.articles, study=study, name=name, seed=seed)
+    records = _records(values, documents.articles, who)
     maps = {part: m.mean() for part, m in means.items()}
     if not _has_terms(model) and maps[CORRELATIONS[3]].shape[-1] >= 3:
-        records += pattern_records(maps[CORRELATIONS[3]][None], study=study, name=name, seed=seed, n=len(documents))
+        records += pattern_records(maps[CORRELATIONS[3]][None], who, n=len(documents))
     return records, {part: _binned(m).astype(np.float32) for part, m in maps.items()}
 
 
@@ -295,24 +291,15 @@ def _variances(scores: Tensor, regular: Tensor) -> Tensor:
     return found.masked_fill((count < 3)[..., None], float("nan"))
 
 
-def _records(values: np.ndarray, articles: np.ndarray | None, *, study: str, name: str, seed: int | None) -> list[Record]:
+def _records(values: np.ndarray, articles: np.ndarray | None, who: Who) -> list[Record]:
     """Records of variances (documents, correlations, 3, h): whole, between rows, between columns."""
     whole = values[:, :, 0]  # (documents, correlations, h)
     with np.errstate(invalid="ignore", divide="ignore"):
         statistics = [whole / whole.sum(1, keepdims=True), values[:, :, 1] / whole, values[:, :, 2] / whole, np.sqrt(whole)]
     stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
     mean = document_mean(np.where(np.isfinite(stacked), stacked, np.nan), articles=articles)
-    counts = np.isfinite(stacked).sum(0)
-    records: list[Record] = []
-    for s, statistic in enumerate(STATISTICS):
-        for p, part in enumerate(CORRELATIONS):
-            for head in range(values.shape[3]):
-                here = s, p, head
-                if counts[here]:
-                    value, least, most = at_place(mean, here)
-                    record = partial(Record, study, name, f"correlation.{statistic}", value, least, most, seed=seed)
-                    records.append(record(layer=1, head=head, part=part, n=int(counts[here])))
-    return records
+    axes = {"metric": STATISTICS, "part": CORRELATIONS, "head": range(values.shape[3])}
+    return who.records("correlation.", mean, axes, n=np.isfinite(stacked).sum(0), layer=1)
 
 
 def _binned(maps: np.ndarray) -> np.ndarray:

@@ -97,6 +97,41 @@ class Geometry:
     squares_half: np.ndarray | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class CorpusDistances:
+    """Hellinger distances of a corpus (m, m) and the positions that their rows are, counted from 0 without special tokens (m,).
+
+    corrected: the same without what few samples add (`geometry.corrected_hellinger`), or None.
+    """
+
+    dist: np.ndarray
+    positions: np.ndarray
+    corrected: np.ndarray | None = None
+
+    def kinds(self) -> dict[str, np.ndarray]:
+        """The distances by the ending of what is measured on them: "" and, if there are corrected ones, ".corrected"."""
+        return {"": self.dist} | ({} if self.corrected is None else {".corrected": self.corrected})
+
+    def stress(self, rows: np.ndarray) -> dict[str, float]:
+        """`stress.raw` and `stress.optimal` of vectors of the positions, with their endings."""
+        return {
+            f"stress.{scale}{ending}": stress(rows, dist, scale)  # type: ignore[arg-type]
+            for ending, dist in self.kinds().items()
+            for scale in ("raw", "optimal")
+        }
+
+
+def rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
+    """The table's rows of the corpus's positions."""
+    found = np.asarray(corpus.positions) + 1
+    if found.max() >= rows:
+        raise ValueError(
+            f"The corpus has a position {found.max() - 1}, in row {found.max()}, but the table has {rows} rows. "
+            f"Keep {rows - 1} positions: --positions {rows - 1}."
+        )
+    return found
+
+
 Key = tuple[str, str | None, int | None]
 TableKey = tuple[str, int | None]  # encoding, and its width where it is not that of the run
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ..records import Record
 from .bootstrap import DRAWS, document_mean, draw_documents, enough, joined
-from .passes import Batch
+from .passes import Batch, Reader, device_of, evaluating
+from .who import Who
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure 2's corners
 # against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents with the same label.
@@ -47,15 +48,10 @@ def term_names(model: Any) -> list[str]:
         raise _Seen
 
     config = model.config
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     ids = torch.tensor([[config.cls_token_id, config.sep_token_id]], device=device)
-    training = model.training
-    model.eval()
-    try:
-        with suppress(_Seen), torch.inference_mode(), model.inspecting(see):
-            getattr(model, "base_model", model)(ids)
-    finally:
-        model.train(training)
+    with evaluating(model), suppress(_Seen), torch.inference_mode(), model.inspecting(see):
+        getattr(model, "base_model", model)(ids)
     return names
 
 
@@ -141,7 +137,7 @@ def _softmax(x: Tensor, out: Tensor) -> Tensor:
     return top.sub_(out.amax(-1).log_())
 
 
-class HeadTaxonomy:
+class HeadTaxonomy(Reader):
     """A reader of a pass (`passes.read`): for every block, head and term, how much the attention changes when the term is removed.
 
     kl: see there. Records of `records`: KL by term, its share, the label of each head, and how many heads have which label.
@@ -155,7 +151,7 @@ class HeadTaxonomy:
         ValueError: see `separable_terms`.
     """
 
-    wants_terms, wants_hidden = True, False
+    wants_terms = True
 
     def __init__(self, model: Any, queries: str = "regular") -> None:
         if queries not in QUERIES:
@@ -182,9 +178,6 @@ class HeadTaxonomy:
             self._articles.append(batch.articles)
         self._batches[-1][:, block] = found
 
-    def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """Not wanted."""
-
     @property
     def kl(self) -> np.ndarray:
         """(documents, L, h, terms) mean over the queries of a document of KL(A ‖ A without the term), nats; nan without a query.
@@ -195,7 +188,7 @@ class HeadTaxonomy:
             raise ValueError("No documents were read: give this reader to analysis.passes.read first.")
         return np.concatenate(self._batches)
 
-    def records(self, *, study: str, name: str, seed: int | None) -> list[Record]:
+    def records(self, who: Who) -> list[Record]:
         """Records with 95 % intervals over documents (percentile bootstrap); `layer` is the number of the block, from 1.
 
         `kl.TERM` (nats) and `kl.share.TERM` = its share of the sum over terms, n = documents. `head.label`, `part` the label: the term
@@ -219,34 +212,22 @@ class HeadTaxonomy:
         share, shares = term_shares(mean), term_shares(drawn)
         label, labels = head_labels(share), head_labels(shares)
         # A draw without shares counts as the mean's; a head without any has no record.
-        share_low, share_high = np.quantile(np.where(np.isnan(shares), np.nan_to_num(share), shares), [0.025, 0.975], axis=0)
+        filled = np.where(np.isnan(shares), np.nan_to_num(share), shares)
+        names = [*self.names, SEVERAL]
+        which = np.arange(len(names))
+        of_label, of_labels = (np.mean(of[..., None] == which, axis=(-3, -2)) for of in (label, labels))
 
-        def record(metric: str, value: Any, bounds: Any = None, **columns: Any) -> Record:
-            low, high = (None, None) if bounds is None else map(float, bounds)
-            return Record(study, name, metric, float(value), low, high, seed=seed, **columns)
+        def interval(draws: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+            return tuple(np.quantile(draws, [0.025, 0.975], axis=0)) if repeated else (None, None)
 
-        records = []
-        words = [*self.names, SEVERAL]
-        for layer, head in np.ndindex(layers, heads):
-            place: dict[str, Any] = {"layer": layer + 1, "head": head, "n": documents}
-            for k, term in enumerate(self.names):
-                at = layer, head, k
-                bounds = None if low is None or high is None else (low[at], high[at])
-                records.append(record(f"kl.{term}", mean[at], bounds, unit="nats", **place))
-                if not np.isnan(share[at]):
-                    bounds = (share_low[at], share_high[at]) if repeated else None
-                    records.append(record(f"kl.share.{term}", share[at], bounds, **place))
-            same = np.mean(labels[:, layer, head] == label[layer, head])
-            records.append(record("head.label", same, part=words[label[layer, head]], **place))
-        for k, word in enumerate(words):
-            found = np.mean(labels == k, axis=(1, 2))
-            ends = np.quantile(found, [0.025, 0.975]) if repeated else None
-            records.append(record("heads.share", np.mean(label == k), ends, part=word, n=layers * heads))
-        return records
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Nothing that the records do not say."""
-        return {}
+        places: dict[str, Any] = {"layer": range(1, layers + 1), "head": range(heads)}
+        by_label = {("layer", "head", "part"): [(layer + 1, head, names[k]) for (layer, head), k in np.ndenumerate(label)]}
+        return [
+            *who.records("kl.", (mean, low, high), {**places, "metric": self.names}, n=documents, unit="nats"),
+            *who.records("kl.share.", (share, *interval(filled)), {**places, "metric": self.names}, n=documents),
+            *who.records("head.label", np.mean(labels == label, axis=0).ravel(), by_label, n=documents),
+            *who.records("heads.share", (of_label, *interval(of_labels)), {"part": names}, n=layers * heads),
+        ]
 
 
 def term_shares(kl: np.ndarray) -> np.ndarray:

@@ -1,43 +1,94 @@
 """Linear probes for position: how well a ridge regression reads position, segment and progress off every hidden state.
 
 DSTG section 5 (tables 2-4): 500 documents of the maximum length, 400 to fit and 100 to test, five random splits, Ridge, R².
-Equal to scikit-learn's Ridge(alpha=penalty) and r2_score, but each token is looked at once: all fits share sums of outer products.
+Equal to scikit-learn's Ridge(alpha=penalty) and r2_score in float64, and after `Sums.project` to its PCA before them, but each token is
+looked at once however many fits there are: all share sums of outer products.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lstsq
 
-from ..intervals import split_interval, tested
+from ..intervals import tested
 from ..records import Record
-from .features import TARGETS, Documents, choose_documents, hidden_states
-from .ridge import Sums, principal_axes, ridge_r2
+from .passes import TARGETS, Documents, choose_documents, hidden_states
+from .who import Who
 
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the model runs once for every chunk of layers
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums over n tokens of features x (p wide) and targets y (q wide).
+
+    xx: (p, p) of x xᵀ. xy: (p, q) of x yᵀ. yy: (q,) of the squares of y. x: (p,), y: (q,).
+    """
+
+    n: float
+    x: np.ndarray
+    y: np.ndarray
+    xx: np.ndarray
+    xy: np.ndarray
+    yy: np.ndarray
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """(p, p) and (p, q): x xᵀ and x yᵀ about the means."""
+        return self.xx - np.outer(self.x, self.x) / self.n, self.xy - np.outer(self.x, self.y) / self.n
+
+    def spread(self) -> np.ndarray:
+        """(q,) squares of y about its mean: what R² divides by."""
+        return self.yy - self.y**2 / self.n
+
+    def project(self, axes: np.ndarray) -> "Sums":
+        """The sums of the features x · axes, for axes (p, k)."""
+        return Sums(self.n, self.x @ axes, self.y, axes.T @ self.xx @ axes, axes.T @ self.xy, self.yy)
+
+
+def principal_axes(sums: Sums, components: int) -> np.ndarray:
+    """(p, components) axes of the most variance of x, the first the most; signs are left open."""
+    p = len(sums.x)
+    _, axes = eigh(sums.moments()[0], subset_by_index=[p - components, p - 1])
+    return axes[:, ::-1]
+
+
+def ridge_r2(train: Sums, test: Sums, penalty: float) -> np.ndarray:
+    """(q,) R² on the test tokens of the ridge regression of each target on all features of the training tokens.
+
+    The penalty is on the coefficients and not on the intercept, and R² is 1 - squared errors / squares about the mean of the test
+    tokens: below 0 where that mean would have been better. Meaningless for a target that does not vary in the test.
+    """
+    gram, moments = train.moments()
+    gram[np.diag_indices_from(gram)] += penalty
+    try:
+        weights = cho_solve(cho_factor(gram, lower=True), moments)
+    except LinAlgError:  # equal features so large that the penalty is lost in rounding
+        weights = lstsq(gram, moments)[0]
+    intercept = (train.y - train.x @ weights) / train.n
+    fitted = test.xx @ weights + np.outer(test.x, intercept)  # sums of x · prediction
+    means = test.x @ weights + test.n * intercept
+    residual = test.yy - np.sum(weights * (2 * test.xy - fitted), axis=0) - intercept * (2 * test.y - means)
+    return 1.0 - residual / test.spread()
+
+
 def probe_records(
     model: torch.nn.Module,
     window_set: Any,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     documents: int = 500,
     splits: int = 5,
     penalty: float = 1.0,
     batch_size: int = 32,
     progress: Callable[[int, int], None] | None = None,
     components: Sequence[int] = (),
-    step: int | None = None,
 ) -> list[Record]:
     """R² of linear probes for the three targets at every hidden[l], as records.
 
@@ -56,12 +107,10 @@ def probe_records(
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
         window_set: held-out windows, see `features.choose_documents`.
-        seed: training seed of the model; goes into the records only.
         splits: number of splits; the 95 % interval needs two.
         penalty: ridge penalty, on the coefficients and not on the intercept.
         progress: called with (documents done, documents in all).
         components: numbers of principal components, for example (2, 8).
-        step: optimizer step of the model, 0 for the untrained control; None for the final model. Goes into the records only.
 
     Raises:
         ValueError: too few documents, a penalty, a number of splits or of components that is not positive, or hidden states that are
@@ -88,15 +137,12 @@ def probe_records(
                     found |= {(target, name_of_part, layer): values for target, values in by_target.items()}
 
     records = [
-        Record(study, name, "probe.documents", float(len(chosen)), unit="documents", seed=seed, step=step),
-        Record(study, name, "probe.length", float(chosen.length), unit="tokens", seed=seed, step=step),
+        who.record("probe.documents", len(chosen), unit="documents"),
+        who.record("probe.length", chosen.length, unit="tokens"),
     ]
     for (target, part, layer), values in found.items():
-        record = partial(Record, study, name, f"r2.{target}", seed=seed, part=part, layer=layer, step=step)
         tokens = targets.tokens(target)  # (documents,)
-        low, high = split_interval(values, len(chosen)) or (None, None)
-        records.append(record(value=float(np.mean(values)), low=low, high=high, n=int(tokens.sum())))
-        records += [record(value=v, index=s, n=int(tokens[test[s]].sum())) for s, v in enumerate(values)]
+        records += who.splits(f"r2.{target}", values, len(chosen), test @ tokens, int(tokens.sum()), part=part, layer=layer)
     return records
 
 
@@ -233,7 +279,7 @@ def gram_sums(
     sums: list[GramSums] = []
     open_pattern = patterns[order[0]]
     for indices, hidden in hidden_states(model, documents, order, batch_size, progress):
-        arrays = [_as_numpy(hidden[layer]) for layer in layers]
+        arrays = [as_numpy(hidden[layer]) for layer in layers]
         if not sums:
             shifts = [a[documents.regular[indices]].mean(axis=0, dtype=np.float64) for a in arrays]
             sums = [GramSums(shift, targets.columns, len(test)) for shift in shifts]
@@ -260,7 +306,8 @@ def _close(sums: Sequence[GramSums], splits: Sequence[int]) -> None:
         s.close(np.array(splits, dtype=np.int64))
 
 
-def _as_numpy(hidden: torch.Tensor) -> np.ndarray:
+def as_numpy(hidden: torch.Tensor) -> np.ndarray:
+    """The states in their own precision, float32 at least."""
     return (hidden if hidden.dtype == torch.float64 else hidden.float()).cpu().numpy()
 
 

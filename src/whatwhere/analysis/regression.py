@@ -2,17 +2,14 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
-from ..intervals import split_interval
 from ..records import Record
-from .features import Documents, hidden_states
-from .probes import MEMORY, split_documents, stream_columns
-from .ridge import Sums, ridge_r2
+from .passes import Documents, hidden_states
+from .probes import MEMORY, Sums, as_numpy, ridge_r2, split_documents, stream_columns
+from .who import Who
 
 STREAMS = ("position", "semantic")
 ENDINGS = ("", ".place", ".chance")  # targets: of the same token, of another document's, of another document's in random order
@@ -80,12 +77,10 @@ def regression_records(
         for (name, layer), sums in _cross_sums(reference_model, models, documents, test, pairs, batch_size, progress).items():
             for metric, values in sums.r2(stream_columns(config.hidden_size, config.position_size), penalty).items():
                 found[metric, name, layer] = values
-    records = []
+    records: list[Record] = []
     for (metric, name, layer), values in found.items():
-        record = partial(Record, study, name, metric, seed=seed, part=reference, layer=layer)
-        low, high = split_interval(values, len(documents)) or (None, None)
-        records.append(record(float(np.mean(values)), low, high, n=len(documents)))
-        records += [record(value, index=s, n=int(test[s].sum())) for s, value in enumerate(values)]
+        who = Who(name, seed, study)
+        records += who.splits(metric, values, len(documents), test.sum(1), len(documents), part=reference, layer=layer)
     return records
 
 
@@ -164,7 +159,7 @@ def _cross_sums(
     done = 0
     for states in zip(*passes, strict=True):
         indices, hidden = states[0][0], dict(zip(running, (h for _, h in states), strict=True))
-        theirs = [_numpy(h) for h in states[0][1]]
+        theirs = [as_numpy(h) for h in states[0][1]]
         partners = [(int(indices[r - 1]), [h[r - 1] for h in theirs]) for r in range(len(indices))]
         if before is not None:
             partners[0] = before
@@ -172,7 +167,7 @@ def _cross_sums(
         patterns, which = np.unique(test[:, indices], axis=1, return_inverse=True)
         groups = [(np.flatnonzero(p), np.flatnonzero(which.ravel() == i)) for i, p in enumerate(patterns.T)]
         for name, layer in pairs:
-            x = _numpy(hidden[id(models[name])][layer])
+            x = as_numpy(hidden[id(models[name])][layer])
             target = int(layer * depth / models[name].config.num_hidden_layers + 0.5)
             y = theirs[target]
             if (name, layer) not in found:
@@ -198,10 +193,6 @@ def _targets(documents: Documents, document: int, own: np.ndarray, partner: int,
     theirs = others[documents.regular[partner]]
     places = np.arange(len(mine)) % len(theirs)
     return mine, theirs[places], theirs[np.random.default_rng([1, document]).permutation(places)]
-
-
-def _numpy(hidden: torch.Tensor) -> np.ndarray:
-    return (hidden if hidden.dtype == torch.float64 else hidden.float()).cpu().numpy()
 
 
 def _chunks(models: Mapping[str, Any], config: Any, splits: int) -> list[list[Pair]]:

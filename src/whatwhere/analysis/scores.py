@@ -1,29 +1,41 @@
-"""How large the terms of the attention scores are: their spread by layer, and TUPE's θ beside the positional scores that it replaces.
+"""The terms of the attention scores before the softmax: their spread, TUPE's θ beside the scores that it replaces, their patterns.
 
 DSTG 3.1 projects both streams to one head width and says that the variances of the two products are thereby matched. With weights of one
 spread σ and normed inputs, a product q·k/√d_head of a stream d wide has the standard deviation σ²d: position scores start at
 d_AP/d_sem of the semantic ones. TUPE 3.2: θ1 and θ2 stand where the query, or only the key, is [CLS] (eq. 9).
+
+TUPE section 4.4 sorts the position correlations of its heads by eye, here fixed rules do it. Five patterns (figure 6): attending
+(1) globally and ignoring local positions, (2) locally, (3) broadly, (4) to the previous positions, (5) to the next positions. The
+thresholds were set on matrices built for each pattern, before any model was looked at.
 """
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from ..records import Record
 from .bootstrap import document_mean
-from .features import Documents
-from .passes import Batch, read
+from .passes import Batch, Documents, Reader, device_of, read
+from .who import Who
 
-POSITIONAL = ("absolute", "relative")
+PATTERNS = ("global", "local", "broad", "previous", "next")
+POSITION_TERMS = ("absolute", "relative")  # terms that know where tokens are and not what they say
+NEAR = 3  # tokens on each side that count as near, fewer in texts of less than 48
+REACH = 4  # a side is looked at over n / 4 tokens
+LIFT = 2.0  # times the share that uniform attention gives from which a region is sought, or under whose inverse it is avoided
+ONE_SIDED = 1 / 3  # (before - after) / (before + after) from which a side is preferred: one has twice the weight of the other
+SPREAD = 0.5  # entropy ÷ log n under which attention is not broad: fewer than √n keys in effect
 
 
-class ScoreSpread:
+class ScoreSpread(Reader):
     """A `passes.Reader` of the variance of every term over the pairs of regular tokens of each document."""
 
-    wants_terms, wants_hidden = True, False
+    wants_terms = True
 
     def __init__(self) -> None:
         self.found: dict[tuple[int, str], list[np.ndarray]] = {}  # (block, term) -> (b,) of each batch
@@ -41,11 +53,8 @@ class ScoreSpread:
             mean, square = (torch.einsum("bhij,bij->bh", x, pairs) / count for x in moments)
             self.found.setdefault((block, name), []).append((square - mean.square()).mean(1).double().cpu().numpy())
 
-    def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """Not read."""
 
-
-def score_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None, batch_size: int = 8) -> list[Record]:
+def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
     """Records `scores.std`: standard deviation of each term (part) of the scores in each block (layer, from 1), in score units.
 
     Variance about the mean over the pairs of regular tokens of a document that may see each other, mean over heads, then over documents;
@@ -56,18 +65,16 @@ def score_records(model: Any, documents: Documents, *, study: str, name: str, se
     """
     reader = ScoreSpread()
     read(model, documents, [reader], batch_size)
-    records = []
+    records: list[Record] = []
     for (block, part), batches in sorted(reader.found.items()):
         values = np.concatenate(batches)
-        mean, low, high = (None if v is None else float(v) ** 0.5 for v in document_mean(values, articles=documents.articles))
-        assert mean is not None
-        if np.isfinite(mean):
-            place: dict[str, Any] = {"seed": seed, "layer": block + 1, "part": part, "n": int(np.isfinite(values).sum())}
-            records.append(Record(study, name, "scores.std", mean, low, high, **place))
+        mean, low, high = document_mean(values, articles=documents.articles)
+        spread = np.sqrt(mean), None if low is None else np.sqrt(low), None if high is None else np.sqrt(high)
+        records += who.records("scores.std", spread, {}, n=np.isfinite(values).sum(), layer=block + 1, part=part)
     return records
 
 
-def theta_records(model: Any, documents: Documents, *, study: str, name: str, seed: int | None) -> list[Record]:
+def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
     """Records of TUPE's θ for every head, in score units, read as the model uses it; [] for a scheme without reset.
 
     `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is (its column).
@@ -84,17 +91,189 @@ def theta_records(model: Any, documents: Documents, *, study: str, name: str, se
     cls = np.flatnonzero(documents.input_ids[0] == model.config.cls_token_id)
     if not len(cls) or regular.sum() < 2:
         raise ValueError(f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {regular.sum()} regular tokens.")
-    device = next(model.parameters()).device
+    device = device_of(model)
     ids, positions = torch.from_numpy(documents.input_ids[:1]).to(device), torch.from_numpy(documents.position_ids[:1]).to(device)
     terms = model.attention_terms(input_ids=ids, position_ids=positions)
-    v = sum(terms[part].double().cpu() for part in POSITIONAL if part in terms)[:, 0].numpy()  # (layers, h, n, n)
+    v = sum(terms[part].double().cpu() for part in POSITION_TERMS if part in terms)[:, 0].numpy()  # (layers, h, n, n)
     v = v[:1] if (v == v[:1]).all() else v
     where = np.flatnonzero(regular)
     records = []
     for layer, head in np.ndindex(v.shape[:2]):
         own = v[layer, head]
-        record = partial(Record, study, name, seed=seed, layer=layer + 1, head=head)
+        record = partial(who.record, layer=layer + 1, head=head)
         between = own[np.ix_(where, where)]
         records += [record("theta.query", float(own[cls[0], where[0]])), record("theta.key", float(own[where[0], cls[0]]))]
         records += [record("theta.mean", float(between.mean())), record("theta.std", float(between.std()))]
     return records
+
+
+def pattern_of(scores: np.ndarray) -> tuple[str, float]:
+    """Pattern of a head with content-free `scores` (n, n), query i in row i, and how clear it is, in [0, 1].
+
+    The rules read the softmax of each row. Means over the queries of the weight within ±3 tokens (M) and, within n/4 tokens, before (B) and
+    after the query (A) stand beside what uniform attention gives, U and V (for each side). In this order:
+
+    - `previous`: B ≥ 2V and B ≥ 2A; `next`: A ≥ 2V and A ≥ 2B. Strength |B - A| / (B + A), from 1/3.
+    - `local`: M ≥ 2U. Strength 1 - U/M, from 1/2.
+    - `global`: M ≤ U/2, near tokens are avoided. Strength 1 - M/U, from 1/2. Or neither near tokens nor a side are preferred, yet
+      entropy ÷ log n is below 1/2: attention to a few places anywhere. Strength 1 - that entropy, from 1/2.
+    - `broad`: everything else. Strength: mean entropy of the rows ÷ log n, from 1/2.
+
+    Source: the patterns are TUPE section 4.4's; the paper gives no rule.
+
+    Raises:
+        ValueError: not a square matrix of finite numbers of at least 3 tokens.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    n = len(scores) if scores.ndim else 0
+    if scores.shape != (n, n) or n < 3:
+        raise ValueError(f"A pattern needs content-free scores (n, n) of at least 3 regular tokens; got shape {scores.shape}.")
+    if not np.isfinite(scores).all():
+        raise ValueError("Content-free scores hold NaN or infinity. The model diverged; use an earlier checkpoint.")
+    weights = softmax(scores, axis=1)
+    lag = np.arange(n) - np.arange(n)[:, None]
+    near, reach = max(1, min(NEAR, n // 16)), max(1, n // REACH)
+
+    def weight(keys: np.ndarray) -> tuple[float, float]:
+        """Mean weight of the keys (n, n) of each query, and the same of uniform attention."""
+        return float((weights * keys).sum(1).mean()), float(keys.sum(1).mean() / n)
+
+    (before, side), (after, _) = weight((lag < 0) & (lag >= -reach)), weight((lag > 0) & (lag <= reach))
+    close, uniform = weight(abs(lag) <= near)
+    lean = (before - after) / (before + after) if before + after > 0 else 0.0
+    if abs(lean) >= ONE_SIDED and max(before, after) >= LIFT * side:
+        return ("previous" if lean > 0 else "next"), abs(lean)
+    if close >= LIFT * uniform:
+        return "local", 1 - uniform / close
+    if close <= uniform / LIFT:
+        return "global", 1 - close / uniform
+    with np.errstate(divide="ignore"):
+        logs = np.where(weights > 0, np.log(weights, where=weights > 0, out=np.zeros_like(weights)), 0.0)
+    entropy = float(-(weights * logs).sum(1).mean() / np.log(n))
+    return ("broad", entropy) if entropy >= SPREAD else ("global", 1 - entropy)
+
+
+def content_free_terms(model: Any) -> list[str]:
+    """The terms of a model's scores that depend on positions: `absolute`, `relative`, or both.
+
+    In a model with a position stream (`dstg`, `split`) `absolute` moves with the text after the first block; its mean over documents is
+    what remains. Where a table is added to the words as well (`bert-r`), only the bias of the distance counts, alike in all blocks.
+
+    Raises:
+        ValueError: the model has none, and why.
+    """
+    config = getattr(model, "config", model)
+    if getattr(config, "model_type", None) != "whatwhere":
+        raise ValueError(f"{type(model).__name__} does not say which part of its attention scores comes from position.")
+    found = []
+    if config.position_size or config.untied != "none":
+        found.append("absolute")
+    if config.relative != "none":
+        found.append("relative")
+    if not found:
+        name = config.preset or "this model"
+        if config.absolute != "none":
+            why = f"{name} adds its positions to the words. Its first block has a position-position correlation: correlation_records."
+        elif config.rotation != "none":
+            why = f"in {name} the position turns queries and keys of words: without words there is no score."
+        else:
+            why = f"{name} knows no positions."
+        raise ValueError(f"No term of the attention scores is free of content: {why}")
+    return found
+
+
+def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
+    """Records of content-free scores (L, h, n, n) of blocks 1 ... L.
+
+    `pattern`: for each layer and head, part = its pattern, value = how clear it is (`pattern_of`), n = documents. `patterns.share`:
+    share of all heads with a pattern (part), n = heads. No intervals: these are all heads of this model.
+    """
+    found = {(block, head): pattern_of(of_head) for block, of_block in enumerate(scores) for head, of_head in enumerate(of_block)}
+    records = [who.record("pattern", s, layer=block + 1, head=head, part=p, n=n) for (block, head), (p, s) in found.items()]
+    counts = Counter(p for p, _ in found.values())
+    return records + who.records("patterns.share", np.array([counts[p] / len(found) for p in PATTERNS]), {"part": PATTERNS}, n=len(found))
+
+
+class MeanScores:
+    """Mean over documents of scores (n, n) between regular tokens, for any number of heads, a batch at a time."""
+
+    def __init__(self) -> None:
+        self.total: Tensor | None = None
+        self.pairs: Tensor | None = None
+        self.documents = 0
+
+    def add(self, scores: Tensor, regular: Tensor) -> None:
+        """Scores (b or 1, h, n, n) of documents with regular tokens (b, n)."""
+        pairs = (regular[:, :, None] & regular[:, None, :]).to(scores.dtype)  # (b, n, n)
+        if len(scores) == 1:
+            total = scores[0].double() * pairs.sum(0)
+        elif bool((regular == regular[:1]).all()):  # alike in all documents: one mask after the sum
+            total = scores.sum(0, dtype=torch.float64) * pairs[0]
+        else:
+            total = (scores * pairs[:, None]).sum(0, dtype=torch.float64)
+        count = pairs.sum(0, dtype=torch.float64)
+        self.total = total if self.total is None else self.total.add_(total)
+        self.pairs = count if self.pairs is None else self.pairs.add_(count)
+        self.documents += len(regular)
+
+    def mean(self) -> np.ndarray:
+        """(h, m, m): positions that hold no regular token in half of the documents or more are left out."""
+        assert self.total is not None and self.pairs is not None
+        kept = self.pairs.diagonal() > self.documents / 2  # so that every two of them meet in some document
+        mean: np.ndarray = (self.total / self.pairs)[:, kept][:, :, kept].cpu().numpy()
+        return mean
+
+
+def counted_tokens(batch: Batch) -> Tensor:
+    """(b, n): regular tokens whose place in the row is their position: of packed documents, those of the first."""
+    ids = batch.documents.document_ids
+    if ids is None:
+        return batch.regular
+    here = ids[batch.indices]
+    return batch.regular & torch.from_numpy(here == here[:, :1]).to(batch.regular.device)
+
+
+class PatternCounts(Reader):
+    """A `Reader` of the position terms, `absolute` + `relative`: means over documents between regular tokens, and their patterns.
+
+    What special tokens get in their place (DSTG eq. 1, TUPE eq. 9) is left out with them. Records: `pattern_records`. The maps of each
+    term are in the arrays of `AttentionScores`.
+
+    Raises:
+        ValueError: the model has no content-free term; see `content_free_terms`.
+    """
+
+    wants_terms = True
+
+    def __init__(self, model: Any) -> None:
+        self.names = content_free_terms(model)
+        self._means: dict[int, MeanScores] = {}
+
+    def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        missing = [name for name in self.names if name not in terms]
+        if missing:
+            raise ValueError(f"Block {block} has no term {missing[0]!r}; it has {', '.join(terms)}. Give the model of this configuration.")
+        scores = [terms[name] for name in self.names]
+        total = scores[0] if len(scores) == 1 else scores[0] + scores[1]
+        self._means.setdefault(block, MeanScores()).add(total, counted_tokens(batch))
+
+    def scores(self) -> np.ndarray:
+        """Mean content-free scores (L, h, m, m) of the m regular positions.
+
+        Raises:
+            ValueError: no document has passed.
+        """
+        if not self._means:
+            raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
+        return np.stack([self._means[block].mean() for block in sorted(self._means)])
+
+    def records(self, who: Who) -> list[Record]:
+        """The records; see the class.
+
+        Raises:
+            ValueError: no document has passed, or documents have fewer than 3 regular tokens.
+        """
+        scores = self.scores()
+        if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: the heads of one block are all that there are
+            scores = scores[:1]
+        return pattern_records(scores, who, n=self._means[0].documents)

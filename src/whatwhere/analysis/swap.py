@@ -18,7 +18,8 @@ from ..intervals import LOSS_ROUNDING, share_interval
 from ..records import Record
 from .ablation import IGNORED, MASK_RATE, masked
 from .bootstrap import document_mean
-from .features import Documents
+from .passes import Documents, device_of, evaluating
+from .who import Who
 
 PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside
 PARTS = ("swapped", "others")
@@ -37,10 +38,8 @@ def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tupl
 def swap_records(
     model: Any,
     documents: Documents,
+    who: Who,
     *,
-    study: str,
-    name: str,
-    seed: int | None,
     pairs: int = PAIRS,
     mask_rate: float = MASK_RATE,
     progress: Callable[[int, int], None] | None = None,
@@ -74,39 +73,29 @@ def swap_records(
     sums, counts = (np.zeros((len(documents), len(lags), len(PARTS))) for _ in range(2))
     positive = np.zeros((len(lags), 2))  # pairs that raise the loss, pairs with a masked token
     total, done = sum(len(of_lag) for of_lag in lags.values()), 0
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            before = _losses(model, documents, np.arange(len(documents)), ids, labels, positions)
-            for at, of_lag in enumerate(lags.values()):
-                for i, j in of_lag:
-                    both = _with_both(documents, i, j)
-                    moved = both & (labels != IGNORED)
-                    rows = np.flatnonzero(moved.any(1))
-                    if len(rows):
-                        other = np.where(both, i + j - positions, positions)
-                        rise = _losses(model, documents, rows, ids, labels, other) - before[rows]
-                        for k, tokens in enumerate((moved[rows], (labels[rows] != IGNORED) & ~moved[rows])):
-                            sums[rows, at, k] += np.where(tokens, rise, 0.0).sum(1)
-                            counts[rows, at, k] += tokens.sum(1)
-                        positive[at] += rise[moved[rows]].mean() > LOSS_ROUNDING, 1
-                    done += 1
-                    if progress is not None:
-                        progress(done, total)
-    finally:
-        model.train(training)
+    with evaluating(model), torch.inference_mode():
+        before = _losses(model, documents, np.arange(len(documents)), ids, labels, positions)
+        for at, of_lag in enumerate(lags.values()):
+            for i, j in of_lag:
+                both = _with_both(documents, i, j)
+                moved = both & (labels != IGNORED)
+                rows = np.flatnonzero(moved.any(1))
+                if len(rows):
+                    other = np.where(both, i + j - positions, positions)
+                    rise = _losses(model, documents, rows, ids, labels, other) - before[rows]
+                    for k, tokens in enumerate((moved[rows], (labels[rows] != IGNORED) & ~moved[rows])):
+                        sums[rows, at, k] += np.where(tokens, rise, 0.0).sum(1)
+                        counts[rows, at, k] += tokens.sum(1)
+                    positive[at] += rise[moved[rows]].mean() > LOSS_ROUNDING, 1
+                done += 1
+                if progress is not None:
+                    progress(done, total)
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    mean, low, high = document_mean(means, articles=documents.articles)
-    records = []
-    for at, lag in enumerate(lags):
-        for k, part in enumerate(PARTS):
-            if n := int(np.isfinite(means[:, at, k]).sum()):
-                ends: tuple[Any, Any] = (None, None) if low is None or high is None else (float(low[at, k]), float(high[at, k]))
-                records.append(Record(study, name, "swap.loss", float(mean[at, k]), *ends, "nats", seed, part=part, index=lag, n=n))
-        hits, tried = (int(v) for v in positive[at])
+    mean = document_mean(means, articles=documents.articles)
+    records = who.records("swap.loss", mean, {"index": list(lags), "part": PARTS}, n=np.isfinite(means).sum(0), unit="nats")
+    for lag, (hits, tried) in zip(lags, positive.astype(int).tolist(), strict=True):
         if tried:
-            records.append(Record(study, name, "swap.positive", hits / tried, *share_interval(hits, tried), seed=seed, index=lag, n=tried))
+            records.append(who.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried))
     return records
 
 
@@ -120,7 +109,7 @@ def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
 
 def _losses(model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """(rows, n) cross-entropy in nats at the masked tokens of some documents, 0 elsewhere; `positions` as position ids."""
-    device = next(model.parameters()).device
+    device = device_of(model)
 
     def tensor(array: np.ndarray | None) -> Tensor | None:
         return None if array is None else torch.from_numpy(array[rows]).to(device)

@@ -1,10 +1,20 @@
-"""Shape of position and word tables as records and as arrays for figures (DSTG section 4 (1); LOWDIM table 1, figures 1-7)."""
+"""Position and word tables: where they come from, and their shape as records and as arrays for figures.
 
+The shape is that of DSTG section 4 (1) and LOWDIM table 1, figures 1-7. A table is a .npy file or that of a model, shipped or in a folder,
+of all models of a study, or of the Hub.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..encoder.tables import read_table
 from ..geometry import (
     component_shares,
     dominant_turns,
@@ -18,6 +28,8 @@ from ..geometry import (
     spectrum,
 )
 from ..records import Record
+from ..shipped import model_source
+from .who import Who
 
 SHARES = 10  # components whose share is recorded
 DRAWN = 3  # components whose scores and frequencies are kept of a study's tables
@@ -25,13 +37,15 @@ TOPS = (2, 3, 5, 10)  # components whose shares are summed: DSTG's 2, the others
 FIRST = (1, 2, 3, 5, 10, 20, 50, 100)  # components of which E·Eᵀ is approximated
 PEAKS = 8  # dominant frequencies that are recorded
 SHUFFLES = 99  # orders of the positions behind the null of equivariance
-
 # What is kept for the figures of a table on its own.
 SCORES, CURVES, PRODUCTS = 128, 10, 96
 PRODUCTS_OF = (2, 5, 10)  # components of the pictured approximations of E·Eᵀ, before all of them
+POSITIONS, WORDS = "positions", "words"
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_SEED = re.compile(r"seed-(\d+)")
 
 
-def table_records(table: Any, *, study: str, name: str, seed: int | None) -> tuple[list[Record], dict[str, np.ndarray]]:
+def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and arrays of a model's position table, all rows (the papers leave none out).
 
     Records, n the number of positions: `pca.share` of the first ten components (index from 0), `pca.top2`, `pca.top3`, `pca.top5`,
@@ -54,32 +68,30 @@ def table_records(table: Any, *, study: str, name: str, seed: int | None) -> tup
     """
     table = _array(table)
     s = spectrum(table)
-    record = partial(Record, study=study, model=name, seed=seed, n=len(s.scores))
-    records = _share_records(record, s.shares, min(table.shape))
-    records += [record(metric="dct.low4", value=float(v), index=i) for i, v in enumerate(s.low4[:DRAWN])]
-    records += [record(metric="fft.turns", value=float(v), index=i, unit="turns") for i, v in enumerate(s.revolutions[:SHARES])]
-    peaks = dominant_turns(s.magnitudes)[:PEAKS]
-    records += [record(metric="fft.peak", value=float(v), index=i, unit="turns") for i, v in enumerate(peaks)]
+    n = len(s.scores)
+    each, record = partial(who.records, n=n), partial(who.record, n=n)
+    records = _share_records(who, s.shares, min(table.shape), n=n)
+    records += each("dct.low4", s.low4[:DRAWN], {"index": range(DRAWN)})
+    records += each("fft.turns", s.revolutions[:SHARES], {"index": range(SHARES)}, unit="turns")
+    records += each("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), {"index": range(PEAKS)}, unit="turns")
     for i, pair in enumerate(rotations(s)):
         of_pair = partial(record, part=f"{pair.first + 1}+{pair.second + 1}", index=i)
-        records.append(of_pair(metric="rotation.turns", value=pair.turns, unit="turns"))
-        records.append(of_pair(metric="rotation.strength", value=pair.strength))
-        records.append(of_pair(metric="rotation.shift", value=pair.shift, unit="periods"))
-        records.append(of_pair(metric="rotation.share", value=pair.share))
+        records.append(of_pair("rotation.turns", pair.turns, unit="turns"))
+        records.append(of_pair("rotation.strength", pair.strength))
+        records.append(of_pair("rotation.shift", pair.shift, unit="periods"))
+        records.append(of_pair("rotation.share", pair.share))
     null = equivariance_null(table, SHUFFLES)
-    low, high = np.quantile(null, [0.025, 0.975])
-    records.append(record(metric="equivariance", value=s.equivariance))
-    records.append(record(metric="equivariance.null", value=float(null.mean()), low=float(low), high=float(high)))
+    records.append(record("equivariance", s.equivariance))
+    records.append(record("equivariance.null", null.mean(), *np.quantile(null, [0.025, 0.975])))
     first = [k for k in FIRST if k < len(s.shares)]
-    of_first = equivariance_of_first(table, first)
-    records += [record(metric="equivariance.first", value=float(v), index=k) for k, v in zip(first, of_first, strict=True)]
-    alone, lonely = isolation(table), outliers(table)
-    records += [record(metric="outlier", value=float(alone[i]), index=int(i), unit="medians") for i in lonely]
+    records += each("equivariance.first", np.asarray(equivariance_of_first(table, first)), {"index": first})
+    lonely = outliers(table)
+    records += each("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, unit="medians")
     arrays = {"scores": s.scores[:, :DRAWN], "shares": s.shares, "dct_power": s.dct_power[:DRAWN], "outliers": lonely}
     return records, arrays
 
 
-def word_records(table: Any, *, study: str, name: str, seed: int | None) -> tuple[list[Record], dict[str, np.ndarray]]:
+def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and arrays of a model's word table, all rows: shares and N50 as of a position table, part "words" (LOWDIM Table 1b).
 
     Raises:
@@ -87,8 +99,7 @@ def word_records(table: Any, *, study: str, name: str, seed: int | None) -> tupl
     """
     table = _array(table)
     shares = component_shares(table)
-    record = partial(Record, study=study, model=name, seed=seed, n=len(table), part="words")
-    return _share_records(record, shares, min(table.shape)), {"shares": shares}
+    return _share_records(who, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
 
 
 def table_arrays(table: Any) -> dict[str, np.ndarray]:
@@ -120,10 +131,132 @@ def _array(table: Any) -> np.ndarray:
     return table.detach().double().cpu().numpy() if hasattr(table, "detach") else np.asarray(table)
 
 
-def _share_records(record: Any, shares: np.ndarray, total: int) -> list[Record]:
-    records = [record(metric="pca.share", value=float(v), index=i) for i, v in enumerate(shares[:SHARES])]
-    records += [record(metric=f"pca.top{k}", value=float(shares[:k].sum())) for k in TOPS]
+def _share_records(who: Who, shares: np.ndarray, total: int, **columns: Any) -> list[Record]:
     needed = half_of_variance(shares)
-    records.append(record(metric="n50", value=100.0 * needed / total, unit="%"))
-    records.append(record(metric="n50.count", value=float(needed), unit="components"))
-    return records
+    return [
+        *who.records("pca.share", shares[:SHARES], {"index": range(SHARES)}, **columns),
+        *(who.record(f"pca.top{k}", shares[:k].sum(), **columns) for k in TOPS),
+        who.record("n50", 100.0 * needed / total, unit="%", **columns),
+        who.record("n50.count", needed, unit="components", **columns),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class SourceTable:
+    """A table and where it comes from.
+
+    name: of its model, unlike every other in a call. kind: "positions" or "words". rows: (rows, width) float64, row i position i
+    (or token id i). seed: training seed of a model of a study, else None. source: as given, with the model where it holds several.
+    config: the model's config.json; empty for a file.
+    """
+
+    name: str
+    kind: str
+    rows: np.ndarray
+    seed: int | None
+    source: str
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[list[SourceTable], list[str]]:
+    """The position tables of all sources in their order, with `words` each followed by the word table of its model.
+
+    A source is a .npy file (one table); a folder of transformers or of ours (safetensors only, one tensor read by name, no model
+    built, no code run); a study folder (all its models and seeds); the name of a model on the Hub, whose configuration and
+    safetensors are fetched into the Hub's own cache; or the text `reference`, the model that comes with the package.
+
+    Returns:
+        The tables, and the names of models of a study that have no position table (`rope`, `rp`), which are left out.
+
+    Raises:
+        ValueError: no source, nothing there, a model that keeps no position table or no word table, a study without any table,
+            pickle weights, a damaged file, or numbers that are not finite.
+    """
+    if not sources:
+        raise ValueError("No source of a table. Give a .npy file, a model folder, a study folder or a name on the Hub.")
+    found: list[SourceTable] = []
+    left_out: list[str] = []
+    for source in sources:
+        tables, missing = _tables_of(source, words)
+        found += tables
+        left_out += missing
+    return _named_apart(found), left_out
+
+
+def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
+    source, path = str(given), Path(model_source(given))
+    if path.is_dir():
+        models = sorted((m for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)), key=_in_order)
+        if models:
+            return _tables_of_study(source, [m.parent for m in models], words)
+        return _tables_of_model(path, source, words), []
+    if path.exists() or path.suffix == ".npy" or not _HUB_NAME.fullmatch(source):
+        rows = read_table(path).numpy()
+        if words:
+            read_table(path, words=True)  # refuses, and says why
+        return [SourceTable(path.stem, POSITIONS, rows, None, source)], []
+    return _tables_of_model(_fetched(source), source, words, name=source.rpartition("/")[2]), []
+
+
+def _in_order(config: Path) -> tuple[str, int]:
+    """Seed 10 after seed 9."""
+    return str(config.parent.parent), int(config.parent.name.removeprefix("seed-"))
+
+
+def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[list[SourceTable], list[str]]:
+    tables: list[SourceTable] = []
+    missing: list[str] = []
+    for folder in folders:
+        if _config(folder).get("absolute") == "none":
+            missing.append(folder.parent.name)
+        else:
+            tables += _tables_of_model(folder, str(folder), words)
+    missing = list(dict.fromkeys(missing))
+    if not tables:
+        raise ValueError(f"No model of {source} has a position table: {', '.join(missing)}. Train dstg or ap beside them.")
+    return tables, missing
+
+
+def _tables_of_model(folder: Path, source: str, words: bool, name: str | None = None) -> list[SourceTable]:
+    seed = _SEED.fullmatch(folder.resolve().name)
+    found = SourceTable(
+        name=name or (folder.resolve().parent.name if seed else folder.resolve().name),
+        kind=POSITIONS,
+        rows=read_table(folder).numpy(),
+        seed=int(seed[1]) if seed else None,
+        source=source,
+        config=_config(folder),
+    )
+    return [found, replace(found, kind=WORDS, rows=read_table(folder, words=True).numpy())] if words else [found]
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _fetched(name: str) -> Path:
+    """Folder in the Hub's cache with a model's configuration and weights: no code, no pickle, nothing from subfolders."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors"], ignore_patterns=["*/*"]))
+    except Exception as error:  # the network and the Hub raise classes of several libraries
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{name!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the name and the network."
+        ) from None
+
+
+def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:
+    """Tables of different models under different names: the second model of a name is `name (2)`; seeds of one model share it."""
+
+    def model(table: SourceTable) -> tuple[str, str]:
+        return table.name, str(Path(table.source).parent) if table.seed is not None else table.source
+
+    named: dict[tuple[str, str], str] = {}
+    for table in tables:
+        same = sum(name == table.name for name, _ in named)
+        named.setdefault(model(table), f"{table.name} ({same + 1})" if same else table.name)
+    return [replace(table, name=named[model(table)]) for table in tables]

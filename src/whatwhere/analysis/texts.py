@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..corpus.synthetic import RepeatedDocuments
 from ..files import write_arrays, write_json
+from .passes import device_of, eager, evaluating
 
 INDEX = "explorer.json"
 STEPS = 255
@@ -80,15 +81,10 @@ def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: s
     most = most_tokens(model)
     if most is not None and len(input_ids) > most:
         raise ValueError(f"The model has {most} positions; the text {title!r} has {len(input_ids)} tokens. Shorten it.")
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     ids = torch.from_numpy(input_ids)[None].to(device)
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            weights, missing = _terms(model, ids) if hasattr(model, "inspecting") else _whole(model, ids)
-    finally:
-        model.train(training)
+    with evaluating(model), torch.inference_mode():
+        weights, missing = _terms(model, ids) if hasattr(model, "inspecting") else _whole(model, ids)
     return TextMaps(title, list(tokens), weights, missing)
 
 
@@ -142,16 +138,8 @@ def _terms(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
 
 
 def _whole(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
-    config = model.config
-    before = getattr(config, "_attn_implementation", None)
-    switch = getattr(model, "set_attn_implementation", None)
-    if callable(switch) and before not in (None, "eager"):
-        switch("eager")
-    try:
+    with eager(model):
         attentions = getattr(model(input_ids=ids, output_attentions=True), "attentions", None)
-    finally:
-        if callable(switch) and before not in (None, "eager"):
-            switch(before)
     if not attentions or any(a is None or a.dim() != 4 for a in attentions):
         raise ValueError(
             f"{type(model).__name__} gives no attention weights (output_attentions). Use an encoder of transformers that does."

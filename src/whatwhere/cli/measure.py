@@ -23,13 +23,14 @@ def probe(
 ) -> None:
     """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
     from ..analysis.probes import probe_records
+    from ..analysis.who import Who
     from ..study.windows import model_windows
 
     encoder, tokenizer, folder = open_encoder(model, scheme), open_tokenizer(model), Path(model_source(model))
     with ExitStack() as stack:
         windows, source = model_windows(encoder, tokenizer, folder, corpus, field, documents, stack)
         held_out = windows["held_out"]
-        records = probe_records(encoder, held_out, study="", name=folder.name, seed=None, documents=documents, splits=splits)
+        records = probe_records(encoder, held_out, Who(folder.name), documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
     lines = []
     for r in (r for r in rows if r.layer is not None):

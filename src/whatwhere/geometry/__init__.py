@@ -1,6 +1,5 @@
 """Shapes of positions: numpy and scipy only, arrays in, arrays out, float64. Public names of the folder."""
 
-from . import dynamics, inequalities, toeplitz
 from .counts import Counts, positional_counts
 from .encodings import ENCODINGS, alibi, random_table, rope, sinusoidal
 from .hellinger import MIN_SUPPORT, Distributions, hellinger, positional_distributions
@@ -52,7 +51,6 @@ __all__ = [
     "corrected_squares",
     "distance_correlation",
     "dominant_turns",
-    "dynamics",
     "equivariance",
     "equivariance_null",
     "equivariance_of_first",
@@ -60,7 +58,6 @@ __all__ = [
     "half_of_variance",
     "hellinger",
     "hellinger_mds",
-    "inequalities",
     "inner_products",
     "isolation",
     "jackknife",
@@ -80,7 +77,6 @@ __all__ = [
     "spectrum",
     "stress",
     "stress_of_distances",
-    "toeplitz",
     "toeplitz_share",
     "violations_of_distances",
 ]

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from ..analysis.separation import CorpusDistances, separation_records
+from ..analysis.course import separation_records
+from ..analysis.geometry import CorpusDistances
+from ..analysis.who import Who
 from ..encoder import EncoderConfig
 from ..records import Record
 from ..training.finetune import CONFIG, FinetuneConfig
@@ -25,9 +27,9 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
         raise ValueError(f"{out} holds no finished fine-tuning. Finish it: whatwhere finetune --resume.")
     summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
     seed = FinetuneConfig.load_run(out / CONFIG).seed
-    records = training_records(out, "", out.name, seed)
-    commonest = Record("", out.name, "accuracy.commonest", summary["commonest"], seed=seed, part="validation", n=summary["dev_rows"])
-    records.append(commonest)
+    who = Who(out.name, seed)
+    records = training_records(out, who)
+    records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if EncoderConfig.from_pretrained(out, local_files_only=True).absolute != "none":
-        records += separation_records(out, study="", name=out.name, seed=seed, used=summary["longest"], corpus=corpus)
+        records += separation_records(out, who, used=summary["longest"], corpus=corpus)
     return records

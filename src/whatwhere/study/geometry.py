@@ -18,8 +18,9 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 from transformers.utils import logging as transformers_logging
 
-from ..analysis.conditions import condition_records, scores_of_folder, scores_of_model
+from ..analysis.course import separation_records
 from ..analysis.geometry import (
+    CorpusDistances,
     Geometry,
     Plan,
     best_rank,
@@ -28,8 +29,9 @@ from ..analysis.geometry import (
     scatter,
     stands_out,
 )
-from ..analysis.separation import CorpusDistances, separation_records
-from ..analysis.table_sources import SourceTable, load_tables
+from ..analysis.matrices import condition_records, scores_of_folder, scores_of_model
+from ..analysis.tables import SourceTable, load_tables
+from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, open_source, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
 from ..files import write_array, write_arrays, write_json
@@ -38,6 +40,7 @@ from ..records import Record, write_records
 from ..report.geometry_page import write_geometry_report
 from ..shipped import model_source
 from ..training.config import StrictConfig
+from .folders import check_folder
 from .geometry_words import model_summary, summary
 from .machine import machine, versions
 from .progress import show_progress
@@ -139,7 +142,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             found = corpus_geometry(counts, _plan(config, tables), show)
         measured[name] = counts, found
         table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
-        records += geometry_records(out.name, name, counts, found)
+        records += geometry_records(Who(name, study=out.name), counts, found)
         facts.append({**_facts(config, name, counts, found), "file": stem, "table": table, "summary": _words(config, found, table)})
         cloud = scatter(found, encoding_tables(_plan(config, tables), config.positions), config.seed)
         save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
@@ -166,10 +169,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
 
 def _claim(config: GeometryConfig, out: Path) -> None:
     """Take a folder that is new, empty, or holds a geometry run, whose results are replaced and whose counts are used again."""
-    if out.is_file():
-        raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
-    if out.is_dir() and any(out.iterdir()) and not (out / CONFIG).is_file():
-        raise ValueError(f"{out} is not empty and holds no geometry run. Give a new folder.")
+    check_folder(out, (out / CONFIG).is_file(), "geometry run")
     kept = out / CONFIG
     if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
         print(f"{out} holds a run of other settings: its results are replaced, its counts used again where they fit.", file=sys.stderr)
@@ -266,18 +266,17 @@ def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[st
     return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": found.mds_corrected is not None}
 
 
-def geometry_records(study: str, name: str, counts: Counts, found: Geometry) -> list[Record]:
-    """Sizes, support and every statistic of a corpus, `name` as their model."""
+def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
+    """Sizes, support and every statistic of a corpus, whose name is the model's."""
     kept = found.distributions
-    records = [
-        Record(study, name, "corpus.documents", float(counts.documents.sum())),
-        Record(study, name, "corpus.tokens", float(kept.support.sum())),
-        Record(study, name, "positions.kept", float(len(kept.positions)), n=counts.positions),
-        *(Record(study, name, "support", float(value), index=i) for i, value in enumerate(kept.support)),
+    rows = len(kept.positions)
+    return [
+        who.record("corpus.documents", counts.documents.sum()),
+        who.record("corpus.tokens", kept.support.sum()),
+        who.record("positions.kept", rows, n=counts.positions),
+        *who.records("support", kept.support, {"index": range(len(kept.support))}),
+        *(who.record(s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=rows) for s in found.statistics),
     ]
-    for s in found.statistics:
-        records.append(Record(study, name, s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=len(kept.positions)))
-    return records
 
 
 def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
@@ -319,11 +318,11 @@ def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Ge
     for run in config.models:
         folder = Path(model_source(run))
         if (folder / "checkpoints").is_dir():
-            records += separation_records(folder, study=study, name=folder.name, seed=None, corpus=corpus)
+            records += separation_records(folder, Who(folder.name, study=study), corpus=corpus)
         about = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
         ours = about.get("model_type") == EncoderConfig.model_type
         scores = scores_of_model(_encoder(folder)) if ours else scores_of_folder(folder)
-        records += condition_records(scores, found.distributions.p, study=study, name=folder.name, halves=halves)
+        records += condition_records(scores, found.distributions.p, Who(folder.name, study=study), halves=halves)
     return records
 
 

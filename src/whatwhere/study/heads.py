@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.features import choose_documents
+from ..analysis import INSIDE
+from ..analysis.passes import choose_documents
+from ..analysis.subject import Subject
 from ..analysis.texts import most_tokens, repeated_text, save_texts
+from ..analysis.who import Who
 from ..files import write_arrays, write_json
 from ..records import Record, write_records
 from ..report import write_report
-from .look import Found, look_inside
+from .folders import check_folder
+from .look import Measurements, measure
 from .machine import machine, versions
 from .progress import show_progress
 from .run import MOST_SHOWN
@@ -46,8 +50,8 @@ def run_heads(
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds something else.
     """
-    if out is not None and not _free(out):
-        raise ValueError(f"{out} is not empty and holds no earlier look of `heads`. Give a new folder.")
+    if out is not None:
+        check_folder(out, _ours(out), "earlier look of `heads`")
     name = folder.parent.name if folder.name.startswith("seed-") else folder.name
     seed = int(folder.name.removeprefix("seed-")) if folder.name.startswith("seed-") and folder.name[5:].isdigit() else None
     with ExitStack() as stack:
@@ -55,9 +59,8 @@ def run_heads(
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
         show = stack.enter_context(show_progress(name, progress))
-        found = look_inside(
-            model, chosen, study=out.name if out else "", name=name, seed=seed, ablated=ablated, thorough=True, progress=show
-        )
+        who = Who(name, seed, out.name if out else "")
+        found = measure(Subject(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
         result = {
             "model": str(folder),
             "corpus": source,
@@ -74,10 +77,8 @@ def run_heads(
     return result
 
 
-def _free(out: Path) -> bool:
-    """Whether `out` is new, empty, or holds what an earlier call wrote: never a study, whose records have the same name."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return True
+def _ours(out: Path) -> bool:
+    """Whether `out` holds what an earlier call wrote: never a study, whose records have the same name."""
     try:
         return json.loads((out / FACTS).read_text(encoding="utf-8")).get("kind") == KIND
     except (OSError, ValueError, AttributeError):
@@ -90,7 +91,14 @@ def _repeated(model: Any, tokenizer: Any, length: int) -> tuple[str, np.ndarray]
 
 
 def _write(
-    out: Path, model: Any, tokenizer: Any, name: str, seed: int | None, found: Found, corpus: str, texts: Sequence[tuple[str, np.ndarray]]
+    out: Path,
+    model: Any,
+    tokenizer: Any,
+    name: str,
+    seed: int | None,
+    found: Measurements,
+    corpus: str,
+    texts: Sequence[tuple[str, np.ndarray]],
 ) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     for stem, arrays in found.arrays.items():

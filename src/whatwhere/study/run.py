@@ -7,7 +7,6 @@ import json
 import math
 import sys
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..analysis.convergence import convergence_records
-from ..analysis.features import FEWEST_DOCUMENTS, choose_documents
+from ..analysis import ANALYSES, PLAIN
+from ..analysis.course import convergence_records
+from ..analysis.geometry import CorpusDistances
 from ..analysis.heads import term_names
-from ..analysis.probes import probe_records
+from ..analysis.hidden import ceiling_records
+from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
 from ..analysis.regression import regression_records
-from ..analysis.separation import CorpusDistances
-from ..analysis.shift import shift_records
-from ..analysis.tables import table_records
+from ..analysis.subject import Subject
 from ..analysis.texts import INDEX, repeated_text, save_texts
-from ..analysis.variance import ceiling_records
+from ..analysis.who import Who
 from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM
@@ -37,7 +36,7 @@ from ..training.pretrain import prepare_windows, pretrain, steps_to_learn, timed
 from ..training.runs import SUMMARY, claim_folder
 from .config import StudyConfig
 from .jobs import Job, at_once, limited, run_jobs, threads
-from .look import corpus_records, look_inside, position_records, untrained_records
+from .look import corpus_records, measure
 from .machine import machine, versions
 from .progress import show_progress
 
@@ -148,47 +147,33 @@ class Study:
     def model_records(self, name: str, seed: int, windows: Windows, corpus: CorpusDistances | None, show: Show) -> None:
         """Measure one trained model: its records, and what could not be measured and why, beside it; arrays in the study's folder."""
         folder = self.folder(name, seed)
-        config, left_out = self.config, {}
-        who: dict[str, Any] = {"study": self.name, "name": name, "seed": seed}
-        records = training_records(folder, self.name, name, seed)
+        config, who = self.config, Who(name, seed, self.name)
         model = EncoderForMaskedLM.from_pretrained(folder).eval()
         beginning = folder / "checkpoints" / "step-0"
         untrained = EncoderForMaskedLM.from_pretrained(beginning).eval() if beginning.is_dir() else None
-        documents = None
-        if self.can_probe(windows):
-            held_out = windows["held_out"]
-            sizes: dict[str, Any] = {"documents": config.probe_documents, "splits": config.probe_splits}
-            records += probe_records(model, held_out, **who, **sizes, components=COMPONENTS if config.inside else ())
-            records += shift_records(model, held_out, **who)
-            if config.inside:
-                if untrained is not None:
-                    records += probe_records(untrained, held_out, **who, **sizes, step=0)
-                documents = choose_documents(held_out, config.probe_documents)
-                found = look_inside(
-                    model,
-                    documents,
-                    **who,
-                    ablated=config.ablation_documents,
-                    progress=lambda what, done, total: show(what, done, total, ""),
-                )
-                records += found.records + (untrained_records(untrained, documents, **who) if untrained is not None else [])
-                left_out = found.left_out
-                for stem, arrays in found.arrays.items():
-                    write_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
-        if config.inside:
-            records += position_records(model, folder, corpus, documents, **who)
-        table = model.position_table()
-        if table is not None:
-            if untrained is not None:
-                start, _ = table_records(untrained.position_table(), **who)
-                records += [replace(record, step=0) for record in start]
-            more, arrays = table_records(table, **who)
-            records += more
-            write_arrays(self.out / "arrays" / f"table-{name}-seed-{seed}.npz", arrays)
+        held_out = windows["held_out"] if self.can_probe(windows) else None
+        subject = Subject(
+            who,
+            model,
+            documents=None if held_out is None else choose_documents(held_out, config.probe_documents),
+            held_out=held_out,
+            untrained=untrained,
+            run=folder if (folder / "checkpoints").is_dir() else None,
+            corpus=corpus,
+            probed=config.probe_documents,
+            splits=config.probe_splits,
+            components=COMPONENTS if config.inside else (),
+            ablated=config.ablation_documents,
+            progress=lambda what, done, total: show(what, done, total, ""),
+        )
+        measured = measure(subject, ANALYSES if config.inside else PLAIN)
+        for stem, arrays in measured.arrays.items():
+            write_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
+        left_out = measured.left_out
         if untrained is None:
-            left_out = {**left_out, "controls": f"{beginning} is gone, so nothing is held against the untrained model."}
+            left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
         write_json(folder / LEFT_OUT, left_out)
-        write_records(folder / RECORDS, records)
+        write_records(folder / RECORDS, training_records(folder, who) + measured.records)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
@@ -363,18 +348,18 @@ def text_records(windows: Windows, study: str) -> list[Record]:
     return [*records, Record(study, "", "loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum()))]
 
 
-def training_records(folder: Path, study: str, name: str, seed: int) -> list[Record]:
+def training_records(folder: Path, who: Who) -> list[Record]:
     """Loss curves and costs of a finished training."""
     records = []
     for text in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         for key, part in (("loss", "train"), ("validation_loss", "validation")):
             if key in line:
-                records.append(Record(study, name, "loss", line[key], unit="nats", seed=seed, part=part, step=line["step"]))
+                records.append(who.at(line["step"]).record("loss", line[key], unit="nats", part=part))
         if "validation_accuracy" in line:
             low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
             value = line["validation_accuracy"]
-            records.append(Record(study, name, "accuracy", value, low, high, seed=seed, part="validation", step=line["step"], n=n))
+            records.append(who.at(line["step"]).record("accuracy", value, low, high, part="validation", n=n))
     summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
     for metric, key, unit in (
         ("steps", "steps", "steps"),
@@ -387,7 +372,7 @@ def training_records(folder: Path, study: str, name: str, seed: int) -> list[Rec
         ("memory.peak", "peak_memory_bytes", "bytes"),
     ):
         if summary.get(key) is not None:
-            records.append(Record(study, name, metric, float(summary[key]), unit=unit, seed=seed))
+            records.append(who.record(metric, summary[key], unit=unit))
     return records
 
 

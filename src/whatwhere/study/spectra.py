@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.table_sources import POSITIONS, SourceTable, load_tables
-from ..analysis.tables import table_arrays, table_records, word_records
+from ..analysis.tables import POSITIONS, SourceTable, load_tables, table_arrays, table_records, word_records
+from ..analysis.who import Who
 from ..files import write_arrays, write_json
 from ..records import Record, write_records
 from ..report.spectra_page import write_spectra_report
+from .folders import check_folder
 from .machine import versions
 
 FACTS, STUDY = "spectra.json", "spectra"
@@ -47,7 +48,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            records.append(measure(table.rows, study=STUDY, name=table.name, seed=table.seed)[0])
+            records.append(measure(table.rows, Who(table.name, table.seed, STUDY))[0])
         except ValueError as error:
             raise ValueError(f"{table.source}, {table.kind}: {error}") from None
     return SpectraRun(tables, records, left_out)
@@ -60,34 +61,21 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
         ValueError: the folder holds something else.
     """
     out = Path(out)
-    check_folder(out)
+    check_folder(out, (out / FACTS).is_file(), STUDY)
     for old in (out / "arrays").glob("*.npz"):
         old.unlink()
     facts = run.facts()
     for table, entry in zip(run.tables, facts["tables"], strict=True):
         kind = "table" if table.kind == POSITIONS else "words"
-        entry["arrays"] = f"arrays/{kind}-{table.name}{'' if table.seed is None else f'-seed-{table.seed}'}.npz"
+        who = Who(table.name, table.seed, STUDY)
+        entry["arrays"] = f"arrays/{kind}-{who.stem}.npz"
         entry["config"] = table.config
-        arrays = (
-            table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, study=STUDY, name=table.name, seed=None)[1]
-        )
+        arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
         write_arrays(out / entry["arrays"], {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()})
     write_records(out / "records.parquet", [r for records in run.records for r in records])
     told = {"title": "The shape of position tables", **facts, "command": command, "seconds": seconds, "versions": versions()}
     write_json(out / FACTS, told)
     return write_spectra_report(out)
-
-
-def check_folder(out: Path) -> None:
-    """Refuse a folder whose files are not those of an earlier run.
-
-    Raises:
-        ValueError: it is no folder, or holds something else.
-    """
-    if out.is_file():
-        raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
-    if out.is_dir() and any(out.iterdir()) and not (out / FACTS).is_file():
-        raise ValueError(f"{out} is not empty and holds no spectra. Give a new folder.")
 
 
 def run_spectra(sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False) -> tuple[SpectraRun, Path | None]:
@@ -98,7 +86,7 @@ def run_spectra(sources: Sequence[str | Path], out: str | Path | None = None, wo
     """
     began = time.perf_counter()
     if out is not None:
-        check_folder(Path(out))
+        check_folder(Path(out), (Path(out) / FACTS).is_file(), STUDY)
     run = measure_tables(sources, words)
     if out is None:
         return run, None

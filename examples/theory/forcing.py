@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from ..corpus.batches import IGNORED
-from ..encoder import EncoderForMaskedLM
+from whatwhere.corpus.batches import IGNORED
+from whatwhere.encoder import EncoderForMaskedLM
 
 Batch = dict[str, Tensor]
 

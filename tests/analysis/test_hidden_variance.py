@@ -9,10 +9,10 @@ import torch
 from scipy.stats import f_oneway
 from sklearn.metrics import r2_score
 
-from whatwhere.analysis.features import Documents
-from whatwhere.analysis.passes import read
+from whatwhere.analysis.hidden import PositionVariance, _position_r2, ceiling_records, corrected_share
+from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.probes import split_documents
-from whatwhere.analysis.variance import PositionVariance, _position_r2, ceiling_records, corrected_share
+from whatwhere.analysis.who import Who
 from whatwhere.records import select
 
 
@@ -39,9 +39,9 @@ class Fixed(torch.nn.Module):
 
 def shares(features, docs, position_size=0, batch_size=5):
     model = Fixed(features, position_size)
-    reader = PositionVariance(model.config)
+    reader = PositionVariance(model)
     read(model, docs, [reader], batch_size=batch_size)
-    return reader.records(study="s", name="m", seed=1)
+    return reader.records(Who("m", 1, "s"))
 
 
 def uneven(count=40, n=12, seed=0):
@@ -141,7 +141,7 @@ def test_states_that_are_not_finite_and_nothing_read_are_refused():
     with pytest.raises(ValueError, match=r"hidden\[0\] has NaN"):
         shares([np.full((12, 10, 2), np.nan)], docs)
     with pytest.raises(ValueError, match="No documents were read"):
-        PositionVariance(Fixed([np.zeros((1, 1, 1))]).config).records(study="s", name="m", seed=0)
+        PositionVariance(Fixed([np.zeros((1, 1, 1))])).records(Who("m", 0, "s"))
 
 
 # Ceilings

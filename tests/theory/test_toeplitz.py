@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.linalg import circulant, toeplitz
+from toeplitz import factor, low_rank_freedoms, low_rank_share, numerical_rank, toeplitz_matrix
 
 import whatwhere as ww
 from whatwhere.encoder.biases import t5_bucket
 from whatwhere.encoder.biases import toeplitz as encoder_toeplitz
-from whatwhere.geometry.toeplitz import factor, low_rank_freedoms, low_rank_share, numerical_rank, toeplitz_matrix
 
 
 def values(n: int, seed: int = 0, imaginary: bool = False) -> np.ndarray:

@@ -10,10 +10,11 @@ from small_documents import documents
 from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.passes import read
-from whatwhere.analysis.patterns import PATTERNS, PatternCounts, content_free_terms, pattern_of
+from whatwhere.analysis.scores import PATTERNS, PatternCounts, content_free_terms, pattern_of
+from whatwhere.analysis.who import Who
 from whatwhere.encoder.biases import alibi_slopes, t5_bucket
 
-WHO = {"study": "s", "name": "m", "seed": 0}
+WHO = Who("m", 0, "s")
 N = 96
 
 
@@ -210,7 +211,7 @@ def test_other_encoders_are_refused():
 @pytest.mark.parametrize("case", ["dstg", "tupe-r", "alibi"])
 def test_scores_are_means_over_documents_between_regular_tokens(case, kind):
     model, chosen = build(case), documents(6, n=12, **({} if kind == "plain" else {kind: True}))
-    reader = PatternCounts(model.config)
+    reader = PatternCounts(model)
     read(model, chosen, [reader], batch_size=4)
     names = content_free_terms(model)
     regular = chosen.regular if chosen.document_ids is None else chosen.regular & (chosen.document_ids == 0)
@@ -231,9 +232,9 @@ def test_scores_are_means_over_documents_between_regular_tokens(case, kind):
 
 def test_records_name_every_head_and_count_the_patterns():
     model, chosen = build("alibi", num_attention_heads=4), documents(5, n=30)
-    reader = PatternCounts(model.config)
+    reader = PatternCounts(model)
     read(model, chosen, [reader], batch_size=2)
-    records = reader.records(**WHO)
+    records = reader.records(WHO)
     heads, shares = [r for r in records if r.metric == "pattern"], [r for r in records if r.metric == "patterns.share"]
     assert [(r.layer, r.head) for r in heads] == [(1, head) for head in range(4)]  # its blocks share them
     d = lags(28)
@@ -246,15 +247,15 @@ def test_records_name_every_head_and_count_the_patterns():
 
 
 def test_nothing_seen_or_too_short_is_an_error():
-    reader = PatternCounts(build("rp").config)
+    reader = PatternCounts(build("rp"))
     with pytest.raises(ValueError, match="No document has passed"):
-        reader.records(**WHO)
+        reader.records(WHO)
     model = build("rp")
     read(model, documents(3, n=4), [reader])
     with pytest.raises(ValueError, match="at least 3 regular tokens"):
-        reader.records(**WHO)
+        reader.records(WHO)
 
 
 def test_a_model_of_another_configuration_is_an_error():
     with pytest.raises(ValueError, match="Block 0 has no term 'absolute'; it has"):
-        read(build("rp"), documents(), [PatternCounts(build("tupe-a").config)])
+        read(build("rp"), documents(), [PatternCounts(build("tupe-a"))])

@@ -4,11 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
-from scipy.special import rel_entr, softmax
-
-from whatwhere.geometry.hellinger import hellinger
-from whatwhere.geometry.inequalities import (
+from inequalities import (
     Inequality,
     attention_bound,
     expected_attention,
@@ -18,6 +14,10 @@ from whatwhere.geometry.inequalities import (
     mean_embedding_bound,
     score_gradient,
 )
+from scipy.sparse import csr_array
+from scipy.special import rel_entr, softmax
+
+from whatwhere.geometry.hellinger import hellinger
 
 
 def distributions(seed: int, n: int = 12, vocabulary: int = 5, concentration: float = 1.0) -> np.ndarray:

@@ -7,7 +7,8 @@ import pytest
 import torch
 from encoder_models import VOCAB, build
 
-from whatwhere.analysis.shift import shift_records
+from whatwhere.analysis.hidden import shift_records
+from whatwhere.analysis.who import Who
 from whatwhere.records import select
 
 
@@ -21,14 +22,14 @@ def held_out():
 
 @pytest.mark.parametrize("name", ["nope", "rp", "rope", "alibi"])
 def test_relative_positions_are_not_moved(name, held_out):
-    records = shift_records(build(name), held_out, study="s", name=name, seed=0, documents=10)
+    records = shift_records(build(name), held_out, Who(name, 0, "s"), documents=10)
     assert {r.part for r in records} == {"all"}
     assert max(r.value for r in records) < 1e-12
 
 
 @pytest.mark.parametrize("name", ["dstg", "split"])
 def test_streams_are_measured_apart_and_the_semantic_input_never_moves(name, held_out):
-    records = shift_records(build(name), held_out, study="s", name=name, seed=0, documents=10)
+    records = shift_records(build(name), held_out, Who(name, 0, "s"), documents=10)
     found = {(r.layer, r.part): r for r in records}
     assert found[0, "semantic"].value == 0.0 and found[0, "position"].value > 0.1
     assert found[2, "semantic"].value > 1e-4  # through the attention weights it does move, whatever the notes say
@@ -37,7 +38,7 @@ def test_streams_are_measured_apart_and_the_semantic_input_never_moves(name, hel
 
 def test_the_value_is_the_mean_over_documents_of_the_relative_change_over_words(held_out):
     model = build("ap")
-    record = select(shift_records(model, held_out, study="s", name="ap", seed=0, documents=10), layer=2)[0]
+    record = select(shift_records(model, held_out, Who("ap", 0, "s"), documents=10), layer=2)[0]
     changes = []
     for window in [held_out[i * len(held_out) // 10] for i in range(10)]:
         ids = torch.tensor(window.input_ids[:8])[None]

@@ -1,4 +1,4 @@
-"""docs/theory.md is true: what it names exists, and examples/theory.py prints the numbers that do not depend on the corpus."""
+"""docs/theory.md is true: what it names exists, and examples/theory prints the numbers that do not depend on the corpus."""
 
 import importlib.util
 import re
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from cli_runner import sentences
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location("theory_example", ROOT / "examples/theory.py")
+    spec = importlib.util.spec_from_file_location("theory_example", ROOT / "examples/theory/__main__.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -39,7 +39,7 @@ def number(printed: dict[str, list[str]], what: str, at: int = 0) -> float:
 
 
 def test_functions_and_tests_that_the_page_names_exist():
-    sources = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "src/whatwhere").rglob("*.py"))
+    sources = "\n".join(p.read_text(encoding="utf-8") for folder in ("src/whatwhere", "examples") for p in (ROOT / folder).rglob("*.py"))
     tests = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))
     names = re.findall(r"`(\w+)\(\)`", PAGE)
     assert len(names) >= 15

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from whatwhere.analysis.convergence import convergence_records, reached
+from whatwhere.analysis.course import convergence_records, reached
 from whatwhere.records import Record, select
 
 

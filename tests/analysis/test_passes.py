@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.analysis.features import choose_documents, hidden_states, model_inputs
+from whatwhere.analysis.passes import choose_documents, hidden_states, model_inputs
 
 
 def window(n, segments=None, positions=None, first=0):

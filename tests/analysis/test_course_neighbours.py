@@ -8,12 +8,13 @@ from naive_attention import may_look, naive_weights, terms_of
 from small_documents import documents
 
 from whatwhere.analysis.attention import TOTAL
-from whatwhere.analysis.local import OFFSETS, REACH, NeighbourWeights, local_records
+from whatwhere.analysis.course import OFFSETS, REACH, NeighbourWeights, local_records
 from whatwhere.analysis.passes import Batch, read
+from whatwhere.analysis.who import Who
 from whatwhere.records import select
 from whatwhere.training.checkpoints import write_checkpoint
 
-WHO = {"study": "s", "name": "m", "seed": 0}
+WHO = Who("m", 0, "s")
 
 
 def one(records, metric, **columns):
@@ -33,7 +34,7 @@ def test_weights_and_shares_are_those_of_the_loops(case, kind):
     model, chosen = build(case), documents(4, n=20, **({} if kind == "plain" else {kind: True}))
     reader = NeighbourWeights()
     read(model, chosen, [reader], batch_size=3)
-    records = reader.records(**WHO)
+    records = reader.records(WHO)
     weights = naive_weights(terms_of(model, chosen), chosen)
     queries = [np.flatnonzero(row) for row in chosen.regular]
     everyone = range(len(chosen))
@@ -61,7 +62,7 @@ def test_means_over_heads_the_best_head_and_who_leads_follow_from_the_heads():
     model, chosen = build("dstg"), documents(6, n=12)
     reader = NeighbourWeights()
     read(model, chosen, [reader])
-    records, whole = reader.records(**WHO), {}
+    records, whole = reader.records(WHO), {}
     for part in ("semantic", "absolute", "relative", TOTAL):
         heads = {
             (r.layer, r.head): r.value
@@ -90,7 +91,7 @@ def test_whole_articles_are_drawn_and_one_of_them_gives_no_interval():
     object.__setattr__(chosen, "articles", np.zeros(4, int))
     reader = NeighbourWeights()
     read(build("dstg"), chosen, [reader])
-    records = reader.records(**WHO)
+    records = reader.records(WHO)
     assert all(r.low is None for r in records) and one(records, "local.even").n == 4
 
 
@@ -105,7 +106,7 @@ def test_a_bias_that_puts_all_weight_on_the_token_before_is_seen_there():
                     parameter[1] = 60.0  # distance -1: bucket 1 of the half that looks back
     reader = NeighbourWeights()
     read(model, chosen, [reader])
-    records = reader.records(**WHO)
+    records = reader.records(WHO)
     for layer, head, offset in np.ndindex(2, 2, len(OFFSETS)):
         found = one(records, "local.weight", part="relative", layer=layer + 1, head=head, index=OFFSETS[offset]).value
         assert found == pytest.approx(1.0 if OFFSETS[offset] == -1 else 0.0, abs=1e-12)
@@ -118,7 +119,7 @@ def test_short_documents_have_no_far_offsets():
     scores = torch.zeros(1, 3, 6, 6, dtype=torch.float64)
     batch = Batch(chosen, np.arange(2), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
     reader.terms(batch, 0, {"relative": scores}, None)
-    records = reader.records(**WHO)
+    records = reader.records(WHO)
     assert {r.index for r in select(records, metric="local.weight")} == set(range(-3, 4))
     assert [r.value for r in select(records, metric="local.weight")] == pytest.approx([1 / 6] * 42)  # two parts, three heads
     assert one(records, "local.share", part="relative", layer=None).value == pytest.approx(one(records, "local.even").value)
@@ -131,14 +132,14 @@ def test_every_checkpoint_of_a_run_is_read(tmp_path):
             parameter.mul_(0.5)
     for step, model in models.items():
         write_checkpoint(tmp_path / "checkpoints", step, model, [], {"cpu": torch.zeros(1)}, {})
-    records = local_records(tmp_path, chosen, **WHO)
+    records = local_records(tmp_path, chosen, WHO)
     (even,) = select(records, metric="local.even")
     assert even.step is None and {r.step for r in records if r is not even} == {0, 7}
     for step, model in models.items():
         reader = NeighbourWeights()
         read(model, chosen, [reader])
         found = [r for r in records if r.step == step]
-        expected = [r for r in reader.records(**WHO) if r.metric != "local.even"]
+        expected = [r for r in reader.records(WHO) if r.metric != "local.even"]
         assert [(r.metric, r.part, r.layer, r.head, r.index) for r in found] == [
             (r.metric, r.part, r.layer, r.head, r.index) for r in expected
         ]
@@ -147,6 +148,6 @@ def test_every_checkpoint_of_a_run_is_read(tmp_path):
 
 def test_no_checkpoints_and_no_documents_are_refused(tmp_path):
     with pytest.raises(ValueError, match="has no checkpoints"):
-        local_records(tmp_path, documents(), **WHO)
+        local_records(tmp_path, documents(), WHO)
     with pytest.raises(ValueError, match="No document has passed"):
-        NeighbourWeights().records(**WHO)
+        NeighbourWeights().records(WHO)

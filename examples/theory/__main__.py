@@ -1,7 +1,7 @@
 """GEOM's appendix A and TUPE's proposition 1 in numbers, on your corpus: every figure of docs/theory.md, in about a minute.
 
-    python examples/theory.py
-    python examples/theory.py --corpus my-texts/ --positions 64
+    python examples/theory
+    python examples/theory --corpus my-texts/ --positions 64
 
 A tiny untrained encoder reads the first tokens of each document; nothing is trained and nothing is written.
 """
@@ -11,25 +11,25 @@ from collections.abc import Callable
 from functools import partial
 from itertools import product
 
+import dynamics
+import forcing as measured
+import inequalities
 import numpy as np
+import toeplitz
 import torch
 from scipy.spatial.distance import cdist
 
 import whatwhere as ww
-from whatwhere.analysis import forcing as measured
 from whatwhere.corpus import load_tokenizer, open_source, special_token_ids, train_tokenizer
 from whatwhere.corpus.counting import count_source
 from whatwhere.geometry import (
     corrected_hellinger,
     corrected_squares,
-    dynamics,
     hellinger,
-    inequalities,
     jackknife,
     monotonicity_violations,
     positional_counts,
     positional_distributions,
-    toeplitz,
     violations_of_distances,
 )
 

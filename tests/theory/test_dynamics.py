@@ -2,10 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.linalg import expm
-from scipy.spatial.distance import cdist
-
-from whatwhere.geometry.dynamics import (
+from dynamics import (
     arc_distributions,
     exponential_kernel,
     flow,
@@ -14,6 +11,8 @@ from whatwhere.geometry.dynamics import (
     smallest_minor,
     violations_by_position,
 )
+from scipy.linalg import expm
+from scipy.spatial.distance import cdist
 
 INCREASING = [lambda d: 1 + d, lambda d: np.exp(d), lambda d: d**2, lambda d: 5 + 1e-3 * np.tanh(d)]
 

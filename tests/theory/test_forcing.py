@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 import torch
-
-import whatwhere as ww
-from whatwhere.analysis.forcing import (
+from forcing import (
     copied_token_batches,
     document_heads,
     first_attention,
@@ -14,6 +12,8 @@ from whatwhere.analysis.forcing import (
     permutation_gaps,
     score_gradients,
 )
+
+import whatwhere as ww
 from whatwhere.corpus import train_tokenizer
 from whatwhere.geometry import corrected_squares
 

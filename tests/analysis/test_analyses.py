@@ -1,0 +1,88 @@
+"""The list of analyses and what runs them: all that the subject has what they need for, readers in one pass."""
+
+import numpy as np
+import pytest
+import torch
+from small_documents import documents
+
+import whatwhere as ww
+from whatwhere.analysis import ANALYSES, INSIDE, PLAIN
+from whatwhere.analysis.passes import Reader
+from whatwhere.analysis.subject import Analysis, Subject
+from whatwhere.analysis.who import Who
+from whatwhere.study.look import measure
+
+ME = Who("m", 0, "s")
+
+
+class Counter(Reader):
+    """Counts the batches and tokens that it is shown."""
+
+    wants_hidden = True
+
+    def __init__(self, model):
+        self.batches = 0
+
+    def hidden(self, batch, hidden):
+        self.batches += 1
+
+    def records(self, who):
+        return [who.record("batches", self.batches)]
+
+    def arrays(self):
+        return {"batches": np.array(self.batches)}
+
+
+def encoder():
+    torch.manual_seed(0)
+    return ww.Encoder(ww.preset("ap", "tiny", vocab_size=40, num_hidden_layers=1, max_position_embeddings=24)).eval()
+
+
+def fail(*arguments):
+    raise ValueError("nothing of the kind.")
+
+
+def test_readers_share_one_pass_and_what_is_missing_is_not_done():
+    model, calls = encoder(), []
+    model.register_forward_hook(lambda *given: calls.append(1))
+    told = []
+    subject = Subject(ME, model, documents(6), batch_size=2, progress=lambda *state: told.append(state))
+    analyses = [
+        Analysis("a", reader=Counter),
+        Analysis("b", reader=Counter, arrays="counts"),
+        Analysis("c", fail, needs=("documents", "corpus")),
+        Analysis("d", fail, needs=("loss",)),  # a body alone has no loss
+        Analysis("e", lambda s: [s.who.record("texts", len(s.some(4)))]),
+    ]
+    measured = measure(subject, analyses)
+    assert len(calls) == 3 and told[-1] == ("heads", 6, 6)
+    assert [(r.metric, r.value, r.model) for r in measured.records] == [
+        ("batches", 3.0, "m"),
+        ("batches", 3.0, "m"),
+        ("texts", 4.0, "m"),
+    ]
+    assert list(measured.arrays) == ["counts-m-seed-0"] and measured.left_out == {}
+
+
+@pytest.mark.parametrize("way", ["reader", "measure"])
+def test_an_analysis_that_finds_nothing_of_the_kind_is_left_out_only_if_it_may(way):
+    subject = Subject(ME, encoder(), documents(2))
+    measured = measure(subject, [Analysis("x", **{way: fail}, optional=True)])
+    assert measured.left_out == {"x": "nothing of the kind."} and measured.records == []
+    with pytest.raises(ValueError, match="nothing of the kind"):
+        measure(subject, [Analysis("x", **{way: fail})])
+
+
+def test_every_entry_is_complete():
+    assert set(PLAIN) | set(INSIDE) < set(ANALYSES)
+    for analysis in ANALYSES:
+        assert (analysis.reader is None) != (analysis.measure is None), analysis.name
+        assert all(hasattr(Subject, need) or need in Subject.__dataclass_fields__ for need in analysis.needs), analysis.name
+    needs = [(a.name, a.needs) for a in ANALYSES]
+    assert len(set(needs)) == len(needs)  # two of a name are for different models
+
+
+def test_some_documents_are_evenly_spaced():
+    subject = Subject(ME, None, documents(10))
+    assert np.array_equal(subject.some(4).input_ids, documents(10).input_ids[[0, 2, 5, 7]])
+    assert len(subject.some(50)) == len(subject.some()) == 10
