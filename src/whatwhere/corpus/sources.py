@@ -12,9 +12,8 @@ from .text_files import Files
 def open_source(spec: str | Path, field: str = "text", document: str = "auto") -> Source:
     """The source that a corpus argument names.
 
-    field: the field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text. document: what a document of a
-        text file is,
-    see `text_files.Files`.
+    field: the field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text.
+    document: what a document of a text file is, see `text_files.Files`.
 
     Raises:
         ValueError: nothing of that name, an unknown kind or file ending, an unknown `document` rule.

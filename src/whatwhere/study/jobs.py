@@ -78,7 +78,9 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
         with teller:
             for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
                 part = list(group)
-                with ProcessPoolExecutor(min(len(part), most // each), context, initializer=_start, initargs=(each, told, states)) as pool:
+                # A process for each job: the heap of a training stays large, and a second one would grow on top of it.
+                pool = ProcessPoolExecutor(min(len(part), most // each), context, _start, (each, told, states), max_tasks_per_child=1)
+                with pool:
                     waiting = {pool.submit(_work, number, job): job for number, job in part}
                     try:
                         while waiting:
