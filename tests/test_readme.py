@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli_runner import environment, sentences
+from cli_runner import environment, sentences, whatwhere
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -18,7 +18,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
 
 
-def test_readme_commands_run(tmp_path):
+def test_readme_commands_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     # The demo and the tests are run by .ci/run and make; minutes and steps are shortened, nothing else.
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
@@ -45,9 +46,7 @@ def test_readme_commands_run(tmp_path):
             words += ["--set", "document=blank-line", "--set", "groups=4", "--set", "min_support=50"]
         if words[1] == "finetune":
             words += ["--steps", "4"]
-        done = subprocess.run(
-            [sys.executable, "-m", "whatwhere", *words[1:]], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-        )
+        done = whatwhere(*words[1:])
         assert done.returncode == 0, (line, done.stderr[-1500:])
     assert (tmp_path / "runs/mine/report.html").is_file()
     opened = "from transformers import AutoModel; import whatwhere; print(type(AutoModel.from_pretrained('runs/dstg')).__name__)"

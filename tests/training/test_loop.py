@@ -291,6 +291,13 @@ def test_positions_are_shifted_in_training_only_and_only_where_a_table_needs_it(
     assert (make_batches(rope, windows, "train", rope.encoder_config(windows)).batch(0, 8)["position_ids"][:, 0] == 0).all()
 
 
+def test_one_process_trains_in_one_precision_after_the_other(windows, corpus_file, tmp_path):
+    # Once, accelerate refused the second.
+    for precision in ("bf16", "fp32"):
+        config = config_of(corpus_file, steps=1, precision=precision)
+        assert pretrain(config, tmp_path / precision, windows=windows, progress=False)["steps"] == 1
+
+
 def test_seeds_give_other_weights_and_other_masks(windows, corpus_file, tmp_path):
     tables = []
     for seed in (0, 1):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from accelerate import Accelerator, PartialState
+from accelerate.state import AcceleratorState
 from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -171,6 +172,7 @@ def give_back_memory() -> None:
 
 def make_accelerator(config: LoopConfig, out: Path | None = None) -> Accelerator:
     """Device and precision as configured; `auto` picks bf16 where it pays."""
+    AcceleratorState._reset_state()  # it would refuse another precision than that of an earlier training of this process
     bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(processes().device))
     return Accelerator(cpu=_on_cpu(), mixed_precision="bf16" if bf16 else "no", log_with=config.trackers or None, project_dir=out)
 
