@@ -121,7 +121,8 @@ def repeats(name: str) -> str:
     return metric(name).repeats
 
 
-# How each group of metrics is measured, in paragraphs for a page; the text is ours and holds no markup.
+# How each group of metrics is measured, in paragraphs for a page: "corpora" of a geometry run, "spectra" of a spectra run, the others
+# of a study, in this order. The text is ours and holds no markup.
 METHODS: dict[str, tuple[str, ...]] = {
     "probe": (
         "A probe is a ridge regression from the hidden state of a token, after one layer, to one of three targets: "
@@ -225,5 +226,41 @@ METHODS: dict[str, tuple[str, ...]] = {
         "the Hellinger distances of these shares with the bias of sampling taken out, and the stress of a table "
         "against them. Triples out of order are those of three positions of which the nearer pair in the text is "
         "the farther one in the distances.",
+    ),
+    "corpora": (
+        "Positions are counted from 0 without special tokens. μ of a position is the share of each token there; the "
+        "Hellinger distance of two positions is the length of the difference of their square roots, between 0 and "
+        "1.41. It is a distance in space, so an exact table always exists, and classical scaling of it is the "
+        "principal components of the square roots.",
+        "Few samples make two positions look apart that are not: the square root of a small share is often 0 in one "
+        "sample and not in the next. The noise floor is the distance between two random halves of the documents at "
+        "one position. The corrected distance takes this bias out: with one half for the one factor and the other "
+        "half for the other, the errors of the two are independent and cancel on average. Its square may come out "
+        "negative; its root then carries a minus sign.",
+        "The root mean square distance is the root of the mean of the squared distances over all pairs of "
+        "positions; if that mean is negative, minus the root of its size. Only the squares are free of bias, so the "
+        "interval is that of the mean square, its ends as roots: where it holds 0, the geometry is not separable "
+        "from chance. For the same reason the order of corrected distances, their correlation with the lag and the "
+        "Toeplitz and circulant shares keep the sign of every square, and chance alone gives 50\u202f% of triples out of "
+        "order and a correlation of 0.",
+        "Intervals are 95\u202f% intervals of the delete-one-group jackknife over groups of documents: they say what "
+        "another sample of documents would change, not another tokenizer or another way of choosing documents.",
+        "Stress is the sum over pairs of squared differences, over the sum of squared Hellinger distances, without "
+        "a root. It is not between 0 and 1: the raw value of a table can be made anything by stretching the table. "
+        "Triples out of order are those of three different positions i, j, k with |i − j| < |i − k| and a larger "
+        "distance for the nearer pair.",
+    ),
+    "spectra": (
+        "Every table is taken as it is, all its rows, centred over positions before its principal components are "
+        "taken. N50 is the number of components that hold half of the variance; per cent are of the smaller of rows "
+        "and columns. Every number of this page is read from the records beside it, every curve and map from the "
+        "arrays.",
+        "The positions of one table are no sample of anything, so there are no intervals but those between training "
+        "seeds. The null of translation equivariance is the same rows in 99 random orders.",
+        "A wave is fitted to each component by least squares, with any frequency and phase. Two components rotate "
+        "if their frequencies differ by at most a quarter of a turn, their phases by a sixth to a third of a "
+        "period, and one steady turn explains at least two thirds of their motion. A position stands alone if its "
+        "nearest other position is over three times as far as the median, and far above the upper quartile.",
+        "Frequencies are of the table as a whole: one turn is one period over all its positions.",
     ),
 }

@@ -9,9 +9,10 @@ from markupsafe import Markup
 
 from ..metrics import METHODS, metric
 from ..papers import BIBTEX
-from . import findings, schemes
-from .load import Study
+from . import schemes
 from .numbers import compact, count
+from .run import Run
+from .titles import PAPER_TOKENS
 
 _TRAINED = Markup(
     "The corpus is cut into windows; training and held-out windows come from different documents. All models are trained by "
@@ -23,31 +24,30 @@ _PAPER = Markup("The paper's training is counted as 70,000 steps of 256 sequence
 _PASS = ("kl.", "ablation.", "attention.", "local.", "hidden.", "sentences.")
 
 
-
-def has(study: Study, *beginnings: str) -> bool:
+def has(run: Run, *beginnings: str) -> bool:
     """Whether a study has a record whose metric begins with one of some words."""
-    return any(metric.startswith(beginnings) for metric in study.metrics)
+    return any(metric.startswith(beginnings) for metric in run.table.metrics)
 
 
-def words(study: Study) -> list[Markup]:
+def words(run: Run) -> list[Markup]:
     """Paragraphs on the training, then on every analysis that the study has records of, in the order of `METHODS`."""
-    ways = {metric(name).method for name in study.metrics}
-    if any(name.startswith(_PASS) for name in study.metrics):
+    ways = {metric(name).method for name in run.table.metrics}
+    if any(name.startswith(_PASS) for name in run.table.metrics):
         ways.add("pass")
-    if any(r.metric.startswith("r2.") and (r.step == 0 or ".pca" in (r.part or "")) for r in study.records):
+    if any(r.metric.startswith("r2.") and (r.step == 0 or ".pca" in (r.part or "")) for r in run.records):
         ways.add("control")
     measured = [Markup("{}").format(paragraph) for way, paragraphs in METHODS.items() if way in ways for paragraph in paragraphs]
-    trained = _TRAINED.format(records=count(len(study.records), "record"))
-    return [trained, *measured, _PAPER.format(tokens=compact(findings.PAPER_TOKENS))]
+    trained = _TRAINED.format(records=count(len(run.records), "record"))
+    return [trained, *measured, _PAPER.format(tokens=compact(PAPER_TOKENS))]
 
 
-def cited(study: Study) -> list[tuple[Markup, str]]:
+def cited(run: Run) -> list[tuple[Markup, str]]:
     """What a page takes from which paper, and its BibTeX: of every paper whose schemes, analyses or claims the study has."""
-    configs = [study.config(m) for m in study.models]
-    families = {schemes.family(study, m) for m in study.models}
-    presets = {schemes.preset(study, m) for m in study.models}
+    configs = [run.config(m) for m in run.models]
+    families = {schemes.family(run, m) for m in run.models}
+    presets = {schemes.preset(run, m) for m in run.models}
     tables = {str(c.get("absolute")) for c in configs}
-    claims = {str(c.get("source") or "") for c in study.claims}
+    claims = {str(c.get("source") or "") for c in run.claims}
 
     def claimed(*names: str) -> bool:
         return any(name in source for source in claims for name in names)
@@ -56,29 +56,29 @@ def cited(study: Study) -> list[tuple[Markup, str]]:
         "dstg": ["the architecture, the probes and the values of the paper"],  # its values are in the words of every page
         "tupe": _told(
             ("the untied schemes", "untied" in families),
-            ("the products of words and positions", has(study, "correlation.")),
-            ("the patterns of attention", has(study, "pattern")),
-            ("the steps to a baseline’s loss", has(study, "convergence.")),
+            ("the products of words and positions", has(run, "correlation.")),
+            ("the patterns of attention", has(run, "pattern")),
+            ("the steps to a baseline’s loss", has(run, "convergence.")),
             ("claims of the ledger", claimed("TUPE")),
         ),
         "geometry": _told(
-            ("positional distributions, Hellinger distances and stress", has(study, "distance.", "stress.", "projected.")),
-            ("the separation of positions", has(study, "separation")),
+            ("positional distributions, Hellinger distances and stress", has(run, "distance.", "stress.", "projected.")),
+            ("the separation of positions", has(run, "separation")),
             ("tables made by scaling", bool(tables & {"mds", "low_rank"})),
             ("claims of the ledger", claimed("GEOM")),
         ),
         "lowdim": _told(
-            ("the components and waves of position tables", has(study, "pca.", "fft.", "dct.")),
+            ("the components and waves of position tables", has(run, "pca.", "fft.", "dct.")),
             ("tables of low rank and of waves", bool(tables & {"low_rank", "fourier"})),
             ("claims of the ledger", claimed("LOWDIM")),
         ),
         "split": _told(
             ("the streams that meet in the scores only", "split" in presets),
-            ("the shift of positions", has(study, "shift.")),
+            ("the shift of positions", has(run, "shift.")),
             ("claims of the ledger", claimed("SPLIT", "notes")),
         ),
     }
-    if has(study, "kl."):
+    if has(run, "kl."):
         reasons["dstg"].append("the taxonomy of heads")
     return [(Markup("{}:").format(_sentence(said)), BIBTEX[key]) for key, said in reasons.items() if said]
 

@@ -34,7 +34,7 @@ from ..corpus import Source, build_tokenizer, count_source, open_source, tokeniz
 from ..encoder import Encoder, EncoderConfig
 from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..records import Record, write_records
-from ..report.geometry_page import write_geometry_report
+from ..report import write_report
 from ..shipped import model_source
 from ..training.config import StrictConfig, write_text
 from .geometry_words import model_summary, summary
@@ -160,7 +160,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         "settings": config.model_dump(mode="json"),
     }
     write_text(out / FACTS, json.dumps(about, indent=1, ensure_ascii=False))
-    return {"out": str(out), "report": str(write_geometry_report(out)), "corpora": facts, "models": models}
+    return {"out": str(out), "report": str(write_report(out)), "corpora": facts, "models": models}
 
 
 def _claim(config: GeometryConfig, out: Path) -> None:

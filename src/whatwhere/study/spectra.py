@@ -12,7 +12,7 @@ import numpy as np
 from ..analysis.table_sources import POSITIONS, SourceTable, load_tables
 from ..analysis.tables import table_arrays, table_records, word_records
 from ..records import Record, write_records
-from ..report.spectra_page import write_spectra_report
+from ..report import write_report
 from ..training.config import write_text
 from .machine import versions
 from .run import save_arrays
@@ -77,7 +77,7 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
     write_records(out / "records.parquet", [r for records in run.records for r in records])
     told = {"title": "The shape of position tables", **facts, "command": command, "seconds": seconds, "versions": versions()}
     write_text(out / FACTS, json.dumps(told, indent=1))
-    return write_spectra_report(out)
+    return write_report(out)
 
 
 def check_folder(out: Path) -> None:
