@@ -9,11 +9,11 @@ import pytest
 from whatwhere.papers import DSTG_R2
 from whatwhere.points import Point
 from whatwhere.records import Record, read_records
-from whatwhere.report.figures import buys, corpus, heads, shape, spectra, structure, where
+from whatwhere.report import page_of
+from whatwhere.report.figures import attention, buys, corpus, fits, heads, shape, spectra, structure, where
 from whatwhere.report.forms.axes import Axis, round_numbers
 from whatwhere.report.forms.curves import ASIDE, BEFORE, LEVEL, MANY, Curves, Line, of_models, paper_curve
 from whatwhere.report.forms.rows import Row, Rows
-from whatwhere.report.pages import page_of
 from whatwhere.report.run import Run, load_run
 
 
@@ -27,13 +27,13 @@ def pages(whole, everything, geometry_folder):
     return {name: figures_of(folder) for name, folder in (("whole", whole), ("all", everything), ("geometry", geometry_folder))}
 
 
-CURVES = (where.POSITION, *where.PROBES, where.VARIANCE, where.COMPONENTS, where.SHIFT, heads.LAYERS, heads.NEIGHBOURS, shape.FLAT)
-CURVES += (shape.SPECTRUM, shape.SEPARATION, structure.SENTENCES, buys.LOSS, corpus.HELD_OUT, corpus.BETWEEN, spectra.FIRST)
-ROWS = (heads.ABLATION, heads.PATTERN, buys.CONVERGENCE, corpus.STRESS, corpus.VIOLATIONS, spectra.EQUIVARIANCE)
+CURVES = (where.POSITION, *where.PROBES, where.VARIANCE, where.COMPONENTS, where.SHIFT, heads.LAYERS, attention.NEIGHBOURS, shape.FLAT)
+CURVES += (shape.SPECTRUM, shape.SEPARATION, structure.SENTENCES, buys.LOSS, fits.HELD_OUT, corpus.BETWEEN, spectra.FIRST)
+ROWS = (heads.ABLATION, attention.PATTERN, buys.CONVERGENCE, fits.STRESS, fits.VIOLATIONS, spectra.EQUIVARIANCE)
 
 
 def test_no_form_has_more_than_twelve_fields():
-    assert all(len(form.__dataclass_fields__) <= 12 for form in (Curves, Rows, type(heads.LOOKING), type(heads.HEADS), Line, Row))
+    assert all(len(form.__dataclass_fields__) <= 12 for form in (Curves, Rows, type(attention.LOOKING), type(heads.HEADS), Line, Row))
     assert len({form.id for form in (*CURVES, *ROWS)}) == len((*CURVES, *ROWS))
 
 
@@ -66,7 +66,7 @@ def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build):
 
 
 def test_rows_of_heads_and_stress_are_the_recorded_ones(whole, geometry_folder):
-    for folder, form, metrics in ((whole, heads.ABLATION, ("ablation.",)), (geometry_folder, corpus.STRESS, ("stress.",))):
+    for folder, form, metrics in ((whole, heads.ABLATION, ("ablation.",)), (geometry_folder, fits.STRESS, ("stress.",))):
         known = {r.value for r in read_records(folder / "records.parquet") if r.metric.startswith(metrics)}
         figure = form.draw(load_run(folder))
         assert {v for v in marks(figure, "x") if v != 1e-4} <= known and len(marks(figure, "x")) > 20
@@ -78,14 +78,14 @@ def test_points_and_maps_of_heads_are_the_recorded_ones(whole):
     known = {r.value for r in run.records if r.head is not None}
     figure = heads.HEADS.draw(run)
     assert set(marks(figure, "y")) <= known and {row[8].raw for row in figure.table.rows} <= known
-    looks = heads.LOOKING.draw(run)
+    looks = attention.LOOKING.draw(run)
     assert {row[6].raw for row in looks.table.rows} <= known
     cells = [v for p in looks.panels for row in p.data[0]["z"] for v in row if v is not None]
     assert all(min(abs(v - k) for k in known) < 5e-4 for v in cells[:200])
 
 
 def test_nothing_is_drawn_where_nothing_was_measured():
-    assert not [form.id for form in (*CURVES, *ROWS, heads.HEADS, heads.LOOKING) if form.draw(Run("empty")) is not None]
+    assert not [form.id for form in (*CURVES, *ROWS, heads.HEADS, attention.LOOKING) if form.draw(Run("empty")) is not None]
 
 
 def test_a_point_that_no_gradient_reaches_is_hollow_and_its_way_dotted(build):
