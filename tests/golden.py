@@ -23,9 +23,9 @@ from whatwhere.claims import evaluate
 from whatwhere.encoder import PRESETS
 from whatwhere.records import read_records
 from whatwhere.report import comparison_page, open_runs, page_of
-from whatwhere.report.load import load_study
 from whatwhere.report.page import Page
-from whatwhere.report.study_page import study_page
+from whatwhere.report.pages import study_page
+from whatwhere.report.run import load_run
 from whatwhere.study.spectra import run_spectra
 
 HERE = Path(__file__).parent
@@ -79,7 +79,7 @@ def pages(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "geometry", parts(page_of(make_run(folder / "geometry")))
     yield "spectra", parts(page_of(spectra(folder)))
     for run in sorted(RESULTS.glob("*/records.parquet")):
-        yield run.parent.name, parts(study_page(load_study(run.parent)))
+        yield run.parent.name, parts(study_page(load_run(run.parent)))
 
 
 def spectra(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from whatwhere.records import Record
-from whatwhere.report.load import Study
+from whatwhere.report.run import Run
 
 TERMS = {
     "dstg": ("semantic", "absolute", "relative"),
@@ -203,7 +203,7 @@ def arrays(model: str, seed: int, layers: int, n: int = 128) -> dict[str, dict[s
     return found
 
 
-def inside(study: Study, layers: int | None = None) -> Study:
+def inside(study: Run, layers: int | None = None) -> Run:
     """The study with invented records and arrays of what lies inside each of its models."""
     records: list[Record] = list(study.records)
     held: dict[str, dict[str, np.ndarray]] = {}

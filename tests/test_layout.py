@@ -19,7 +19,7 @@ LEVELS = [
     {"encoder", "corpus"},
     {"geometry", "claims"},
     {"points"},
-    {"records", "intervals", "papers", "shipped"},
+    {"records", "intervals", "metrics", "papers", "shipped"},
     {"files", "version", "auto_classes"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}

@@ -8,7 +8,7 @@ from geometry_run import make_run
 from inside_run import inside
 
 from whatwhere.records import Record, read_records, write_records
-from whatwhere.report.load import load_study
+from whatwhere.report.run import load_run
 
 
 def between(study: str, models: list[str], layers: int, steps: int) -> list[Record]:
@@ -69,7 +69,7 @@ def explore(folder: Path, models: list[str], layers: int, heads: int = 4, n: int
 
 def complete(folder: Path, steps: int = 1100, layers: int = 4) -> Path:
     """Adds every analysis to a made-up study folder; returns it."""
-    study = load_study(folder)
+    study = load_run(folder)
     whole = inside(study)
     for stem, arrays in whole.arrays.items():
         np.savez_compressed(folder / "arrays" / f"{stem}.npz", **arrays)

@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 
 from .intervals import seed_interval, split_interval
+from .metrics import repeats
 from .records import Record
 
 ANY: Any = ...  # as a column of a query: whatever it is
-# Metrics whose `index` repeats one quantity, by the beginning of their names, and what it counts.
-REPEATED = {"r2.": "splits", "regression.": "splits", "ablation.loss": "documents"}
 DRAWS = 1000  # of the bootstrap over heads
 FEWEST_HEADS = 8  # below which it is too narrow: of 5 heads with nothing but their sharpness in common it finds 17 %
-
-
-def repeats(metric: str) -> str:
-    """What the index of a metric counts where it repeats one quantity: "splits" or "documents", else ""."""
-    return next((what for prefix, what in REPEATED.items() if metric.startswith(prefix)), "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +257,7 @@ class Table:
     """The records of a run whose values are finite, by metric and model; every reader of records goes through it.
 
     A query names columns of `Record`: a value, a set or tuple of values, or `ANY`. A column that it does not name has
-    to be empty, but for `seed`, over which points sum up, and `index` where that repeats a quantity (`REPEATED`).
+    to be empty, but for `seed`, over which points sum up, and `index` where that repeats a quantity (`metrics.repeats`).
     """
 
     def __init__(self, records: Iterable[Record]) -> None:

@@ -11,7 +11,7 @@ from page_view import ARGUMENTS
 
 from whatwhere.encoder import PRESETS
 from whatwhere.records import Record
-from whatwhere.report.load import Study
+from whatwhere.report.run import Run
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def hostile_texts() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def hostile_study() -> Callable[[str], Study]:
+def hostile_study() -> Callable[[str], Run]:
     """Builds a study whose every string is the given one."""
     return _hostile_study
 
 
-def _hostile_study(text: str) -> Study:
+def _hostile_study(text: str) -> Run:
     """A study whose every string is `text`."""
     records = [
         Record(text, text, "r2.token", 0.5, 0.4, 0.6, text, 0, layer, None, part, None, None, 5)
@@ -120,7 +120,7 @@ def _hostile_study(text: str) -> Study:
         "command": [text, text],
         "seconds": text,
     }
-    return Study(text, facts, records, [dict.fromkeys(keys, text) | {"value": 0.5, "paper_value": 0.4}] * 2)
+    return Run(text, facts, records, [dict.fromkeys(keys, text) | {"value": 0.5, "paper_value": 0.4}] * 2)
 
 
 def _hostile_insides(text: str) -> list[Record]:

@@ -11,9 +11,9 @@ from page_view import View
 
 from whatwhere.records import read_records
 from whatwhere.report import write_report
-from whatwhere.report.load import visible
 from whatwhere.report.page import write_page
-from whatwhere.report.study_page import study_page
+from whatwhere.report.pages import study_page
+from whatwhere.report.run import visible
 
 LONG = "x" * 300
 
@@ -118,15 +118,13 @@ def test_theme_follows_the_system_and_the_button(browser, report):
 def test_csv_has_full_digits_and_svg_stands_alone(wide, demo):
     text, name = wide.download("#figure-position button.csv")
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert name == "position-by-layer.csv"
+    assert name == "position.csv"
     recorded = {r.value for r in read_records(demo / "records.parquet") if r.metric == "r2.token" and r.index is None}
-    assert {float(r["R²"]) for r in rows if r["Source"] == "this run"} <= recorded and len(rows) > 40
+    assert {float(r["R² of position"]) for r in rows if r["Source"] == "this run"} <= recorded and len(rows) > 40
     text, name = wide.download("#figure-probe-token button.svg")
     root = ElementTree.fromstring(text)
     words = "".join(root.itertext())
-    assert (
-        name == "probe-token.svg" and root.tag.endswith("svg") and "The semantic stream holds little position" in words.replace("\n", " ")
-    )
+    assert name == "probe-token.svg" and root.tag.endswith("svg") and "At the end position is read best from" in words.replace("\n", " ")
     assert len(root.findall("{http://www.w3.org/2000/svg}svg")) == 4 and "@" not in re.sub(r"@font-face", "", text)
     assert wide.troubles == []
 

@@ -11,7 +11,6 @@ from whatwhere.records import Record, read_records, write_records
 from whatwhere.report import write_comparison
 from whatwhere.report.compare import comparison_page, merged, open_runs
 from whatwhere.report.page import render_page
-from whatwhere.report.training_figures import stuck_models
 
 
 @pytest.fixture
@@ -39,11 +38,14 @@ def test_models_are_named_by_run_and_keep_their_values(pair):
                 curves = together.curve(metric, f"{run}/{model}", part), study.curve(metric, model, part)
                 renamed, own = ({layer: p.at.tolist() for layer, p in curve.items()} for curve in curves)
                 assert renamed == own
-            assert together.point("loss", f"{run}/{model}", "validation").value == study.point("loss", model, "validation").value
+            assert (
+                together.table.point("loss", f"{run}/{model}", part="validation").value
+                == study.table.point("loss", model, part="validation").value
+            )
     assert together.named("dstg") == "one/dstg" and together.depth("two/rope") == 4
     assert set(together.tables) == {("one/dstg", 0), ("one/ap", 0), ("two/dstg", 0)}
     np.testing.assert_array_equal(together.tables["two/dstg", 0]["scores"], studies["two"].tables["dstg", 0]["scores"])
-    assert together.point("corpus.tokens", "").value == studies["one"].point("corpus.tokens", "").value
+    assert together.table.point("corpus.tokens").value == studies["one"].table.point("corpus.tokens").value
 
 
 def test_equal_runs_need_no_caveat_and_different_ones_get_it_first(pair):
@@ -69,8 +71,8 @@ def test_of_different_corpora_each_model_keeps_the_plateau_of_its_own(pair):
         pair[1] / "records.parquet", [r for r in records if r.metric != "loss.unigram"] + [Record("two", "", "loss.unigram", 3.0)]
     )
     together = merged(open_runs(pair))
-    assert together.point("corpus.tokens", "") is None and together.point("loss.unigram", "two/dstg").value == 3.0
-    assert stuck_models(together) == ["two/dstg", "two/rope"]
+    assert together.table.point("corpus.tokens") is None and together.table.point("loss.unigram", "two/dstg").value == 3.0
+    assert together.stuck == ["two/dstg", "two/rope"]
 
 
 def test_parts_that_are_models_are_renamed_too(pair):
@@ -79,7 +81,9 @@ def test_parts_that_are_models_are_renamed_too(pair):
     records.append(Record("one", "ap", "convergence.share", 0.5, seed=0, part="dstg"))
     write_records(pair[0] / "records.parquet", records)
     together = merged(open_runs(pair))
-    assert together.of("regression.position", "one/ap", "one/dstg") and together.point("convergence.share", "one/ap", "one/dstg")
+    assert together.table.rows("regression.position", "one/ap", part="one/dstg") and together.table.point(
+        "convergence.share", "one/ap", part="one/dstg"
+    )
 
 
 def test_array_files_are_found_under_the_new_names_and_read_late(pair):

@@ -7,9 +7,8 @@ import pytest
 
 from whatwhere.records import read_records
 from whatwhere.report import page_of, write_tables
-from whatwhere.report.csv_files import page_tables
-from whatwhere.report.figures import Cell, Table, text, value
-from whatwhere.report.page import Page, Section
+from whatwhere.report.figure import Cell, Table, text, value
+from whatwhere.report.page import Page, Section, page_tables
 
 
 def rows_of(path):
@@ -24,12 +23,12 @@ def page_with(*cells: Cell) -> Page:
 def test_every_table_of_the_page_is_a_file_and_every_value_a_record(demo, tmp_path):
     page = page_of(demo)
     paths = write_tables(page, tmp_path / "new" / "tables")
-    assert {p.stem for p in paths} == {t.id for t in page_tables(page)} and {"claims", "costs", "position-by-layer", "schemes"} <= {
+    assert {p.stem for p in paths} == {t.id for t in page_tables(page, page.sections)} and {"claims", "costs", "position", "schemes"} <= {
         p.stem for p in paths
     }
     recorded = {r.value for r in read_records(demo / "records.parquet") if r.metric == "r2.token" and r.index is None}
-    head, *rows = rows_of(tmp_path / "new" / "tables" / "position-by-layer.csv")
-    measured = {float(row[head.index("R²")]) for row in rows if row[0] == "this run"}
+    head, *rows = rows_of(tmp_path / "new" / "tables" / "position.csv")
+    measured = {float(row[head.index("R² of position")]) for row in rows if row[0] == "this run"}
     assert measured <= recorded and len(measured) > 20
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["tables"]
 

@@ -12,9 +12,10 @@ from page_parser import Parsed
 from page_view import View
 
 from whatwhere.records import Record, read_records, write_records
-from whatwhere.report.geometry_load import Corpus, Geometry, load_geometry
-from whatwhere.report.geometry_page import geometry_page, write_geometry_report
+from whatwhere.report import write_report
+from whatwhere.report.corpus_pages import geometry_page
 from whatwhere.report.page import render_page, write_page
+from whatwhere.report.run import Corpus, Run, load_run
 
 FIGURES = [
     "lag",
@@ -34,7 +35,7 @@ FIGURES = [
 
 @pytest.fixture(scope="module")
 def run(geometry_folder):
-    return load_geometry(geometry_folder)
+    return load_run(geometry_folder)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def text(run):
     return render_page(geometry_page(run))
 
 
-def hostile(run: Geometry, text: str) -> Geometry:
+def hostile(run: Run, text: str) -> Run:
     """The run with every name, title, encoding and fact replaced by `text`."""
     known = {"corpus", "mds", "smacof", "equidistant", "sinusoidal", "used", None}
     names = {c.name for c in run.corpora} | set(run.models)
@@ -52,9 +53,11 @@ def hostile(run: Geometry, text: str) -> Geometry:
         return replace(r, study=text, model=text if r.model in names else r.model, part=part, unit=text)
 
     facts = {"title": text, "command": text, "started": text, "machine": {text: text}, "versions": {text: text}, "settings": {text: [text]}}
-    words = {"scatter_names": [text] * 4}
-    corpora = [Corpus(text, {"name": text, "summary": [text], text: {text: text}, "align": text}, c.arrays, words) for c in run.corpora]
-    return Geometry(text, facts | {"protocol": text}, [renamed(r) for r in run.records], corpora)
+    words = {"scatter_names": np.array([text] * 4)}
+    corpora = [
+        Corpus(text, text, {"name": text, "summary": [text], text: {text: text}, "align": text}, c.arrays | words) for c in run.corpora
+    ]
+    return Run(text, facts | {"protocol": text}, [renamed(r) for r in run.records], measured=corpora)
 
 
 def test_sections_and_figures_stand_in_the_order_of_the_questions(text):
@@ -84,23 +87,23 @@ def test_every_table_row_has_every_column(text):
 
 def test_numbers_of_the_page_follow_the_records(run, text):
     changed = [
-        replace(r, value=7.77, low=None, high=None) if (r.metric, r.model, r.part) == ("stress.raw.corrected", "tags", "rope") else r
+        replace(r, value=77777.0, low=None, high=None) if (r.metric, r.model, r.part) == ("stress.raw.corrected", "tags", "rope") else r
         for r in run.records
     ]
-    assert ">7.77<" not in text and ">7.77<" in render_page(geometry_page(replace(run, records=changed)))
+    assert "77,777" not in text and "77,777" in render_page(geometry_page(replace(run, records=changed)))
 
 
 def test_a_section_without_records_is_left_out(run):
-    bare = replace(run, records=[], corpora=[replace(c, arrays={}) for c in run.corpora])
+    bare = replace(run, records=[], measured=[replace(c, arrays={}) for c in run.corpora])
     ids = [a["id"] for tag, a in Parsed(render_page(geometry_page(bare))).elements if tag == "section"]
     assert ids == ["support", "how"]  # the table of corpora has their sizes
-    assert "How it was done" in render_page(geometry_page(Geometry("empty")))
+    assert "How it was done" in render_page(geometry_page(Run("empty")))
 
 
 def test_the_papers_protocol_is_named_and_needs_no_correction(run):
     counted = [replace(c, arrays={k: v for k, v in c.arrays.items() if "corrected" not in k and "floor" not in k}) for c in run.corpora]
     records = [r for r in run.records if "corrected" not in r.metric and r.metric not in ("floor.mean", "stress.held_out")]
-    shown = render_page(geometry_page(replace(run, facts=run.facts | {"protocol": "paper"}, records=records, corpora=counted)))
+    shown = render_page(geometry_page(replace(run, facts=run.facts | {"protocol": "paper"}, records=records, measured=counted)))
     figures = [a["id"].removeprefix("figure-") for tag, a in Parsed(shown).elements if tag == "figure"]
     assert figures == [f for f in FIGURES if f != "held-out"] and "1e-12 is added to every count" in shown
     assert "its Hellinger distance in the corpus (as counted)" in shown and "sinusoidal: r " in shown
@@ -109,16 +112,18 @@ def test_the_papers_protocol_is_named_and_needs_no_correction(run):
 def test_noise_and_few_documents_are_said_first(run):
     noise = [replace(r, value=0.0, low=-0.1, high=0.1) if r.metric == "distance.mean.corrected" else r for r in run.records]
     corpora = [replace(c, facts=c.facts | {"documents": 12}) for c in run.corpora]
-    said = geometry_page(replace(run, records=noise, corpora=corpora)).caveats
+    said = geometry_page(replace(run, records=noise, measured=corpora)).caveats
     assert said[0].startswith("Not separable from chance: in `reviews`, `tags`") and said[1].startswith("Fewer than 1,000 documents")
     bare = [replace(r, low=None, high=None) for r in noise]
     assert geometry_page(replace(run, records=bare)).caveats[0].startswith("In `reviews`, `tags` the mean square")
 
 
 def test_gaps_in_arrays_are_drawn_as_gaps(run):
-    holes = {k: np.where(np.arange(v.size).reshape(v.shape) % 5 == 1, np.nan, v) for k, v in run.corpora[0].arrays.items()}
+    holes = {
+        k: np.where(np.arange(v.size).reshape(v.shape) % 5 == 1, np.nan, v) for k, v in run.corpora[0].arrays.items() if v.dtype.kind == "f"
+    }
     kept = {k: run.corpora[0].arrays[k] for k in ("positions", "left_out", "support", "lag")}
-    assert "figure-matrix" in render_page(geometry_page(replace(run, corpora=[replace(run.corpora[0], arrays=holes | kept)])))
+    assert "figure-matrix" in render_page(geometry_page(replace(run, measured=[replace(run.corpora[0], arrays=holes | kept)])))
 
 
 def test_long_and_many_corpora_stay_below_ten_megabytes_and_say_that_they_are_thinned(run):
@@ -135,10 +140,10 @@ def test_long_and_many_corpora_stay_below_ten_megabytes_and_say_that_they_are_th
     }
     arrays |= {name: np.arange(m)[:: -1 if "eigen" in name else 1] * 1.0 for name in vectors}
     arrays |= {name: np.arange(1, m) * 1.0 for name in ("lag", "lag_mean", "lag_mean_corrected")}
-    corpora = [Corpus(f"c{i}", {"name": f"c{i}"}, arrays) for i in range(6)]
-    shown = render_page(geometry_page(replace(run, corpora=corpora)))
+    corpora = [Corpus(f"c{i}", f"c{i}", {"name": f"c{i}"}, arrays) for i in range(6)]
+    shown = render_page(geometry_page(replace(run, measured=corpora)))
     assert len(shown.encode()) < 10e6
-    assert "Thinned for drawing: every 9th position of the largest matrix; all are in arrays/geometry-c0.npz" in shown
+    assert "at equal steps; arrays/ in the run" in shown
     drawn = json.loads(Parsed(shown).scripts[0])["figures"]["matrix"]
     assert len(drawn) == 12 and all(len(p["data"][0]["z"]) <= 182 for p in drawn)
 
@@ -158,9 +163,9 @@ def test_write_report_returns_its_path_and_leaves_nothing_else(tmp_path):
     folder = make_run(tmp_path / "run", corpora=("only",), positions=12, models=())
     write_records(folder / "records.parquet", read_records(folder / "records.parquet"))
     names = sorted(p.name for p in folder.iterdir())
-    assert write_geometry_report(folder) == folder / "report.html"
+    assert write_report(folder) == folder / "report.html"
     assert sorted(p.name for p in folder.iterdir()) == sorted([*names, "report.html"])
-    assert write_geometry_report(folder, tmp_path / "new" / "x.html").is_file()
+    assert write_report(folder, tmp_path / "new" / "x.html").is_file()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])

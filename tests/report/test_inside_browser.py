@@ -7,18 +7,17 @@ from geometry_run import make_run
 from page_view import View
 
 from whatwhere.records import Record
-from whatwhere.report import convergence_figures, corpus_section, probe_figures, projection_figures, regression_figures
-from whatwhere.report.geometry_load import load_geometry
-from whatwhere.report.load import load_study
+from whatwhere.report.figures import buys, corpus, fits, shape, structure, where
 from whatwhere.report.page import Page, Section, write_page
+from whatwhere.report.run import load_run
 
 
 @pytest.fixture(scope="module")
 def page(demo, tmp_path_factory):
     """A page of all these figures from made-up records."""
     folder = tmp_path_factory.mktemp("inside")
-    run = load_geometry(make_run(folder / "run", corpora=("reviews",), models=()))
-    study = load_study(demo)
+    run = load_run(make_run(folder / "run", corpora=("reviews",), models=()))
+    study = load_run(demo)
     extra = [replace(r, model="corpus") for r in run.records]
     for i, m in enumerate(("dstg", "ap", "rp", "rope")):
         place = {"study": "s", "model": m, "seed": 0}
@@ -37,16 +36,10 @@ def page(demo, tmp_path_factory):
     probes = [r for r in study.records if r.metric == "r2.token"]
     extra += [replace(r, step=0, value=0.5) for r in probes] + [replace(r, part=f"{r.part}.pca2") for r in probes]
     study = replace(study, records=study.records + extra, arrays={"geometry-corpus": run.corpora[0].arrays})
-    components = probe_figures.components(study)
-    figures = [
-        *regression_figures.figures(study),
-        *convergence_figures.figures(study),
-        *projection_figures.figures(study),
-        *corpus_section.figures(study),
-        *probe_figures.targets(study, {}),
-        *([components] if components else []),
-    ]
-    return write_page(folder / "page.html", Page("made up", sections=[Section("all", "All", "", figures, corpus_section.tables(study))]))
+    made = [*structure.figures(study), buys.CONVERGENCE.draw(study), shape.PROJECTED.draw(study), shape.SEPARATION.draw(study)]
+    made += [*fits.of_study(study), *where.figures(study)]
+    figures = [f for f in made if f.id != "sentences" and not f.id.startswith(("hidden", "variance"))]
+    return write_page(folder / "page.html", Page("made up", sections=[Section("all", "All", "", figures, [corpus.overview(study)])]))
 
 
 def test_every_plot_draws_without_trouble_on_a_phone_in_the_dark(browser, page):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from whatwhere.report.maps import heatmap, map_layout, rounded, thinned
+from whatwhere.report.forms.maps import Map, rounded, thinned
 from whatwhere.report.style import MAPS, PALETTES, diverging, sequential
 
 
@@ -25,11 +25,12 @@ def test_rounded_keeps_four_digits_and_no_nan():
     assert rounded(np.zeros(2)) == [0.0, 0.0] and rounded(np.array([123456.0])) == [123456.0]
 
 
-def test_heatmap_names_colours_and_shares_limits():
-    trace = heatmap(np.array([[0.0, -1.0]]), ["a", "b"], [0], "x %{x}: %{z:.3f}", (-2, 2), signed=True)
+def test_a_map_names_colours_and_shares_limits():
+    made = Map(np.array([[0.0, -1.0]]), ["a", "b"], [0], "x %{x}: %{z:.3f}", (-2, 2), ("x", "y"), "title", signed=True, square=True).panel()
+    (trace,) = made.data
     assert trace["zmid"] == 0 and (trace["zmin"], trace["zmax"]) == (-2, 2) and trace["hovertemplate"].endswith("<extra></extra>")
     assert trace["colorscale"] == diverging() and trace["colorscale"][4] == [0.5, "@signed-4"]
-    assert map_layout(300, "x", "y", square=True)["yaxis"]["scaleanchor"] == "x"
+    assert made.layout["yaxis"]["scaleanchor"] == "x" and made.layout["meta"] == {"square": True}
 
 
 def lightness(colour: str) -> float:

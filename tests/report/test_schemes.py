@@ -7,12 +7,12 @@ import pytest
 from whatwhere.encoder import PRESETS, preset
 from whatwhere.records import Record
 from whatwhere.report import schemes
-from whatwhere.report.load import Study, load_study
+from whatwhere.report.run import Run, load_run
 
 
 def study(*models, **facts):
     """A study of (name, config) pairs."""
-    return Study("s", {"models": [{"name": name, "seed": 0, "config": config} for name, config in models], **facts})
+    return Run("s", {"models": [{"name": name, "seed": 0, "config": config} for name, config in models], **facts})
 
 
 def test_every_preset_has_its_words():
@@ -55,9 +55,9 @@ def test_an_own_scheme_is_described_by_its_fields(config, words, family):
 
 
 def test_few_models_stand_in_one_line_many_in_a_list(demo, everything):
-    assert schemes.line(load_study(demo))[1] == "`ap`: a learned vector for each position, added to the word"
-    assert schemes.listed(load_study(demo)) == [] and schemes.line(load_study(everything)) == []
-    listed = {heading: [e.name for e in entries] for heading, _, entries in schemes.listed(load_study(everything))}
+    assert schemes.line(load_run(demo))[1] == "`ap`: a learned vector for each position, added to the word"
+    assert schemes.listed(load_run(demo)) == [] and schemes.line(load_run(everything)) == []
+    listed = {heading: [e.name for e in entries] for heading, _, entries in schemes.listed(load_run(everything))}
     assert list(listed) == [heading for kind, (heading, _) in schemes.FAMILIES.items() if kind != "other"]
     assert sorted(sum(listed.values(), [])) == sorted([*PRESETS, "log-decay"])
     both = study(("dstg", preset("dstg", "tiny").to_dict()), ("split", preset("split", "tiny").to_dict()))
@@ -65,13 +65,13 @@ def test_few_models_stand_in_one_line_many_in_a_list(demo, everything):
 
 
 def test_lines_have_the_colour_of_their_stream_or_family(everything):
-    found = load_study(everything)
+    found = load_run(everything)
     assert [schemes.colour(found, "split", p) for p in ("position", "semantic", "all")] == ["absolute", "semantic", "combined"]
     assert [schemes.colour(found, m) for m in ("ap", "rope", "tupe-a", "log-decay")] == ["combined", "relative", "untied", "relative"]
 
 
 def test_tables_say_what_they_are(everything):
-    found = load_study(everything)
+    found = load_run(everything)
     notes = {m: schemes.table_note(found, m) for m in found.models}
     assert notes["sinusoidal"] == "added, fixed, not learned" and notes["fourier"] == "added, learned waves"
     assert notes["low-rank"] == "added, rank 8" and notes["tupe-a"] == "untied" and notes["split"] == "position stream"
@@ -106,7 +106,7 @@ def test_costs_are_said_where_they_differ():
 
 
 def test_the_table_shows_schemes_and_costs_and_a_dash_where_nothing_is_recorded(everything):
-    found = load_study(everything)
+    found = load_run(everything)
     table = schemes.table(found)
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
     assert list(table.columns[1:7]) == ["Block", "Absolute", "Untied", "Relative", "Rotation", "Reset"]

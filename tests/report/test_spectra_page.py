@@ -7,8 +7,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
+from whatwhere.records import write_records
+from whatwhere.report import write_report
+from whatwhere.report.corpus_pages import spectra_page
 from whatwhere.report.page import render_page
-from whatwhere.report.spectra_page import load_spectra, spectra_page, write_spectra_report
+from whatwhere.report.run import load_run
 from whatwhere.study.spectra import run_spectra
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
@@ -30,11 +33,11 @@ def folder(tmp_path_factory):
 
 
 def test_sentences_are_made_of_the_records(folder):
-    page = spectra_page(load_spectra(folder))
-    study = load_spectra(folder).study
+    page = spectra_page(load_run(folder))
+    table = load_run(folder).table
     ((_, (said,)),) = page.lead
-    share = study.point("n50", "dstg").value
-    assert said.startswith(f"`dstg`: half of the variance in {study.point('n50.count', 'dstg').value:.0f} component")
+    share = table.point("n50", "dstg").value
+    assert said.startswith(f"`dstg`: half of the variance in {table.point('n50.count', 'dstg').value:.0f} component")
     assert f"({share:.1f}\u202f% of them)" in said and "words need" in said and "with shuffled positions" in said
     assert page.summary == ["1 table of positions", "40 × 16 (positions × width)", "1 table of words"]
     assert [s.id for s in page.sections] == ["dimensions", "path", "waves", "distance"]
@@ -42,12 +45,12 @@ def test_sentences_are_made_of_the_records(folder):
 
 
 def test_a_model_called_like_a_preset_gets_none_of_its_facts(folder):
-    text = render_page(spectra_page(load_spectra(folder)))
+    text = render_page(spectra_page(load_run(folder)))
     assert "the paper" not in text.partition('<script type="application/json"')[0].lower().replace("the papers", "")
 
 
 def test_lowdim_table_1_has_a_row_for_positions_and_one_for_words(folder):
-    (table,) = spectra_page(load_spectra(folder)).sections[0].tables
+    (table,) = spectra_page(load_run(folder)).sections[0].tables
     assert [[c.text for c in row[:5]] for row in table.rows] == [
         ["dstg", "positions", "40", "16", "16"],
         ["dstg", "words", "90", "16", "16"],
@@ -59,7 +62,7 @@ def test_several_tables_begin_with_the_cumulative_spectrum(tmp_path):
     for i in range(8):
         np.save(tmp_path / f"table-{i}.npy", np.random.default_rng(i).normal(size=(12, 4)))
     run_spectra(sorted(tmp_path.glob("*.npy")), tmp_path / "out")
-    page = spectra_page(load_spectra(tmp_path / "out"))
+    page = spectra_page(load_run(tmp_path / "out"))
     assert page.hero.id == "table-spectrum" and page.summary[0] == "8 tables of positions"
     assert page.lead[0][1][-1] == "2 more tables below." and len(page.lead[0][1]) == 7
 
@@ -69,7 +72,7 @@ def test_a_grid_of_patches_and_models_left_out_are_caveats(folder, tmp_path):
     run_spectra([tmp_path / "vit"], tmp_path / "out")
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
     (tmp_path / "out/spectra.json").write_text(json.dumps(facts | {"left_out": ["rope"]}))
-    grid, left = spectra_page(load_spectra(tmp_path / "out")).caveats
+    grid, left = spectra_page(load_run(tmp_path / "out")).caveats
     assert "`vit` are patches of a picture" in grid and left.endswith("`rope`.")
 
 
@@ -79,13 +82,14 @@ def test_names_from_outside_stay_text(tmp_path, hostile_texts):
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
     facts["tables"][0]["source"] = facts["command"] = hostile_texts[0]
     (tmp_path / "out/spectra.json").write_text(json.dumps(facts))
-    page = write_spectra_report(tmp_path / "out").read_text(encoding="utf-8")
+    page = write_report(tmp_path / "out").read_text(encoding="utf-8")
     assert hostile_texts[0] not in page
 
 
 def test_missing_and_damaged_folders_are_one_line(folder, tmp_path):
-    with pytest.raises(ValueError, match="No spectra at .*spectra.json is missing"):
-        load_spectra(tmp_path)
+    with pytest.raises(ValueError, match="No records at"):
+        load_run(tmp_path)
+    write_records(tmp_path / "records.parquet", [])
     (tmp_path / "spectra.json").write_text("{")
     with pytest.raises(ValueError, match="not complete JSON"):
-        load_spectra(tmp_path)
+        load_run(tmp_path)

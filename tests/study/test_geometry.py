@@ -12,7 +12,7 @@ from whatwhere.analysis.tables import load_tables
 from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
 from whatwhere.records import read_records, select
-from whatwhere.report import write_page_of
+from whatwhere.report import write_report
 from whatwhere.study.geometry import GeometryConfig, run_geometry
 
 THREE = "synthetic:three-regimes:documents=1500,vocabulary=80,n=16"
@@ -54,7 +54,7 @@ def test_run_leaves_records_that_follow_from_its_counts(run):
 def test_report_writes_the_page_again(run):
     out, _ = run
     (out / "report.html").unlink()
-    assert write_page_of(out).read_text(encoding="utf-8").count("Positions in three, other") >= 1
+    assert write_report(out).read_text(encoding="utf-8").count("Positions in three, other") >= 1
 
 
 def test_summary_says_what_was_measured(run):

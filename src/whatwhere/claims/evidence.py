@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..points import ANY, Point, Table, largest, repeats, summary
+from ..metrics import repeats
+from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
 
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .figures import MOST_DIGITS
+from .figure import MOST_DIGITS
 from .numbers import THIN, interval, number, printed
 
 VERDICTS = ("holds", "does not hold", "not separable", "not testable here")

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ..papers import DSTG_R2
 from ..records import Record
-from . import methods, probe_figures, schemes, study_page, training_figures
+from . import methods, pages, schemes
 from .cards import card
-from .figures import Cell, Table, text, value
-from .load import CORPUS, Study, load_study
+from .figure import Cell, Table, text, value
+from .figures.where import POSITION
 from .numbers import compact, count, number, printed
 from .page import How, Page, Section, write_page
+from .run import CORPUS, Run, load_run
+from .titles import totals
 
 SHORT = 8  # characters of a run's name that a label at a line's end has room for, beside the model's
 NO_MODEL = ("", CORPUS)  # what stands as the model of a record about texts alone
@@ -35,7 +36,7 @@ def write_comparison(runs: Sequence[str | Path], out: str | Path) -> Path:
     return write_page(Path(out), comparison_page(open_runs(runs)))
 
 
-def open_runs(runs: Sequence[str | Path]) -> dict[str, Study]:
+def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
     """Short name -> study of every folder: the folder's own name where all are different and short, else A, B, C.
 
     Raises:
@@ -49,7 +50,7 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Study]:
         if (before := seen.setdefault(folder.resolve(), folder)) is not folder:
             raise ValueError(f"{folder} is {before} once more. Name each run once.")
         _refuse_others(folder)
-    studies = [load_study(folder) for folder in folders]
+    studies = [load_run(folder) for folder in folders]
     names = [s.name for s in studies]
     plain = len(set(names)) == len(names) and all(len(n) <= SHORT and "/" not in n for n in names)
     letters = string.ascii_uppercase if len(names) <= 26 else [f"run {i + 1}" for i in range(len(names))]
@@ -76,13 +77,13 @@ def _refuse_others(folder: Path) -> None:
 class _Renamed(Mapping[str, dict[str, np.ndarray]]):
     """The array files of several runs, each under its model's new name; read when they are first asked for."""
 
-    def __init__(self, studies: Mapping[str, Study], together: bool) -> None:
-        self._files: dict[str, tuple[Study, str]] = {}
+    def __init__(self, studies: Mapping[str, Run], together: bool) -> None:
+        self._files: dict[str, tuple[Run, str]] = {}
         for run, study in studies.items():
             for stem in study.arrays:
                 kind, _, rest = stem.partition("-")
                 if kind in ("table", "explorer"):
-                    continue  # tables are in `Study.tables`; texts are looked at on the page of their run
+                    continue  # tables are in `Run.tables`; texts are looked at on the page of their run
                 if "-seed-" in rest:
                     self._files[f"{kind}-{run}/{rest}"] = study, stem
                 elif together:
@@ -102,7 +103,7 @@ class _Renamed(Mapping[str, dict[str, np.ndarray]]):
         return stem in self._files
 
 
-def merged(studies: Mapping[str, Study]) -> Study:
+def merged(studies: Mapping[str, Run]) -> Run:
     """All runs as one study whose models are named `run/model`.
 
     Records about a corpus are kept if they are the same in all runs; the entropy of token frequencies also as a record of every model.
@@ -113,7 +114,7 @@ def merged(studies: Mapping[str, Study]) -> Study:
     for run, study in studies.items():
         own = [r for r in study.records if r.model not in NO_MODEL]
         records += [_renamed(r, run) for r in own]
-        level = training_figures.plateau(study)
+        level = study.plateau()
         if level is not None and not together:
             records += [Record("", f"{run}/{m}", "loss.unigram", level, unit="nats") for m in study.models]
         for entry in study.entries:
@@ -124,7 +125,7 @@ def merged(studies: Mapping[str, Study]) -> Study:
     same = {json_key for json_key in ("size", "match", "versions", "machine") if not _several(studies, _fact(json_key))}
     facts |= {key: found for key in sorted(same) if (found := next(iter(studies.values())).facts.get(key)) is not None}
     tables = {(f"{run}/{name}", seed): arrays for run, study in studies.items() for (name, seed), arrays in study.tables.items()}
-    return Study("comparison", facts, records, [], tables, _Renamed(studies, together))
+    return Run("comparison", facts, records, [], tables, _Renamed(studies, together))
 
 
 def _renamed(record: Record, run: str) -> Record:
@@ -132,48 +133,48 @@ def _renamed(record: Record, run: str) -> Record:
     return replace(record, model=f"{run}/{record.model}", part=f"{run}/{record.part}" if other else record.part)
 
 
-def _fact(key: str) -> Callable[[Study], str]:
+def _fact(key: str) -> Callable[[Run], str]:
     return lambda study: str(study.facts.get(key) or "")
 
 
-def _training(key: str) -> Callable[[Study], str]:
+def _training(key: str) -> Callable[[Run], str]:
     """A field of the trainings of a study, as one string."""
 
-    def found(study: Study) -> str:
+    def found(study: Run) -> str:
         values = {e["training"].get(key) for e in study.entries if isinstance(e.get("training"), dict)} - {None}
         return ", ".join(compact(v) if isinstance(v, int) else str(v) for v in sorted(values, key=str))
 
     return found
 
 
-def _corpus(key: str) -> Callable[[Study], str]:
-    def found(study: Study) -> str:
+def _corpus(key: str) -> Callable[[Run], str]:
+    def found(study: Run) -> str:
         corpus = study.facts.get("corpus")
         if key == "name":
-            return study_page.corpus_name(study)
+            return pages.corpus_name(study)
         return str(corpus.get(key) or "") if isinstance(corpus, dict) else ""
 
     return found
 
 
-def _size(metric: str) -> Callable[[Study], str]:
-    return lambda study: number(p.value) if (p := study.point(f"corpus.{metric}", "")) else ""
+def _size(metric: str) -> Callable[[Run], str]:
+    return lambda study: number(p.value) if (p := study.table.point(f"corpus.{metric}")) else ""
 
 
-def _steps(study: Study) -> str:
-    recorded = sorted(set(training_figures.totals(study, "steps")))
+def _steps(study: Run) -> str:
+    recorded = sorted(set(totals(study, "steps")))
     return ", ".join(compact(v) for v in recorded) or _training("steps")(study)
 
 
 # What the table of runs holds; those of the first part are facts of the corpus.
-_OF_CORPUS: tuple[tuple[str, Callable[[Study], str]], ...] = (
+_OF_CORPUS: tuple[tuple[str, Callable[[Run], str]], ...] = (
     ("corpus", _corpus("name")),
     ("documents", _size("documents")),
     ("corpus tokens", _size("tokens")),
     ("window length", _corpus("length")),
     ("vocabulary", _corpus("vocab_size")),
 )
-_OF_TRAINING: tuple[tuple[str, Callable[[Study], str]], ...] = (
+_OF_TRAINING: tuple[tuple[str, Callable[[Run], str]], ...] = (
     ("size", _fact("size")),
     ("recipe", _fact("recipe")),
     ("costs matched by", _fact("match")),
@@ -184,11 +185,11 @@ _OF_TRAINING: tuple[tuple[str, Callable[[Study], str]], ...] = (
 )
 
 
-def _several(studies: Mapping[str, Study], read: Callable[[Study], str]) -> bool:
+def _several(studies: Mapping[str, Run], read: Callable[[Run], str]) -> bool:
     return len({read(study) for study in studies.values()}) > 1
 
 
-def _differing(studies: Mapping[str, Study], corpus_only: bool = False) -> list[tuple[str, list[str]]]:
+def _differing(studies: Mapping[str, Run], corpus_only: bool = False) -> list[tuple[str, list[str]]]:
     """What differs between the runs, with the value of each run."""
     return [
         (name, [read(study) for study in studies.values()])
@@ -197,7 +198,7 @@ def _differing(studies: Mapping[str, Study], corpus_only: bool = False) -> list[
     ]
 
 
-def caveats(studies: Mapping[str, Study], together: Study) -> list[str]:
+def caveats(studies: Mapping[str, Run], together: Run) -> list[str]:
     """What differs between the runs, then what every one of them is too small to say."""
     said = []
     if found := _differing(studies):
@@ -205,10 +206,10 @@ def caveats(studies: Mapping[str, Study], together: Study) -> list[str]:
         said.append(f"These runs differ in {_listed(pieces)}: compare models within a run, not across runs.")
     if any(name in ("corpus", "vocabulary", "corpus tokens") for name, _ in found):
         said.append("Losses of different texts or vocabularies are on different scales: a lower one of another run says nothing.")
-    return said + study_page.caveats(together)
+    return said + pages.study_caveats(together)
 
 
-def _by_run(studies: Mapping[str, Study], values: Sequence[str]) -> str:
+def _by_run(studies: Mapping[str, Run], values: Sequence[str]) -> str:
     return ", ".join(f"`{run}` {value or 'not recorded'}" for run, value in zip(studies, values, strict=True))
 
 
@@ -216,29 +217,28 @@ def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def comparison_page(studies: Mapping[str, Study]) -> Page:
+def comparison_page(studies: Mapping[str, Run]) -> Page:
     """The page of several studies, by their short names."""
     together = merged(studies)
-    paper = DSTG_R2
     return Page(
         title=f"{len(studies)} runs compared: {', '.join(study.name for study in studies.values())}",
-        summary=[f"{_full(run, study)}: {' · '.join(study_page.summary(study))}" for run, study in studies.items()],
+        summary=[f"{_full(run, study)}: {' · '.join(pages.summary(study))}" for run, study in studies.items()],
         glossary=schemes.line(together),
         models=schemes.listed(together),
         caveats=caveats(studies, together),
         notes=[f"{run}: {note}" for run, study in studies.items() for note in study.facts.get("notes") or []],
-        hero=probe_figures.hero(together, paper),
-        sections=[_runs_section(studies), _claims_section(studies), *study_page.sections(together, paper)],
+        hero=POSITION.draw(together),
+        sections=[_runs_section(studies), _claims_section(studies), *pages.sections(together, pages.STUDY)],
         how=_how(studies, together),
     )
 
 
-def _full(run: str, study: Study) -> str:
+def _full(run: str, study: Run) -> str:
     """The short name of a run with the name of its folder."""
     return run if run == study.name else f"{run} ({study.name})"
 
 
-def _runs_section(studies: Mapping[str, Study]) -> Section:
+def _runs_section(studies: Mapping[str, Run]) -> Section:
     rows: list[list[Cell]] = []
     for name, read in _OF_CORPUS + _OF_TRAINING:
         found = [read(study) for study in studies.values()]
@@ -252,7 +252,7 @@ def _runs_section(studies: Mapping[str, Study]) -> Section:
     return Section("runs", "What is compared?", intro, tables=[Table("runs", "The runs", columns, rows)], short="Runs")
 
 
-def _claims_section(studies: Mapping[str, Study]) -> Section:
+def _claims_section(studies: Mapping[str, Run]) -> Section:
     """The claims of all runs, a row each; verdict, value and interval of every run side by side."""
     intro = "Each claim is a rule on recorded numbers of one run, so it is judged in each run by itself."
     claims: dict[str, dict[str, dict[str, Any]]] = {}
@@ -291,7 +291,7 @@ def _verdict(said: str, claim: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-def _agreement(studies: Mapping[str, Study], claims: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+def _agreement(studies: Mapping[str, Run], claims: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     """How many claims that every run can test have one verdict, and which do not."""
     testable = {
         key: {str(c.get("verdict")) for c in found.values()}
@@ -305,8 +305,8 @@ def _agreement(studies: Mapping[str, Study], claims: Mapping[str, Mapping[str, M
     return f"{agree}; not so {_listed(apart)}." if apart else f"{agree}."
 
 
-def _how(studies: Mapping[str, Study], together: Study) -> How:
-    parts = {run: study_page.how(study) for run, study in studies.items()}
+def _how(studies: Mapping[str, Run], together: Run) -> How:
+    parts = {run: pages.how(study) for run, study in studies.items()}
     cite: dict[str, Any] = {}
     for study in [together, *studies.values()]:
         for words, entry in methods.cited(study):
@@ -315,7 +315,7 @@ def _how(studies: Mapping[str, Study], together: Study) -> How:
         words=methods.words(together),
         facts=[(f"{run}: {name}", rows) for run, how in parts.items() for name, rows in how.facts],
         versions=[(f"{run}: {name}", version) for run, how in parts.items() for name, version in how.versions],
-        tables=study_page.how_tables(together),
+        tables=pages.how_tables(together),
         configs=[(f"{run}: {name}", body) for run, how in parts.items() for name, body in how.configs],
         cite=[(words, entry) for entry, words in cite.items()],
     )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from .load import read_arrays, read_json, visible
+from .run import read_arrays, read_json, visible
 
 ATTENTION_BUDGET = 9_600_000  # bytes of packed maps in a page without plotly
 STUDY_BUDGET = 4_600_000  # and in one with plotly and the figures of a study

@@ -22,8 +22,8 @@ from plotly.offline import get_plotlyjs
 from ..files import write_text
 from .cards import Card, by_reason, first_cards, ledger
 from .explorer import Explorer
-from .figures import Cell, Figure, Table, text
-from .load import visible
+from .figure import MOST_ROWS, Cell, Figure, Table, csv_text, text
+from .run import visible
 from .style import FONT, MAPS, PALETTES
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -113,12 +113,18 @@ def render_page(page: Page) -> str:
     )
     environment.filters["code"] = code_spans
     environment.globals["sources"] = sources
+    environment.globals["most_rows"] = MOST_ROWS
     environment.globals["by_reason"] = by_reason
     environment.filters["plain"] = lambda words: str(words).replace("`", "")
     sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables])
     figures = ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]
     palettes = {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()}
-    data = {"palettes": palettes, "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures}}
+    long = {t.id: csv_text(t) for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS}
+    data = {
+        "palettes": palettes,
+        "tables": long,
+        "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures},
+    }
     scripts = {"own": (_TEMPLATES / "report.js").read_text(encoding="utf-8")}
     styles = [(_TEMPLATES / "report.css").read_text(encoding="utf-8")]
     if page.explorer is not None:
@@ -163,6 +169,13 @@ def sources(records: Sequence[str]) -> str:
     metrics = [f"`{found}`" for found in records if not found.startswith("arrays/")]
     said = [f"Records: {', '.join(metrics)}, in `records.parquet`."] if metrics else []
     return " ".join([*said, f"Arrays: {', '.join(files)}."] if files else said)
+
+
+def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
+    """Every table that the page shows."""
+    claims = claims_table(page.cards)
+    behind = [f.table for f in ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]]
+    return [*([claims] if claims else []), *behind, *(t for s in sections for t in s.tables), *page.how.tables]
 
 
 def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..points import Point
-from .figures import Cell, Table, text, value
-from .load import Study
+from .figure import Cell, Table, text, value
 from .numbers import compact, fixed, percent
+from .run import Run
+from .style import model_styles
 
 FEW = 6  # models that one plot, and one line under the title, can name
 APART = 0.03  # share by which two models' costs may differ before the page says so
@@ -59,17 +60,17 @@ class Entry:
     words: str
 
 
-def preset(study: Study, model: str) -> str:
+def preset(run: Run, model: str) -> str:
     """The preset that a model was built from, or its own name."""
-    return str(study.config(model).get("preset") or model)
+    return str(run.config(model).get("preset") or model)
 
 
-def family(study: Study, model: str) -> str:
+def family(run: Run, model: str) -> str:
     """Family of a model by its configuration; by its preset where an old study recorded no scheme."""
-    config = study.config(model)
+    config = run.config(model)
     if "absolute" not in config:
-        known = SCHEMES.get(preset(study, model))
-        return known[0] if known else "streams" if config.get("position_size") or _probed_streams(study, model) else "other"
+        known = SCHEMES.get(preset(run, model))
+        return known[0] if known else "streams" if config.get("position_size") or _probed_streams(run, model) else "other"
     if config.get("position_size"):
         return "streams"
     if config.get("untied", "none") != "none":
@@ -77,31 +78,54 @@ def family(study: Study, model: str) -> str:
     return "added" if config["absolute"] != "none" else "distance"
 
 
-def _probed_streams(study: Study, model: str) -> bool:
-    return any("position" in study.parts(metric, model) for metric in ("r2.token", "shift.change"))
+def _probed_streams(run: Run, model: str) -> bool:
+    return any("position" in run.parts(metric, model) for metric in ("r2.token", "shift.change"))
 
 
-def colour(study: Study, model: str, part: str = "all") -> str:
+def colour(run: Run, model: str, part: str = "all") -> str:
     """Colour name of a line: that of its stream, or for all of hidden that of the model's family."""
     if part in ("position", "semantic"):
         return "absolute" if part == "position" else "semantic"
-    kind = family(study, model)
+    kind = family(run, model)
     return "combined" if kind == "streams" or part != "all" else FAMILIES[kind][1]
 
 
-def block(study: Study, model: str) -> str:
+def many(run: Run) -> bool:
+    """Whether the run has more models than one plot can name."""
+    return len(run.models) > FEW
+
+
+def marks(run: Run) -> dict[str, tuple[str, str]]:
+    """Model -> (dash, marker), the same on the whole page; where models are many, different within a family only."""
+    families: dict[str, list[str]] = {}
+    for model in run.models:
+        families.setdefault(family(run, model) if many(run) else "", []).append(model)
+    return {m: style for members in families.values() for m, style in model_styles(members).items()}
+
+
+def place(run: Run, model: str, part: str) -> tuple[int, str]:
+    """Rank and heading of the panel of a line where models are many: that of its stream, or of its family."""
+    kind = family(run, model)
+    if part not in ("", "all"):
+        return 0, f"{part.capitalize()} streams" if part in ("position", "semantic") else part.capitalize()
+    if kind == "streams":
+        return 1, "Both streams together" if part else FAMILIES[kind][0]
+    return 2 + list(FAMILIES).index(kind), FAMILIES[kind][0]
+
+
+def block(run: Run, model: str) -> str:
     """Name of a model's block, or a dash where none is recorded."""
-    found = study.config(model).get("block")
+    found = run.config(model).get("block")
     return BLOCKS.get(str(found), str(found)) if found else "–"
 
 
-def sentence(study: Study, model: str) -> str:
+def sentence(run: Run, model: str) -> str:
     """What a model does with positions."""
-    kind = preset(study, model)
+    kind = preset(run, model)
     if kind in SCHEMES:
         return SCHEMES[kind][1]
-    source = next((e["source"] for e in study.entries if e.get("name") == model and e.get("source")), None)
-    return _parts(study.config(model)) + (f" ({source})" if source else "")
+    source = next((e["source"] for e in run.entries if e.get("name") == model and e.get("source")), None)
+    return _parts(run.config(model)) + (f" ({source})" if source else "")
 
 
 def _parts(config: Mapping[str, Any]) -> str:
@@ -129,43 +153,43 @@ def _named(config: Mapping[str, Any], key: str) -> str | None:
     return str(found) if found and found != "none" else None
 
 
-def line(study: Study) -> list[str]:
+def line(run: Run) -> list[str]:
     """The models in one line under the title, where they are few; with their blocks, where those differ."""
-    if len(study.models) > FEW:
+    if len(run.models) > FEW:
         return []
-    blocks = {m: block(study, m) for m in study.models}
-    return [f"`{m}`{f' ({blocks[m]})' if len(set(blocks.values())) > 1 else ''}: {sentence(study, m)}" for m in study.models]
+    blocks = {m: block(run, m) for m in run.models}
+    return [f"`{m}`{f' ({blocks[m]})' if len(set(blocks.values())) > 1 else ''}: {sentence(run, m)}" for m in run.models]
 
 
-def listed(study: Study) -> list[tuple[str, str, list[Entry]]]:
+def listed(run: Run) -> list[tuple[str, str, list[Entry]]]:
     """Heading, colour and models of each family that the run has, where the models are too many for a line."""
-    if len(study.models) <= FEW:
+    if len(run.models) <= FEW:
         return []
     found: dict[str, list[Entry]] = {}
-    for model in study.models:
-        found.setdefault(family(study, model), []).append(Entry(model, block(study, model), sentence(study, model)))
+    for model in run.models:
+        found.setdefault(family(run, model), []).append(Entry(model, block(run, model), sentence(run, model)))
     return [(*FAMILIES[kind], found[kind]) for kind in FAMILIES if kind in found]
 
 
-def fixed_table(study: Study, model: str) -> bool:
+def fixed_table(run: Run, model: str) -> bool:
     """Whether a position table is not learned: by its kind, or because training left every recorded share as it was."""
-    if study.config(model).get("absolute") in FIXED:
+    if run.config(model).get("absolute") in FIXED:
         return True
-    before, after = ({(r.seed, r.index): r.value for r in _shares(study, model, step)} for step in (0, None))
+    before, after = ({(r.seed, r.index): r.value for r in _shares(run, model, step)} for step in (0, None))
     return bool(before) and before == after
 
 
-def _shares(study: Study, model: str, step: int | None) -> list[Any]:
-    return [r for r in study.of("pca.share", model) if r.step == step]
+def _shares(run: Run, model: str, step: int | None) -> list[Any]:
+    return [r for r in run.table.rows("pca.share", model, part=None) if r.step == step]
 
 
-def table_note(study: Study, model: str) -> str:
+def table_note(run: Run, model: str) -> str:
     """What kind of table a model has and where it enters, for the head of its panel."""
-    config = study.config(model)
-    place = {"streams": "position stream", "untied": "untied", "added": "added"}.get(family(study, model), "")
+    config = run.config(model)
+    place = {"streams": "position stream", "untied": "untied", "added": "added"}.get(family(run, model), "")
     kind = str(config.get("absolute") or "")
     words = [place] if place else []
-    if fixed_table(study, model):
+    if fixed_table(run, model):
         words.append("fixed, not learned" if not config.get("table_width") else "fixed behind a learned map")
     elif kind == "low_rank":
         words.append(f"rank {config.get('table_rank')}")
@@ -196,41 +220,41 @@ def _scheme_cell(config: Mapping[str, Any], key: str) -> Cell:
     return text(words)
 
 
-def table(study: Study) -> Table | None:
+def table(run: Run) -> Table | None:
     """The configurations: block, scheme, dropout, parameters, operations a token."""
-    models = [m for m in study.models if study.config(m)]
+    models = [m for m in run.models if run.config(m)]
     if not models:
         return None
     fields = [("Absolute", "absolute"), ("Untied", "untied"), ("Relative", "relative"), ("Rotation", "rotation"), ("Reset", "reset")]
     rows = []
     for model in models:
-        config = study.config(model)
+        config = run.config(model)
         dropout = config.get("dropout")
-        costs = [study.point(metric, model) for metric in ("parameters", "operations")]
+        costs = [run.table.point(metric, model) for metric in ("parameters", "operations")]
         rows.append(
-            [text(model), text(block(study, model)) if config.get("block") else Cell("–")]
+            [text(model), text(block(run, model)) if config.get("block") else Cell("–")]
             + [_scheme_cell(config, key) for _, key in fields]
             + [value(dropout, f"{dropout:g}") if isinstance(dropout, int | float) else Cell("–")]
             + [value(p.value, compact(p.value)) if p else Cell("–") for p in costs]
         )
     columns = ["Model", "Block", *(name for name, _ in fields), "Dropout", "Parameters", "Operations/token"]
-    caption = f"Schemes of the models. {matched(study) or 'Whether costs were matched is not recorded.'}"
+    caption = f"Schemes of the models. {matched(run) or 'Whether costs were matched is not recorded.'}"
     return Table("schemes", caption, columns, rows, frozenset({7, 8, 9}))
 
 
-def matched(study: Study) -> str | None:
+def matched(run: Run) -> str | None:
     """Whether the study matched the models' costs, as study.json says; None where it says nothing."""
-    match = study.facts.get("match")
+    match = run.facts.get("match")
     if match is None:
         return None
     return "Costs were not matched." if match in ("none", False, "") else f"Costs were matched by {str(match).replace('_', ' ')}."
 
 
-def backbone_differences(study: Study) -> str | None:
+def backbone_differences(run: Run) -> str | None:
     """A sentence where models differ in more than their position scheme: in block or dropout."""
     said = []
     for key, words in (("block", "blocks"), ("dropout", "dropout")):
-        found = dict.fromkeys(str(config[key]) for m in study.models if key in (config := study.config(m)))
+        found = dict.fromkeys(str(config[key]) for m in run.models if key in (config := run.config(m)))
         if len(found) > 1:
             said.append(f"{words} ({', '.join(found)})")
     if not said:
@@ -241,11 +265,11 @@ def backbone_differences(study: Study) -> str | None:
     )
 
 
-def cost_differences(study: Study) -> str | None:
+def cost_differences(run: Run) -> str | None:
     """A sentence on the costs of the compared models, where they lie more than `APART` from each other."""
     said: dict[tuple[str, str], list[str]] = {}
     for metric, words in (("parameters", "parameters"), ("operations", "operations a token")):
-        points: dict[str, Point] = {m: p for m in study.models if (p := study.point(metric, m))}
+        points: dict[str, Point] = {m: p for m in run.models if (p := run.table.point(metric, m))}
         if len(points) < 2:
             continue
         small, large = min(points, key=lambda m: points[m].value), max(points, key=lambda m: points[m].value)
@@ -256,4 +280,4 @@ def cost_differences(study: Study) -> str | None:
     if not said:
         return None
     pairs = [f"`{large}` has {' and '.join(more)} than `{small}`" for (large, small), more in said.items()]
-    return f"The models differ in cost: {', '.join(pairs)}. {matched(study) or ''}".strip()
+    return f"The models differ in cost: {', '.join(pairs)}. {matched(run) or ''}".strip()

@@ -37,7 +37,7 @@ from ..encoder import Encoder, EncoderConfig
 from ..files import write_array, write_arrays, write_json
 from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..records import Record, write_records
-from ..report.geometry_page import write_geometry_report
+from ..report import write_report
 from ..shipped import model_source
 from ..training.config import StrictConfig
 from .folders import check_folder
@@ -164,7 +164,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         "settings": config.model_dump(mode="json"),
     }
     write_json(out / FACTS, about)
-    return {"out": str(out), "report": str(write_geometry_report(out)), "corpora": facts, "models": models}
+    return {"out": str(out), "report": str(write_report(out)), "corpora": facts, "models": models}
 
 
 def _claim(config: GeometryConfig, out: Path) -> None:

@@ -12,7 +12,7 @@ from ..analysis.tables import POSITIONS, SourceTable, load_tables, table_arrays,
 from ..analysis.who import Who
 from ..files import write_arrays, write_json
 from ..records import Record, write_records
-from ..report.spectra_page import write_spectra_report
+from ..report import write_report
 from .folders import check_folder
 from .machine import versions
 
@@ -75,7 +75,7 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
     write_records(out / "records.parquet", [r for records in run.records for r in records])
     told = {"title": "The shape of position tables", **facts, "command": command, "seconds": seconds, "versions": versions()}
     write_json(out / FACTS, told)
-    return write_spectra_report(out)
+    return write_report(out)
 
 
 def run_spectra(sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False) -> tuple[SpectraRun, Path | None]:

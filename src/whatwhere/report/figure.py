@@ -1,0 +1,126 @@
+"""What a figure of the report is made of: panels, a table behind it, a key."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..points import Point
+from .numbers import interval, number
+
+Trace = dict[str, Any]
+MOST_ROWS = 40  # of a table, on the page; its CSV has all
+_FORMULA = re.compile(r"^[=+@\t\r-]")
+MOST_DIGITS = 3  # after the point, on the page; the CSV has all
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell: the text shown, and the raw value that sorting and the CSV use (None: empty)."""
+
+    text: str
+    raw: float | str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A sortable table; `numeric` tells which columns stand right-aligned, `records` what it shows, as in `Figure`."""
+
+    id: str
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    numeric: frozenset[int] = frozenset()
+    records: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot: plotly traces and layout, colours as "@name". `title` and `note` stand above it, `alt` is read aloud for it."""
+
+    data: list[Trace]
+    layout: dict[str, Any]
+    title: str = ""
+    alt: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels under one finding.
+
+    title: the finding; subtitle: what is drawn, with n and seeds; key: (glyph, text) of marks that no label names;
+    width: smallest width of a panel in pixels, from which the number of columns follows; even: all panels are equally wide.
+    behind: what the table behind it holds, read aloud. records: what it draws, as "metric: columns used" of records.parquet,
+    `*` for any name (`kl.share.*: layer, head`); an entry that begins with `arrays/` is a file beside the records.
+    """
+
+    id: str
+    title: str
+    subtitle: str
+    panels: list[Panel]
+    table: Table
+    key: list[tuple[str, str]] = field(default_factory=list)
+    width: int = 280
+    even: bool = False
+    behind: str = "The table below holds every value."
+    records: Sequence[str] = ()
+
+
+def text(value: str) -> Cell:
+    """A cell of text."""
+    return Cell(value, value) if value else Cell("–")
+
+
+def value(raw: float | None, shown: str | None = None) -> Cell:
+    """A cell of a number, written as `shown` or to three significant digits."""
+    return Cell(shown if shown is not None else number(raw), raw)
+
+
+def count_cell(raw: int | None) -> Cell:
+    """A cell of a whole number, a layer, a seed or a size; a dash for none."""
+    return Cell("–") if raw is None else Cell(f"{raw:,}", raw)
+
+
+def of_array(raw: float) -> Cell:
+    """A cell of a number that an array holds: six significant digits, as thousands of them stand in a page."""
+    return Cell(number(float(raw)), float(f"{raw:.6g}"))
+
+
+def measured(point: Point | None, most: int = MOST_DIGITS) -> list[Cell]:
+    """Three cells: value and the two ends of its interval, digits by the interval."""
+    if point is None:
+        return [Cell("–"), Cell(""), Cell("")]
+    low, high = point.low, point.high
+    bounds = interval(low, high, most).strip("[]").split(", ") if low is not None else ["", ""]
+    return [Cell(number(point.value, low, high, most), point.value), Cell(bounds[0], low), Cell(bounds[-1], high)]
+
+
+def csv_text(table: Table) -> str:
+    """The table as CSV: every number with all of its digits, nothing that a spreadsheet would run."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow([quoted(name) for name in table.columns])
+    writer.writerows([quoted(_raw(cell)) for cell in row] for row in table.rows)
+    return file.getvalue()
+
+
+def _raw(cell: Cell) -> str:
+    if cell.raw is None:
+        return "" if cell.text == "–" else cell.text
+    return repr(float(cell.raw)) if isinstance(cell.raw, float) else str(cell.raw)
+
+
+def quoted(value: str) -> str:
+    """The value with an apostrophe before it if a spreadsheet would run it as a formula; numbers stay."""
+    return f"'{value}" if _FORMULA.match(value) and not _is_number(value) else value
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,114 @@
+"""Axes of a form: how values are placed, which ticks are named, how a value is written."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..numbers import compact, fixed, number, percent
+from ..style import axis, log_axis
+
+SMALLEST = 1e-4  # what a logarithmic axis still shows
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A declared axis.
+
+    kind: "linear"; "share", in per cent; "r2", from 0 to 1; "layer"; "log"; "steps", logarithmic from 0 on; "lags",
+    logarithmic to both sides of 0. include: values that it has to reach. floor: smaller values lie outside, or of "log"
+    are drawn there. word: what a place is called in a hover. top: no value beyond it is reached.
+    """
+
+    title: str = ""
+    kind: str = "linear"
+    include: tuple[float, ...] = ()
+    floor: float = -math.inf
+    top: float = math.inf
+    word: str = ""
+
+    def write(self, value: float) -> str:
+        """A value as this axis writes it."""
+        return percent(value, 0 if abs(value) >= 0.1 or value == 0 else 1) if self.kind == "share" else number(value, most=3)
+
+    def scale(self, values: Iterable[float]) -> "Scale":
+        """The axis fitted to some values."""
+        finite = [v for v in (*values, *self.include) if math.isfinite(v)] or [0.0, 1.0]
+        if self.kind == "log":
+            return self._log(finite)
+        low, high = max(min(finite), self.floor), min(max(finite), self.top)
+        if self.kind == "layer":
+            ticks: list[float] = list(range(round(low), round(high) + 1, 1 if high <= 8 else 2))
+            more = {"tickvals": ticks, "ticktext": [str(t) for t in ticks], "showgrid": False}
+            return Scale(float, (low - 0.03 * high - 0.02, high * 1.03 + 0.02), self.title or "layer", more)
+        if self.kind == "steps":
+            return self._steps(sorted(set(finite)))
+        if self.kind == "lags":
+            return self._lags(max(map(abs, finite)))
+        room = 0.05 * ((high - low) or 1.0)
+        bounds = (low - room, high + room)
+        if self.kind == "r2" and low >= self.floor:
+            ticks = [t for t in (0, 0.25, 0.5, 0.75, 1) if t <= bounds[1]]
+            return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]})
+        if self.kind == "share":
+            ticks = round_numbers(high, 4)
+            return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": [percent(t, 0 if high >= 0.1 else 1) for t in ticks]})
+        return Scale(float, bounds, self.title, {"nticks": 5})
+
+    def _log(self, finite: list[float]) -> "Scale":
+        floor = self.floor if self.floor > 0 else SMALLEST
+        positive = [max(v, floor) for v in finite]
+        low, high = min(positive), max(positive)
+        room = 10 ** (0.04 * math.log10(high / low) + 0.02)
+        made = log_axis(self.title, low / room, high * room)
+        keep = {k: made[k] for k in ("type", "tickvals", "ticktext")}
+        return Scale(lambda v: max(v, floor), (made["range"][0], made["range"][1]), self.title, keep, math.log10)
+
+    def _steps(self, steps: list[float]) -> "Scale":
+        first = next((s for s in steps if s > 0), 1.0)
+
+        def place(step: float) -> float:
+            return round(math.log1p(step / first), 6)
+
+        last = place(steps[-1]) or 1.0
+        named = [steps[-1]]
+        for s in reversed(steps[:-1]):  # from the last down, those that stand far enough from the one before
+            if place(named[-1]) - place(s) > 0.16 * last:
+                named.append(s)
+        named.reverse()
+        more = {"tickvals": [place(s) for s in named], "ticktext": [compact(s) for s in named], "showgrid": False}
+        return Scale(place, (-0.03 * last, 1.03 * last), self.title or "training step", more)
+
+    def _lags(self, most: float) -> "Scale":
+        def place(lag: float) -> float:
+            return round(math.copysign(math.log2(1 + abs(lag)), lag), 4)
+
+        far = [lag for lag in (0, 1, 4, 16, 64, 256, 1024) if lag <= most]
+        ticks = [-lag for lag in reversed(far[1:])] + far
+        more = {"tickvals": [place(t) for t in ticks], "ticktext": [fixed(t, 0) if abs(t) != 1 else "" for t in ticks]}
+        return Scale(place, (-place(most), place(most)), self.title, more)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis fitted to its values. at: a value's place in the data; bounds: ends, as plotly wants them; end: a drawn value's
+    place in them."""
+
+    at: Callable[[float], float]
+    bounds: tuple[float, float]
+    title: str
+    more: dict[str, Any]
+    end: Callable[[float], float] = float
+
+    def plotly(self, **more: Any) -> dict[str, Any]:
+        """The axis of the house style."""
+        return axis(self.title, range=list(self.bounds), **self.more, **more)
+
+
+def round_numbers(top: float, most: int = 5) -> list[float]:
+    """At most `most` + 1 round numbers from 0 to `top`."""
+    if top <= 0:
+        return [0.0]
+    unit = 10.0 ** math.floor(math.log10(top / most))
+    step = next(unit * k for k in (1, 2, 2.5, 5, 10, 20) if top / (unit * k) <= most)
+    return [step * i for i in range(int(top / step + 1e-9) + 1)]

@@ -1,0 +1,140 @@
+"""Marks that all forms share: lines, points, intervals, references, names, hover texts, and the words under a title."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...points import Point
+from ..figure import MOST_DIGITS, Trace
+from ..numbers import count, interval, number, percent
+from ..style import TEXT_SIZE, plain
+
+LEVEL = "95\u202f% interval"
+
+
+def hover(name: str, where: str, point: Point, what: str, write: Any = None) -> str:
+    """Literal hover text: name, place, value with its interval."""
+    written = write(point.value) if write else number(point.value, point.low, point.high, MOST_DIGITS)
+    bounds = "" if point.low is None else f" {interval(point.low, point.high, MOST_DIGITS)}"
+    return f"<b>{plain(name)}</b><br>{plain(where)}: {what} {written}{bounds}"
+
+
+def errors(points: Sequence[Point], colour: str, axis: str = "y", width: int = 3, floor: float = -math.inf) -> dict[str, Any]:
+    """Bars of the intervals, `error_x` or `error_y` of a trace; `floor`: values below it are drawn there."""
+    ends = [(max(p.value, floor), max(p.value if p.low is None else p.low, floor), p.value if p.high is None else p.high) for p in points]
+    bars = {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(0.0, high - at) for at, _, high in ends],
+        "arrayminus": [at - low for at, low, _ in ends],
+        "color": f"@{colour}",
+        "thickness": 1.4,
+        "width": width,
+    }
+    return {f"error_{axis}": bars}
+
+
+def line(xs: Sequence[Any], ys: Sequence[Any], colour: str, dash: str = "solid", width: float = 2.2, **more: Any) -> Trace:
+    """A line without marks."""
+    look = {"color": f"@{colour}", "dash": dash, "width": width}
+    return {"type": "scatter", "mode": "lines", "x": list(xs), "y": list(ys), "line": look, "hoverinfo": "skip", **more}
+
+
+def dots(
+    xs: Sequence[Any], ys: Sequence[Any], colours: Sequence[str], said: Sequence[str], hollow: Sequence[bool] = (), **marker: Any
+) -> Trace:
+    """Points; `colours` are palette names, `said` our own words around names from outside, already plain."""
+    empty = list(hollow) or [False] * len(xs)
+    look = {
+        "size": [10 if e else 8 for e in empty],
+        "opacity": 1,  # plotly makes markers of several sizes see-through
+        "color": ["@surface" if e else f"@{c}" for e, c in zip(empty, colours, strict=True)],
+        "line": {
+            "color": [f"@{c}" if e else "@surface" for e, c in zip(empty, colours, strict=True)],
+            "width": [2 if e else 1 for e in empty],
+        },
+    }
+    points = {"type": "scatter", "mode": "markers", "x": list(xs), "y": list(ys)}
+    return {**points, "marker": look | marker, "hovertext": list(said), "hoverinfo": "text"}
+
+
+def band(xs: Sequence[float], points: Sequence[Point], colour: str) -> Trace:
+    """The ground between the ends of the intervals."""
+    held = [(x, p.low, p.high) for x, p in zip(xs, points, strict=True) if p.low is not None]
+    x = [x for x, _, _ in held]
+    y = [high for _, _, high in held] + [low for _, low, _ in held][::-1]
+    return line(x + x[::-1], y, colour, width=0, fill="toself", fillcolor=f"@band-{colour}")
+
+
+def reference(xs: Sequence[float], ys: Sequence[float], words: str, dash: str = "6px,5px") -> Trace:
+    """A thin grey line: chance, a plateau."""
+    return line(xs, ys, "muted", dash, 1.2) | {"hovertext": [plain(words)] * len(xs), "hoverinfo": "text"}
+
+
+def segments(pairs: Iterable[tuple[float, float, float, float]], colour: str = "muted", width: float = 1.0, dash: str = "4px,4px") -> Trace:
+    """Straight lines (x0, y0, x1, y1), drawn as one trace."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for x0, y0, x1, y1 in pairs:
+        x += [x0, x1, None]
+        y += [y0, y1, None]
+    return line(x, y, colour, dash, width)
+
+
+def note(x: float, y: float, words: str, colour: str = "@muted", **more: Any) -> dict[str, Any]:
+    """A name set in a plot, without an arrow."""
+    return {"x": x, "y": y, "text": plain(words), "showarrow": False, "font": {"size": TEXT_SIZE, "color": colour}, **more}
+
+
+def beside(x: float, y: float, words: str, away: tuple[float, float], colour: str = "@text") -> dict[str, Any]:
+    """A name beside its point, on the side that looks away from the middle of a cloud (a direction of any length)."""
+    size = math.hypot(*away) or 1.0
+    look = {"showarrow": True, "arrowhead": 0, "arrowwidth": 0.5, "arrowcolor": "rgba(0,0,0,0)", "bgcolor": "@halo", "borderpad": 0}
+    return note(x, y, words, colour, ax=19 * away[0] / size, ay=-17 * away[1] / size) | look
+
+
+def over(points: Iterable[Point | None], what: str = "documents") -> str:
+    """What the intervals of some points are over, in words for a subtitle; `what`: those that the records carry."""
+    known = [p for p in points if p is not None]
+    seeds = max((p.seeds for p in known), default=0)
+    if any(p.over == "seeds" for p in known):
+        return f"mean over {count(seeds, 'training seed')}, {LEVEL} between seeds"
+    who = "one training seed" if seeds else ""
+    rest = f"{LEVEL} over {what}" if any(p.low is not None for p in known) else "no interval"
+    return f"{who}, {rest}" if who else rest
+
+
+def sample(points: Iterable[Point | None], counted: str = "documents", what: str = "documents") -> str:
+    """How much is behind some points: `n = 100 documents; one training seed, 95 % interval over documents`."""
+    known = [p for p in points if p is not None]
+    sizes = sorted({p.n for p in known if p.n})
+    n = f"n = {number(sizes[0])}" + (f" to {number(sizes[-1])}" if len(sizes) > 1 else "") + f" {counted}; " if sizes else ""
+    return n + over(known, what)
+
+
+def caption(what: str, sampled: str, paper: bool) -> str:
+    """What is drawn, with the sample behind its first sentence; what is said of hollow marks only where the paper's are drawn."""
+    first, *rest = what.split(". ")
+    return ". ".join([f"{first} ({sampled})", *(s for s in rest if paper or not s.startswith("Hollow"))]) + "."
+
+
+def drawn(seeds: Sequence[int], shown: Iterable[int | None]) -> str:
+    """Which of several training seeds a figure draws, as a sentence; nothing where there is one."""
+    known = sorted({seed for seed in shown if seed is not None})
+    return f" Drawn: seed {known[0]} of {count(len(seeds), 'training seed')}." if known and len(seeds) > 1 else ""
+
+
+def ends_of(points: Iterable[Point]) -> list[float]:
+    """Every value with the ends of its interval."""
+    return [end for p in points for end in (p.value, p.low, p.high) if end is not None]
+
+
+def said(points: Mapping[Any, Point], write: Any = None) -> str:
+    """Values in words, for those who hear the page: all of a few, first and last of many."""
+    values = [(write or number)(p.value) for p in points.values()]
+    return ", ".join(values) if len(values) <= 12 else f"{values[0]} to {values[-1]}"
+
+
+def share(value: float) -> str:
+    """A share as per cent, finer where it is small."""
+    return percent(value, 0 if abs(value) >= 0.1 else 1)

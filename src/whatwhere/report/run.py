@@ -1,0 +1,337 @@
+"""A run as the report needs it: the plain files of its folder, read once.
+
+Every string that comes from outside (names, titles, configurations) passes `visible`, so that nothing unseen reaches the page.
+"""
+
+import json
+import math
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..claims.evidence import LEARNED
+from ..points import Point, Table, summary
+from ..records import Record, read_records
+
+# Formatting characters that do harm in a page: they turn the reading direction or hide text.
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_WHITE = {"\n", "\t"}
+CORPUS = "corpus"  # as a model of a study's records: its texts
+
+
+def visible(value: Any) -> Any:
+    """The value with every control, bidirectional or otherwise invisible character replaced by U+FFFD; containers whole."""
+    if isinstance(value, str):
+        if value.isprintable():  # at once for most: Python's notion of printable holds none of what is replaced
+            return value
+        return "".join(c if c in _WHITE or unicodedata.category(c) not in _UNSEEN else "\ufffd" for c in value)
+    if isinstance(value, dict):
+        return {visible(str(k)): visible(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [visible(v) for v in value]
+    return value
+
+
+class ArrayFiles(Mapping[str, dict[str, np.ndarray]]):
+    """The .npz files of a folder by their stems; a file is read when it is first asked for, and kept.
+
+    Raises (on access):
+        ValueError: the file is damaged, or an array in it holds neither numbers nor words.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = {visible(path.stem): path for path in sorted(folder.glob("*.npz"))}
+        self._read: dict[str, dict[str, np.ndarray]] = {}
+
+    def __getitem__(self, stem: str) -> dict[str, np.ndarray]:
+        path = self._paths[stem]
+        if stem not in self._read:
+            self._read[stem] = read_arrays(path)
+        return self._read[stem]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, stem: object) -> bool:
+        return stem in self._paths  # Mapping would read the file to know
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """One corpus of a run: its name, that of its records, its facts, and its arrays."""
+
+    name: str
+    model: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def array(self, name: str, dimensions: int = 1) -> np.ndarray | None:
+        """An array of so many dimensions with at least one finite number, else None."""
+        found = self.arrays.get(name)
+        if found is None or found.dtype.kind != "f" or found.ndim != dimensions or not np.isfinite(found).any():
+            return None
+        return found
+
+    def names(self, name: str) -> list[str]:
+        """An array of words as a list; empty where there is none."""
+        found = self.arrays.get(name)
+        return [str(word) for word in found.ravel()] if found is not None and found.dtype.kind == "U" else []
+
+    @property
+    def positions(self) -> list[int]:
+        """The positions kept, in the order of the rows of the other arrays."""
+        found = self.array("positions")
+        if found is not None:
+            return [int(p) for p in found]
+        rows = (len(m) for name in ("distance", "corrected", "coords") if (m := self.array(name, 2)) is not None)
+        return list(range(next(rows, 0)))
+
+    @property
+    def left_out(self) -> list[int]:
+        """The positions left out."""
+        found = self.array("left_out")
+        return [] if found is None else [int(p) for p in found]
+
+    def number(self, key: str) -> int | None:
+        """A count among the facts, None where there is none."""
+        found = self.facts.get(key)
+        return int(found) if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found) else None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the folder of a run holds: of a study, of a geometry run, or of a spectra run.
+
+    facts: study.json, geometry.json or spectra.json; claims: claims.json; tables: (model, seed) -> arrays of its position
+    table, seed None where no training of ours made it; arrays: file stem -> arrays of every file of arrays/, each read
+    when it is first asked for; corpora: those whose geometry was measured; words: (model, seed) -> shares of variance of
+    the components of its word table.
+    """
+
+    name: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    claims: list[dict[str, Any]] = field(default_factory=list)
+    tables: dict[tuple[str, int | None], dict[str, np.ndarray]] = field(default_factory=dict)
+    arrays: Mapping[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    measured: Sequence[Corpus] = ()
+    words: dict[tuple[str, int | None], np.ndarray] = field(default_factory=dict)
+
+    @cached_property
+    def table(self) -> Table:
+        """The records as points."""
+        return Table(self.records)
+
+    @cached_property
+    def corpora(self) -> list[Corpus]:
+        """The corpora of a geometry run; of a study its own, under its own name."""
+        if self.measured:
+            return list(self.measured)
+        stem = f"geometry-{CORPUS}"
+        arrays = self.arrays.get(stem, {})
+        if not arrays and (CORPUS not in self.table.models("stress.raw") or CORPUS in self.models):
+            return []
+        facts = self.facts.get("corpus")
+        name = str((facts.get("name") if isinstance(facts, dict) else facts) or CORPUS)
+        return [Corpus(name, CORPUS, {"name": name, "file": CORPUS}, arrays)]
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Names of the models: in the order of study.json, then those that only records know, without corpora."""
+        named = [str(m["name"]) for m in self.entries if m.get("name")]
+        texts = {"", CORPUS, *(c.model for c in self.measured)}
+        return list(dict.fromkeys(named + [r.model for r in self.records if r.model not in texts]))
+
+    @cached_property
+    def entries(self) -> list[dict[str, Any]]:
+        """The `models` of study.json, one a model and seed."""
+        found = self.facts.get("models")
+        return [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Training seeds of the run."""
+        return sorted({r.seed for r in self.records if r.model and r.seed is not None})
+
+    def config(self, model: str) -> dict[str, Any]:
+        """The encoder configuration of a model; empty if study.json has none."""
+        found = next((m.get("config") for m in self.entries if m.get("name") == model), None)
+        return found if isinstance(found, dict) else {}
+
+    def named(self, kind: str) -> str | None:
+        """The first model that is called `kind` or was built from the preset `kind`."""
+        built = (m for m in self.models if self.config(m).get("preset") == kind)
+        return kind if kind in self.models else next(built, None)
+
+    def parts(self, metric: str, model: str) -> list[str]:
+        """Parts of the hidden state that were measured: all, position, semantic, others; no first components of them."""
+        parts = {part for part in self.table.distinct("part", metric, model) if ".pca" not in part}
+        order = [p for p in ("all", "position", "semantic") if p in parts]
+        return order + sorted(parts - set(order))
+
+    def curve(self, metric: str, model: str, part: str | None, step: int | None = None) -> dict[int, Point]:
+        """Layer -> value of the finished model, or of the model at a step (0: untrained)."""
+        return self.table.points(metric, model, by="layer", part=part, step=step)
+
+    def depth(self, model: str) -> int:
+        """Number of layers of a model: its configuration's, or the deepest layer that records name (at least 1)."""
+        layers = self.config(model).get("num_hidden_layers")
+        if isinstance(layers, int) and layers > 0:
+            return layers
+        return self._deepest.get(model, 1) or 1
+
+    @cached_property
+    def _deepest(self) -> dict[str, int]:
+        """Deepest layer that the records of each model name."""
+        deepest: dict[str, int] = {}
+        for r in self.records:
+            if r.layer is not None and r.layer > deepest.get(r.model, 0):
+                deepest[r.model] = r.layer
+        return deepest
+
+    def trained_until(self, model: str, part: str) -> int:
+        """Last layer of a part that a gradient reaches: the last but one for a position stream that the MLM head does not read."""
+        last = self.depth(model)
+        if part != "position":
+            return last
+        head = self.config(model).get("mlm_head") or ("full" if "full-mlm" in model else "semantic")
+        return last if head == "full" else last - 1
+
+    def last(self, metric: str, model: str, part: str | None = "validation") -> Point | None:
+        """A metric of the finished model; that of its last recorded step where no record says "finished"."""
+        if (point := self.table.point(metric, model, part=part)) is not None:
+            return point
+        rows = [r for r in self.table.rows(metric, model, part=part) if r.step is not None]
+        return summary({r.seed: r for r in sorted(rows, key=lambda r: r.step or 0)}.values())
+
+    def plateau(self, model: str = "") -> float | None:
+        """Entropy of token frequencies in nats; a model's own, where runs of several corpora stand side by side."""
+        point = self.table.point("loss.unigram", model) or self.table.point("loss.unigram")
+        return point.value if point else None
+
+    @cached_property
+    def stuck(self) -> list[str]:
+        """Models whose final validation loss is not `LEARNED` nats below the entropy of token frequencies, in every seed."""
+        ends = {m: (self.last("loss", m), self.plateau(m)) for m in self.models}
+        return [m for m, (loss, level) in ends.items() if loss and level is not None and max(loss.each) > level - LEARNED]
+
+    @cached_property
+    def drawn(self) -> dict[str, tuple[int | None, dict[str, np.ndarray]]]:
+        """Model -> seed and arrays of the table that is drawn: that of the lowest seed, as those of others have no common axes."""
+        found: dict[str, tuple[int | None, dict[str, np.ndarray]]] = {}
+        for (model, seed), arrays in sorted(self.tables.items(), key=lambda item: -1 if item[0][1] is None else item[0][1]):
+            found.setdefault(model, (seed, arrays))
+        order = {m: i for i, m in enumerate(self.models)}
+        return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+
+    def held(self, kind: str, model: str) -> tuple[int | None, dict[str, np.ndarray]]:
+        """Seed and arrays of the file `kind-NAME-seed-K` with the lowest seed, `kind-NAME` for a model without; {} if none."""
+        name = model.replace("/", "_")
+        stems = [(seed, f"{kind}-{name}-seed-{seed}") for seed in self.seeds] + [(None, f"{kind}-{name}")]
+        return next(((seed, self.arrays[stem]) for seed, stem in stems if stem in self.arrays), (None, {}))
+
+
+def read_json(path: Path, kind: type) -> Any:
+    """The object in a JSON file, all of its strings visible; an empty one of the kind where there is no file.
+
+    Raises:
+        ValueError: the file is damaged or holds something else.
+    """
+    if not path.is_file():
+        return kind()
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not complete JSON ({error}). Delete it and run the command again.") from error
+    if not isinstance(found, kind):
+        raise ValueError(f"{path} holds a {type(found).__name__}, expected a {kind.__name__}. Delete it and run the command again.")
+    return visible(found)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file, numbers as float64, words visible; never a pickle.
+
+    Raises:
+        ValueError: the file is damaged, or an array holds neither numbers nor words.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {k: _numbers_or_words(arrays[k]) for k in arrays.files}
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a complete array file ({error}). Delete it and run the command again.") from error
+
+
+def _numbers_or_words(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "U":
+        return np.array([visible(str(word)) for word in array.ravel()]).reshape(array.shape)
+    return np.asarray(array, dtype=float)
+
+
+def _visible_record(r: Record) -> Record:
+    names = {"model": r.model, "metric": r.metric, "part": r.part, "unit": r.unit}
+    if all(name is None or name.isprintable() for name in names.values()):
+        return r  # a new one for each takes seconds
+    return replace(r, **visible(names))
+
+
+def load_run(folder: str | Path) -> Run:
+    """Read the folder of a run, of whichever kind.
+
+    A corpus of a geometry run is named in geometry.json; its arrays are in arrays/geometry-FILE.npz, where FILE is its
+    `file` or else its name.
+
+    Raises:
+        ValueError: there is no record file, or a file is damaged.
+    """
+    folder = Path(folder)
+    records = [_visible_record(r) for r in read_records(folder / "records.parquet")]
+    arrays = ArrayFiles(folder / "arrays")
+    run = Run(visible(folder.resolve().name), records=records, arrays=arrays)
+    claims = [c for c in read_json(folder / "claims.json", list) if isinstance(c, dict)]
+    if (folder / "geometry.json").is_file():
+        facts = read_json(folder / "geometry.json", dict)
+        named = [c for c in _entries(facts, "corpora") if c.get("name")]
+        stems = {str(c["name"]): f"geometry-{c.get('file') or c['name']}" for c in named}
+        measured = [Corpus(str(c["name"]), str(c["name"]), c, arrays.get(stems[str(c["name"])], {})) for c in named]
+        return replace(run, facts=facts, measured=measured)
+    if (folder / "spectra.json").is_file():
+        facts = read_json(folder / "spectra.json", dict)
+        entries = _entries(facts, "tables")
+        # A table of another make has no preset of ours, whatever its name; what we know of presets is not said of it.
+        models = [
+            {"name": e["name"], "seed": e.get("seed"), "config": {"preset": "–", **(e.get("config") or {})}}
+            for e in entries
+            if e.get("kind") == "positions"
+        ]
+        tables: dict[str, dict[tuple[str, int | None], dict[str, np.ndarray]]] = {"positions": {}, "words": {}}
+        for e in entries:
+            tables.setdefault(str(e.get("kind")), {})[str(e["name"]), e.get("seed")] = read_arrays(
+                folder / "arrays" / Path(e["arrays"]).name
+            )
+        words = {key: found["shares"] for key, found in tables["words"].items()}
+        return replace(run, facts=facts | {"models": models}, tables=tables["positions"], words=words)
+    return replace(run, facts=read_json(folder / "study.json", dict), claims=claims, tables=_read_tables(folder / "arrays"))
+
+
+def _entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = facts.get(key)
+    return [e for e in found if isinstance(e, dict)] if isinstance(found, list) else []
+
+
+def _read_tables(folder: Path) -> dict[tuple[str, int | None], dict[str, np.ndarray]]:
+    tables: dict[tuple[str, int | None], dict[str, np.ndarray]] = {}
+    for path in sorted(folder.glob("table-*-seed-*.npz")):
+        name, _, seed = path.stem.removeprefix("table-").rpartition("-seed-")
+        if seed.isdigit():
+            tables[visible(name), int(seed)] = read_arrays(path)
+    return tables

@@ -1,0 +1,181 @@
+"""Titles of figures and the caveats of a run: the sentence of a claim with its verdict and value, or a template over one comparison.
+
+Two values differ only if the 95 % interval of their paired difference holds no zero; otherwise the title says "not
+separable". Thresholds are those of the claims. Names in `backticks` are set as code by the page.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..claims import FAILS, HOLDS, OPEN
+from ..points import Point
+from .figure import MOST_DIGITS
+from .numbers import THIN, compact, count, fixed, interval, number, printed, span
+from .run import Run
+
+ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
+PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
+NAMED = 3  # models that a title names one by one
+_HEADS = {HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: "}
+
+
+def compare(a: Point, b: Point) -> str:
+    """Where `a` lies to `b`: above or below if the interval of the difference does not hold zero, else not separable."""
+    difference = (a - b).interval
+    if difference is None:
+        return UNCLEAR
+    return ABOVE if difference[0] > 0 else BELOW if difference[1] < 0 else UNCLEAR
+
+
+def against(point: Point, threshold: float) -> str:
+    """Where a value lies to a number: above (or on it) or below with its whole interval, else not separable."""
+    low, high = (point.value if end is None else end for end in (point.low, point.high))
+    return ABOVE if low >= threshold else BELOW if high < threshold else UNCLEAR
+
+
+def digits(point: Point) -> str:
+    """A value with the digits of its interval."""
+    return number(point.value, point.low, point.high, MOST_DIGITS)
+
+
+def claimed(run: Run, *ids: str, what: str = "") -> str | None:
+    """The first of some claims that the run's ledger has measured: its sentence, led by its verdict, with value and interval.
+
+    what: name of the value. None where none was measured; one that was but cannot be judged says so.
+    """
+    rows = {str(c.get("id")): c for c in run.claims}
+    for claim in (rows[i] for i in ids if i in rows):
+        value, low, high, paper = (_number(claim.get(k)) for k in ("value", "low", "high", "paper_value"))
+        if value is None:
+            continue
+        unit = f"{THIN}{claim['unit']}" if claim.get("unit") else ""
+        head = _HEADS.get(str(claim.get("verdict")), "Not testable here: ")
+        sentence = str(claim.get("claim") or claim.get("id"))
+        sentence = sentence[:1].lower() + sentence[1:] if head and sentence[1:2].islower() else sentence
+        bounds = f" {interval(low, high, MOST_DIGITS)}" if low is not None else ""
+        rest = f", paper {printed(paper)}{unit}" if paper is not None else ""
+        return f"{head}{sentence}: {what} {number(value, low, high, MOST_DIGITS)}{unit}{bounds}{rest}".replace(":  ", ": ")
+    return None
+
+
+def _number(found: Any) -> float | None:
+    known = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+    return float(found) if known else None
+
+
+def best(points: Mapping[str, Point], sentence: str, *, lowest: bool = False, write: Callable[[Point], str] = digits) -> str:
+    """The highest (or lowest) of some named values beside the next, "not separable" where their difference may be zero.
+
+    sentence: what leads to the name, as in "Position is read best from".
+    """
+    ranked = sorted(points, key=lambda name: points[name].value if lowest else -points[name].value)
+    if not ranked:
+        return sentence
+    first = points[ranked[0]]
+    if len(ranked) == 1:
+        return f"{sentence} {ranked[0]}: {write(first)}"
+    second = points[ranked[1]]
+    values = [f"{name} ({write(p)})" for name, p in zip(ranked, (first, second), strict=False)]
+    if (first - second).interval is None:
+        return f"{sentence} {values[0]}, then {values[1]}; no interval"
+    if compare(first, second) == UNCLEAR:
+        return f"Not separable: {sentence[:1].lower()}{sentence[1:]} {values[0]} or {values[1]}"
+    return f"{sentence} {values[0]}, then {values[1]}"
+
+
+def finding(
+    *claims: str, sentence: str, what: str = "", lowest: bool = False, write: Callable[[Point], str] = digits
+) -> Callable[[Run, Sequence[Any]], str]:
+    """A rule: the first of some claims that was measured, else the best of the ends of the lines that are drawn (`best`)."""
+
+    def title(run: Run, lines: Sequence[Any]) -> str:
+        if told := claimed(run, *claims, what=what):
+            return told
+        learned = [each for each in lines if each.name not in run.stuck] or list(lines)
+        chosen: dict[str, Any] = {}  # of each name its best line
+        for each in learned:
+            if each.name not in chosen or (each.end.value < chosen[each.name].end.value) == lowest:
+                chosen[each.name] = each
+        values = {f"`{name}`" + f" {each.part}".replace(" all", "").rstrip(): each.end for name, each in chosen.items()}
+        return judged(run, [each.name for each in learned][:1], best(values, sentence, lowest=lowest, write=write))
+
+    return title
+
+
+def judged(run: Run, names: Sequence[str], title: str) -> str:
+    """The title, or only its numbers if a model that it tells of has not left the unigram plateau."""
+    stuck = next((name for name in names if name in run.stuck), None)
+    if stuck is None:
+        return title
+    return f"Not testable, `{stuck}` has learned token frequencies only: {title.partition(': ')[2] or title}"
+
+
+def story(run: Run, models: Sequence[str]) -> str:
+    """The model that a title speaks of: `dstg`, else the first."""
+    named = run.named("dstg")
+    return named if named is not None and named in models else models[0]
+
+
+def each(words: Mapping[str, str]) -> str:
+    """What is said of each, by name; of more than `NAMED` only the first ones."""
+    said = [f"`{name}` {what}" for name, what in words.items()]
+    return "; ".join(said if len(said) <= NAMED else [*said[:NAMED], f"{len(said) - NAMED} more below"])
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words with "and" before the last; of many the first ones."""
+    if len(words) > NAMED + 2:
+        words = [*words[:NAMED], f"{len(words) - NAMED} more"]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
+
+
+def losses(run: Run, lines: Sequence[Any] = ()) -> str:
+    """Who left the unigram plateau, and who ends lowest, which is a finding only with several seeds and intervals apart."""
+    finals = {m: p for m in run.models if (p := run.last("loss", m))}
+    if not finals:
+        return "Loss while training"
+    end = best(
+        {f"`{m}`": p for m, p in finals.items()}, "The loss ends lowest with", lowest=True, write=lambda p: f"{fixed(p.value, 2)} nats"
+    )
+    if (level := run.plateau()) is None:
+        return end
+    stuck = [f"`{m}`" for m in finals if m in run.stuck]
+    if len(stuck) == len(finals):
+        return f"No model leaves the unigram plateau of {fixed(level, 2)} nats"
+    return f"{listed(stuck)} {'stays' if len(stuck) == 1 else 'stay'} on the unigram plateau; {end[0].lower()}{end[1:]}" if stuck else end
+
+
+def caveats(run: Run) -> list[str]:
+    """What a reader must know before any number, most important first.
+
+    A run is small if a model saw less than a tenth of the paper's training tokens.
+    """
+    tokens, parameters = (totals(run, name) for name in ("tokens", "parameters"))
+    seeds, models = len(run.seeds), len(run.models)
+    found = []
+    if tokens and max(tokens) < PAPER_TOKENS / 10:
+        size = f" and {span(parameters)} parameters" if parameters else ""
+        found.append(
+            f"This is a small run: {span(tokens)} training tokens a model{size}, where the paper trains on "
+            f"{compact(PAPER_TOKENS)} tokens. It shows tendencies at this scale."
+        )
+    if run.stuck:
+        who = (
+            f"None of the {models} models left"
+            if len(run.stuck) == models > 1
+            else f"{listed([f'`{m}`' for m in run.stuck])} did not leave"
+        )
+        found.append(f"{who} the unigram plateau: probes of a model that has learned token frequencies only say little.")
+    if seeds == 1:
+        repeated = any(r.low is not None and r.model in run.models for r in run.records)
+        within = "intervals are over the choice of documents, not over repeated training" if repeated else "there are no intervals"
+        found.append(f"One training seed: {within}.")
+    elif 1 < seeds < 5:
+        found.append(f"Only {count(seeds, 'training seed')}: intervals between seeds are wide and themselves uncertain.")
+    return found
+
+
+def totals(run: Run, name: str) -> list[float]:
+    """The values of a metric over all models."""
+    return [p.value for m in run.models if (p := run.table.point(name, m))]

@@ -1,0 +1,178 @@
+"""The four forms: what is drawn is what was recorded, every drawn number stands in the table, axes and labels fit."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from whatwhere.papers import DSTG_R2
+from whatwhere.points import Point
+from whatwhere.records import Record, read_records
+from whatwhere.report import page_of
+from whatwhere.report.figures import attention, buys, corpus, fits, heads, shape, spectra, structure, where
+from whatwhere.report.forms.axes import Axis, round_numbers
+from whatwhere.report.forms.curves import ASIDE, BEFORE, LEVEL, MANY, Curves, Line, of_models, paper_curve
+from whatwhere.report.forms.rows import Row, Rows
+from whatwhere.report.run import Run, load_run
+
+
+def figures_of(folder):
+    page = page_of(folder)
+    return [f for f in (page.hero, *(f for s in page.sections for f in s.figures)) if f]
+
+
+@pytest.fixture(scope="module")
+def pages(whole, everything, geometry_folder):
+    return {name: figures_of(folder) for name, folder in (("whole", whole), ("all", everything), ("geometry", geometry_folder))}
+
+
+CURVES = (where.POSITION, *where.PROBES, where.VARIANCE, where.COMPONENTS, where.SHIFT, heads.LAYERS, attention.NEIGHBOURS, shape.FLAT)
+CURVES += (shape.SPECTRUM, shape.SEPARATION, structure.SENTENCES, buys.LOSS, fits.HELD_OUT, corpus.BETWEEN, spectra.FIRST)
+ROWS = (heads.ABLATION, attention.PATTERN, buys.CONVERGENCE, fits.STRESS, fits.VIOLATIONS, spectra.EQUIVARIANCE)
+
+
+def test_no_form_has_more_than_twelve_fields():
+    assert all(len(form.__dataclass_fields__) <= 12 for form in (Curves, Rows, type(attention.LOOKING), type(heads.HEADS), Line, Row))
+    assert len({form.id for form in (*CURVES, *ROWS)}) == len((*CURVES, *ROWS))
+
+
+def marks(figure, axis):
+    """Values of every mark of the figure's panels, but for those of a key."""
+    return [v for p in figure.panels for t in p.data if "markers" in t["mode"] for v in t[axis]]
+
+
+@pytest.mark.parametrize("page", ["whole", "all", "geometry"])
+def test_every_number_of_a_curve_or_a_row_stands_in_its_table(pages, page):
+    axes = {form.id: "y" for form in CURVES} | {form.id: "x" for form in ROWS} | {"separation": "y", "corpus-stress": "x"}
+    seen = [f for f in pages[page] if f.id in axes]
+    assert len(seen) > 4
+    for figure in seen:
+        held = np.array([c.raw for row in figure.table.rows for c in row if isinstance(c.raw, float)])
+        for v in marks(figure, axes[figure.id]):
+            assert np.isclose(held, v, rtol=1e-12, atol=0).any() or v in (1e-4,), (figure.id, v)
+
+
+def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build):
+    run = load_run(build(models=("split", "ap", "rope"), shifts=True))
+    known = {v for r in run.records if r.metric == "shift.change" for v in (r.value, r.low, r.high)}
+    figure = where.SHIFT.draw(run)
+    assert set(marks(figure, "y")) <= known and {row[3].raw for row in figure.table.rows} <= known and len(figure.table.rows) == 4 * 5
+    assert {row[1].text for row in figure.table.rows if row[0].text == "split"} == {"position", "semantic"}  # both are told from all
+    labels = {note["text"] for note in figure.panels[0].layout["annotations"]}
+    assert labels == {"split position", "split semantic", "ap", "rope"}
+    steps = {r.value for r in run.records if r.metric == "loss"}
+    assert {c.raw for row in buys.LOSS.draw(run).table.rows for c in row[4:5]} <= steps | {None, run.plateau()}
+
+
+def test_rows_of_heads_and_stress_are_the_recorded_ones(whole, geometry_folder):
+    for folder, form, metrics in ((whole, heads.ABLATION, ("ablation.",)), (geometry_folder, fits.STRESS, ("stress.",))):
+        known = {r.value for r in read_records(folder / "records.parquet") if r.metric.startswith(metrics)}
+        figure = form.draw(load_run(folder))
+        assert {v for v in marks(figure, "x") if v != 1e-4} <= known and len(marks(figure, "x")) > 20
+        assert all(len(row) == len(figure.table.columns) for row in figure.table.rows)
+
+
+def test_points_and_maps_of_heads_are_the_recorded_ones(whole):
+    run = load_run(whole)
+    known = {r.value for r in run.records if r.head is not None}
+    figure = heads.HEADS.draw(run)
+    assert set(marks(figure, "y")) <= known and {row[8].raw for row in figure.table.rows} <= known
+    looks = attention.LOOKING.draw(run)
+    assert {row[6].raw for row in looks.table.rows} <= known
+    cells = [v for p in looks.panels for row in p.data[0]["z"] for v in row if v is not None]
+    assert all(min(abs(v - k) for k in known) < 5e-4 for v in cells[:200])
+
+
+def test_nothing_is_drawn_where_nothing_was_measured():
+    assert not [form.id for form in (*CURVES, *ROWS, heads.HEADS, attention.LOOKING) if form.draw(Run("empty")) is not None]
+
+
+def test_a_point_that_no_gradient_reaches_is_hollow_and_its_way_dotted(build):
+    figure = where.SHIFT.draw(load_run(build(models=("dstg",), shifts=True)))
+    marked = [t for t in figure.panels[0].data if "@surface" in t.get("marker", {}).get("color", ())]
+    assert len(marked) == 1 and marked[0]["marker"]["color"].count("@surface") == 1
+    assert sum(t["line"]["dash"] == "1px,4px" for t in figure.panels[0].data if t["mode"] == "lines") == 1
+    assert ("untrained", "no gradient reaches it") in figure.key
+
+
+@pytest.mark.parametrize("depth", [4, 6, 12])
+def test_the_papers_layers_stand_at_the_same_relative_depth(build, depth):
+    run = load_run(build(layers=depth))
+    curve = paper_curve(run, DSTG_R2, "r2.token", "ap", "all")
+    assert list(curve) == [k * depth / 6 for k in range(1, 7)] and max(curve) == depth
+    assert [p.value for p in curve.values()] == [DSTG_R2["r2.token", "ap", "all", k] for k in range(1, 7)]
+
+
+def lines(*kinds, points=3):
+    at = {float(x): Point.between(0.1 * x, 0.1 * x - 0.01, 0.1 * x + 0.01) for x in range(points)}
+    return lambda run: [Line({0: Point.between(0.5)} if kind == LEVEL else at, f"m{i}", kind=kind) for i, kind in enumerate(kinds)]
+
+
+def form(source, **more):
+    axes = {"x": Axis("layer", "layer"), "y": Axis("y")} | more
+    return Curves("f", "shift.change", source, lambda run, of: f"{len(of)} lines", "What. More", "Table", **axes)
+
+
+def test_kinds_of_lines_differ_in_marks_and_all_but_levels_have_rows_of_their_own():
+    figure = form(lines("this run", BEFORE, LEVEL, ASIDE)).draw(Run("r"))
+    assert figure.title == "1 lines" and figure.subtitle.startswith("What (one training seed, 95\u202f% interval over documents). More")
+    sources = [row[0].text for row in figure.table.rows]
+    assert {s: sources.count(s) for s in sources} == {"this run": 3, BEFORE: 3, LEVEL: 1, ASIDE: 3}
+    assert len(figure.panels[0].data) == 2 + 1 + 1 and ("before", "the same model before training") in figure.key
+
+
+def test_long_lines_have_a_band_and_no_marks():
+    (panel,) = form(lines("this run", points=MANY + 1), x=Axis("step", "steps", word="step")).draw(Run("r")).panels
+    assert [t.get("fill") for t in panel.data] == ["toself", None] and panel.data[1]["mode"] == "lines"
+
+
+@pytest.mark.parametrize("kind", ["linear", "share", "r2", "log", "steps", "lags", "layer"])
+def test_an_axis_holds_its_values_and_its_ticks(kind):
+    values = [0.02, 0.5, 1.0] if kind in ("share", "r2", "log") else [-64.0, 0.0, 3.0, 64.0] if kind == "lags" else [0.0, 1.0, 5.0]
+    scale = Axis("title", kind).scale(values)
+    low, high = scale.bounds
+    assert all(low <= scale.end(scale.at(v)) <= high for v in values)
+    drawn = scale.plotly()
+    assert drawn["range"] == [low, high] and drawn["fixedrange"]
+    ticks = drawn.get("tickvals", [])
+    assert all(a < b for a, b in itertools.pairwise(ticks)) and len(ticks) == len(drawn.get("ticktext", ticks))
+
+
+@pytest.mark.parametrize("top", [1e-6, 0.3, 1, 7, 49, 999, 1e6])
+def test_ticks_are_round_and_few(top):
+    found = round_numbers(top, 4)
+    assert 2 <= len(found) <= 5 and found[0] == 0 and found[-1] <= top * (1 + 1e-9)
+    assert all(math.isclose(b - a, found[1]) for a, b in itertools.pairwise(found))
+
+
+def test_values_below_a_logarithmic_floor_are_drawn_there_and_written_whole():
+    row = Row("exact", {"": Point.between(1e-30)})
+    made = Rows(
+        "f", "stress.raw", lambda run: [row, Row("far", {"": Point.between(5.0)})], lambda *_: "t", "w", "c", Axis("x", "log", floor=1e-4)
+    )
+    figure = made.draw(Run("r"))
+    assert marks(figure, "x") == [1e-4, 5.0] and figure.table.rows[0][2].raw == 1e-30
+    assert [n["text"] for n in figure.panels[0].layout["annotations"]] == ["0", "5"]
+
+
+def test_seeds_and_splits_are_told_apart_under_the_title(build):
+    one, three = (where.POSITION.draw(load_run(build(str(n), models=("ap",), seeds=tuple(range(n))))).subtitle for n in (1, 3))
+    assert "one training seed, 95\u202f% interval over document splits" in one and "mean over 3 training seeds" in three
+
+
+def test_many_models_share_panels_by_family(everything):
+    run = load_run(everything)
+    found = of_models(run, "r2.token")
+    panels = list(dict.fromkeys(each.panel for each in found))
+    assert panels[:3] == ["Position streams", "Semantic streams", "Both streams together"] and len(panels) < 9
+    assert all(len({e.name for e in found if e.panel == p}) <= 8 for p in panels)
+
+
+def test_a_table_at_every_step_is_drawn_of_the_corpus_rows_where_there_are_any():
+    def at(step, value, part):
+        return Record("s", "m", "separation", value, step=step, part=part, seed=0)
+
+    records = [at(0, 9.0, None), at(5, 9.0, None), at(0, 1.0, "used"), at(5, 2.0, "used"), at(0, 3.0, "corpus"), at(5, 4.0, "corpus")]
+    assert marks(shape.SEPARATION.draw(Run("r", records=records)), "y") == [3.0, 4.0]
+    assert marks(shape.SEPARATION.draw(Run("r", records=records[:4])), "y") == [1.0, 2.0]
