@@ -1,9 +1,12 @@
 """Fixtures that all tests share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_runner import sentences
+from cli_runner import KNOWN, PUBLISHED, sentences
+
+from whatwhere.training import config
 
 # Files whose tests train for a minute or more: first, so that no process is left alone with one at the end.
 LONG = ("test_resume.py", "test_readme.py", "test_run.py", "test_finetune.py", "test_schemes.py", "test_browser.py")
@@ -11,6 +14,16 @@ LONG = ("test_resume.py", "test_readme.py", "test_run.py", "test_finetune.py", "
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_schemes_end_with_their_file() -> Iterator[None]:
+    """What a test file registers is unknown to the next."""
+    yield
+    for names, published in zip(KNOWN, PUBLISHED, strict=True):
+        names.clear()
+        names.update(published)
+    config._loaded.clear()
 
 
 @pytest.fixture(scope="session")
