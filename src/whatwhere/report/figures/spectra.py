@@ -69,7 +69,7 @@ SHARES = Curves(
     _shares,
     _halves,
     "Share of the variance in each principal component, largest first, both axes logarithmic. Positions solid, words of the same model "
-    "dashed.",
+    "dashed",
     "Share of variance by component",
     Axis("component", "log", word="component"),
     Axis("share of variance", "log", floor=LOWEST),
