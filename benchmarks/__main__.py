@@ -1,7 +1,8 @@
 """One command for all figures: one JSON, one Markdown page of ratios, one picture of memory over length.
 
-Run: python -m benchmarks [--quick | --micro] [--only PART,...] [--out FOLDER] [--corpus SPEC] [--threads N]; all options: --help.
-A part that is run replaces its own entry of the JSON in the folder; the page is written anew from all of them.
+Run: python -m benchmarks [--quick | --micro] [--only PART,...] [--out FOLDER] [--corpus SPEC] [--threads N]; all
+options: --help. A part that is run replaces its own entry of the JSON in the folder; the page is written anew from all
+of them.
 """
 
 import os
@@ -60,7 +61,9 @@ def machine() -> dict[str, Any]:
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
-        name = next((x.split(":")[1].strip() for x in cpuinfo.read_text().splitlines() if x.startswith("model name")), name)
+        name = next(
+            (x.split(":")[1].strip() for x in cpuinfo.read_text().splitlines() if x.startswith("model name")), name
+        )
     return {
         "cpu": name,
         "cores": os.cpu_count(),
@@ -79,16 +82,32 @@ def command(words: list[str]) -> str:
 
 def parse(words: list[str]) -> argparse.Namespace:
     """Arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     scale = parser.add_mutually_exclusive_group()
-    for name, meaning in (("quick", "fewer shapes and repeats"), ("micro", "every line on tiny shapes, to try the command")):
+    for name, meaning in (
+        ("quick", "fewer shapes and repeats"),
+        ("micro", "every line on tiny shapes, to try the command"),
+    ):
         scale.add_argument(f"--{name}", dest="scale", action="store_const", const=name, default="full", help=meaning)
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas (default: {','.join(PARTS)})")
-    parser.add_argument("--out", type=Path, help="folder of benchmarks.json, benchmarks.md and memory.svg (default: docs)")
-    parser.add_argument("--corpus", default="python-docs", help="documents for packing, windows and counts, for example WikiText-2")
-    parser.add_argument("--document", default="auto", help="what a document of its text files is: file, heading, blank-line, line")
-    parser.add_argument("--field", default="text", help="the field that holds the text, for example sentence in GLUE's tables")
-    parser.add_argument("--tokenizer", help="vocabulary file or tokenizer folder for packing and counts (default: trained on the corpus)")
+    parser.add_argument(
+        "--out", type=Path, help="folder of benchmarks.json, benchmarks.md and memory.svg (default: docs)"
+    )
+    parser.add_argument(
+        "--corpus", default="python-docs", help="documents for packing, windows and counts, for example WikiText-2"
+    )
+    parser.add_argument(
+        "--document", default="auto", help="what a document of its text files is: file, heading, blank-line, line"
+    )
+    parser.add_argument(
+        "--field", default="text", help="the field that holds the text, for example sentence in GLUE's tables"
+    )
+    parser.add_argument(
+        "--tokenizer",
+        help="vocabulary file or tokenizer folder for packing and counts (default: trained on the corpus)",
+    )
     parser.add_argument("--threads", type=int, help="threads of torch (default: as many as cores)")
     given = parser.parse_args(words)
     if unknown := set(given.only.split(",")) - set(PARTS):

@@ -21,7 +21,11 @@ def attention(settings: Settings) -> Results:
     for n, b in SHAPES[settings.scale]:
         ids = masked_batch(VOCAB[settings.scale], b, n)["input_ids"]
         for name in ("dstg", "rp", "tupe-r", "ap"):
-            fields = {"vocab_size": VOCAB[settings.scale], "max_position_embeddings": max(n, 128), "num_hidden_layers": 1}
+            fields = {
+                "vocab_size": VOCAB[settings.scale],
+                "max_position_embeddings": max(n, 128),
+                "num_hidden_layers": 1,
+            }
             model = ww.Encoder(ww.preset(name, size, **fields)).to(DEVICE).train()
             for precision in dict.fromkeys(("float32", PRECISION)):
                 runs = {backend: _alone(model, ids, backend, precision) for backend in ("eager", "sdpa")}
@@ -60,7 +64,10 @@ def positional(settings: Settings) -> Results:
     for n, b in FORWARD[settings.scale]:
         ids = masked_batch(VOCAB[settings.scale], b, n)["input_ids"]
         fields = {"vocab_size": VOCAB[settings.scale], "max_position_embeddings": max(n, 128)}
-        models = {name: ww.Encoder(ww.preset(name, size, **fields)).to(DEVICE).eval() for name in ("bert-a", "tupe-a", "tupe-r")}
+        models = {
+            name: ww.Encoder(ww.preset(name, size, **fields)).to(DEVICE).eval()
+            for name in ("bert-a", "tupe-a", "tupe-r")
+        }
         runs: dict[str, Callable[[], object]] = {name: _forward(model, ids) for name, model in models.items()}
         times = alternate(runs | {"correlation": _correlation(models["tupe-a"], ids)}, settings.repeats)
         timed = {name: figure(name, values) for name, values in times.items()}

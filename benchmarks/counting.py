@@ -1,7 +1,9 @@
-"""Counts of tokens by position on one core: from windows on disk against scipy and scikit-learn, and from text against tokenising alone.
+"""Counts of tokens by position on one core: from windows on disk against scipy and scikit-learn, and from text against
+tokenising alone.
 
-Budgets: at least 20 million tokens a second from windows on disk; from text to the table of stress, without intervals and SMACOF, at most
-1.2 times the tokenising. CPU seconds of one process and one thread. All ways of counting must give the same counts.
+Budgets: at least 20 million tokens a second from windows on disk; from text to the table of stress, without intervals
+and SMACOF, at most 1.2 times the tokenising. CPU seconds of one process and one thread. All ways of counting must give
+the same counts.
 """
 
 import tempfile
@@ -31,7 +33,9 @@ def counts(settings: Settings) -> Results:
     source = Beginning(settings.source(), CHARACTERS[settings.scale])
     tokenizer = build_tokenizer(settings.tokenizer, source)
     with tempfile.TemporaryDirectory() as folder:
-        windows = build_windows(source, tokenizer, Path(folder) / "w", length=LENGTH, held_out=0, workers=1, progress=False)["train"]
+        windows = build_windows(
+            source, tokenizer, Path(folder) / "w", length=LENGTH, held_out=0, workers=1, progress=False
+        )["train"]
         from_windows(results, settings, windows)
     from_text(results, settings, source, tokenizer)
     return results
@@ -48,10 +52,16 @@ def from_windows(results: Results, settings: Settings, windows: WindowSet) -> No
         "scikit-learn CountVectorizer": lambda: by_scikit_learn(windows, special),
     }
     wanted = count_windows(windows, LENGTH, groups=1).total()
-    for theirs in (by_scipy(windows, special), by_scikit_learn(windows, special), count_windows(windows, LENGTH, groups=GROUPS).total()):
+    for theirs in (
+        by_scipy(windows, special),
+        by_scikit_learn(windows, special),
+        count_windows(windows, LENGTH, groups=GROUPS).total(),
+    ):
         assert (wanted != csr_array(theirs)).nnz == 0, "another way of counting gives other counts"
     times = alternate(runs, min(settings.repeats, MOST_REPEATS), measure=cpu)
-    speed = {name: figure(name, [tokens / t / 1e6 for t in values], unit="M tokens/s") for name, values in times.items()}
+    speed = {
+        name: figure(name, [tokens / t / 1e6 for t in values], unit="M tokens/s") for name, values in times.items()
+    }
     shape = f"{settings.corpus_name}, {tokens / 1e6:.1f} M tokens, n = {LENGTH}, V = {windows.vocab_size:,}, one core"
     ours, grouped, scipy, sklearn = speed.values()
     for made in (ours, grouped):
@@ -70,7 +80,9 @@ def memory(windows: WindowSet, shape: str) -> dict:
     dense = figure("dense matrix", [matrix.shape[0] * matrix.shape[1] * 8 / 2**20], unit="MiB")
     result = sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr)) / 2**20
     note = f"the result itself {result:.0f} MiB, {matrix.nnz:,} non-zeros"
-    return row(f"traced peak, {GROUPS} groups / dense matrix", shape, figure("whatwhere", [peak], unit="MiB"), dense, note=note)
+    return row(
+        f"traced peak, {GROUPS} groups / dense matrix", shape, figure("whatwhere", [peak], unit="MiB"), dense, note=note
+    )
 
 
 def text_of(windows: WindowSet, special: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +107,9 @@ def by_scikit_learn(windows: WindowSet, special: list[int]) -> csr_array:
     """A document a position: all tokens that stand there."""
     ids, positions = text_of(windows, special)
     order = np.argsort(positions, kind="stable")
-    documents = [part.tolist() for part in np.split(ids[order], np.searchsorted(positions[order], np.arange(1, LENGTH)))]
+    documents = [
+        part.tolist() for part in np.split(ids[order], np.searchsorted(positions[order], np.arange(1, LENGTH)))
+    ]
     return CountVectorizer(analyzer=lambda tokens: tokens, vocabulary=range(windows.vocab_size)).transform(documents)
 
 

@@ -1,7 +1,9 @@
-"""What is wanted from an accelerator, in order: correctness on CUDA, speed, a paper-size study. Results as records and one table.
+"""What is wanted from an accelerator, in order: correctness on CUDA, speed, a paper-size study. Results as records and
+one table.
 
-Run: python -m benchmarks.gpu --out docs/results/DATE-NAME [--parts correctness,speed,study] [--corpus SPEC] [--minutes 18] [--tiny]
-`--tiny` runs every line on small shapes, on a CPU too, where flex_attention has no backward pass and is passed over.
+Run: python -m benchmarks.gpu --out docs/results/DATE-NAME [--parts correctness,speed,study] [--corpus SPEC] [--minutes
+18] [--tiny] `--tiny` runs every line on small shapes, on a CPU too, where flex_attention has no backward pass and is
+passed over.
 """
 
 import argparse
@@ -39,12 +41,15 @@ def gradients(model: Any, batch: dict[str, torch.Tensor]) -> dict[str, torch.Ten
 def correctness(tiny: bool) -> tuple[list[Record], list[str]]:
     """Logits and every parameter's gradient of each preset and backend against float64 eager on the same weights.
 
-    An error is the largest difference over the largest value; in bf16 over at least a hundredth of the largest gradient of the model,
-    as nearly vanishing gradients are all rounding there.
+    An error is the largest difference over the largest value; in bf16 over at least a hundredth of the largest gradient
+    of the model, as nearly vanishing gradients are all rounding there.
     """
     torch.backends.cuda.matmul.allow_tf32 = False
     n, size = (24, "tiny") if tiny else (200, "small")
-    records, lines = [], ["| preset | backend | type | largest relative error | where |", "| --- | --- | --- | --- | --- |"]
+    records, lines = (
+        [],
+        ["| preset | backend | type | largest relative error | where |", "| --- | --- | --- | --- | --- |"],
+    )
     batch = masked_batch(500, 4, n, padded=True)
     for name in PRESETS:
         reference = ours(ww.preset(name, size, vocab_size=500), "eager").double().eval()
@@ -92,19 +97,26 @@ def operations(model: Any, n: int, vocab: int) -> float:
 
 
 def speed(tiny: bool) -> tuple[list[Record], list[str]]:
-    """Training tokens a second, peak memory and share of the bf16 ceiling at paper size; transformers' models beside ours, no dropout."""
+    """Training tokens a second, peak memory and share of the bf16 ceiling at paper size; transformers' models beside
+    ours, no dropout."""
     lengths, tokens, repeats, vocab = ((32, 64), 256, 2, 500) if tiny else ((128, 512, 2048, 8192), 131_072, 10, 30_522)
     size = "tiny" if tiny else "paper"
     best = ceiling(256 if tiny else 8192, repeats)
     records = [Record("gpu", "matmul", "ceiling.bf16", best, unit="operations/s")]
-    lines = [f"bf16 ceiling: {best / 1e12:.2f} Tflop/s", "", "| n | model | backend | tokens/s | peak GiB | of ceiling | time / base |"]
+    lines = [
+        f"bf16 ceiling: {best / 1e12:.2f} Tflop/s",
+        "",
+        "| n | model | backend | tokens/s | peak GiB | of ceiling | time / base |",
+    ]
     lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
     for n in lengths:
         rows = max(1, tokens // n)
         for name in SPEED:
             config = ww.preset(name, size, vocab_size=vocab, max_position_embeddings=max(n, 128), dropout=0.0)
             peer = {"ap": "modernbert", "tupe-r": "bert"}.get(name)  # of the same block and shape
-            cells = [(name, backend) for backend in ("sdpa", "flex_attention", "eager")] + ([(peer, "sdpa")] if peer else [])
+            cells = [(name, backend) for backend in ("sdpa", "flex_attention", "eager")] + (
+                [(peer, "sdpa")] if peer else []
+            )
             base = work = None
             for label, backend in cells:
                 torch.cuda.empty_cache()
@@ -123,10 +135,16 @@ def speed(tiny: bool) -> tuple[list[Record], list[str]]:
                     continue
                 base = base or seconds
                 share, rate = rows * work / seconds / best, rows * n / seconds
-                lines.append(f"| {n} | {label} | {backend} | {rate:,.0f} | {memory / 2**30:.2f} | {share:.2f} | {seconds / base:.2f} |")
+                lines.append(
+                    f"| {n} | {label} | {backend} | {rate:,.0f} | {memory / 2**30:.2f} | {share:.2f} | "
+                    f"{seconds / base:.2f} |"
+                )
                 records.append(Record("gpu", label, f"tokens_per_second.{name}.{backend}.{n}", rate, unit="tokens/s"))
                 records.append(Record("gpu", label, f"memory.peak.{name}.{backend}.{n}", float(memory), unit="bytes"))
-    return records, lines + ["", "Base: the same shape's sdpa. Operations: those of our eager model of that shape, also for transformers'."]
+    return records, lines + [
+        "",
+        "Base: the same shape's sdpa. Operations: those of our eager model of that shape, also for transformers'.",
+    ]
 
 
 def time_steps(model: Any, batch: dict[str, torch.Tensor], repeats: int) -> tuple[float, int]:
@@ -160,7 +178,12 @@ def main(words: list[str]) -> None:
     if "study" in arguments.parts.split(","):
         size = "tiny" if arguments.tiny else "paper"
         config = StudyConfig.load(
-            None, corpus=arguments.corpus, tokenizer=arguments.tokenizer, size=size, minutes=arguments.minutes, length=None
+            None,
+            corpus=arguments.corpus,
+            tokenizer=arguments.tokenizer,
+            size=size,
+            minutes=arguments.minutes,
+            length=None,
         )
         print(run_study(config, arguments.out / "study"), flush=True)
 

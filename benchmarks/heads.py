@@ -1,4 +1,5 @@
-"""The taxonomy of heads, reading the terms and KL for each, against the forward passes that it needs (budget: 0.70 of their speed)."""
+"""The taxonomy of heads, reading the terms and KL for each, against the forward passes that it needs (budget: 0.70 of
+their speed)."""
 
 import numpy as np
 import torch
@@ -23,7 +24,8 @@ def documents(count: int, n: int, vocab: int) -> Documents:
 
 
 def heads(settings: Settings) -> Results:
-    """Plain forward passes / passes that also measure KL of every removed term in every head; the ratio is that of the speeds."""
+    """Plain forward passes / passes that also measure KL of every removed term in every head; the ratio is that of the
+    speeds."""
     results = Results()
     count, n = SHAPES[settings.scale]
     chosen = documents(count, n, VOCAB[settings.scale])
@@ -47,7 +49,8 @@ def heads(settings: Settings) -> Results:
                 figure(f"{name} forward", times["plain"]),
                 figure(f"{name} forward and KL", times["taxonomy"]),
                 at_least=AT_LEAST if name == "dstg" else None,
-                note=f"{model.config.num_hidden_layers} × {model.config.num_attention_heads} heads, forward without gradients, sdpa",
+                note=f"{model.config.num_hidden_layers} × {model.config.num_attention_heads} heads, forward without "
+                "gradients, sdpa",
             )
         )
     return results

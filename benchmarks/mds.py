@@ -1,8 +1,10 @@
-"""Classical MDS of Hellinger distances against scipy's pdist or scikit-learn's distances with scikit-learn's ClassicalMDS; memory at 8,192.
+"""Classical MDS of Hellinger distances against scipy's pdist or scikit-learn's distances with scikit-learn's
+ClassicalMDS; memory at 8,192.
 
-Both sides go from the distributions of tokens to coordinates. The counts are drawn: Zipf's law with exponent 1.1, each word drifting
-with position, 20,000 tokens a position; as on IMDB a position then has 4,000 different words, and half of the columns less than 1 in 10
-of the positions. "Dense" has every word at every position, which no corpus has. Budgets: 5 times pdist, never slower than scikit-learn.
+Both sides go from the distributions of tokens to coordinates. The counts are drawn: Zipf's law with exponent 1.1, each
+word drifting with position, 20,000 tokens a position; as on IMDB a position then has 4,000 different words, and half of
+the columns less than 1 in 10 of the positions. "Dense" has every word at every position, which no corpus has. Budgets:
+5 times pdist, never slower than scikit-learn.
 """
 
 import multiprocessing
@@ -82,5 +84,7 @@ def mds(settings: Settings) -> Results:
         seconds, before, peak = pool.submit(large, many, vocabulary, torch.get_num_threads()).result()
     shape = f"as in a corpus, n = {many:,}, V = {vocabulary:,}, {DIMS} dimensions"
     note = f"{seconds:.0f} s; {before:.2f} GB with the counts, before MDS"
-    results.rows.append(row("peak of the process, GB", shape, figure("whatwhere", [peak], unit="GB"), at_most=2.0, note=note))
+    results.rows.append(
+        row("peak of the process, GB", shape, figure("whatwhere", [peak], unit="GB"), at_most=2.0, note=note)
+    )
     return results

@@ -1,8 +1,10 @@
-"""Memory of attention over length: what a forward pass holds for the backward pass, and the peak of both, fused and eager.
+"""Memory of attention over length: what a forward pass holds for the backward pass, and the peak of both, fused and
+eager.
 
-Each point is a fresh process. Tracked bytes are every allocation of torch (its profiler), without weights, in float32 on a CPU; resident
-is the growth of the process's peak. From rows of n/2 and n tokens, f(n) - 2 f(n/2) leaves what grows with n²: in units of one (h, n, n)
-map of float32 that says how many score maps are kept, for the batch or for each example of it.
+Each point is a fresh process. Tracked bytes are every allocation of torch (its profiler), without weights, in float32
+on a CPU; resident is the growth of the process's peak. From rows of n/2 and n tokens, f(n) - 2 f(n/2) leaves what grows
+with n²: in units of one (h, n, n) map of float32 that says how many score maps are kept, for the batch or for each
+example of it.
 """
 
 import json
@@ -47,7 +49,9 @@ class Point:
         """The forward pass to a number, and the heads of the model."""
         torch.manual_seed(0)
         layers = 2 if self.module == WHOLE else 1
-        config = ww.preset(self.preset, self.size, vocab_size=100, max_position_embeddings=self.n, num_hidden_layers=layers)
+        config = ww.preset(
+            self.preset, self.size, vocab_size=100, max_position_embeddings=self.n, num_hidden_layers=layers
+        )
         model = ww.Encoder(config).train()
         model.set_attn_implementation(self.backend)
         for parameter in model.parameters():
@@ -104,7 +108,9 @@ def maps(n: int, heads: int, shorter: int, longer: int) -> float:
     return (longer - 2 * shorter) / (n * n / 2) / (4 * heads)
 
 
-def curve(module: str, preset: str, backend: str, settings: Settings, run: Callable[[Point], dict[str, int]]) -> dict[str, Any]:
+def curve(
+    module: str, preset: str, backend: str, settings: Settings, run: Callable[[Point], dict[str, int]]
+) -> dict[str, Any]:
     """Bytes over all lengths for one row, and what a second row adds."""
     size = "tiny" if settings.scale == "micro" else "paper"
     lengths = list(LENGTHS[settings.scale])

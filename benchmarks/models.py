@@ -24,7 +24,8 @@ def autocast(precision: str = PRECISION) -> AbstractContextManager[Any]:
 
 
 def masked_batch(vocab: int, b: int, n: int, padded: bool = False) -> dict[str, torch.Tensor]:
-    """Random ids and labels (b, n): [CLS] first, [SEP] last and, as in run-on windows, at a place of its own in each row."""
+    """Random ids and labels (b, n): [CLS] first, [SEP] last and, as in run-on windows, at a place of its own in each
+    row."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(5, vocab, (b, n), generator=generator)
     ids.scatter_(1, torch.randint(1, n - 1, (b, 1), generator=generator), 3)
@@ -49,7 +50,8 @@ def ours(config: EncoderConfig, backend: str = "sdpa") -> ww.EncoderForMaskedLM:
 
 
 def theirs(name: str, config: EncoderConfig, sparse: bool = False) -> Any:
-    """transformers' "bert" or "modernbert" with sdpa, in the shape and dropout of `config`, full attention in every layer."""
+    """transformers' "bert" or "modernbert" with sdpa, in the shape and dropout of `config`, full attention in every
+    layer."""
     torch.manual_seed(0)
     shape = {
         "vocab_size": config.vocab_size,

@@ -1,4 +1,5 @@
-"""Packing gain: real tokens a second of training steps, documents packed and isolated against one piece of a document in each row."""
+"""Packing gain: real tokens a second of training steps, documents packed and isolated against one piece of a document
+in each row."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -48,7 +49,9 @@ def packing(settings: Settings) -> Results:
     with tempfile.TemporaryDirectory() as folder:
         batches = {}
         for join in JOINS:
-            windows = build_windows(source, tokenizer, Path(folder) / join, length=128, join=join, workers=1, progress=False)["train"]
+            windows = build_windows(
+                source, tokenizer, Path(folder) / join, length=128, join=join, workers=1, progress=False
+            )["train"]
             made = MaskedBatches(windows, mask_rate=MASKED, max_positions=128)
             batches[join] = [{k: v.to(DEVICE) for k, v in made.batch(step, b).items()} for step in range(steps)]
     real = {join: sum(int(batch["attention_mask"].sum()) for batch in several) for join, several in batches.items()}
@@ -58,10 +61,17 @@ def packing(settings: Settings) -> Results:
         config = ww.preset(name, "tiny", vocab_size=len(tokenizer))
         runs = {join: _epoch(config, several) for join, several in batches.items()}
         times = alternate(runs, settings.repeats)
-        rates = {join: figure(f"{name}, {join}", [real[join] / t for t in times[join]], unit="tokens/s") for join in JOINS}
+        rates = {
+            join: figure(f"{name}, {join}", [real[join] / t for t in times[join]], unit="tokens/s") for join in JOINS
+        }
         shape = f"tiny, n = 128, b = {b}, {PRECISION}, {settings.corpus_name}"
-        note = f"places that hold tokens: packed {full['isolate']:.0%}, padded {full['none']:.0%}; {_shapes(config, batches['isolate'][0])}"
-        results.rows.append(row(f"tokens a second, {name}, packed / padded", shape, rates["isolate"], rates["none"], note=note))
+        note = (
+            f"places that hold tokens: packed {full['isolate']:.0%}, padded {full['none']:.0%}; "
+            f"{_shapes(config, batches['isolate'][0])}"
+        )
+        results.rows.append(
+            row(f"tokens a second, {name}, packed / padded", shape, rates["isolate"], rates["none"], note=note)
+        )
         results.rows.append(row(f"tokens a second, {name}, packed / run-on", shape, rates["isolate"], rates["run-on"]))
     return results
 

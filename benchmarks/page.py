@@ -21,57 +21,61 @@ TITLES = {
 }
 ABOUT = {
     "study": """
-The same tokens for `dstg`, `ap`, `rp` and `rope` by the recipe of size tiny: one model after the other with all threads and batches of 16,
-as a demo once trained, and as many models at once as there are cores, a thread each, with the recipe's batches. The ratio is that of
-tokens a second; both sides run the code of today.
+The same tokens for `dstg`, `ap`, `rp` and `rope` by the recipe of size tiny: one model after the other with all threads
+and batches of 16, as a demo once trained, and as many models at once as there are cores, a thread each, with the
+recipe's batches. The ratio is that of tokens a second; both sides run the code of today.
 """,
     "presets": """
-Each preset against `nope` on the same block with the same dropout: what its scheme costs. At paper size presets of the BERT block have
-12 layers of 768, those of the NeoBERT block 6 of 720 (`dstg`: 768). Each has a process of its own, as a training has.
+Each preset against `nope` on the same block with the same dropout: what its scheme costs. At paper size presets of the
+BERT block have 12 layers of 768, those of the NeoBERT block 6 of 720 (`dstg`: 768). Each has a process of its own, as a
+training has.
 """,
     "peers": """
-Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, the same optimizer, sdpa. Ours
-projects the masked tokens on the vocabulary, theirs every token; `sparse_prediction` makes ModernBERT do as ours. What differs: BERT has
-token types; ModernBERT has a prediction head (dense, GELU, norm) and a norm after the embedding that `rope` lacks, and here full
-attention in every layer.
+Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, the same
+optimizer, sdpa. Ours projects the masked tokens on the vocabulary, theirs every token; `sparse_prediction` makes
+ModernBERT do as ours. What differs: BERT has token types; ModernBERT has a prediction head (dense, GELU, norm) and a
+norm after the embedding that `rope` lacks, and here full attention in every layer.
 """,
     "attention": """
 One module forward and backward with its biases. Eager is the specification: every term a matrix, then softmax.
 """,
     "positional": """
-The correlation with θ1 and θ2 is computed once in a pass and serves all layers; adding it to the scores, with the reset, is in the ratio to
-`bert-a`, which adds nothing.
+The correlation with θ1 and θ2 is computed once in a pass and serves all layers; adding it to the scores, with the
+reset, is in the ratio to `bert-a`, which adds nothing.
 """,
     "memory": """
-Tracked allocations of torch without weights and their gradients, float32, CPU, each point a process of its own; resident is the growth
-of the process's peak at the longest row, the exponent that of the tracked peak over the three longest. Held: what the forward pass
-leaves for the backward pass. Maps: how many (h, n, n) tensors of float32 make up what grows with n², for a batch of one row, and held by
-each further row; a fraction below 0.01 is none. They are counted from the two longest rows (by example also from the two up to 512): a
-negative number says that maps are kept for the shorter row only.
+Tracked allocations of torch without weights and their gradients, float32, CPU, each point a process of its own;
+resident is the growth of the process's peak at the longest row, the exponent that of the tracked peak over the three
+longest. Held: what the forward pass leaves for the backward pass. Maps: how many (h, n, n) tensors of float32 make up
+what grows with n², for a batch of one row, and held by each further row; a fraction below 0.01 is none. They are
+counted from the two longest rows (by example also from the two up to 512): a negative number says that maps are kept
+for the shorter row only.
 """,
     "packing": """
-Real tokens a second. Padded: one piece of one document in each row. Packed: several documents in a row, isolated, positions restarted.
-Run-on: full rows without isolation.
+Real tokens a second. Padded: one piece of one document in each row. Packed: several documents in a row, isolated,
+positions restarted. Run-on: full rows without isolation.
 """,
     "probes": """
 All probes of a model at once against one scikit-learn fit each, equal R².
 """,
     "heads": """
-One pass of documents: the forward pass alone against the same pass in which every block also hands over its terms and KL(A ‖ A without the
-term) is measured for every head and term. The ratio is that of the speeds.
+One pass of documents: the forward pass alone against the same pass in which every block also hands over its terms and
+KL(A ‖ A without the term) is measured for every head and term. The ratio is that of the speeds.
 """,
     "windows": """
 CPU time of one core. `encode_batch` is the tokenizer alone.
 """,
     "counts": """
-CPU time of one core; every way gives the same counts. From windows: the files of token ids are in the page cache, scipy and scikit-learn
-get all ids in memory. From text: reading, tokenising, counting whole documents in 32 groups; to stress: also Hellinger distances, MDS and
-the stress of every encoding at d = 768. `encode_batch_fast` gives no offsets. Ours tokenises each different word once where the
-tokenizer treats what stands between spaces on its own, so a ratio below 1 is no slip.
+CPU time of one core; every way gives the same counts. From windows: the files of token ids are in the page cache, scipy
+and scikit-learn get all ids in memory. From text: reading, tokenising, counting whole documents in 32 groups; to
+stress: also Hellinger distances, MDS and the stress of every encoding at d = 768. `encode_batch_fast` gives no offsets.
+Ours tokenises each different word once where the tokenizer treats what stands between spaces on its own, so a ratio
+below 1 is no slip.
 """,
     "mds": """
-From the distributions of tokens to coordinates, one way as the other; √p is inside. Ours takes sparse distributions where they are sparse,
-the others need dense ones, which are made beforehand. The peak is that of a process which draws the counts and scales them.
+From the distributions of tokens to coordinates, one way as the other; √p is inside. Ours takes sparse distributions
+where they are sparse, the others need dense ones, which are made beforehand. The peak is that of a process which draws
+the counts and scales them.
 """,
 }
 
@@ -99,7 +103,10 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             ratio = f"**{r['ratio']:.2f}**" if r["ratio"] >= 0.1 else f"**{r['ratio']:.3f}**"
             if r["first"]["repeats"] > 1:
                 ratio += f" ({r['ratio_min']:.3g}–{r['ratio_max']:.3g})"
-        lines.append(f"| {r['what']} | {r['shape']} | {ratio} | {budget(r)} | {shown(r['first'])} | {shown(r['second'])} | {r['note']} |")
+        lines.append(
+            f"| {r['what']} | {r['shape']} | {ratio} | {budget(r)} | {shown(r['first'])} | {shown(r['second'])} | "
+            f"{r['note']} |"
+        )
     return lines
 
 
@@ -108,14 +115,16 @@ def memory_table(curves: list[dict[str, Any]]) -> list[str]:
     n = curves[0]["n"]
     lines = [
         "",
-        f"| what | backend | peak, n = {n[0]:,} | peak, n = {n[-1]:,} | resident | exponent | maps, peak | maps, held | by example |",
+        f"| what | backend | peak, n = {n[0]:,} | peak, n = {n[-1]:,} | resident | exponent | maps, peak | maps, held "
+        "| by example |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for c in curves:
         mib = [f"{value / 2**20:,.1f} MiB" for value in (c["peak"][0], c["peak"][-1], c["resident"][-1])]
         own = ", ".join(f"{maps:.2f} at {length:,}" for length, maps in c.get("maps_by_example", []))
         lines.append(
-            f"| {c['preset']}, {c['module']} | {c['backend']} | {mib[0]} | {mib[1]} | {mib[2]} | {c['exponent_peak']:.2f} "
+            f"| {c['preset']}, {c['module']} | {c['backend']} | {mib[0]} | {mib[1]} | {mib[2]} | "
+            f"{c['exponent_peak']:.2f} "
             f"| {c['maps_peak']:.2f} | {c['maps_held']:.2f} | {own} |"
         )
     fused = [c for c in curves if "maps_by_example" in c]
@@ -134,21 +143,27 @@ def page(whole: dict[str, Any]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench` (`python -m benchmarks`) from `benchmarks.json`, which holds every repeat. A ratio is median over median",
-        "of alternating runs in one process after a warm-up; in brackets the smallest and largest of a round. First and second are the two",
+        "Written by `make bench` (`python -m benchmarks`) from `benchmarks.json`, which holds every repeat. A ratio is "
+        "median over median",
+        "of alternating runs in one process after a warm-up; in brackets the smallest and largest of a round. First "
+        "and second are the two",
         "sides of the ratio: median (smallest–largest).",
     ]
     parts = whole["parts"]
     judged = [r for part in parts.values() for r in part["rows"] if r["met"] is not None]
     missed = [r for r in judged if not r["met"]]
     lines += ["", f"Budgets kept: {len(judged) - len(missed)} of {len(judged)}." + (" Missed:" if missed else "")]
-    lines += [f"- {r['what']} ({r['shape']}): {r['ratio'] if r['second'] else r['first']['median']:.2f}, {budget(r)}" for r in missed]
+    lines += [
+        f"- {r['what']} ({r['shape']}): {r['ratio'] if r['second'] else r['first']['median']:.2f}, {budget(r)}"
+        for r in missed
+    ]
     for name, part in parts.items():
         m, v = part["machine"], part["versions"]
         where = m["accelerator"] or f"{m['cpu']}, {m['threads']} threads of {m['cores']} cores"
         lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), ""]
         lines.append(
-            f"`{part['command']}`, {part['date']}, {part['scale']}, {where}, torch {v['torch']}, transformers {v['transformers']}; "
+            f"`{part['command']}`, {part['date']}, {part['scale']}, {where}, torch {v['torch']}, transformers "
+            f"{v['transformers']}; "
             f"{part['seconds']:.0f} s, load of the machine {part['load'][0]} before and {part['load'][1]} after."
         )
         lines += ["", *table(part["rows"])]
@@ -171,7 +186,8 @@ def memory_picture(curves: list[dict[str, Any]]) -> str:
     first, last = math.log2(lengths[0]), math.log2(lengths[-1])
     total = LEFT + len(modules) * (WIDTH + GAP) + 60
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {HEIGHT + 100}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {HEIGHT + 100}" font-family="sans-serif" '
+        'font-size="12">',
         '<rect width="100%" height="100%" fill="white"/>',
     ]
     for panel, module in enumerate(modules):
@@ -183,7 +199,10 @@ def memory_picture(curves: list[dict[str, Any]]) -> str:
         def y(value: float) -> float:
             return TOP + (high - math.log10(value)) / (high - low) * HEIGHT
 
-        out.append(f'<text x="{left + WIDTH / 2:.0f}" y="24" text-anchor="middle" font-size="14">{module}, forward and backward</text>')
+        out.append(
+            f'<text x="{left + WIDTH / 2:.0f}" y="24" text-anchor="middle" font-size="14">{module}, forward and '
+            "backward</text>"
+        )
         for power in range(low, high + 1):
             at = y(10.0**power)
             out.append(f'<line x1="{left}" y1="{at:.1f}" x2="{left + WIDTH}" y2="{at:.1f}" stroke="#ddd"/>')
@@ -191,16 +210,27 @@ def memory_picture(curves: list[dict[str, Any]]) -> str:
         for n in lengths:
             out.append(f'<line x1="{x(n):.1f}" y1="{TOP}" x2="{x(n):.1f}" y2="{TOP + HEIGHT}" stroke="#eee"/>')
             out.append(f'<text x="{x(n):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle">{n:,}</text>')
-        out.append(f'<text x="{left + WIDTH / 2:.0f}" y="{TOP + HEIGHT + 34}" text-anchor="middle">tokens in the row</text>')
+        out.append(
+            f'<text x="{left + WIDTH / 2:.0f}" y="{TOP + HEIGHT + 34}" text-anchor="middle">tokens in the row</text>'
+        )
         for c in (c for c in curves if c["module"] == module):
             points = " ".join(f"{x(n):.1f},{y(value):.1f}" for n, value in zip(c["n"], c["peak"], strict=True))
             dash = ' stroke-dasharray="5 4"' if c["backend"] == "eager" else ""
-            out.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[names.index(c["preset"])]}" stroke-width="2"{dash}/>')
+            out.append(
+                f'<polyline points="{points}" fill="none" stroke="{COLOURS[names.index(c["preset"])]}" '
+                f'stroke-width="2"{dash}/>'
+            )
     for i, name in enumerate(names):
         at = LEFT + 110 * i
-        out.append(f'<line x1="{at}" y1="{HEIGHT + 88}" x2="{at + 24}" y2="{HEIGHT + 88}" stroke="{COLOURS[i]}" stroke-width="2"/>')
+        out.append(
+            f'<line x1="{at}" y1="{HEIGHT + 88}" x2="{at + 24}" y2="{HEIGHT + 88}" stroke="{COLOURS[i]}" '
+            'stroke-width="2"/>'
+        )
         out.append(f'<text x="{at + 30}" y="{HEIGHT + 92}">{name}</text>')
-    out.append(f'<text x="{LEFT + 110 * len(names)}" y="{HEIGHT + 92}">full line: fused, dashed: eager; peak of tracked bytes</text>')
+    out.append(
+        f'<text x="{LEFT + 110 * len(names)}" y="{HEIGHT + 92}">full line: fused, dashed: eager; peak of tracked '
+        "bytes</text>"
+    )
     return "\n".join([*out, "</svg>"]) + "\n"
 
 

@@ -1,7 +1,8 @@
-"""Structural probes against one scikit-learn Ridge fit each: seconds, ratio, largest difference of R² (budget: 10x, 1e-6).
+"""Structural probes against one scikit-learn Ridge fit each: seconds, ratio, largest difference of R² (budget: 10x,
+1e-6).
 
-Random features of a model's size; the time of the model itself is in neither side. The budget is against float64, as R² must agree to 1e-6;
-a loop in float32 is shown beside it.
+Random features of a model's size; the time of the model itself is in neither side. The budget is against float64, as R²
+must agree to 1e-6; a loop in float32 is shown beside it.
 """
 
 from types import SimpleNamespace
@@ -35,9 +36,13 @@ class Given(torch.nn.Module):
     def __init__(self, features: list[torch.Tensor], position_size: int) -> None:
         super().__init__()
         self.features = features
-        self.config = SimpleNamespace(hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1)
+        self.config = SimpleNamespace(
+            hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1
+        )
 
-    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, output_hidden_states: bool) -> SimpleNamespace:
+    def forward(
+        self, input_ids: torch.Tensor, position_ids: torch.Tensor, output_hidden_states: bool
+    ) -> SimpleNamespace:
         return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
 
 
@@ -52,13 +57,19 @@ def windows(documents: int, n: int) -> list[SimpleNamespace]:
         np.divide(np.arange(1, n - 1) - starts, lengths - 1, out=progress[1:-1], where=lengths > 1)
         made.append(
             SimpleNamespace(
-                input_ids=np.full(n, i), position_ids=np.arange(n), document_ids=np.zeros(n, int), segments=segments, progress=progress
+                input_ids=np.full(n, i),
+                position_ids=np.arange(n),
+                document_ids=np.zeros(n, int),
+                segments=segments,
+                progress=progress,
             )
         )
     return made
 
 
-def peer(features: list[torch.Tensor], position_size: int, documents, dtype: type) -> dict[tuple[str, str, int, int], float]:
+def peer(
+    features: list[torch.Tensor], position_size: int, documents, dtype: type
+) -> dict[tuple[str, str, int, int], float]:
     """One scikit-learn fit and score for each hidden state, part, target and split."""
     parts = {"all": slice(None)}
     if position_size:
@@ -72,7 +83,9 @@ def peer(features: list[torch.Tensor], position_size: int, documents, dtype: typ
                 fit, tested = rows & ~test[:, None], rows & test[:, None]
                 for part, columns in parts.items():
                     ridge = Ridge(alpha=1.0).fit(x[fit][:, columns], y[fit])
-                    found[f"r2.{target}", part, layer, split] = r2_score(y[tested], ridge.predict(x[tested][:, columns]))
+                    found[f"r2.{target}", part, layer, split] = r2_score(
+                        y[tested], ridge.predict(x[tested][:, columns])
+                    )
     return found
 
 
@@ -85,7 +98,9 @@ def probes(settings: Settings) -> Results:
         rng = np.random.default_rng(1)
         signal = np.nan_to_num(np.stack([documents.targets[t] for t in ("token", "segment", "intra")], axis=-1))
         features = [
-            torch.from_numpy((signal @ rng.normal(size=(3, width)) + 3 * rng.normal(size=(count, n, width)) + 1).astype(np.float32))
+            torch.from_numpy(
+                (signal @ rng.normal(size=(3, width)) + 3 * rng.normal(size=(count, n, width)) + 1).astype(np.float32)
+            )
             for _ in range(layers)
         ]
         model = Given(features, position_size)
@@ -99,8 +114,8 @@ def probes(settings: Settings) -> Results:
         for dtype in (np.float64, np.float32):
             reference: dict[tuple[str, str, int, int], float] = {}
             loop = clock(
-                lambda features=features, documents=documents, dtype=dtype, reference=reference, position_size=position_size: (
-                    reference.update(peer(features, position_size, documents, dtype))
+                lambda features=features, documents=documents, dtype=dtype, reference=reference, width=position_size: (
+                    reference.update(peer(features, width, documents, dtype))
                 )
             )
             gap = max(

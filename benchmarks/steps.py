@@ -1,4 +1,5 @@
-"""Training steps: every preset against `nope`, dstg against ap, fused against eager, ours against transformers' BERT and ModernBERT."""
+"""Training steps: every preset against `nope`, dstg against ap, fused against eager, ours against transformers' BERT
+and ModernBERT."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +17,17 @@ from whatwhere.training.loop import keep_freed_memory
 from .models import PRECISION, VOCAB, masked_batch, ours, parameters, theirs, training_step
 from .timing import Results, Settings, alternate, clock, figure, row
 
-MAIN = ("ap", "rope", "rp", "alibi", "dstg", "bert-a", "tupe-a", "tupe-r", "split")  # those that are timed at paper size
+MAIN = (
+    "ap",
+    "rope",
+    "rp",
+    "alibi",
+    "dstg",
+    "bert-a",
+    "tupe-a",
+    "tupe-r",
+    "split",
+)  # those that are timed at paper size
 SHAPES = {  # size, tokens in a row, rows
     "full": [("tiny", 128, 16), ("paper", 128, 16), ("paper", 512, 4)],
     "quick": [("tiny", 128, 16), ("paper", 128, 8), ("paper", 512, 2)],
@@ -31,17 +42,22 @@ def described(size: str, n: int, b: int) -> str:
     return f"{size}, n = {n}, b = {b}, {PRECISION}"
 
 
-def _timed(configs: dict[str, tuple[EncoderConfig, str]], n: int, b: int, settings: Settings) -> dict[str, dict[str, Any]]:
-    """A figure for each named configuration and backend, each in a process of its own as a training is, all in the same rounds.
+def _timed(
+    configs: dict[str, tuple[EncoderConfig, str]], n: int, b: int, settings: Settings
+) -> dict[str, dict[str, Any]]:
+    """A figure for each named configuration and backend, each in a process of its own as a training is, all in the same
+    rounds.
 
-    Rounds of seven models in one process gave `dstg` / `ap` 0.1 to 0.2 more than rounds of three, though no page was faulted in
-    (docs/log.md).
+    Rounds of seven models in one process gave `dstg` / `ap` 0.1 to 0.2 more than rounds of three, though no page was
+    faulted in (docs/log.md).
     """
     threads, vocab = torch.get_num_threads(), VOCAB[settings.scale]
     with ExitStack() as stack:
         runs: dict[str, Callable[[], float]] = {}
         for name, (config, backend) in configs.items():
-            pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_prepare, initargs=(config, backend, vocab, n, b, threads))
+            pool = ProcessPoolExecutor(
+                1, get_context("spawn"), initializer=_prepare, initargs=(config, backend, vocab, n, b, threads)
+            )
             stack.enter_context(pool)
             runs[name] = partial(_seconds_in, pool)
         times = alternate(runs, settings.repeats, measure=lambda seconds: seconds())
@@ -69,13 +85,18 @@ def _step() -> float:
 
 
 def presets(settings: Settings) -> Results:
-    """Every preset against `nope` on the same block with the same dropout; dstg against ap; a whole step eager against fused."""
+    """Every preset against `nope` on the same block with the same dropout; dstg against ap; a whole step eager against
+    fused."""
     results = Results()
     vocab = VOCAB[settings.scale]
     for size, n, b in SHAPES[settings.scale]:
         shape = described(size, n, b)
         for block in ("neobert", "bert"):
-            names = [name for name in PRESETS if name != "nope" and ww.preset(name).block == block and (name in MAIN or size == "tiny")]
+            names = [
+                name
+                for name in PRESETS
+                if name != "nope" and ww.preset(name).block == block and (name in MAIN or size == "tiny")
+            ]
             if settings.scale == "micro":
                 names = [name for name in names if name in ("ap", "dstg", "bert-a", "tupe-r")]
             fields = {"vocab_size": vocab, "max_position_embeddings": max(n, 128)}
@@ -90,7 +111,9 @@ def presets(settings: Settings) -> Results:
                 results.rows.append(row(f"training step, {name} / nope", shape, timed[name], timed["nope"], note=note))
             if block == "neobert":
                 limit = {("tiny", 128): 1.25, ("paper", 128): 1.15, ("paper", 512): 1.2}.get((size, n))
-                results.rows.append(row("training step, dstg / ap", shape, timed["dstg"], timed["ap"], at_most=limit, note=note))
+                results.rows.append(
+                    row("training step, dstg / ap", shape, timed["dstg"], timed["ap"], at_most=limit, note=note)
+                )
             limit = 1.0 if size == "paper" else None
             what = f"training step, {both}, eager / fused"
             results.rows.append(row(what, shape, timed[f"{both} eager"], timed[both], at_least=limit, note=note))
@@ -121,8 +144,11 @@ def peers(settings: Settings) -> Results:
     return results
 
 
-def _against(models: dict[str, Any], n: int, b: int, layers: int, shape: str, note: str, settings: Settings) -> list[dict[str, Any]]:
-    """Rows of each other model against the first; the budget holds for the one that projects every token on the vocabulary."""
+def _against(
+    models: dict[str, Any], n: int, b: int, layers: int, shape: str, note: str, settings: Settings
+) -> list[dict[str, Any]]:
+    """Rows of each other model against the first; the budget holds for the one that projects every token on the
+    vocabulary."""
     batch = masked_batch(VOCAB[settings.scale], b, n)
     counts = ", ".join(f"{parameters(model) / 1e6:.2f}" for model in models.values())
     runs: dict[str, Callable[[], None]] = {name: training_step(model, batch) for name, model in models.items()}

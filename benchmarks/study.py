@@ -1,4 +1,5 @@
-"""The trainings of a demo: as many models at once as there are cores, a thread each, against one after the other with all threads."""
+"""The trainings of a demo: as many models at once as there are cores, a thread each, against one after the other with
+all threads."""
 
 import os
 import time
@@ -22,9 +23,11 @@ LENGTH, VOCAB = {"full": 128, "quick": 128, "micro": 16}, 4096
 
 
 def study(settings: Settings) -> Results:
-    """Seconds of the four trainings of a demo: the same tokens one model after the other, and as many models at once as cores.
+    """Seconds of the four trainings of a demo: the same tokens one model after the other, and as many models at once as
+    cores.
 
-    The recipe of size tiny in both, but for the batch: 16 windows with all threads, and the recipe's own with a thread each.
+    The recipe of size tiny in both, but for the batch: 16 windows with all threads, and the recipe's own with a thread
+    each.
     """
     results = Results()
     n, tokens, cores = LENGTH[settings.scale], TOKENS[settings.scale], torch.get_num_threads()
@@ -33,7 +36,10 @@ def study(settings: Settings) -> Results:
     with ExitStack() as stack:
 
         def workers(count: int, threads: int, b: int) -> list[ProcessPoolExecutor]:
-            pools = [ProcessPoolExecutor(1, get_context("spawn"), initializer=_prepare, initargs=(threads, b, n)) for _ in range(count)]
+            pools = [
+                ProcessPoolExecutor(1, get_context("spawn"), initializer=_prepare, initargs=(threads, b, n))
+                for _ in range(count)
+            ]
             return [stack.enter_context(pool) for pool in pools]
 
         def seconds(pools: list[ProcessPoolExecutor]) -> float:

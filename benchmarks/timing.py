@@ -1,7 +1,8 @@
 """Figures and ratios: alternating runs after a warm-up, medians, and a budget that the ratio should keep.
 
-A row of results is a plain dict: `what`, `shape`, the figures `first` and `second` (name, unit, every value, median, min, max),
-`ratio` = median of first / median of second with the smallest and largest ratio of a round, and the budget. Budgets: docs/state.md.
+A row of results is a plain dict: `what`, `shape`, the figures `first` and `second` (name, unit, every value, median,
+min, max), `ratio` = median of first / median of second with the smallest and largest ratio of a round, and the budget.
+Budgets: docs/state.md.
 """
 
 import time
@@ -21,7 +22,8 @@ REPEATS = {"full": 5, "quick": 3, "micro": 2}
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command was asked for. scale: "full", "quick" (fewer shapes and repeats), "micro" (every line, meaningless figures)."""
+    """What the command was asked for. scale: "full", "quick" (fewer shapes and repeats), "micro" (every line,
+    meaningless figures)."""
 
     scale: str = "full"
     corpus: str = "python-docs"
@@ -59,7 +61,8 @@ def clock(run: Callable[[], object]) -> float:
 
 
 def alternate(runs: Mapping[str, Any], repeats: int, measure: Callable[[Any], float] = clock) -> dict:
-    """What `measure` says of each run, `repeats` times, in rounds after one of warm-up; every other round goes backwards."""
+    """What `measure` says of each run, `repeats` times, in rounds after one of warm-up; every other round goes
+    backwards."""
     names = list(runs)
     times: dict[str, list[float]] = {name: [] for name in names}
     for name in names:

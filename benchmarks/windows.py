@@ -1,7 +1,8 @@
 """Speed of text to windows on one core, against the tokenizer's `encode_batch` alone; and of batches.
 
-Budget: at least 1 MB of text per second per core. `encode_batch` is the floor: it gives ids and offsets as objects of the library, but no
-arrays, segments, splits, rows or files. CPU seconds of one process and one thread, text read beforehand.
+Budget: at least 1 MB of text per second per core. `encode_batch` is the floor: it gives ids and offsets as objects of
+the library, but no arrays, segments, splits, rows or files. CPU seconds of one process and one thread, text read
+beforehand.
 """
 
 import tempfile
@@ -51,7 +52,9 @@ def windows(settings: Settings) -> Results:
         times = alternate(runs, min(settings.repeats, MOST_REPEATS), measure=cpu)
         speed = {name: figure(name, [megabytes / t for t in values], unit="MB/s") for name, values in times.items()}
         for join in ("run-on", "none", "isolate"):
-            results.rows.append(row(f"text to windows, {join} / encode_batch", shape, speed[join], speed["encode_batch"]))
+            results.rows.append(
+                row(f"text to windows, {join} / encode_batch", shape, speed[join], speed["encode_batch"])
+            )
             results.rows.append(row(f"text to windows, {join}, MB/s", shape, speed[join], at_least=1.0))
         train = build_windows(source, tokenizer, next(outs), progress=False)["train"]
         for masking in ("all", "80-10-10"):

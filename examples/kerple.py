@@ -1,11 +1,14 @@
-"""An own scheme in one file: the logarithmic bias of KERPLE (Chi et al. 2022), alone and in the place of TUPE's buckets.
+"""An own scheme in one file: the logarithmic bias of KERPLE (Chi et al. 2022), alone and in the place of TUPE's
+buckets.
 
-It is registered when the file is loaded, and then a scheme like any other: trained, probed, in every figure of a report.
+It is registered when the file is loaded, and then a scheme like any other: trained, probed, in every figure of a
+    report.
 
     whatwhere study --scheme examples/kerple.py --models kerple,alibi,rp --out runs/kerple
     whatwhere explain kerple --scheme examples/kerple.py
 
-The file may import torch, transformers and `whatwhere.encoder`: a saved model carries it, and opens where whatwhere is not installed.
+The file may import torch, transformers and `whatwhere.encoder`: a saved model carries it, and opens where whatwhere is
+not installed.
 """
 
 import torch
@@ -25,7 +28,8 @@ class KerpleBias(nn.Module):
         self.log_r = nn.Parameter(torch.empty(2, config.num_attention_heads))
 
     def initialize(self, config) -> None:
-        """First weights: heads from a short reach (r1 = 2) to a long one (r1 = 1/8), r2 = 1. `init` leaves loaded weights alone."""
+        """First weights: heads from a short reach (r1 = 2) to a long one (r1 = 1/8), r2 = 1. `init` leaves loaded
+        weights alone."""
         reach = torch.linspace(2.0, 0.125, config.num_attention_heads).log()
         init.copy_(self.log_r, torch.stack([reach, torch.zeros_like(reach)]))
 

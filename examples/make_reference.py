@@ -1,8 +1,9 @@
 """Make the model that comes with the package from a trained run: python examples/make_reference.py RUN
 
-RUN is the folder of one pretrained encoder, of `whatwhere pretrain` or of a study (models/NAME/seed-K), whose windows stand beside it.
-Its weights are rounded to bfloat16 and written, with tokenizer, card and what was measured, to src/whatwhere/reference/. Nothing is
-written unless the folder is small and the rounded model is the same one for all purposes: see the three limits below.
+RUN is the folder of one pretrained encoder, of `whatwhere pretrain` or of a study (models/NAME/seed-K), whose windows
+stand beside it. Its weights are rounded to bfloat16 and written, with tokenizer, card and what was measured, to
+src/whatwhere/reference/. Nothing is written unless the folder is small and the rounded model is the same one for all
+purposes: see the three limits below.
 """
 
 import argparse
@@ -35,7 +36,12 @@ FOLDER = Path(whatwhere.__file__).parent / "reference"
 
 
 def make_reference(
-    run: Path, to: Path = FOLDER, *, text: str = "English Wikipedia", licence: str = "CC BY-SA 3.0", windows: Path | None = None
+    run: Path,
+    to: Path = FOLDER,
+    *,
+    text: str = "English Wikipedia",
+    licence: str = "CC BY-SA 3.0",
+    windows: Path | None = None,
 ) -> dict[str, Any]:
     """Write the reference model to `to`, whole or not at all, in place of the one there; returns its training.json.
 
@@ -48,11 +54,16 @@ def make_reference(
     """
     for name in (CONFIG, SUMMARY, "model.safetensors", "tokenizer.json"):
         if not (run / name).is_file():
-            raise ValueError(f"{run} is no finished pretraining: {name} is missing. Give the folder of one: models/dstg/seed-0 of a study.")
+            raise ValueError(
+                f"{run} is no finished pretraining: {name} is missing. Give the folder of one: models/dstg/seed-0 of a "
+                "study."
+            )
     tokenizer = AutoTokenizer.from_pretrained(run)
     corpus = Windows(windows) if windows else own_windows(tokenizer, run)
     if corpus is None or not corpus.made_by(tokenizer):
-        raise ValueError(f"No windows of {run} beside it, so nothing can be measured. Give their folder: --corpus STUDY/corpus.")
+        raise ValueError(
+            f"No windows of {run} beside it, so nothing can be measured. Give their folder: --corpus STUDY/corpus."
+        )
     config = PretrainConfig.load(run / CONFIG)
     model = whatwhere.EncoderForMaskedLM.from_pretrained(run, dtype=torch.float32).eval()
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -75,10 +86,13 @@ def make_reference(
 
 
 def store(model: Any, run: Path, made: Path, config: PretrainConfig, summary: dict[str, Any]) -> None:
-    """A transformers folder of the model's weights in bfloat16 that says it is to be opened in float32; no code, it comes with its own."""
+    """A transformers folder of the model's weights in bfloat16 that says it is to be opened in float32; no code, it
+    comes with its own."""
     narrow = type(model)(model.config)
     narrow.load_state_dict(model.state_dict())
-    save_model(narrow.bfloat16(), made, code=False, metadata=weights_metadata(model.config, config.model_dump(), summary))
+    save_model(
+        narrow.bfloat16(), made, code=False, metadata=weights_metadata(model.config, config.model_dump(), summary)
+    )
     about = json.loads((made / "config.json").read_text(encoding="utf-8"))
     (made / "config.json").write_text(json.dumps(about | {"dtype": "float32"}, indent=2) + "\n", encoding="utf-8")
     for name in ("tokenizer.json", "tokenizer_config.json"):
@@ -98,19 +112,32 @@ def compare(model: Any, made: Path, windows: Windows, config: PretrainConfig) ->
         losses = [total + float(out.loss) * count for total, out in zip(losses, both, strict=True)]
         labels, seen = labels + count, seen + len(batch["input_ids"])
         moved = max(moved, float((both[0].logits - both[1].logits).abs().max()))
-    return {"loss_float32": losses[0] / labels, "loss": losses[1] / labels, "largest_logit_difference": moved, "windows": seen}
+    return {
+        "loss_float32": losses[0] / labels,
+        "loss": losses[1] / labels,
+        "largest_logit_difference": moved,
+        "windows": seen,
+    }
 
 
 def look(made: Path, windows: Windows) -> dict[str, Any]:
-    """R² of position by layer in each stream, and the share of two components in the table, of the model as it is stored."""
+    """R² of position by layer in each stream, and the share of two components in the table, of the model as it is
+    stored."""
     stored = AutoModelForMaskedLM.from_pretrained(made).eval()
     records = probe_records(stored, windows["held_out"], Who("reference"), documents=WINDOWS)
     mean = [r for r in select(records, metric="r2.token") if r.index is None]
     layers = range(stored.config.num_hidden_layers + 1)
-    r2 = {part: [next(r.value for r in mean if r.part == part and r.layer == layer) for layer in layers] for part in {r.part for r in mean}}
+    r2 = {
+        part: [next(r.value for r in mean if r.part == part and r.layer == layer) for layer in layers]
+        for part in {r.part for r in mean}
+    }
     spectrum = whatwhere.geometry.spectrum(stored.encoder.position_table().detach().double().numpy())
     documents = next(r.value for r in records if r.metric == "probe.documents")
-    return {"r2": dict(sorted(r2.items())), "two_components": float(spectrum.shares[:2].sum()), "documents": int(documents)}
+    return {
+        "r2": dict(sorted(r2.items())),
+        "two_components": float(spectrum.shares[:2].sum()),
+        "documents": int(documents),
+    }
 
 
 def check(found: dict[str, Any]) -> None:
@@ -131,7 +158,9 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="folder of a pretraining: models/dstg/seed-0 of a study")
     parser.add_argument("--to", type=Path, default=FOLDER, help="folder to write [default: the package's own]")
     parser.add_argument("--corpus", type=Path, help="folder of its windows [default: those beside it]")
-    parser.add_argument("--text", default="English Wikipedia", help="what it has read, for the card [default: %(default)s]")
+    parser.add_argument(
+        "--text", default="English Wikipedia", help="what it has read, for the card [default: %(default)s]"
+    )
     parser.add_argument("--licence", default="CC BY-SA 3.0", help="licence of that text [default: %(default)s]")
     given = parser.parse_args()
     try:

@@ -15,9 +15,12 @@ def as_bytes(weights):
 
 
 def attention(layers, heads, n, seed=0, std=2.0):
-    """Peaky content scores of words that come again, smooth position scores, a bias of the distance, and their sum; in bytes."""
+    """Peaky content scores of words that come again, smooth position scores, a bias of the distance, and their sum; in
+    bytes."""
     rng = np.random.default_rng(seed)
-    words = rng.standard_normal((max(2, n // 3), 32))[rng.integers(max(2, n // 3), size=n)] + 0.5 * rng.standard_normal((n, 32))
+    words = rng.standard_normal((max(2, n // 3), 32))[rng.integers(max(2, n // 3), size=n)] + 0.5 * rng.standard_normal(
+        (n, 32)
+    )
     waves = np.cos(np.pi * np.outer(np.arange(n) / n, np.arange(1, 5)))
     lag = np.abs(np.arange(n)[:, None] - np.arange(n))
     maps = {name: np.empty((layers, heads, n, n), np.uint8) for name in ("semantic", "absolute", "relative", "total")}

@@ -23,15 +23,28 @@ PUBLISHED = [dict(names) for names in KNOWN]
 def sentences(documents: int, seed: int = 0) -> str:
     """Documents of a few made-up sentences, separated by blank lines."""
     draw = random.Random(seed)
-    words = ["".join(draw.choice("bcdfglmnprst") + draw.choice("aeiou") for _ in range(draw.randint(1, 3))) for _ in range(200)]
+    words = [
+        "".join(draw.choice("bcdfglmnprst") + draw.choice("aeiou") for _ in range(draw.randint(1, 3)))
+        for _ in range(200)
+    ]
     blocks = []
     for _ in range(documents):
-        lines = [" ".join(draw.choices(words, k=draw.randint(3, 12))).capitalize() + "." for _ in range(draw.randint(2, 8))]
+        lines = [
+            " ".join(draw.choices(words, k=draw.randint(3, 12))).capitalize() + "." for _ in range(draw.randint(2, 8))
+        ]
         blocks.append(" ".join(lines))
     return "\n\n".join(blocks) + "\n"
 
 
-SMALL = ("length=32", "vocab_size=300", "batch_size=8", "workers=1", "precision=fp32", "model.num_hidden_layers=2", "warmup_steps=5")
+SMALL = (
+    "length=32",
+    "vocab_size=300",
+    "batch_size=8",
+    "workers=1",
+    "precision=fp32",
+    "model.num_hidden_layers=2",
+    "warmup_steps=5",
+)
 
 
 def settings(*values: str) -> list[str]:
@@ -41,7 +54,9 @@ def settings(*values: str) -> list[str]:
 
 def command(*arguments: str, processes: int = 1) -> list[str]:
     """The command line, under torch's launcher where there are several processes."""
-    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"] if processes > 1 else []
+    launcher = (
+        ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"] if processes > 1 else []
+    )
     return [sys.executable, "-m", *launcher, "whatwhere", *arguments]
 
 
@@ -52,8 +67,8 @@ def environment() -> dict[str, str]:
 def whatwhere(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process: what it prints, and the status that it would end with.
 
-    An import of torch in a new process takes seconds. What only a process of its own shows (signals, `-m`, a traceback on the way out) is
-    tested with `command`.
+    An import of torch in a new process takes seconds. What only a process of its own shows (signals, `-m`, a traceback
+    on the way out) is tested with `command`.
     """
     out, error, status, threads = io.StringIO(), io.StringIO(), 0, torch.get_num_threads()
     with (
@@ -65,7 +80,9 @@ def whatwhere(*arguments: str) -> subprocess.CompletedProcess[str]:
         warnings.catch_warnings(),
         contextlib.ExitStack() as schemes,
     ):
-        for names, published in zip(KNOWN, PUBLISHED, strict=True):  # an own scheme is known to the run that loads it, and to no other
+        for names, published in zip(
+            KNOWN, PUBLISHED, strict=True
+        ):  # an own scheme is known to the run that loads it, and to no other
             schemes.enter_context(mock.patch.dict(names, published, clear=True))
         warnings.simplefilter("default")
         try:

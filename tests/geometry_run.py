@@ -1,6 +1,8 @@
-"""Made-up folders of a geometry run: counts are drawn from invented distributions, everything else is computed from them.
+"""Made-up folders of a geometry run: counts are drawn from invented distributions, everything else is computed from
+them.
 
-The quantities are computed plainly here (float64, dense, small), so that the page can be tested without the parts that measure.
+The quantities are computed plainly here (float64, dense, small), so that the page can be tested without the parts that
+measure.
 """
 
 import json
@@ -27,7 +29,9 @@ def _distributions(positions: int, vocabulary: int, kind: str, rng: np.random.Ge
     return (weights / weights.sum(axis=1, keepdims=True)) @ parts
 
 
-def counts(positions: int, vocabulary: int, documents: int, mean: float, kind: str, rng: np.random.Generator) -> np.ndarray:
+def counts(
+    positions: int, vocabulary: int, documents: int, mean: float, kind: str, rng: np.random.Generator
+) -> np.ndarray:
     """(groups, n, V): lengths are geometric with the given mean, so later positions are counted less."""
     p = _distributions(positions, vocabulary, kind, rng)
     reached = np.stack([rng.binomial(documents // GROUPS, np.exp(-np.arange(positions) / mean)) for _ in range(GROUPS)])
@@ -109,7 +113,9 @@ def encodings(n: int, d: int, rng: np.random.Generator) -> dict[str, np.ndarray]
     }
 
 
-def _measured(groups: np.ndarray, tables: dict[str, np.ndarray], rank: int) -> dict[tuple[str, str | None, int | None], float]:
+def _measured(
+    groups: np.ndarray, tables: dict[str, np.ndarray], rank: int
+) -> dict[tuple[str, str | None, int | None], float]:
     """(metric, part, index) -> value, of everything that the groups are resampled for."""
     rng = np.random.default_rng(1)
     d = _distances(_roots(groups.sum(axis=0)))
@@ -141,7 +147,9 @@ def _measured(groups: np.ndarray, tables: dict[str, np.ndarray], rank: int) -> d
             if not suffix or name == "mds":
                 found["violations" + suffix, name, index] = _violations(_distances(table))
         for name, table in tables.items():
-            found["correlation" + suffix, name, None] = float(np.corrcoef(_pairs(_distances(table)), _pairs(target))[0, 1])
+            found["correlation" + suffix, name, None] = float(
+                np.corrcoef(_pairs(_distances(table)), _pairs(target))[0, 1]
+            )
         equal = np.eye(len(d))  # the distances of its rows are all equal
         found["stress.optimal" + suffix, "equidistant", None] = _stress(equal, target, True)
         for metric, share in (("toeplitz", 0.83), ("circulant", 0.41)):
@@ -199,7 +207,12 @@ def _corpus(
         if metric.startswith("distance.mean"):
             around = [_root(v) for v in around]
         records.append(Record(study, name, metric, *around, part=part, index=index))
-    facts = {"corpus.documents": total[0].sum(), "corpus.tokens": total.sum(), "positions.kept": len(positions), "rank": len(positions) - 1}
+    facts = {
+        "corpus.documents": total[0].sum(),
+        "corpus.tokens": total.sum(),
+        "positions.kept": len(positions),
+        "rank": len(positions) - 1,
+    }
     records += [Record(study, name, k, float(v)) for k, v in facts.items()]
     records += [Record(study, name, "support", float(v), index=i) for i, v in enumerate(support)]
     records += [Record(study, name, "mds.share", float(v / values.sum()), index=i) for i, v in enumerate(values[:-1])]
@@ -208,9 +221,13 @@ def _corpus(
         for i, v in enumerate(clean_values)
     ]
     records += [
-        Record(study, name, "stress.held_out", 0.02 + 0.3 / r**2 + 0.004 * r, part="mds", index=r) for r in (1, 2, 3, 4, 5, 7, 10, 15)
+        Record(study, name, "stress.held_out", 0.02 + 0.3 / r**2 + 0.004 * r, part="mds", index=r)
+        for r in (1, 2, 3, 4, 5, 7, 10, 15)
     ]
-    records += [Record(study, name, "stress.held_out", measured["stress.optimal.corrected", e, None] + 0.01, part=e) for e in tables]
+    records += [
+        Record(study, name, "stress.held_out", measured["stress.optimal.corrected", e, None] + 0.01, part=e)
+        for e in tables
+    ]
     records.append(Record(study, name, "stress.held_out", 0.31, part="equidistant"))
     records.append(Record(study, name, "parameters", float(len(support) * d), part="free"))
     records += [Record(study, name, f"stress.{scale}.corrected", 0.02, part="noise") for scale in ("raw", "optimal")]
@@ -220,8 +237,12 @@ def _corpus(
             "mds": coords[:, :width],
         }.items():
             for suffix, target in (("", dist), (".corrected", signed)):
-                records.append(Record(study, name, f"stress.raw{suffix}", _stress(table, target, False), part=part, index=width))
-                records.append(Record(study, name, f"stress.optimal{suffix}", _stress(table, target, True), part=part, index=width))
+                records.append(
+                    Record(study, name, f"stress.raw{suffix}", _stress(table, target, False), part=part, index=width)
+                )
+                records.append(
+                    Record(study, name, f"stress.optimal{suffix}", _stress(table, target, True), part=part, index=width)
+                )
         records.append(Record(study, name, "parameters", width * (len(positions) + d), part="mds", index=width))
     entry = {
         "name": name,
@@ -233,9 +254,12 @@ def _corpus(
         "align": "start",
         "summary": [
             f"{len(positions)} of {len(support)} positions are counted often enough; the others are left out.",
-            f"As counted, two positions are {_root(_pairs(dist**2).mean()):.2f} apart (root mean square); {floors.mean():.2f} of that "
-            f"is reached by two halves of the same position. Corrected for it, {_root(_pairs(squares).mean()):.2f} remain.",
-            f"A table of {rank} dimensions made for this corpus reaches stress {measured['stress.optimal.corrected', 'mds', None]:.3f}, "
+            f"As counted, two positions are {_root(_pairs(dist**2).mean()):.2f} apart (root mean square); "
+            f"{floors.mean():.2f} of that "
+            f"is reached by two halves of the same position. Corrected for it, {_root(_pairs(squares).mean()):.2f} "
+            "remain.",
+            f"A table of {rank} dimensions made for this corpus reaches stress "
+            f"{measured['stress.optimal.corrected', 'mds', None]:.3f}, "
             f"sinusoidal {measured['stress.optimal.corrected', 'sinusoidal', None]:.3f} at its best scale.",
         ],
     }
@@ -246,11 +270,20 @@ def _separation(study: str, model: str, rng: np.random.Generator) -> list[Record
     records = []
     for i, step in enumerate((0, 50, 100, 200, 500, 1000, 2000, 4200)):
         place = {"study": study, "model": model, "step": step, "seed": 0, "part": "corpus"}
-        records += [Record(metric=metric, value=99.0, **place | {"part": None}) for metric in ("separation", "violations")]  # all rows
+        records += [
+            Record(metric=metric, value=99.0, **place | {"part": None}) for metric in ("separation", "violations")
+        ]  # all rows
         records.append(
-            Record(metric="separation", value=0.2 + 0.1 * i * (len(model) % 3 + 1) / 3 + 0.01 * float(rng.standard_normal()), **place)
+            Record(
+                metric="separation",
+                value=0.2 + 0.1 * i * (len(model) % 3 + 1) / 3 + 0.01 * float(rng.standard_normal()),
+                **place,
+            )
         )
-        records += [Record(metric="separation.quantile", value=0.3 + 0.1 * i + 0.004 * q, index=q, **place) for q in (5, 25, 50, 75, 95)]
+        records += [
+            Record(metric="separation.quantile", value=0.3 + 0.1 * i + 0.004 * q, index=q, **place)
+            for q in (5, 25, 50, 75, 95)
+        ]
         records.append(Record(metric="violations", value=0.5 - 0.04 * i, **place))
         records.append(Record(metric="stress.optimal", value=0.25 - 0.02 * i, **place))
         records.append(Record(metric="change", value=0.2 * i, **place))
@@ -279,7 +312,9 @@ def make_run(
     (folder / "arrays").mkdir(parents=True)
     study, entries, records, roots = folder.name, [], [], []
     for i, name in enumerate(corpora):
-        groups = counts(positions, vocabulary, documents, positions * (0.42 + 0.3 * i), ("drift", "regimes")[i % 2], rng)
+        groups = counts(
+            positions, vocabulary, documents, positions * (0.42 + 0.3 * i), ("drift", "regimes")[i % 2], rng
+        )
         entry, found, root = _corpus(folder, study, name, groups, rng, d=64, rank=4)
         entries.append(entry)
         records += found
@@ -287,7 +322,16 @@ def make_run(
             both = min(len(other), len(root))
             apart = np.linalg.norm(other[:both] - root[:both], axis=1)
             records += [
-                Record(study, before, "between", float(v), float(v) - 0.02, float(v) + 0.02, part=f"{before}|{name}", index=k)
+                Record(
+                    study,
+                    before,
+                    "between",
+                    float(v),
+                    float(v) - 0.02,
+                    float(v) + 0.02,
+                    part=f"{before}|{name}",
+                    index=k,
+                )
                 for k, v in enumerate(apart)
             ]
         roots.append(root)

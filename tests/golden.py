@@ -1,7 +1,8 @@
-"""What a page shows as canonical JSON, a hash for each part of it; the hashes of the pages of the fixtures and of docs/results are kept.
+"""What a page shows as canonical JSON, a hash for each part of it; the hashes of the pages of the fixtures and of
+docs/results are kept.
 
-A change of the code that is to change no page leaves every hash as it is. Where one moves, `python tests/golden.py DIR` writes the
-JSON itself to DIR, before and after, for `diff -r`; `python tests/golden.py --keep` writes golden.json anew.
+A change of the code that is to change no page leaves every hash as it is. Where one moves, `python tests/golden.py DIR`
+writes the JSON itself to DIR, before and after, for `diff -r`; `python tests/golden.py --keep` writes golden.json anew.
 """
 
 import hashlib
@@ -35,7 +36,8 @@ DIGITS = 5  # significant ones of a number: a page's own rounding, not that of a
 
 
 def canonical(value: Any) -> Any:
-    """The value as JSON holds it: tuples as lists, sets sorted, dataclasses as dictionaries, numbers to `DIGITS` digits."""
+    """The value as JSON holds it: tuples as lists, sets sorted, dataclasses as dictionaries, numbers to `DIGITS`
+    digits."""
     if isinstance(value, str | bool | int) or value is None:
         return str(value) if isinstance(value, str) else value
     if isinstance(value, float | np.floating):
@@ -59,10 +61,16 @@ def parts(page: Page) -> dict[str, Any]:
     for section in page.sections:
         for thing in (*section.figures, *section.tables):
             found[thing.id] = thing
-        found[f"section {section.id}"] = replace(section, figures=[f.id for f in section.figures], tables=[t.id for t in section.tables])
+        found[f"section {section.id}"] = replace(
+            section, figures=[f.id for f in section.figures], tables=[t.id for t in section.tables]
+        )
     if page.hero:
         found[f"hero {page.hero.id}"] = page.hero
-    rest = {name: getattr(page, name) for name in page.__dataclass_fields__ if name not in ("sections", "hero", "explorer", "models")}
+    rest = {
+        name: getattr(page, name)
+        for name in page.__dataclass_fields__
+        if name not in ("sections", "hero", "explorer", "models")
+    }
     found["page"] = rest | {"models": str(page.models)}
     return {name: canonical(part) for name, part in found.items()}
 

@@ -63,22 +63,39 @@ def head_records(study: str, model: str, seed: int | None, layers: int) -> list[
                 records.append(Record(metric=f"kl.{name}", unit="nats", **where, **_bounded(rng, kl, 0.06 * kl)))
                 records.append(Record(metric=f"kl.share.{name}", **where, **_bounded(rng, float(share), 0.02)))
                 rise = 0.02 * kl + 0.0004 * float(rng.standard_normal())
-                records.append(Record(metric="ablation.remove", part=name, unit="nats", **where, **_bounded(rng, rise, 0.0004)))
+                records.append(
+                    Record(metric="ablation.remove", part=name, unit="nats", **where, **_bounded(rng, rise, 0.0004))
+                )
             best = int(np.argmax(shares))
             label = names[best] if shares[best] >= 0.5 else "several"
             labels.append(label)
             records.append(Record(metric="head.label", part=label, value=0.8 if label == "several" else 1.0, **where))
         for i, name in enumerate(names):
             rise = (0.4, 0.25, 0.06, 0.02)[i] * math.exp(-((layer - 1 - i) ** 2) / 2)
-            records.append(Record(metric="ablation.remove", part=name, layer=layer, unit="nats", **place, **_bounded(rng, rise, 0.02)))
+            records.append(
+                Record(
+                    metric="ablation.remove", part=name, layer=layer, unit="nats", **place, **_bounded(rng, rise, 0.02)
+                )
+            )
     for label in (*names, "several"):
         share = labels.count(label) / len(labels)
         more = 1 / len(labels) if label == "several" else 0.0
-        records.append(Record(metric="heads.share", part=label, value=share, low=share, high=share + more, **place | {"n": len(labels)}))
+        records.append(
+            Record(
+                metric="heads.share",
+                part=label,
+                value=share,
+                low=share,
+                high=share + more,
+                **place | {"n": len(labels)},
+            )
+        )
     for i, name in enumerate(names):
         for kind, factor in (("remove", 1.0), ("mean", 0.7), ("shuffle", 1.3)):
             rise = factor * (2.4, 0.5, 0.2, 0.1)[i]
-            records.append(Record(metric=f"ablation.{kind}", part=name, unit="nats", **place, **_bounded(rng, rise, 0.06)))
+            records.append(
+                Record(metric=f"ablation.{kind}", part=name, unit="nats", **place, **_bounded(rng, rise, 0.06))
+            )
     if model.startswith("dstg"):
         for part, rise in (("position", 0.32), ("semantic", 2.9)):
             for kind, factor in (("remove", 1.0), ("mean", 0.8), ("shuffle", 1.4)):
@@ -106,8 +123,14 @@ def attention_records(study: str, model: str, seed: int | None, layers: int) -> 
                     "local": near,
                     "broad": 1 - near,
                 }
-                records += [Record(metric=f"attention.{look}", **where, **_bounded(rng, values[look], 0.01)) for look in LOOKS]
-                copy = 0.42 if (layer, head) == (layers, 3) and part in ("semantic", "total") else 0.01 * float(rng.standard_normal())
+                records += [
+                    Record(metric=f"attention.{look}", **where, **_bounded(rng, values[look], 0.01)) for look in LOOKS
+                ]
+                copy = (
+                    0.42
+                    if (layer, head) == (layers, 3) and part in ("semantic", "total")
+                    else 0.01 * float(rng.standard_normal())
+                )
                 records.append(Record(metric="attention.retrieval", **where, **_bounded(rng, copy, 0.015)))
     if model.startswith("tupe"):
         kept = (3, 5, 2, 4, 0)
@@ -139,7 +162,9 @@ def local_records(study: str, model: str, seed: int | None) -> list[Record]:
             where = place | {"part": part, "step": step}
             rivals = [v for t, v in grown.items() if t not in (part, "total")]
             records.append(Record(metric="local.share", **where, **_bounded(rng, share, 0.004)))
-            records.append(Record(metric="local.best", layer=2, head=1, **where, **_bounded(rng, min(1.0, 1.4 * share), 0.004)))
+            records.append(
+                Record(metric="local.best", layer=2, head=1, **where, **_bounded(rng, min(1.0, 1.4 * share), 0.004))
+            )
             if rivals and part != "total":
                 records.append(Record(metric="local.lead", **where, **_bounded(rng, share - max(rivals), 0.004)))
     return records

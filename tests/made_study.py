@@ -25,7 +25,14 @@ PARAMETERS = {"dstg": 1_548_320, "ap": 1_402_560, "rp": 1_387_776, "rope": 1_387
 
 def scheme(model: str) -> dict[str, object]:
     """The fields of a preset as a configuration has them; of an unknown name, those of a bias of somebody's own."""
-    plain = {"block": "neobert", "absolute": "none", "untied": "none", "relative": "none", "rotation": "none", "reset": "none"}
+    plain = {
+        "block": "neobert",
+        "absolute": "none",
+        "untied": "none",
+        "relative": "none",
+        "rotation": "none",
+        "reset": "none",
+    }
     fields = dict(PRESETS.get(model, {"relative": "log_decay"} if not model.startswith("dstg") else PRESETS["dstg"]))
     streams = fields.pop("streams", 1)
     fields.pop("d_pos", None)
@@ -48,7 +55,13 @@ def _shifts(name: str, model: str, seed: int, layers: int, rng: np.random.Genera
     for part in _parts(model):
         for layer in range(layers + 1):
             moved = (
-                0.0 if scheme(model)["absolute"] == "none" else 0.9 if part == "position" else 0.06 * layer if part == "semantic" else 0.4
+                0.0
+                if scheme(model)["absolute"] == "none"
+                else 0.9
+                if part == "position"
+                else 0.06 * layer
+                if part == "semantic"
+                else 0.4
             )
             value = moved * (1 + 0.05 * float(rng.standard_normal()))
             place = {"study": name, "model": model, "seed": seed, "layer": layer, "part": part, "n": 100}
@@ -66,7 +79,11 @@ def _probes(name: str, model: str, seed: int, layers: int, rng: np.random.Genera
                 share = layer / layers
                 value = start + (end - start) * share**bend
                 if metric == "r2.intra":
-                    value = 0.03 if part == "position" else 0.12 + 0.38 * math.sin(math.pi * (0.15 + 0.7 * share)) + 0.02 * len(model)
+                    value = (
+                        0.03
+                        if part == "position"
+                        else 0.12 + 0.38 * math.sin(math.pi * (0.15 + 0.7 * share)) + 0.02 * len(model)
+                    )
                 else:
                     value *= factor
                 splits = value + 0.008 * rng.standard_normal(5)
@@ -75,7 +92,9 @@ def _probes(name: str, model: str, seed: int, layers: int, rng: np.random.Genera
                 records.append(Record(metric=metric, value=mean, low=mean - half, high=mean + half, **place))
                 records += [Record(metric=metric, value=float(v), index=i, **place) for i, v in enumerate(splits)]
                 chance = float(-0.01 + 0.004 * rng.standard_normal())
-                records.append(Record(metric=f"{metric}.chance", value=chance, low=chance - 0.004, high=chance + 0.004, **place))
+                records.append(
+                    Record(metric=f"{metric}.chance", value=chance, low=chance - 0.004, high=chance + 0.004, **place)
+                )
     return records
 
 
@@ -89,7 +108,14 @@ def _training(name: str, model: str, seed: int, steps: int, rng: np.random.Gener
 
     for step in range(10, steps + 1, 10):
         records.append(
-            Record(metric="loss", value=loss(step) + 0.06 * float(rng.standard_normal()), part="train", step=step, unit="nats", **place)
+            Record(
+                metric="loss",
+                value=loss(step) + 0.06 * float(rng.standard_normal()),
+                part="train",
+                step=step,
+                unit="nats",
+                **place,
+            )
         )
     for step in range(0, steps + 1, 100):
         records.append(Record(metric="loss", value=loss(step), part="validation", step=step, unit="nats", **place))
@@ -104,7 +130,9 @@ def _training(name: str, model: str, seed: int, steps: int, rng: np.random.Gener
     return records + [Record(metric=k, value=float(v), unit=unit, **place) for k, (v, unit) in facts.items()]
 
 
-def _table(name: str, model: str, seed: int, positions: int, rng: np.random.Generator) -> tuple[list[Record], dict[str, np.ndarray]]:
+def _table(
+    name: str, model: str, seed: int, positions: int, rng: np.random.Generator
+) -> tuple[list[Record], dict[str, np.ndarray]]:
     """An invented table: slow waves for dstg, mostly noise for ap."""
     width = 8 if scheme(model)["position_size"] else 120
     noise = 0.03 if scheme(model)["position_size"] else 0.16
@@ -129,13 +157,58 @@ def _table(name: str, model: str, seed: int, positions: int, rng: np.random.Gene
 
 # id, claim, verdict, value, low, high, the paper's value, rule
 CLAIMS = [
-    ("kept", "The position stream keeps position through the layers", "holds", 0.612, 0.598, 0.626, 0.89, "R² is at least 0.75 of layer 1"),
-    ("lost", "Entangled absolute position is lost by the end", "holds", 0.262, 0.25, 0.274, 0.24, "R² is at most 0.5 of the best layer"),
+    (
+        "kept",
+        "The position stream keeps position through the layers",
+        "holds",
+        0.612,
+        0.598,
+        0.626,
+        0.89,
+        "R² is at least 0.75 of layer 1",
+    ),
+    (
+        "lost",
+        "Entangled absolute position is lost by the end",
+        "holds",
+        0.262,
+        0.25,
+        0.274,
+        0.24,
+        "R² is at most 0.5 of the best layer",
+    ),
     ("rope", "RoPE hardly encodes absolute position", "holds", 0.05, 0.041, 0.059, 0.32, "R² is at most 0.5"),
-    ("plane", "The separate position table collapses to two dimensions", "does not hold", 0.871, None, None, 0.941, "at least 0.9"),
-    ("sem", "Progress inside a segment lives in the semantics", "not separable", 0.02, -0.03, 0.07, None, "at least 0.25"),
+    (
+        "plane",
+        "The separate position table collapses to two dimensions",
+        "does not hold",
+        0.871,
+        None,
+        None,
+        0.941,
+        "at least 0.9",
+    ),
+    (
+        "sem",
+        "Progress inside a segment lives in the semantics",
+        "not separable",
+        0.02,
+        -0.03,
+        0.07,
+        None,
+        "at least 0.25",
+    ),
     ("slow", "Its two components are slow `waves`", "holds", 0.98, None, None, 0.984, "at least 0.9"),
-    ("holmes", "Linguistic probes gain from the position stream", "not testable here", None, None, None, 0.52, "Needs Flash-Holmes."),
+    (
+        "holmes",
+        "Linguistic probes gain from the position stream",
+        "not testable here",
+        None,
+        None,
+        None,
+        0.52,
+        "Needs Flash-Holmes.",
+    ),
 ]
 
 
@@ -182,7 +255,13 @@ def make_study(
                 "vocab_size": 4096,
             }
             | scheme(model),
-            "training": {"optimizer": "adamw", "learning_rate": 0.004, "batch_size": 32, "steps": steps, "warmup_steps": 100},
+            "training": {
+                "optimizer": "adamw",
+                "learning_rate": 0.004,
+                "batch_size": 32,
+                "steps": steps,
+                "warmup_steps": 100,
+            },
         }
         for model in models
         for seed in seeds
@@ -202,7 +281,8 @@ def make_study(
     (folder / "study.json").write_text(json.dumps(facts))
     keys = ("id", "claim", "verdict", "value", "low", "high", "paper_value", "rule")
     claims = [
-        dict(zip(keys, c, strict=True)) | {"source": "DSTG section 5", "scale": "tiny, 4.5M tokens, 1 seed", "unit": ""} for c in CLAIMS
+        dict(zip(keys, c, strict=True)) | {"source": "DSTG section 5", "scale": "tiny, 4.5M tokens, 1 seed", "unit": ""}
+        for c in CLAIMS
     ]
     (folder / "claims.json").write_text(json.dumps(claims))
     return folder

@@ -16,7 +16,8 @@ def softmax_row(scores, allowed):
 
 
 def naive_weights(terms, chosen):
-    """{part: (L, documents, h, n, n)}: a softmax of each term alone and of their sum, over the keys of the same document."""
+    """{part: (L, documents, h, n, n)}: a softmax of each term alone and of their sum, over the keys of the same
+    document."""
     some = next(iter(terms.values()))
     L, h, n = some.shape[0], some.shape[2], some.shape[3]
     found = {part: np.zeros((L, len(chosen), h, n, n)) for part in [*terms, TOTAL]}
@@ -26,7 +27,10 @@ def naive_weights(terms, chosen):
                 for head in range(h):
                     for i in range(n):
                         names = list(terms) if part == TOTAL else [part]
-                        row = [sum(terms[t][block, min(b, terms[t].shape[1] - 1), head, i, j].item() for t in names) for j in range(n)]
+                        row = [
+                            sum(terms[t][block, min(b, terms[t].shape[1] - 1), head, i, j].item() for t in names)
+                            for j in range(n)
+                        ]
                         weights[block, b, head, i] = softmax_row(row, [may_look(chosen, b, i, j) for j in range(n)])
     return found
 

@@ -7,7 +7,9 @@ class View:
     """An opened page and all that went wrong in it."""
 
     def __init__(self, browser, path, width=1400, scheme="light"):
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True)
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
         self.context.set_offline(True)
         self.page = self.context.new_page()
         self.troubles: list[str] = []
@@ -15,7 +17,10 @@ class View:
         self.page.on("pageerror", lambda e: self.troubles.append(f"error: {e}"))
         self.page.on("dialog", lambda d: (self.troubles.append(f"dialog: {d.message}"), d.dismiss()))
         self.page.on(
-            "request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else self.troubles.append(f"request: {r.url}")
+            "request",
+            lambda r: (
+                None if r.url.startswith(("file:", "data:", "blob:")) else self.troubles.append(f"request: {r.url}")
+            ),
         )
         self.page.goto(path.as_uri(), timeout=120_000)
         self.ready()

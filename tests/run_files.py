@@ -30,4 +30,8 @@ def unexplained(run: Path, section: str) -> list[str]:
 def missing(run: Path, section: str) -> set[str]:
     """Patterns of the section that no file of a run has."""
     files = [str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()]
-    return {name for name in patterns(section) if not name.endswith("/") and not any(fnmatchcase(file, name) for file in files)}
+    return {
+        name
+        for name in patterns(section)
+        if not name.endswith("/") and not any(fnmatchcase(file, name) for file in files)
+    }

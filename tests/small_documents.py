@@ -7,8 +7,11 @@ from whatwhere.analysis.passes import Documents
 VOCAB, CLS, SEP = 40, 2, 3
 
 
-def documents(count: int = 5, n: int = 9, seed: int = 0, inner: bool = False, padded: bool = False, packed: bool = False) -> Documents:
-    """`inner`: a [SEP] inside, at another place in each; `padded`: row i ends in i mod 3 padding tokens; `packed`: two documents a row."""
+def documents(
+    count: int = 5, n: int = 9, seed: int = 0, inner: bool = False, padded: bool = False, packed: bool = False
+) -> Documents:
+    """`inner`: a [SEP] inside, at another place in each; `padded`: row i ends in i mod 3 padding tokens; `packed`: two
+    documents a row."""
     rng = np.random.default_rng(seed)
     ids = rng.integers(5, VOCAB, (count, n))
     ids[:, 0], ids[:, -1] = CLS, SEP

@@ -1,8 +1,9 @@
-"""What a study, `heads`, `geometry` and `spectra` measure on tiny models: a line a record, an array, a part of the page.
+"""What a study, `heads`, `geometry` and `spectra` measure on tiny models: a line a record, an array, a part of the
+page.
 
 A change of the code that is to change no number leaves the text as it is: `python tests/study_records.py BEFORE`, the
-change, `python tests/study_records.py AFTER`, `diff -r BEFORE AFTER`. Values depend on the processor in their last digits,
-so that none are kept in the repository. About half a minute.
+change, `python tests/study_records.py AFTER`, `diff -r BEFORE AFTER`. Values depend on the processor in their last
+digits, so that none are kept in the repository. About half a minute.
 """
 
 import json
@@ -65,7 +66,9 @@ def array_lines(folder: Path) -> list[str]:
         with np.load(path, allow_pickle=False) as arrays:
             for name, a in sorted(arrays.items()):
                 sums = (
-                    [] if a.dtype.kind == "U" else [f"{np.nansum(np.abs(a.astype(float))):.6g}", f"{np.nansum(a.astype(float) ** 2):.6g}"]
+                    []
+                    if a.dtype.kind == "U"
+                    else [f"{np.nansum(np.abs(a.astype(float))):.6g}", f"{np.nansum(a.astype(float) ** 2):.6g}"]
                 )
                 rows.append(" ".join([path.name, name, str(a.dtype), str(a.shape), *sums]))
     return rows
@@ -73,10 +76,14 @@ def array_lines(folder: Path) -> list[str]:
 
 def page_lines(study: Path) -> list[str]:
     """A digest of every part of a study's page, without what is timed and the words around them."""
-    write_records(study / "records.parquet", (r for r in read_records(study / "records.parquet") if r.metric not in TIMED))
+    write_records(
+        study / "records.parquet", (r for r in read_records(study / "records.parquet") if r.metric not in TIMED)
+    )
     facts = json.loads((study / "study.json").read_text(encoding="utf-8").replace(str(study.parent), ""))
     of_the_day = ("machine", "versions", "seconds")
-    (study / "study.json").write_text(json.dumps({key: v for key, v in facts.items() if key not in of_the_day}), encoding="utf-8")
+    (study / "study.json").write_text(
+        json.dumps({key: v for key, v in facts.items() if key not in of_the_day}), encoding="utf-8"
+    )
     return [f"{name} {digest(part)}" for name, part in parts(page_of(study)).items() if name != "page"]
 
 
@@ -86,7 +93,9 @@ def measure(folder: Path) -> dict[str, list[str]]:
     text = folder / "corpus.txt"
     text.write_text(sentences(1000), encoding="utf-8")
     study = folder / "study"
-    config = StudyConfig.parse({**VALUES, "corpus": str(text), "steps": 30, "at_once": 1, "models": MODELS, "training": TRAINING})
+    config = StudyConfig.parse(
+        {**VALUES, "corpus": str(text), "steps": 30, "at_once": 1, "models": MODELS, "training": TRAINING}
+    )
     run_study(config, study, progress=False)
     texts = {"study": lines(read_records(study / "records.parquet")), "study-arrays": array_lines(study / "arrays")}
     texts["study-left-out"] = json.loads((study / "study.json").read_text(encoding="utf-8"))["notes"]

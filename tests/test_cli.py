@@ -28,7 +28,8 @@ def trained(corpus_file, tmp_path_factory):
     return out
 
 
-# One process each costs seconds, so only what the command line itself decides is run here; the rest is tested where it is decided.
+# One process each costs seconds, so only what the command line itself decides is run here; the rest is tested where it
+# is decided.
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -36,12 +37,24 @@ def trained(corpus_file, tmp_path_factory):
         (("pretrain", "--out", "OUT", "--preset", "dsgt", "--steps", "1"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("pretrain", "--out", "OUT", "--corpus", "nowhere.txt", "--steps", "1"), "nowhere.txt"),
         (("study", "--out", "OUT", "--models", "dstg,tupe-z"), "Unknown preset 'tupe-z'"),
-        (("study", "--out", "OUT", "--steps", "3", "--minutes", "2"), "Give steps or minutes, one of them; got steps=3, minutes=2.0"),
-        (("study", "--out", "OUT", "--match", "flops"), "match: Input should be 'parameters' or 'operations'; got 'flops'"),
+        (
+            ("study", "--out", "OUT", "--steps", "3", "--minutes", "2"),
+            "Give steps or minutes, one of them; got steps=3, minutes=2.0",
+        ),
+        (
+            ("study", "--out", "OUT", "--match", "flops"),
+            "match: Input should be 'parameters' or 'operations'; got 'flops'",
+        ),
         (("explain", "dsgt"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("explain", "."), "config.json is missing"),
-        (("explain", "ap", "--set", "model.absolute=mds", "--set", "model.table_file=none.npy"), "No position table at none.npy"),
-        (("pretrain", "--out", "OUT", "--preset", "ap", "--set", "model.table_start=none.npy"), "No position table at none.npy"),
+        (
+            ("explain", "ap", "--set", "model.absolute=mds", "--set", "model.table_file=none.npy"),
+            "No position table at none.npy",
+        ),
+        (
+            ("pretrain", "--out", "OUT", "--preset", "ap", "--set", "model.table_start=none.npy"),
+            "No position table at none.npy",
+        ),
         (("explain", "dstg", "--set", "model.preset=rope"), "model.preset cannot be set"),
         (("spectra", "none.npy"), "No position table at none.npy"),
     ],
@@ -80,22 +93,32 @@ def test_doctor_and_presets_print_one_object(trained):
     facts = json.loads(whatwhere("doctor", "--json").stdout)
     assert facts["backends"]["eager"] == facts["backends"]["sdpa"] == "works"
     flex = facts["backends"]["flex_attention"]
-    assert flex.startswith("works without training; in training: flex_attention has no backward pass on a CPU") or flex == "works"
+    assert (
+        flex.startswith("works without training; in training: flex_attention has no backward pass on a CPU")
+        or flex == "works"
+    )
     assert set(facts["extras"]) == {"sentence-transformers", "tensorboard"}
     assert facts["disk_free_bytes"] > 0 and facts["versions"]["torch"].startswith("2.")
     rows = {row["name"]: row for row in json.loads(whatwhere("presets", "--json").stdout)["presets"]}
     assert rows["dstg"]["streams"] == [48, 720] and rows["dstg"]["terms"] == ["semantic", "absolute", "relative"]
     assert rows["dstg"]["longest"] == 512 and rows["rope"]["longest"] is None
-    # 6 % more parameters and about a tenth more operations than `ap` of the same semantic width is DSTG's own limitation.
-    assert rows["dstg"]["parameters"] > rows["ap"]["parameters"] and rows["dstg"]["operations"] > rows["ap"]["operations"]
+    # 6 % more parameters and about a tenth more operations than `ap` of the same semantic width is DSTG's own
+    # limitation.
+    assert (
+        rows["dstg"]["parameters"] > rows["ap"]["parameters"] and rows["dstg"]["operations"] > rows["ap"]["operations"]
+    )
 
 
 def test_explain_a_preset_a_file_and_a_model(trained):
-    facts = [json.loads(whatwhere("explain", str(what), "--json").stdout) for what in (trained, trained / "pretrain.yaml")]
+    facts = [
+        json.loads(whatwhere("explain", str(what), "--json").stdout) for what in (trained, trained / "pretrain.yaml")
+    ]
     assert facts[0]["config"]["num_hidden_layers"] == facts[1]["config"]["num_hidden_layers"] == 2
     weights = EncoderForMaskedLM.from_pretrained(trained)
     assert facts[0]["parameters"]["total"] == sum(p.numel() for p in weights.parameters())
-    assert json.loads((trained / "training.json").read_text())["operations"] == pytest.approx(facts[1]["operations"]["total"], rel=0.02)
+    assert json.loads((trained / "training.json").read_text())["operations"] == pytest.approx(
+        facts[1]["operations"]["total"], rel=0.02
+    )
     done = whatwhere("explain", "tupe-r", "--size", "small", "--set", "model.block=neobert")
     assert "reset[t5(j - i)]" in done.stdout and "hidden_size              240" in done.stdout, done.stdout
 

@@ -19,7 +19,9 @@ def test_files_and_names_of_the_method_table_exist():
         text = (ROOT / ("" if file.startswith("examples") else "src/whatwhere") / file).read_text(encoding="utf-8")
         for name in re.findall(r"`([\w.]+)`", names):
             last = name.split(".")[-1]
-            assert f"def {last}(" in text or f"class {last}(" in text or f"class {last}:" in text, f"{file} has no {name}"
+            assert f"def {last}(" in text or f"class {last}(" in text or f"class {last}:" in text, (
+                f"{file} has no {name}"
+            )
 
 
 def test_tests_of_the_method_table_exist():
@@ -38,7 +40,10 @@ def test_own_schemes_of_the_method_page_run(monkeypatch):
         for name in ("ramp", "slow"):
             monkeypatch.setitem(known, name, None)  # taken out again at the end
             del known[name]
-    exec(compile(example, "docs/method.md", "exec"), {**vars(registry), "torch": torch, "nn": torch.nn, "init": initialization})
+    exec(
+        compile(example, "docs/method.md", "exec"),
+        {**vars(registry), "torch": torch, "nn": torch.nn, "init": initialization},
+    )
     model = Encoder(preset("ramp", "tiny", vocab_size=32, num_hidden_layers=1, rotation="slow"))
     table = model.position_table()
     assert not table[0].any() and bool(table[-1].any())

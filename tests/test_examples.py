@@ -1,4 +1,5 @@
-"""An own scheme: trained, probed and reported beside a published one, opened again, kept with its run; broken ones refused in one line."""
+"""An own scheme: trained, probed and reported beside a published one, opened again, kept with its run; broken ones
+refused in one line."""
 
 import json
 import shutil
@@ -15,13 +16,21 @@ from whatwhere.training.config import use_scheme
 KERPLE = Path(__file__).parents[1] / "examples/kerple.py"
 STUDY = (
     *("length=32", "vocab_size=300", "workers=1", "probe_documents=20", "held_out=0.2", "minutes=null", "steps=6"),
-    *("training.batch_size=8", "training.precision=fp32", "training.warmup_steps=2", "training.model.num_hidden_layers=2"),
+    *(
+        "training.batch_size=8",
+        "training.precision=fp32",
+        "training.warmup_steps=2",
+        "training.model.num_hidden_layers=2",
+    ),
 )
 
 
 def one_line(done):
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    assert done.returncode == 2 and len(lines) == 1 and lines[0].startswith("whatwhere: "), (done.returncode, done.stderr)
+    assert done.returncode == 2 and len(lines) == 1 and lines[0].startswith("whatwhere: "), (
+        done.returncode,
+        done.stderr,
+    )
     return lines[0]
 
 
@@ -31,7 +40,17 @@ def run(corpus_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     shutil.copy(KERPLE, folder / "mine.py")
     given = [part for value in STUDY for part in ("--set", value)]
-    arguments = ("study", "--out", str(folder / "s"), "--scheme", str(folder / "mine.py"), "--models", "kerple,ap", "--match", "parameters")
+    arguments = (
+        "study",
+        "--out",
+        str(folder / "s"),
+        "--scheme",
+        str(folder / "mine.py"),
+        "--models",
+        "kerple,ap",
+        "--match",
+        "parameters",
+    )
     done = whatwhere(*arguments, "--corpus", str(corpus_file), "--json", *given)
     assert done.returncode == 0, done.stderr[-2000:]
     return folder
@@ -44,7 +63,11 @@ def test_bias_of_the_example_is_its_equation():
     bias = model.encoder.layers[0].attention.relative.function
     values = bias(torch.tensor([[-3, 0], [0, 5]]))
     r1, r2 = bias.log_r.exp()
-    assert values.shape == (2, 2, 4) and torch.allclose(values[0, 0], -r1 * torch.log(1 + 3 * r2)) and not values[0, 1].any()
+    assert (
+        values.shape == (2, 2, 4)
+        and torch.allclose(values[0, 0], -r1 * torch.log(1 + 3 * r2))
+        and not values[0, 1].any()
+    )
     assert torch.allclose(r1, torch.linspace(2.0, 0.125, 4)) and torch.allclose(r2, torch.ones(4))
     ids = torch.tensor([[2, 7, 8, 9, 3]])
     terms = model.attention_terms(input_ids=ids)
@@ -78,7 +101,9 @@ def test_finished_study_needs_the_original_file_no_more(run):
 def test_a_changed_scheme_is_refused_on_resume(run):
     changed = run / "changed.py"
     changed.write_text(KERPLE.read_text(encoding="utf-8").replace("0.125", "0.25"), encoding="utf-8")
-    line = one_line(whatwhere("study", "--config", str(run / "s/study.yaml"), "--out", str(run / "s"), "--scheme", str(changed)))
+    line = one_line(
+        whatwhere("study", "--config", str(run / "s/study.yaml"), "--out", str(run / "s"), "--scheme", str(changed))
+    )
     assert "changed.py is not the scheme that" in line and "scheme.py" in line
     model = run / "s/models/kerple/seed-0"
     line = one_line(whatwhere("pretrain", "--out", str(model), "--resume", "--scheme", str(changed)))
@@ -99,11 +124,15 @@ def test_model_of_an_own_scheme_says_what_it_needs(run):
 
 
 def test_pretraining_reads_the_scheme_from_yaml_beside_it(run, corpus_file):
-    (run / "own.yaml").write_text(f"scheme: mine.py\npreset: tupe-kerple\ncorpus: {corpus_file}\nsteps: 2\n", encoding="utf-8")
+    (run / "own.yaml").write_text(
+        f"scheme: mine.py\npreset: tupe-kerple\ncorpus: {corpus_file}\nsteps: 2\n", encoding="utf-8"
+    )
     out = run / "one"
     done = whatwhere("pretrain", "--config", str(run / "own.yaml"), "--out", str(out), *settings())
     assert done.returncode == 0, done.stderr[-2000:]
-    assert (out / "scheme.py").is_file() and "scheme: scheme.py\n" in (out / "pretrain.yaml").read_text(encoding="utf-8")
+    assert (out / "scheme.py").is_file() and "scheme: scheme.py\n" in (out / "pretrain.yaml").read_text(
+        encoding="utf-8"
+    )
     done = whatwhere("pretrain", "--resume", "--out", str(out), "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["operations"] > 0
     rows = json.loads(whatwhere("presets", "--size", "tiny", "--scheme", str(KERPLE), "--json").stdout)["presets"]
@@ -117,13 +146,19 @@ REGISTER = "from whatwhere.encoder import register_bias, register_preset\n"
     ("text", "message"),
     [
         ("def (\n", "is not valid Python: line 1"),
-        ("import a_module_that_is_missing\n", "does not run: ModuleNotFoundError: No module named 'a_module_that_is_missing'"),
+        (
+            "import a_module_that_is_missing\n",
+            "does not run: ModuleNotFoundError: No module named 'a_module_that_is_missing'",
+        ),
         ("import sys\nsys.exit(3)\n", "ends the program (exit status 3)"),
         ("import whatwhere.study.run\n", "of whatwhere it can only say"),
         (REGISTER + "register_bias('t5')\n", "A bias named 't5' is registered already"),
         (REGISTER + "register_preset('ap', None, 'me')\n", "A preset named 'ap' is registered already"),
         (REGISTER + "register_preset('mine', 'mine', 'me')\n", "'mine' is derived from itself"),
-        (REGISTER + "register_preset('mine', 'dsgt', 'me')\n", "derived from 'dsgt', which is not registered (yet). Did you mean dstg?"),
+        (
+            REGISTER + "register_preset('mine', 'dsgt', 'me')\n",
+            "derived from 'dsgt', which is not registered (yet). Did you mean dstg?",
+        ),
     ],
 )
 def test_broken_schemes_are_one_line_that_names_the_file(text, message, tmp_path):
@@ -135,7 +170,11 @@ def test_broken_schemes_are_one_line_that_names_the_file(text, message, tmp_path
 
 
 def test_broken_scheme_ends_with_status_2(tmp_path):
-    (tmp_path / "typo.py").write_text(REGISTER + "register_preset('mine', 'ap', 'me', relativ='t5')\n", encoding="utf-8")
-    done = whatwhere("study", "--scheme", str(tmp_path / "typo.py"), "--models", "mine,ap", "--out", str(tmp_path / "s"))
+    (tmp_path / "typo.py").write_text(
+        REGISTER + "register_preset('mine', 'ap', 'me', relativ='t5')\n", encoding="utf-8"
+    )
+    done = whatwhere(
+        "study", "--scheme", str(tmp_path / "typo.py"), "--models", "mine,ap", "--out", str(tmp_path / "s")
+    )
     assert "EncoderConfig has no field 'relativ'. Did you mean relative" in one_line(done)
     assert "it is no Python file that exists" in one_line(whatwhere("presets", "--scheme", str(tmp_path / "none.py")))

@@ -69,13 +69,15 @@ def test_a_new_folder_takes_the_place_of_the_old_one(tmp_path):
     assert names(tmp_path) == ["folder", "folder/two"]
 
 
-WRITES = re.compile(r"\.write_text\(|\.write_bytes\(|os\.replace|\.rename\(|\.replace\(path\)|np\.save|open\([^)\n]*\"[wax]b?\"")
+WRITES = re.compile(
+    r"\.write_text\(|\.write_bytes\(|os\.replace|\.rename\(|\.replace\(path\)|np\.save|open\([^)\n]*\"[wax]b?\""
+)
 # Every other place that writes: into a folder that is renamed afterwards, one line more of a log, or no file at all.
 ALLOWED = {
     "report/csv_files.py": 1,  # within new_folder
     "study/run.py": 1,  # log.jsonl
     "training/loop.py": 1,  # log.jsonl
-    "training/runs.py": 2,  # /proc/self/clear_refs; a finished model's files move into the run's folder, its weights last
+    "training/runs.py": 2,  # /proc/self/clear_refs; a finished model's files move into the run's folder
 }
 
 

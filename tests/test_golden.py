@@ -15,9 +15,13 @@ def now(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
 
 
 def test_no_part_of_a_page_and_no_verdict_has_moved(now: dict[str, dict[str, str]]) -> None:
-    before, after = ({f"{page}: {part}": of[part] for page, of in pages.items() for part in of} for pages in (golden.kept(), now))
+    before, after = (
+        {f"{page}: {part}": of[part] for page, of in pages.items() for part in of} for pages in (golden.kept(), now)
+    )
     moved = [part for part in sorted(before.keys() | after.keys()) if before.get(part) != after.get(part)]
-    assert not moved, "\n".join([f"{len(moved)} parts moved; python tests/golden.py --keep, if they were to:", *moved[:40]])
+    assert not moved, "\n".join(
+        [f"{len(moved)} parts moved; python tests/golden.py --keep, if they were to:", *moved[:40]]
+    )
 
 
 def test_a_digest_tells_numbers_apart_up_to_five_digits() -> None:

@@ -38,7 +38,10 @@ def test_corrected_interval_covers_where_the_plain_one_does_not():
 def test_share_interval_is_wilsons():
     # Wilson 1927 written out for 700 of 872, the size of SST-2's dev set; z = 1.959964.
     p, n, z = 700 / 872, 872, stats.norm.ppf(0.975)
-    middle, half = (p + z**2 / (2 * n)) / (1 + z**2 / n), z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    middle, half = (
+        (p + z**2 / (2 * n)) / (1 + z**2 / n),
+        z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)),
+    )
     assert share_interval(700, 872) == pytest.approx((middle - half, middle + half))
     low, high = share_interval(0, 10)
     assert low == 0 and 0 < high < 0.3

@@ -42,7 +42,10 @@ def imports(text: str, inside: tuple[str, ...]) -> list[tuple[tuple[str, ...], b
         elif isinstance(node, ast.ImportFrom):
             above = ("whatwhere", *inside)[: len(inside) + 2 - node.level] if node.level else ()
             base = (*above, *(node.module.split(".") if node.module else ()))
-            modules = [(*base, alias.name) if (PACKAGE.joinpath(*base[1:], f"{alias.name}.py")).is_file() else base for alias in node.names]
+            modules = [
+                (*base, alias.name) if (PACKAGE.joinpath(*base[1:], f"{alias.name}.py")).is_file() else base
+                for alias in node.names
+            ]
             if base == ("whatwhere",):  # also `from .. import records`: it has the package itself loaded first
                 modules = [base]
         else:
@@ -89,7 +92,11 @@ def test_imports_run_downwards_only(path):
             "version",
             "auto_classes",
         }
-    absolute = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom) and not n.level and n.module.startswith("whatwhere")]
+    absolute = [
+        n
+        for n in ast.walk(ast.parse(text))
+        if isinstance(n, ast.ImportFrom) and not n.level and n.module.startswith("whatwhere")
+    ]
     assert not absolute, "within the package imports are relative"
 
 
@@ -108,7 +115,8 @@ def test_no_circle_in_a_folder(folder):
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "encoder"], ids=lambda p: p.name)
 def test_encoder_imports_nothing_of_ours_but_itself(path):
-    # A saved model carries this folder along, so its imports must be relative, and what transformers needs must be enough.
+    # A saved model carries this folder along, so its imports must be relative, and what transformers needs must be
+    # enough.
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

@@ -23,12 +23,20 @@ def tokenizer():
 def ours(tokenizer, tmp_path_factory):
     """A study with two seeds of a model."""
     study = tmp_path_factory.mktemp("look") / "study"
-    sizes = {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 128, "position_size": 8}
+    sizes = {
+        "hidden_size": 24,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 128,
+        "position_size": 8,
+    }
     ids = {"cls_token_id": tokenizer.cls_token_id, "sep_token_id": tokenizer.sep_token_id}
     for seed in range(2):
         torch.manual_seed(seed)
         folder = study / f"models/dstg/seed-{seed}"
-        EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=len(tokenizer), **sizes, **ids)).save_pretrained(folder, code=False)
+        EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=len(tokenizer), **sizes, **ids)).save_pretrained(
+            folder, code=False
+        )
         tokenizer.save_pretrained(folder)
     return study
 
@@ -81,7 +89,8 @@ def test_without_a_text_the_example_is_shown_and_files_are_read(theirs, tokenize
 
 
 @pytest.mark.parametrize(
-    "case", ["study", "empty", "blank file", "no tokenizer", "no config", "pickle", "nowhere", "folder", "damaged", "long"]
+    "case",
+    ["study", "empty", "blank file", "no tokenizer", "no config", "pickle", "nowhere", "folder", "damaged", "long"],
 )
 def test_wrong_input_is_one_line(case, ours, theirs, tmp_path):
     out = ["--out", tmp_path / "page.html"]

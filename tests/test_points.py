@@ -1,4 +1,5 @@
-"""Points and the table of records: seeds and splits summed up, differences paired, a query that names what it leaves open."""
+"""Points and the table of records: seeds and splits summed up, differences paired, a query that names what it leaves
+open."""
 
 import numpy as np
 import pytest
@@ -10,12 +11,21 @@ from whatwhere.records import Record
 
 
 def r2(value, seed=0, index=None, low=None, high=None, layer=1, model="ap", part="all", **more):
-    return Record("s", model, "r2.token", value, low, high, seed=seed, index=index, layer=layer, part=part, n=10, **more)
+    return Record(
+        "s", model, "r2.token", value, low, high, seed=seed, index=index, layer=layer, part=part, n=10, **more
+    )
 
 
 def test_one_seed_keeps_the_records_interval():
     point = summary([r2(0.5, low=0.4, high=0.65)])
-    assert (point.value, point.low, point.high, point.over, point.seeds, point.n) == (0.5, 0.4, 0.65, "documents", 1, 10)
+    assert (point.value, point.low, point.high, point.over, point.seeds, point.n) == (
+        0.5,
+        0.4,
+        0.65,
+        "documents",
+        1,
+        10,
+    )
 
 
 def test_splits_have_the_corrected_interval():
@@ -58,12 +68,18 @@ def test_a_difference_is_paired_by_seed_and_split():
 def test_what_cannot_be_paired_is_taken_as_independent():
     seeds, other = Point.of([[1.0], [1.2], [1.4]]), Point.between(0.5, 0.4, 0.6)
     low, high = (seeds - other).interval
-    assert low == pytest.approx(0.7 - np.hypot(1.2 - seeds.low, 0.1)) and high == pytest.approx(0.7 + np.hypot(seeds.high - 1.2, 0.1))
+    assert low == pytest.approx(0.7 - np.hypot(1.2 - seeds.low, 0.1)) and high == pytest.approx(
+        0.7 + np.hypot(seeds.high - 1.2, 0.1)
+    )
 
 
 def test_a_comparison_is_a_margin_and_no_truth():
     point = Point.between(0.5, 0.4, 0.6)
-    assert isinstance(point >= 0.3, Margin) and (point >= 0.3).low == pytest.approx(0.1) and (point <= 0.3).value == pytest.approx(-0.2)
+    assert (
+        isinstance(point >= 0.3, Margin)
+        and (point >= 0.3).low == pytest.approx(0.1)
+        and (point <= 0.3).value == pytest.approx(-0.2)
+    )
     with pytest.raises(TypeError, match="neither true nor false"):
         assert 0.1 <= point <= 0.9
 
@@ -73,7 +89,11 @@ TABLE = Table(
         *(r2(v, layer=layer, index=i) for layer in (2, 1) for i, v in enumerate((0.1 * layer, 0.2 * layer))),
         r2(0.9, layer=1, step=0),
         *(Record("s", "ap", "pca.share", v, index=i, seed=0) for i, v in enumerate((0.6, 0.3))),
-        *(Record("s", m, "kl.semantic", v, layer=1, head=h, seed=0) for m in ("ap", "rp") for h, v in enumerate((0.2, 0.4))),
+        *(
+            Record("s", m, "kl.semantic", v, layer=1, head=h, seed=0)
+            for m in ("ap", "rp")
+            for h, v in enumerate((0.2, 0.4))
+        ),
         Record("s", "ap", "ablation.remove", 2.0, seed=0, part="mixed"),
         Record("s", "ap", "ablation.remove", 1.0, seed=0, part="mixed", layer=1),
     ]

@@ -24,7 +24,8 @@ def race():
 
 
 def made_up(seeds=3, residuals=("normalized", "stream")):
-    """Invented records: the faster T5, the less position; four layers, of which the last position layer is untrained."""
+    """Invented records: the faster T5, the less position; four layers, of which the last position layer is
+    untrained."""
     rng = np.random.default_rng(0)
     records = []
     for residual in residuals:
@@ -37,16 +38,26 @@ def made_up(seeds=3, residuals=("normalized", "stream")):
                     for layer in range(5):
                         value = kept if layer == 3 else 99.0
                         records.append(Record(metric="r2.token", part="position", layer=layer, value=value, **place))
-                        records.append(Record(metric="r2.token", part="position", layer=layer, value=99.0, step=0, **place))
-                        records.append(Record(metric="r2.token", part="position", layer=layer, value=99.0, index=0, **place))
+                        records.append(
+                            Record(metric="r2.token", part="position", layer=layer, value=99.0, step=0, **place)
+                        )
+                        records.append(
+                            Record(metric="r2.token", part="position", layer=layer, value=99.0, index=0, **place)
+                        )
                     records.append(Record(metric="pca.top2", value=0.3 + 0.4 * kept, **place))
                     for step, loss in ((0, 8.3), (100, 5.0 - 0.4 * math.log(t5) + 0.05 * float(rng.standard_normal()))):
-                        records.append(Record(metric="loss", part="validation", value=loss, step=step, unit="nats", **place))
+                        records.append(
+                            Record(metric="loss", part="validation", value=loss, step=step, unit="nats", **place)
+                        )
                     for part, near in (("absolute", 0.12 + 0.2 * kept), ("relative", 0.3 + 0.15 * math.log(t5))):
                         for step, value in ((0, 0.12), (100, near)):
                             records.append(Record(metric="local.share", part=part, value=value, step=step, **place))
-                            records.append(Record(metric="local.share", part=part, value=99.0, step=step, layer=1, **place))
-                            records.append(Record(metric="local.share", part=part, value=99.0, step=step, layer=1, head=0, **place))
+                            records.append(
+                                Record(metric="local.share", part=part, value=99.0, step=step, layer=1, **place)
+                            )
+                            records.append(
+                                Record(metric="local.share", part=part, value=99.0, step=step, layer=1, head=0, **place)
+                            )
                     records.append(Record(metric="local.even", value=0.12, **place))
     return records
 
@@ -102,7 +113,9 @@ def test_text_is_large_enough_and_inside(race):
     for text in root.iter(f"{SVG}text"):
         x, y, length = float(text.get("x")), float(text.get("y")), 7.2 * len(text.text)
         start = x - {"middle": 0.5, "end": 1.0}.get(text.get("text-anchor"), 0.0) * length
-        assert float(text.get("font-size", 14)) >= 14 and 0 < y < height and start > -2 and start + length <= width + 8, text.text
+        assert (
+            float(text.get("font-size", 14)) >= 14 and 0 < y < height and start > -2 and start + length <= width + 8
+        ), text.text
 
 
 def test_the_title_follows_the_paired_difference(race):
@@ -110,7 +123,10 @@ def test_the_title_follows_the_paired_difference(race):
     assert "(normalized residual, table rate 1)" in race.sentence(_found(race, made_up()))
     one = race.sentence(_found(race, made_up(seeds=1)))
     assert one.startswith("R² of position goes from ")
-    same = [Record(**{**vars(r), "value": 0.5 + 0.01 * (r.seed * 7 % 3)}) if r.metric == "r2.token" else r for r in made_up()]
+    same = [
+        Record(**{**vars(r), "value": 0.5 + 0.01 * (r.seed * 7 % 3)}) if r.metric == "r2.token" else r
+        for r in made_up()
+    ]
     odd = [Record(**{**vars(r), "value": 0.51}) if r.metric == "r2.token" and "t5x10" in r.model else r for r in same]
     assert race.sentence(_found(race, odd)).startswith("Not separable: R² of position 0.51 to 0.51")
 
@@ -120,7 +136,9 @@ def _found(race, records):
 
 
 def test_what_is_missing_is_left_out_and_other_models_are_not_drawn(race):
-    records = [r for r in made_up(residuals=("normalized",)) if not r.metric.startswith("local.") and "t5x3" not in r.model]
+    records = [
+        r for r in made_up(residuals=("normalized",)) if not r.metric.startswith("local.") and "t5x3" not in r.model
+    ]
     svg = race.picture([*records, Record("race", "ap", "pca.top2", 0.2, seed=0)])
     assert svg.count("not measured") == 2 and "stream residual" not in svg
     lines = race.table(records).splitlines()

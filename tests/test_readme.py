@@ -49,8 +49,13 @@ def test_readme_commands_run(tmp_path, monkeypatch):
         done = whatwhere(*words[1:])
         assert done.returncode == 0, (line, done.stderr[-1500:])
     assert (tmp_path / "runs/mine/report.html").is_file()
-    opened = "from transformers import AutoModel; import whatwhere; print(type(AutoModel.from_pretrained('runs/dstg')).__name__)"
-    done = subprocess.run([sys.executable, "-c", opened], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    opened = (
+        "from transformers import AutoModel; import whatwhere; "
+        "print(type(AutoModel.from_pretrained('runs/dstg')).__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", opened], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "Encoder"
 
 

@@ -1,4 +1,5 @@
-"""The model that comes with the package: what its folder holds, what opens it, which verbs take its name, how it is made and refused."""
+"""The model that comes with the package: what its folder holds, what opens it, which verbs take its name, how it is
+made and refused."""
 
 import importlib.util
 import json
@@ -67,7 +68,9 @@ def test_the_folder_is_small_has_no_code_and_travels_with_the_package():
     about = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert (
-        about["reference"]["licence"] in card and f"{about['reference']['loss']:.4f} nats" in card and f"| seed | {about['seed']} |" in card
+        about["reference"]["licence"] in card
+        and f"{about['reference']['loss']:.4f} nats" in card
+        and f"| seed | {about['seed']} |" in card
     )
     assert about["reference"]["bytes"] == sum(path.stat().st_size for path in files)
     assert abs(about["reference"]["loss"] - about["reference"]["loss_float32"]) < 0.01
@@ -97,7 +100,10 @@ def test_it_has_learned_something():
     ids = tokenizer("the end of the [MASK] .", return_tensors="pt")
     other = tokenizer("it is [MASK] of the best .", return_tensors="pt")
     with torch.no_grad():
-        logits = [model(**text).logits[text["input_ids"] == tokenizer.mask_token_id][0].log_softmax(-1) for text in (ids, other)]
+        logits = [
+            model(**text).logits[text["input_ids"] == tokenizer.mask_token_id][0].log_softmax(-1)
+            for text in (ids, other)
+        ]
     assert (logits[0].exp() * (logits[0] - logits[1])).sum() > 0.1  # KL in nats: what stands round a mask matters
 
 
@@ -124,7 +130,9 @@ def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkey
     status, out, err = run("heads", "reference", "--corpus", corpus, "--documents", "10", "--json")
     found = json.loads(out)
     assert status == 0 and found["corpus"] == str(corpus) and found["documents"] == 10, err
-    assert {r["model"] for r in found["records"]} == {"reference"} and any(r["metric"] == "kl.absolute" for r in found["records"])
+    assert {r["model"] for r in found["records"]} == {"reference"} and any(
+        r["metric"] == "kl.absolute" for r in found["records"]
+    )
     status, out, err = run("probe", "reference", "--corpus", corpus, "--documents", "10", "--splits", "2")
     assert status == 0 and "position  layer 4" in out and f"read: 10 windows of 128 tokens of {corpus}" in out, err
 
@@ -141,11 +149,24 @@ def test_without_the_package_data_every_verb_says_so_in_one_line(run, monkeypatc
         ("finetune", "reference", *data),
         ("geometry", "--model", "reference", "--out", tmp_path / "g"),
         ("geometry", "--table", "reference", "--out", tmp_path / "g"),
-        ("pretrain", "--tokenizer", "reference", "--steps", "1", "--corpus", "synthetic:repeat", "--out", tmp_path / "p"),
+        (
+            "pretrain",
+            "--tokenizer",
+            "reference",
+            "--steps",
+            "1",
+            "--corpus",
+            "synthetic:repeat",
+            "--out",
+            tmp_path / "p",
+        ),
     ):
         status, _, err = run(*words)
         (line,) = [line for line in err.splitlines() if line.strip()]
-        wanted = f"whatwhere: The reference model is not part of this installation: {tmp_path / 'none'} has no config.json. Reinstall"
+        wanted = (
+            f"whatwhere: The reference model is not part of this installation: {tmp_path / 'none'} has no "
+            "config.json. Reinstall"
+        )
         assert status == 2 and line.startswith(wanted), (words, err)
 
 
@@ -153,14 +174,22 @@ def test_it_is_no_run(run, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for words in (("claims", "reference"), ("report", "reference")):
         status, _, err = run(*words)
-        assert status == 2 and "reference is the model that comes with the package, and no run" in err and len(err.splitlines()) == 1
+        assert (
+            status == 2
+            and "reference is the model that comes with the package, and no run" in err
+            and len(err.splitlines()) == 1
+        )
 
 
 def test_the_name_wins_over_a_folder_here_which_is_a_path(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=30, num_hidden_layers=1)).save_pretrained("reference", code=False)
-    shipped_table, mine, also = (load_tables([source])[0][0].rows for source in ("reference", "./reference", Path("reference")))
+    ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=30, num_hidden_layers=1)).save_pretrained(
+        "reference", code=False
+    )
+    shipped_table, mine, also = (
+        load_tables([source])[0][0].rows for source in ("reference", "./reference", Path("reference"))
+    )
     assert (mine == also).all() and not (mine == shipped_table).all()
     assert open_encoder("reference", None).config.vocab_size != 30
     assert open_encoder("./reference", None).config.vocab_size == 30
@@ -168,8 +197,16 @@ def test_the_name_wins_over_a_folder_here_which_is_a_path(monkeypatch, tmp_path)
 
 def test_fine_tuning_starts_from_it_in_32_bits_and_its_run_names_no_path(tmp_path):
     for name, rows in (("train.tsv", 24), ("dev.tsv", 8)):
-        (tmp_path / name).write_text("sentence\tlabel\n" + "".join(f"{'good' if i % 2 else 'bad'} book\t{i % 2}\n" for i in range(rows)))
-    values = {"start": "reference", "data": str(tmp_path / "train.tsv"), "dev": str(tmp_path / "dev.tsv"), "length": 16, "batch_size": 8}
+        (tmp_path / name).write_text(
+            "sentence\tlabel\n" + "".join(f"{'good' if i % 2 else 'bad'} book\t{i % 2}\n" for i in range(rows))
+        )
+    values = {
+        "start": "reference",
+        "data": str(tmp_path / "train.tsv"),
+        "dev": str(tmp_path / "dev.tsv"),
+        "length": 16,
+        "batch_size": 8,
+    }
     finetune(FinetuneConfig.parse({**values, "precision": "fp32", "steps": 2}), tmp_path / "out", progress=False)
     assert {tensor.dtype for tensor in load_file(tmp_path / "out/model.safetensors").values()} == {torch.float32}
     assert "start: reference\n" in (tmp_path / "out/finetune.yaml").read_text(encoding="utf-8")
@@ -198,13 +235,22 @@ def test_geometry_measures_it_with_its_own_tokenizer(corpus, tmp_path):
 
 def test_making_it_rounds_the_weights_and_measures_what_that_does(maker, corpus, tmp_path, monkeypatch):
     small = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 2}
-    settings = {**small, "model": {"num_hidden_layers": 2}, "document": "blank-line", "corpus": str(corpus), "held_out": 0.3, "steps": 4}
+    settings = {
+        **small,
+        "model": {"num_hidden_layers": 2},
+        "document": "blank-line",
+        "corpus": str(corpus),
+        "held_out": 0.3,
+        "steps": 4,
+    }
     pretrain(PretrainConfig.parse(settings), tmp_path / "run", progress=False)
     to = tmp_path / "to"
     summary = maker.make_reference(tmp_path / "run", to, text="made-up sentences", licence="CC0")
     before, after = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run", to))
     assert before.keys() == after.keys()
-    assert all(after[name].dtype == torch.bfloat16 and torch.equal(after[name], before[name].bfloat16()) for name in before)
+    assert all(
+        after[name].dtype == torch.bfloat16 and torch.equal(after[name], before[name].bfloat16()) for name in before
+    )
     found = summary["reference"]
     assert json.loads((to / "training.json").read_text())["reference"] == found
     assert found["bytes"] == sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
@@ -212,7 +258,11 @@ def test_making_it_rounds_the_weights_and_measures_what_that_does(maker, corpus,
     assert list(found["r2"]) == ["all", "position", "semantic"] and all(len(r2) == 3 for r2 in found["r2"].values())
     assert "made-up sentences (CC0), 30% of the documents held out" in (to / "README.md").read_text(encoding="utf-8")
     config = json.loads((to / "config.json").read_text())
-    assert config["dtype"] == "float32" and "auto_map" not in config and AutoModel.from_pretrained(to).dtype == torch.float32
+    assert (
+        config["dtype"] == "float32"
+        and "auto_map" not in config
+        and AutoModel.from_pretrained(to).dtype == torch.float32
+    )
     kept = (to / "training.json").read_bytes()
     for limit, what in (
         ("LARGEST", "bytes in the folder"),
@@ -226,7 +276,9 @@ def test_making_it_rounds_the_weights_and_measures_what_that_does(maker, corpus,
             patch.setattr(maker, limit, 1e-12)
             maker.make_reference(tmp_path / "run", to)
     assert (to / "training.json").read_bytes() == kept and not list(tmp_path.glob(".reference-*"))
-    windows = build_windows(open_source(corpus), train_tokenizer(["one two three"] * 9, 60), tmp_path / "others", length=32, progress=False)
+    windows = build_windows(
+        open_source(corpus), train_tokenizer(["one two three"] * 9, 60), tmp_path / "others", length=32, progress=False
+    )
     with pytest.raises(ValueError, match="No windows of .*run beside it"):
         maker.make_reference(tmp_path / "run", to, windows=windows.folder)
     with pytest.raises(ValueError, match="is no finished pretraining: pretrain.yaml is missing"):

@@ -1,4 +1,5 @@
-"""The tables of docs/results/tables.py: means, intervals and paired differences of made-up records, beside the paper's values."""
+"""The tables of docs/results/tables.py: means, intervals and paired differences of made-up records, beside the paper's
+values."""
 
 import importlib.util
 from pathlib import Path
@@ -28,12 +29,18 @@ def records():
         for seed, loss in enumerate(losses):
             who = {"study": "s", "model": model, "seed": seed}
             made += [Record(metric="parameters", value=1.5e6, **who), Record(metric="tokens", value=1.024e7, **who)]
-            made += [Record(metric="loss", value=v, part="validation", step=s, **who) for s, v in ((0, 8.0), (100, loss))]
+            made += [
+                Record(metric="loss", value=v, part="validation", step=s, **who) for s, v in ((0, 8.0), (100, loss))
+            ]
             for layer in range(5):
                 for part in ("all", "position") if model == "dstg" else ("all",):
                     made.append(Record(metric="r2.token", value=0.1 * layer, part=part, layer=layer, **who))
-                    made.append(Record(metric="r2.token", value=9.0, part=part, layer=layer, index=1, **who))  # one split
-                    made.append(Record(metric="r2.token", value=9.0, part=part, layer=layer, step=0, **who))  # untrained
+                    made.append(
+                        Record(metric="r2.token", value=9.0, part=part, layer=layer, index=1, **who)
+                    )  # one split
+                    made.append(
+                        Record(metric="r2.token", value=9.0, part=part, layer=layer, step=0, **who)
+                    )  # untrained
     return made
 
 
@@ -50,7 +57,9 @@ def test_losses_have_intervals_between_seeds_and_differences_seed_by_seed(tables
 def test_probes_are_of_final_models_and_stand_above_the_papers_row(tables, records):
     rows = tables.probe_table(tables.Results(records), "r2.token").splitlines()
     ours = next(i for i, row in enumerate(rows) if row.startswith("| `dstg`, position stream"))
-    assert rows[ours].split("|")[2:7] == [f" {v:.2f} ± 0.00 " for v in (0, 0.1, 0.2, 0.3)] + [" (0.40 ± 0.00) "]  # untrained
+    assert rows[ours].split("|")[2:7] == [f" {v:.2f} ± 0.00 " for v in (0, 0.1, 0.2, 0.3)] + [
+        " (0.40 ± 0.00) "
+    ]  # untrained
     assert rows[ours + 1].split("|")[3] == " *0.99* "  # Table 2, "AP only", column 0: the output of the first block
     assert not any(row.startswith("| `dstg` |") for row in rows) and any(row.startswith("| `ap` |") for row in rows)
 

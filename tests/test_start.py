@@ -13,7 +13,9 @@ import whatwhere as ww
 
 def printed(code: str, *arguments: str) -> list[str]:
     """What a new process prints, line by line."""
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.splitlines()
 
@@ -49,7 +51,8 @@ def folder(tmp_path_factory) -> str:
 
 # tests/test_readme.py opens a folder where transformers was imported first.
 FIRST_LINES = {
-    "whatwhere first": "import importlib.util, whatwhere\nassert importlib.util.find_spec('transformers')",  # libraries ask so
+    "whatwhere first": "import importlib.util, whatwhere\nassert "
+    "importlib.util.find_spec('transformers')",  # libraries ask so
     "a part of it first": "from whatwhere.encoder import Encoder",
     "in the middle of transformers": "import whatwhere, transformers.modeling_utils",
 }

@@ -1,4 +1,5 @@
-"""A made-up study folder with records and arrays of every analysis that the report shows: invented numbers, never results."""
+"""A made-up study folder with records and arrays of every analysis that the report shows: invented numbers, never
+results."""
 
 import json
 from pathlib import Path
@@ -22,16 +23,24 @@ def between(study: str, models: list[str], layers: int, steps: int) -> list[Reco
                 if model != "dstg":
                     splits = top * (1 - 0.1 * layer) + 0.01 * rng.standard_normal(5)
                     where = place | {"layer": layer, "part": "dstg", "metric": f"regression.{stream}", "n": 500}
-                    records.append(Record(value=float(splits.mean()), low=float(splits.min()), high=float(splits.max()), **where))
+                    records.append(
+                        Record(value=float(splits.mean()), low=float(splits.min()), high=float(splits.max()), **where)
+                    )
                     records += [Record(value=float(v), index=i, **where) for i, v in enumerate(splits)]
             for scale in ("raw", "optimal"):
                 for part in ("sinusoidal", "own"):
-                    records.append(Record(metric=f"projected.stress.{scale}", value=0.2 + 0.1 * layer, layer=layer, part=part, **place))
+                    records.append(
+                        Record(
+                            metric=f"projected.stress.{scale}", value=0.2 + 0.1 * layer, layer=layer, part=part, **place
+                        )
+                    )
             for part in ("all", "position", "semantic") if model == "dstg" else ("all",):
                 where = place | {"layer": layer, "n": 12_700}
                 records.append(Record(metric="r2.token", value=0.2, low=0.18, high=0.22, part=part, step=0, **where))
                 for k in (2, 8):
-                    records.append(Record(metric="r2.token", value=0.1 * k / 2, low=0.0, high=0.5, part=f"{part}.pca{k}", **where))
+                    records.append(
+                        Record(metric="r2.token", value=0.1 * k / 2, low=0.0, high=0.5, part=f"{part}.pca{k}", **where)
+                    )
         for other in models:
             if other != model:
                 reached = float(number % 2 == 0)
@@ -40,7 +49,9 @@ def between(study: str, models: list[str], layers: int, steps: int) -> list[Reco
         if number < 2:
             for step in (0, steps // 2, steps):
                 for metric in ("separation", "violations", "stress.raw", "stress.optimal"):
-                    records.append(Record(metric=metric, value=0.4 + step / (4 * steps), step=step, part="corpus", **place))
+                    records.append(
+                        Record(metric=metric, value=0.4 + step / (4 * steps), step=step, part="corpus", **place)
+                    )
     return records
 
 
@@ -62,7 +73,14 @@ def explore(folder: Path, models: list[str], layers: int, heads: int = 4, n: int
         np.savez_compressed(folder / "arrays" / f"explorer-{model}-seed-0.npz", **arrays)
         texts = [{"title": f"Text {i + 1}", "tokens": tokens} for i in range(2)]
         entries.append(
-            {"name": model, "seed": 0, "file": f"arrays/explorer-{model}-seed-0.npz", "terms": terms, "missing": "", "texts": texts}
+            {
+                "name": model,
+                "seed": 0,
+                "file": f"arrays/explorer-{model}-seed-0.npz",
+                "terms": terms,
+                "missing": "",
+                "texts": texts,
+            }
         )
     (folder / "explorer.json").write_text(json.dumps(entries))
 
@@ -79,7 +97,8 @@ def complete(folder: Path, steps: int = 1100, layers: int = 4) -> Path:
     source = run / "arrays" / f"geometry-{stem.get('file') or stem['name']}.npz"
     with np.load(source) as arrays:
         np.savez_compressed(
-            folder / "arrays" / "geometry-corpus.npz", **{k: arrays[k] for k in arrays.files if arrays[k].dtype.kind != "U"}
+            folder / "arrays" / "geometry-corpus.npz",
+            **{k: arrays[k] for k in arrays.files if arrays[k].dtype.kind != "U"},
         )
     counted = [r for r in read_records(run / "records.parquet") if r.model == corpus]
     records = [*whole.records, *between(study.name, study.models, layers, steps)]

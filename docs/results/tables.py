@@ -2,8 +2,8 @@
 
     python docs/results/tables.py docs/results/NAME/records.parquet
 
-A value is the mean over training seeds with its 95 % interval (Student's t between seeds). With one seed it is that model's, and the
-interval, where the records have one, speaks of other documents, not of another training.
+A value is the mean over training seeds with its 95 % interval (Student's t between seeds). With one seed it is that
+model's, and the interval, where the records have one, speaks of other documents, not of another training.
 """
 
 import sys
@@ -23,7 +23,9 @@ class Results:
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.records = list(records)
-        self.models = list(dict.fromkeys(r.model for r in self.records if r.metric == "parameters" and r.seed is not None))
+        self.models = list(
+            dict.fromkeys(r.model for r in self.records if r.metric == "parameters" and r.seed is not None)
+        )
         self.seeds = sorted({r.seed for r in select(self.records, metric="parameters") if r.seed is not None})
         self._by_metric: dict[str, list[Record]] = {}
         for record in self.records:
@@ -125,7 +127,8 @@ def by_model(results: Results, title: str, cells: Iterable[tuple[str, str, dict[
     cells = [(what, paper, values) for what, paper, values in cells if any(v != "–" for v in values.values())]
     models = [m for m in results.models if any(values.get(m, "–") != "–" for _, _, values in cells)]
     return rows(
-        [title, "paper", *(f"`{m}`" for m in models)], ([what, paper, *(v.get(m, "–") for m in models)] for what, paper, v in cells)
+        [title, "paper", *(f"`{m}`" for m in models)],
+        ([what, paper, *(v.get(m, "–") for m in models)] for what, paper, v in cells),
     )
 
 
@@ -138,7 +141,11 @@ def last(results: Results, metric: str, part: str, back: int = 1, **columns: obj
     values = {}
     for model in results.models:
         layers = results.layers(metric, model, part)
-        values[model] = said(results.found(metric, model, part=part, layer=layers[-1 - back], **columns)) if len(layers) > back else "–"
+        values[model] = (
+            said(results.found(metric, model, part=part, layer=layers[-1 - back], **columns))
+            if len(layers) > back
+            else "–"
+        )
     return values
 
 
@@ -166,8 +173,16 @@ def work_rows(results: Results) -> Iterable[tuple[str, str, dict[str, str]]]:
         what = "heads that no single term drives" if part == "several" else f"heads that the {part} term drives"
         yield f"{what} (%)", printed, each(results, "heads.share", digits=0, scale=100.0, part=part)
     for part in ("semantic", "absolute", "relative"):
-        yield f"loss without the {part} term (nats more)", "–", each(results, "ablation.remove", layer=None, head=None, part=part)
-    yield "position stream, last block but one: share of variance that is position's", "–", last(results, "variance.position", "position")
+        yield (
+            f"loss without the {part} term (nats more)",
+            "–",
+            each(results, "ablation.remove", layer=None, head=None, part=part),
+        )
+    yield (
+        "position stream, last block but one: share of variance that is position's",
+        "–",
+        last(results, "variance.position", "position"),
+    )
     yield "the same: two components hold", "about 0.9", last(results, "hidden.top2", "position")
     yield (
         "the same: sentences apart beyond random cuts",
@@ -177,7 +192,11 @@ def work_rows(results: Results) -> Iterable[tuple[str, str, dict[str, str]]]:
     yield "the same at the input", "–", each(results, "sentences.excess", part="position", layer=0)
     for target in ("position", "semantic"):
         metric = f"regression.{target}"
-        yield f"states regressed onto `dstg`'s {target} stream, last block but one (R²)", "figure 8", last(results, metric, "dstg")
+        yield (
+            f"states regressed onto `dstg`'s {target} stream, last block but one (R²)",
+            "figure 8",
+            last(results, metric, "dstg"),
+        )
 
 
 def main(path: str) -> None:
@@ -191,7 +210,11 @@ def main(path: str) -> None:
     ):
         table = probe_table(results, metric)
         ceiling = results.found(f"{metric}.ceiling", "") or results.found(f"{metric}.ceiling", "corpus")
-        note = "\n\nIn brackets: the last position stream gets no gradient (3.3; the paper prints none)." if "(0" in table else ""
+        note = (
+            "\n\nIn brackets: the last position stream gets no gradient (3.3; the paper prints none)."
+            if "(0" in table
+            else ""
+        )
         note += f"\n\nThe best function of position alone reaches {said(ceiling)} on this corpus." if ceiling else ""
         print(f"\n### {title}\n\n{table}{note}")
     print(f"\n### The position table (section 4, 1)\n\n{by_model(results, 'what', table_rows(results))}")

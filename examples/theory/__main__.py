@@ -1,4 +1,5 @@
-"""GEOM's appendix A and TUPE's proposition 1 in numbers, on your corpus: every figure of docs/theory.md, in about a minute.
+"""GEOM's appendix A and TUPE's proposition 1 in numbers, on your corpus: every figure of docs/theory.md, in about a
+minute.
 
     python examples/theory
     python examples/theory --corpus my-texts/ --positions 64
@@ -62,7 +63,11 @@ def hypothesis_1(dist: np.ndarray) -> None:
     print("(A1): an increasing kernel of distances that is positive definite")
     for name, f in (("1 + d", lambda d: 1 + d), ("exp d", np.exp), ("d²", np.square)):
         alpha = f(dist)
-        say(f"f(d) = {name}: smallest minor, smallest eigenvalue", dynamics.smallest_minor(alpha), np.linalg.eigvalsh(alpha)[0])
+        say(
+            f"f(d) = {name}: smallest minor, smallest eigenvalue",
+            dynamics.smallest_minor(alpha),
+            np.linalg.eigvalsh(alpha)[0],
+        )
     alpha = dynamics.exponential_kernel(dist)
     say("f(d) = exp(-d): the same", dynamics.smallest_minor(alpha), np.linalg.eigvalsh(alpha)[0])
 
@@ -83,15 +88,27 @@ def hypothesis_2(build: Build, heads: np.ndarray, p: np.ndarray, dist: np.ndarra
         float(np.corrcoef(gaps, dist[pairs])[0, 1]),
         float(np.corrcoef(gaps, pairs[1] - pairs[0])[0, 1]),
     )
-    say("share of mean |b_i - b_j|² that is the noise of finitely many batches", 1 - squares.mean() / (cdist(b, b)[pairs] ** 2).mean())
+    say(
+        "share of mean |b_i - b_j|² that is the noise of finitely many batches",
+        1 - squares.mean() / (cdist(b, b)[pairs] ** 2).mean(),
+    )
     first = measured.first_attention(model)
-    constant = np.linalg.norm(p @ first.E, axis=1).max() * np.linalg.norm(first.M, 2, axis=(1, 2)).max() / np.sqrt(first.d_k)
-    say("C_b of Lemma 12 as printed, 4√2 ‖ē‖‖M‖/√d_k; with the n of its proof", 4 * 2**0.5 * constant, 2 * 2**0.5 * len(dist) * constant)
+    constant = (
+        np.linalg.norm(p @ first.E, axis=1).max() * np.linalg.norm(first.M, 2, axis=(1, 2)).max() / np.sqrt(first.d_k)
+    )
+    say(
+        "C_b of Lemma 12 as printed, 4√2 ‖ē‖‖M‖/√d_k; with the n of its proof",
+        4 * 2**0.5 * constant,
+        2 * 2**0.5 * len(dist) * constant,
+    )
     with torch.no_grad():  # M = 0: every word attends to all alike, whatever the positions, and the formula is 0
         for layer in model.encoder.layers:
             layer.attention.qkv[0].weight[: model.config.hidden_size] = 0
     without = measured.forcing(model, measured.masked_rows(heads[::2], model.config)).b[text]
-    say("C_b with all query matrices zero, where both formulas give 0 (half the documents)", dynamics.forcing_ratios(without, dist).max())
+    say(
+        "C_b with all query matrices zero, where both formulas give 0 (half the documents)",
+        dynamics.forcing_ratios(without, dist).max(),
+    )
     exact = encoder("ap", vocab_size=9, initializer_range=0.1).double()
     b5 = measured.forcing(exact, measured.copied_token_batches(4, 5, exact.config)).b[1:6]
     gap = [np.linalg.norm(b5[i] - b5[j]) / np.linalg.norm(b5, axis=1).max() for i, j in ((0, 1), (2, 3), (0, 2))]
@@ -131,7 +148,10 @@ def flow_and_bound(dist: np.ndarray, b: np.ndarray) -> None:
     print("Flow (6), bound (13), monotonicity")
     done = dynamics.flow(dynamics.exponential_kernel(dist), b)
     size = np.abs(done.fixed_point).max()
-    say("corpus and encoder, kernel exp(-d_H): |P(t) - α⁻¹b| at the end, relative", np.abs(done.tables[-1] - done.fixed_point).max() / size)
+    say(
+        "corpus and encoder, kernel exp(-d_H): |P(t) - α⁻¹b| at the end, relative",
+        np.abs(done.tables[-1] - done.fixed_point).max() / size,
+    )
     say(
         "violations of the corpus' distances, of b, and of the fixed point",
         violations_of_distances(dist),
@@ -145,7 +165,10 @@ def flow_and_bound(dist: np.ndarray, b: np.ndarray) -> None:
         alpha, force = dynamics.exponential_kernel(random, height=unit), np.full((8, 1), unit)
         done = dynamics.flow(alpha, force)
         gaps = cdist(done.fixed_point, done.fixed_point)[pairs]
-        printed, proof = (dynamics.separation_bound(alpha, force, random, done.radius, unit, form)[pairs] for form in ("printed", "proof"))
+        printed, proof = (
+            dynamics.separation_bound(alpha, force, random, done.radius, unit, form)[pairs]
+            for form in ("printed", "proof")
+        )
         say(
             f"8 random positions, α and b × {unit}: pairs that break (13) printed, of the proof, of 28",
             str(np.sum(gaps > printed)),
@@ -164,9 +187,16 @@ def flow_and_bound(dist: np.ndarray, b: np.ndarray) -> None:
 def lemmas_11_and_12(build: Build, heads: np.ndarray, p: np.ndarray) -> None:
     print("Lemmas 11 and 12: E[δ_ij] = D(μ_i‖μ_j), and its differences")
     model = build("tupe-free", block="neobert", reset="none", num_hidden_layers=1).double()
-    delta = measured.score_gradients(model, measured.masked_rows(heads[:1024], model.config))[:, 1 : 1 + len(p), 1 : 1 + len(p)]
-    whole = measured.score_gradients(model, measured.masked_rows(heads[:128], model.config))[:, 1 : 1 + len(p), : heads.shape[1] + 2]
-    say("largest sum of E[δ_ij] over j, relative to the sum of sizes", np.abs(whole.sum(2)).max() / np.abs(whole).sum(2).min())
+    delta = measured.score_gradients(model, measured.masked_rows(heads[:1024], model.config))[
+        :, 1 : 1 + len(p), 1 : 1 + len(p)
+    ]
+    whole = measured.score_gradients(model, measured.masked_rows(heads[:128], model.config))[
+        :, 1 : 1 + len(p), : heads.shape[1] + 2
+    ]
+    say(
+        "largest sum of E[δ_ij] over j, relative to the sum of sizes",
+        np.abs(whole.sum(2)).max() / np.abs(whole).sum(2).min(),
+    )
     smoothed = (p + 1e-6) / (p + 1e-6).sum(axis=1, keepdims=True)
     divergences = inequalities.kl_divergences(smoothed)
     off = ~np.eye(len(p), dtype=bool)
@@ -207,7 +237,9 @@ def lemma_16(build: Build, heads: np.ndarray, p: np.ndarray) -> None:
     say("(ii) tokens ±1, ±2 whose means vanish: left, right", case.left[0, 1], case.printed[0, 1])
     draw, values, errors = np.random.default_rng(0), first.E[heads[0]] @ first.W_V[0], []
     for _ in range(100):
-        exact, printed = inequalities.score_gradient(values, draw.dirichlet(np.ones(len(values))), draw.normal(size=values.shape[1]))
+        exact, printed = inequalities.score_gradient(
+            values, draw.dirichlet(np.ones(len(values))), draw.normal(size=values.shape[1])
+        )
         errors.append(np.linalg.norm(printed - exact) / np.linalg.norm(exact))
     say("(iii) error of the printed derivative, relative, median of 100 random gradients", float(np.median(errors)))
 
@@ -224,7 +256,10 @@ def proposition_1(n: int = 128) -> None:
         for parameter in model.relative.parameters():
             parameter.normal_()
         terms = model.attention_terms(torch.full((1, n), 9))
-    ranks = [sorted({toeplitz.numerical_rank(head) for head in terms[name][0, 0].numpy()}) for name in ("absolute", "relative")]
+    ranks = [
+        sorted({toeplitz.numerical_rank(head) for head in terms[name][0, 0].numpy()})
+        for name in ("absolute", "relative")
+    ]
     say("ranks in a tiny tupe-r, d_head = 32: absolute, relative (random T5 values)", *map(str, ranks))
     say("freedoms: rank 32, Toeplitz", str(toeplitz.low_rank_freedoms(n, 32)), str(2 * n - 1))
     share = toeplitz.low_rank_share(terms["relative"][0, 0, 0].numpy(), 32)
@@ -237,22 +272,40 @@ def proposition_1(n: int = 128) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpus", default="python-docs", help="as everywhere: python-docs, a file or folder, hub:NAME, synthetic:...")
-    parser.add_argument("--field", default="text", help="field of a JSONL, parquet, TSV or CSV file that holds the text")
     parser.add_argument(
-        "--positions", type=int, default=32, help="tokens of a document that the encoder reads; shorter documents are left out"
+        "--corpus", default="python-docs", help="as everywhere: python-docs, a file or folder, hub:NAME, synthetic:..."
     )
-    parser.add_argument("--phrases", action="store_true", help="documents inside longer ones are not independent of them (SST-2)")
-    parser.add_argument("--tokenizer", help="vocabulary file, tokenizer folder or Hub name [default: train a WordPiece on the corpus]")
+    parser.add_argument(
+        "--field", default="text", help="field of a JSONL, parquet, TSV or CSV file that holds the text"
+    )
+    parser.add_argument(
+        "--positions",
+        type=int,
+        default=32,
+        help="tokens of a document that the encoder reads; shorter documents are left out",
+    )
+    parser.add_argument(
+        "--phrases", action="store_true", help="documents inside longer ones are not independent of them (SST-2)"
+    )
+    parser.add_argument(
+        "--tokenizer", help="vocabulary file, tokenizer folder or Hub name [default: train a WordPiece on the corpus]"
+    )
     given = parser.parse_args(arguments)
     source = open_source(given.corpus, given.field)
-    tokenizer = load_tokenizer(given.tokenizer) if given.tokenizer else train_tokenizer(source, VOCABULARY, max_characters=5_000_000)
+    tokenizer = (
+        load_tokenizer(given.tokenizer)
+        if given.tokenizer
+        else train_tokenizer(source, VOCABULARY, max_characters=5_000_000)
+    )
     build = partial(encoder, vocab_size=len(tokenizer), **special_token_ids(tokenizer))
     heads = measured.document_heads(source, tokenizer, given.positions, most=ROWS)
     counts = positional_counts(heads, len(tokenizer), given.positions)
     p = positional_distributions(counts, min_support=2).p.toarray()
     dist = hellinger(p)
-    print(f"{source.name}: {len(heads):,} documents of {given.positions} tokens, mean d_H {dist[np.triu_indices(len(dist), 1)].mean():.3f}")
+    print(
+        f"{source.name}: {len(heads):,} documents of {given.positions} tokens, mean d_H "
+        f"{dist[np.triu_indices(len(dist), 1)].mean():.3f}"
+    )
     theorem_1(build, heads)
     hypothesis_1(dist)
     b = hypothesis_2(build, heads, p, dist)

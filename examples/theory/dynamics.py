@@ -1,7 +1,8 @@
-"""The gradient flow of GEOM's appendix A: dP/dt = -αP + b (eq. 6), its hypotheses (A1)-(A3), bound (13), and monotonicity.
+"""The gradient flow of GEOM's appendix A: dP/dt = -αP + b (eq. 6), its hypotheses (A1)-(A3), bound (13), and
+monotonicity.
 
-P is a position table (n, d), α an (n, n) kernel of Hellinger distances, b the negative gradient at P = 0. What of the appendix holds and
-what does not is on docs/theory.md; the functions here compute both sides.
+P is a position table (n, d), α an (n, n) kernel of Hellinger distances, b the negative gradient at P = 0. What of the
+appendix holds and what does not is on docs/theory.md; the functions here compute both sides.
 """
 
 from dataclasses import dataclass
@@ -11,15 +12,17 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.spatial.distance import cdist
 
-_LATE = 25.0  # time constants of the slowest direction, after which e^-25 = 1.4e-11 of the way to the fixed point is left
+_LATE = (
+    25.0  # time constants of the slowest direction, after which e^-25 = 1.4e-11 of the way to the fixed point is left
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
     """An integrated flow; all lengths in the units of the table.
 
-    times: (k,) from 0. tables: (k, n, d), P at each time. fixed_point: (n, d), the solution of αP = b (the flow leaves it where α has a
-    negative eigenvalue). radius: R of (A4), the largest norm of a row at any of these times.
+    times: (k,) from 0. tables: (k, n, d), P at each time. fixed_point: (n, d), the solution of αP = b (the flow leaves
+    it where α has a negative eigenvalue). radius: R of (A4), the largest norm of a row at any of these times.
     """
 
     times: np.ndarray
@@ -28,11 +31,13 @@ class Flow:
     radius: float
 
 
-def flow(alpha: np.ndarray, b: np.ndarray, start: np.ndarray | None = None, time: float | None = None, points: int = 200) -> Flow:
+def flow(
+    alpha: np.ndarray, b: np.ndarray, start: np.ndarray | None = None, time: float | None = None, points: int = 200
+) -> Flow:
     """GEOM eq. 6, dP/dt = b - αP, integrated in time (Runge-Kutta of order 8, error 1e-10), not by its closed form.
 
-    With α positive definite it ends in α⁻¹b, from any start. An increasing kernel of distances never is (see `smallest_minor`): the table
-    then grows without end.
+    With α positive definite it ends in α⁻¹b, from any start. An increasing kernel of distances never is (see
+    `smallest_minor`): the table then grows without end.
 
     Args:
         alpha: (n, n) symmetric.
@@ -51,11 +56,14 @@ def flow(alpha: np.ndarray, b: np.ndarray, start: np.ndarray | None = None, time
     eigenvalues = np.linalg.eigvalsh(alpha)
     if np.abs(eigenvalues).min() <= 1e-14 * np.abs(eigenvalues).max():
         raise ValueError(
-            f"α is singular (an eigenvalue of {eigenvalues[np.abs(eigenvalues).argmin()]:.2g}), so the flow has no one fixed point."
+            f"α is singular (an eigenvalue of {eigenvalues[np.abs(eigenvalues).argmin()]:.2g}), so the flow has no one "
+            "fixed point."
         )
     if time is None:
         if eigenvalues[0] < 0:
-            raise ValueError(f"α has the eigenvalue {eigenvalues[0]:.3g} < 0, so the flow has no end. Give time= to see it grow.")
+            raise ValueError(
+                f"α has the eigenvalue {eigenvalues[0]:.3g} < 0, so the flow has no end. Give time= to see it grow."
+            )
         time = _LATE / eigenvalues[0]
     fixed_point = np.linalg.solve(alpha, b)
     times = np.concatenate([[0.0], np.geomspace(1e-3 / np.abs(eigenvalues).max(), time, points - 1)])
@@ -73,19 +81,22 @@ def flow(alpha: np.ndarray, b: np.ndarray, start: np.ndarray | None = None, time
 
 
 def exponential_kernel(dist: np.ndarray, width: float = 1.0, height: float = 1.0) -> np.ndarray:
-    """α_ij = height · exp(-d_ij / width): falls with the distance, Lipschitz constant height/width, largest value height.
+    """α_ij = height · exp(-d_ij / width): falls with the distance, Lipschitz constant height/width, largest value
+    height.
 
-    Positive definite for Euclidean distances between different points, and Hellinger distances are such (|√μ_i - √μ_j|).
+    Positive definite for Euclidean distances between different points, and Hellinger distances are such (|√μ_i -
+    √μ_j|).
     """
     return height * np.exp(-np.asarray(dist, dtype=np.float64) / width)
 
 
 def smallest_minor(alpha: np.ndarray) -> float:
-    """Smallest 2 × 2 principal minor α_ii·α_jj - α_ij² over all pairs; a positive definite matrix has none that is not above 0.
+    """Smallest 2 × 2 principal minor α_ii·α_jj - α_ij² over all pairs; a positive definite matrix has none that is not
+    above 0.
 
-    (A1) asks for f increasing with α_ij = f(d_ij) and α positive definite. Then α_ii = f(0) < f(d_ij) = α_ij for any two positions that
-    differ, the minor f(0)² - f(d_ij)² is negative, and the smallest eigenvalue is at most f(0) - f(d_ij). Where all positions are
-    equal, α has rank one. So (A1) holds for no corpus with two positions.
+    (A1) asks for f increasing with α_ij = f(d_ij) and α positive definite. Then α_ii = f(0) < f(d_ij) = α_ij for any
+    two positions that differ, the minor f(0)² - f(d_ij)² is negative, and the smallest eigenvalue is at most f(0) -
+    f(d_ij). Where all positions are equal, α has rank one. So (A1) holds for no corpus with two positions.
     """
     alpha = np.asarray(alpha, dtype=np.float64)
     diagonal = np.diag(alpha)
@@ -94,10 +105,11 @@ def smallest_minor(alpha: np.ndarray) -> float:
 
 
 def forcing_ratios(b: np.ndarray, dist: np.ndarray) -> np.ndarray:
-    """|b_i - b_j| / d_ij over the pairs i < j, (n(n-1)/2,), in the order of `numpy.triu_indices`; C_b of (A2) is the largest.
+    """|b_i - b_j| / d_ij over the pairs i < j, (n(n-1)/2,), in the order of `numpy.triu_indices`; C_b of (A2) is the
+    largest.
 
-    inf where d_ij is 0 and b_i, b_j differ: then no C_b exists. 0 where both agree. Among finitely many positions that all differ in
-    distribution some C_b exists for any b whatever, so that (A2) then says nothing but its size.
+    inf where d_ij is 0 and b_i, b_j differ: then no C_b exists. 0 where both agree. Among finitely many positions that
+    all differ in distribution some C_b exists for any b whatever, so that (A2) then says nothing but its size.
     """
     b, dist = np.asarray(b, dtype=np.float64), np.asarray(dist, dtype=np.float64)
     pairs = np.triu_indices(len(b), 1)
@@ -107,14 +119,20 @@ def forcing_ratios(b: np.ndarray, dist: np.ndarray) -> np.ndarray:
 
 
 def separation_bound(
-    alpha: np.ndarray, b: np.ndarray, dist: np.ndarray, radius: float, lipschitz: float, form: Literal["printed", "proof"] = "printed"
+    alpha: np.ndarray,
+    b: np.ndarray,
+    dist: np.ndarray,
+    radius: float,
+    lipschitz: float,
+    form: Literal["printed", "proof"] = "printed",
 ) -> np.ndarray:
     """Right side of GEOM eq. 13 for every pair, (n, n): an upper bound of |p_i - p_j| at the fixed point of the flow.
 
-    "printed": (C_b + 2·R·L_f·‖f‖)/λ_min · d_ij. It changes with the unit of the loss: with cα and cb for α and b the fixed point and R are
-    the same, but L_f·‖f‖ falls with c² and λ_min with c; a small c breaks it.
-    "proof": (C_b + n·R·L_f)/λ_min · d_ij, what the proof has before it "absorbs" n into ‖f‖. That always holds and says nothing:
-    λ_min ≤ α_ii - α_ij ≤ L_f·d_ij for every pair, so it is never below n·R, while |p_i - p_j| ≤ 2R by the triangle inequality.
+    "printed": (C_b + 2·R·L_f·‖f‖)/λ_min · d_ij. It changes with the unit of the loss: with cα and cb for α and b the
+    fixed point and R are the same, but L_f·‖f‖ falls with c² and λ_min with c; a small c breaks it. "proof": (C_b +
+    n·R·L_f)/λ_min · d_ij, what the proof has before it "absorbs" n into ‖f‖. That always holds and says nothing: λ_min
+    ≤ α_ii - α_ij ≤ L_f·d_ij for every pair, so it is never below n·R, while |p_i - p_j| ≤ 2R by the triangle
+    inequality.
 
     Args:
         radius: R of (A4), as `Flow.radius`.
@@ -125,16 +143,23 @@ def separation_bound(
     alpha, b = _checked(alpha, b)
     smallest = np.linalg.eigvalsh(alpha)[0]
     if smallest <= 0:
-        raise ValueError(f"Bound (13) needs a positive definite α. Its smallest eigenvalue is {smallest:.3g}; use a kernel that falls.")
+        raise ValueError(
+            f"Bound (13) needs a positive definite α. Its smallest eigenvalue is {smallest:.3g}; use a kernel that "
+            "falls."
+        )
     coupling = 2 * np.abs(alpha).max() if form == "printed" else len(alpha)
-    bound: np.ndarray = (forcing_ratios(b, dist).max() + coupling * radius * lipschitz) / smallest * np.asarray(dist, dtype=np.float64)
+    bound: np.ndarray = (
+        (forcing_ratios(b, dist).max() + coupling * radius * lipschitz) / smallest * np.asarray(dist, dtype=np.float64)
+    )
     return bound
 
 
 def arc_distributions(n: int) -> np.ndarray:
-    """(n, 2): distributions over two tokens, (cos²θ_i, sin²θ_i) with θ evenly from 0 to π/2, so that (A3) holds exactly.
+    """(n, 2): distributions over two tokens, (cos²θ_i, sin²θ_i) with θ evenly from 0 to π/2, so that (A3) holds
+    exactly.
 
-    Their square roots lie on a quarter of a circle: d_H = 2·sin(|θ_i - θ_j|/2) depends on |i - j| alone and grows with it.
+    Their square roots lie on a quarter of a circle: d_H = 2·sin(|θ_i - θ_j|/2) depends on |i - j| alone and grows with
+    it.
     """
     if n < 2:
         raise ValueError(f"An arc needs at least 2 positions. Got n={n}.")
@@ -143,10 +168,11 @@ def arc_distributions(n: int) -> np.ndarray:
 
 
 def violations_by_position(dist: np.ndarray) -> np.ndarray:
-    """Where (A3) fails: for each position i, the share of its pairs j, k with |i-j| < |i-k| for which d_ij > d_ik; (n,).
+    """Where (A3) fails: for each position i, the share of its pairs j, k with |i-j| < |i-k| for which d_ij > d_ik;
+    (n,).
 
-    The triples, and the tolerance of 1e-9 of the largest distance, are those of `violations_of_distances`. nan for a position
-    without such a pair (the middle one of three). `dist` may be signed roots of corrected squares.
+    The triples, and the tolerance of 1e-9 of the largest distance, are those of `violations_of_distances`. nan for a
+    position without such a pair (the middle one of three). `dist` may be signed roots of corrected squares.
     """
     dist = np.asarray(dist, dtype=np.float64)
     n = len(dist)

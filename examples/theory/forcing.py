@@ -1,7 +1,8 @@
-"""What GEOM's theorem 1 and appendix A say of an encoder, measured on a real one: permutations, the forcing b (A2), scores, attention.
+"""What GEOM's theorem 1 and appendix A say of an encoder, measured on a real one: permutations, the forcing b (A2),
+scores, attention.
 
-The forcing b_i = -∇_{p_i} L at P = 0 is the negative gradient of the expected masked-language loss by row i of the position table.
-What came out: docs/theory.md.
+The forcing b_i = -∇_{p_i} L at P = 0 is the negative gradient of the expected masked-language loss by row i of the
+position table. What came out: docs/theory.md.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,10 +24,12 @@ Batch = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Forcing:
-    """b (n, d), row i for row i of the position table, in nats per unit of the table, for the mean loss of a labelled token.
+    """b (n, d), row i for row i of the position table, in nats per unit of the table, for the mean loss of a labelled
+    token.
 
-    halves: (2, n, d), the same over every other batch: the noise of both is independent, so `geometry.corrected_squares(*halves)` are
-        the squared distances |b_i - b_j|² without what the finite number of batches adds.
+    halves: (2, n, d), the same over every other batch: the noise of both is independent, so
+        `geometry.corrected_squares(*halves)` are the squared distances |b_i - b_j|² without what the finite number of
+        batches adds.
     loss: nats. labels: tokens that were predicted.
     """
 
@@ -40,7 +43,8 @@ class Forcing:
 class FirstAttention:
     """The quantities of Lemmas 12 and 16 in the first layer at P = 0, float64.
 
-    E: (V, d), each word as the attention reads it, behind the block's norm. M: (heads, d, d) = W_Q·W_Kᵀ. W_V: (heads, d, d_v).
+    E: (V, d), each word as the attention reads it, behind the block's norm. M: (heads, d, d) = W_Q·W_Kᵀ. W_V: (heads,
+        d, d_v).
     d_k: width of a head.
     """
 
@@ -51,7 +55,8 @@ class FirstAttention:
 
 
 def permutation_gaps(model: Any, input_ids: Tensor, order: Tensor) -> tuple[float, float]:
-    """How far an encoder is from GEOM's theorem 1, as it should read and as it is printed; relative to the largest output.
+    """How far an encoder is from GEOM's theorem 1, as it should read and as it is printed; relative to the largest
+    output.
 
     With t'_i = t_σ(i) the permuted input, an encoder without positions gives f(t')_i = f(t)_σ(i). The theorem prints
     f(t')_σ(i) = f(t)_i, which is the same only for permutations that are their own inverse.
@@ -66,17 +71,21 @@ def permutation_gaps(model: Any, input_ids: Tensor, order: Tensor) -> tuple[floa
         plain, permuted = body(input_ids).last_hidden_state, body(input_ids[:, order]).last_hidden_state
     body.train(training)
     size = plain.abs().max()
-    return float((permuted - plain[:, order]).abs().max() / size), float((permuted[:, order] - plain).abs().max() / size)
+    return float((permuted - plain[:, order]).abs().max() / size), float(
+        (permuted[:, order] - plain).abs().max() / size
+    )
 
 
 def forcing(model: EncoderForMaskedLM, batches: Iterable[Batch]) -> Forcing:
-    """The forcing b of GEOM eq. 6 of a model with a learned table that is added to the words (`ap`, `bert-a`), all else as it is.
+    """The forcing b of GEOM eq. 6 of a model with a learned table that is added to the words (`ap`, `bert-a`), all else
+    as it is.
 
     The table is zero while the gradient is taken, and afterwards what it was. Dropout is off.
 
     Args:
-        batches: inputs of the model with `labels`, as `masked_rows` or `corpus.MaskedBatches` make them; each is used once, and every label
-            counts alike. Positions should not be shifted at random, or rows of the table stop being positions of the text.
+        batches: inputs of the model with `labels`, as `masked_rows` or `corpus.MaskedBatches` make them; each is used
+            once, and every label counts alike. Positions should not be shifted at random, or rows of the table stop
+            being positions of the text.
 
     Raises:
         ValueError: another scheme, or no labels.
@@ -99,8 +108,9 @@ def forcing(model: EncoderForMaskedLM, batches: Iterable[Batch]) -> Forcing:
 def score_gradients(model: EncoderForMaskedLM, batches: Iterable[Batch]) -> np.ndarray:
     """E[δ_ij] of GEOM's Lemma 11: the expected gradient of the loss by the attention scores at P = 0, (heads, n, n).
 
-    Measured as the gradient by a matrix that is added to the scores and is zero (`tupe-free`). Use a model of one layer: with more, the
-    gradients of all layers add up. Each row sums to zero, for softmax does not change when a number is added to all scores of a query.
+    Measured as the gradient by a matrix that is added to the scores and is zero (`tupe-free`). Use a model of one
+    layer: with more, the gradients of all layers add up. Each row sums to zero, for softmax does not change when a
+    number is added to all scores of a query.
 
     Raises:
         ValueError: the model has no such matrix, it is not zero, or there are no labels.
@@ -108,7 +118,8 @@ def score_gradients(model: EncoderForMaskedLM, batches: Iterable[Batch]) -> np.n
     free = None if model.encoder.untied is None else model.encoder.untied.free
     if free is None or free.detach().any():
         raise ValueError(
-            "Gradients of scores need a free matrix of zeros beside them. Use the preset tupe-free, untrained, with reset=none."
+            "Gradients of scores need a free matrix of zeros beside them. Use the preset tupe-free, untrained, with "
+            "reset=none."
         )
     return _expected_gradient(model, free, batches)[1]
 
@@ -133,7 +144,10 @@ def _expected_gradient(
     finally:
         model.train(training)
     if not all(counts):
-        raise ValueError(f"An expected gradient and its noise need labels in at least two batches. Got {counts[0]} and {counts[1]} labels.")
+        raise ValueError(
+            f"An expected gradient and its noise need labels in at least two batches. Got {counts[0]} and {counts[1]} "
+            "labels."
+        )
     halves = sums / np.reshape(counts, (2, *[1] * parameter.ndim))
     return halves, sums.sum(axis=0) / sum(counts), loss_sum / sum(counts), sum(counts)
 
@@ -159,7 +173,8 @@ def first_attention(model: Any) -> FirstAttention:
     config, body = model.config, getattr(model, "base_model", model)
     if config.position_size or config.block != "neobert" or config.rotation != "none":
         raise ValueError(
-            f"Lemma 16 is about one stream with scores x·M·xᵀ. Got position_size={config.position_size}, block={config.block}, "
+            f"Lemma 16 is about one stream with scores x·M·xᵀ. Got position_size={config.position_size}, "
+            f"block={config.block}, "
             f"rotation={config.rotation}. Use the preset ap with block=neobert."
         )
     layer = body.layers[0]
@@ -167,13 +182,18 @@ def first_attention(model: Any) -> FirstAttention:
         (words,) = layer.attention_input((body.word_embeddings.weight,))
         q, k, v = (part.double().cpu().numpy() for part in layer.attention.qkv[0].weight.chunk(3))
     q, k, v = (part.reshape(config.num_attention_heads, -1, config.hidden_size) for part in (q, k, v))  # (h, d_k, d)
-    return FirstAttention(words.double().cpu().numpy(), np.einsum("hkd,hke->hde", q, k), v.transpose(0, 2, 1), config.d_head)
+    return FirstAttention(
+        words.double().cpu().numpy(), np.einsum("hkd,hke->hde", q, k), v.transpose(0, 2, 1), config.d_head
+    )
 
 
-def document_heads(texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, n: int, most: int | None = None) -> np.ndarray:
+def document_heads(
+    texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, n: int, most: int | None = None
+) -> np.ndarray:
     """The first n tokens of each text that has as many, without special tokens: (m, n) int64, at most `most` of them.
 
-    Every position is occupied in every row, as GEOM assumes; with texts of unequal length b would also say how often a position occurs.
+    Every position is occupied in every row, as GEOM assumes; with texts of unequal length b would also say how often a
+    position occurs.
 
     Raises:
         ValueError: fewer than two texts are so long.
@@ -199,7 +219,9 @@ def document_heads(texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, n: 
     return np.array(rows[:most], dtype=np.int64)
 
 
-def masked_rows(ids: np.ndarray, config: Any, *, rate: float = 0.2, batch_size: int = 64, seed: int = 0) -> Iterator[Batch]:
+def masked_rows(
+    ids: np.ndarray, config: Any, *, rate: float = 0.2, batch_size: int = 64, seed: int = 0
+) -> Iterator[Batch]:
     """Masked batches of rows of equal length: [CLS] row [SEP], each token [MASK] with probability `rate`.
 
     Position i of a row stands at position i + 1 of the model.
@@ -214,15 +236,18 @@ def masked_rows(ids: np.ndarray, config: Any, *, rate: float = 0.2, batch_size: 
 
 
 def copied_token_batches(tokens: int, n: int, config: Any, batch_size: int = 512) -> Iterator[Batch]:
-    """All documents of n tokens out of `tokens` whose first two are equal, each with every one token masked: an exact expectation.
+    """All documents of n tokens out of `tokens` whose first two are equal, each with every one token masked: an exact
+    expectation.
 
-    All positions have the same, uniform distribution, so all Hellinger distances are 0, and (A2) asks for equal b. But positions 0 and 1
-    predict each other and the others predict nothing: no statistic of single positions can tell.
+    All positions have the same, uniform distribution, so all Hellinger distances are 0, and (A2) asks for equal b. But
+    positions 0 and 1 predict each other and the others predict nothing: no statistic of single positions can tell.
 
     Args:
         config: an EncoderConfig with `tokens` ordinary tokens after the largest special one.
     """
-    first = 1 + max(config.pad_token_id, config.unk_token_id, config.cls_token_id, config.sep_token_id, config.mask_token_id)
+    first = 1 + max(
+        config.pad_token_id, config.unk_token_id, config.cls_token_id, config.sep_token_id, config.mask_token_id
+    )
     free = np.array(list(product(range(first, first + tokens), repeat=n - 1)))
     documents = np.repeat(np.concatenate([free[:, :1], free], axis=1), n, axis=0)
     masks = np.tile(np.eye(n, dtype=bool), (len(free), 1))

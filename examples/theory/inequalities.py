@@ -1,7 +1,9 @@
-"""Both sides of the inequalities of GEOM's appendix A: the steps of Lemma 12 on KL divergences, Lemma 16 on embeddings and attention.
+"""Both sides of the inequalities of GEOM's appendix A: the steps of Lemma 12 on KL divergences, Lemma 16 on embeddings
+and attention.
 
-Names as in the paper: μ the distributions of positions (here p), E the embedding, ē_i = Σ_v μ_i(v) E(v), M = W_Q·W_Kᵀ, A the attention
-weights; ‖E‖∞ and ‖ē‖∞ are the largest norms of a row, ‖M‖ is the largest singular value. Which of them hold: docs/theory.md.
+Names as in the paper: μ the distributions of positions (here p), E the embedding, ē_i = Σ_v μ_i(v) E(v), M = W_Q·W_Kᵀ,
+A the attention weights; ‖E‖∞ and ‖ē‖∞ are the largest norms of a row, ‖M‖ is the largest singular value. Which of them
+hold: docs/theory.md.
 """
 
 from dataclasses import dataclass
@@ -17,14 +19,16 @@ from whatwhere.geometry.hellinger import hellinger, square_roots
 
 @dataclass(frozen=True, eq=False)
 class Inequality:
-    """left ≤ right for every two positions, each (n, n): `printed` as the paper has it, `sharp` a smaller right side that holds too."""
+    """left ≤ right for every two positions, each (n, n): `printed` as the paper has it, `sharp` a smaller right side
+    that holds too."""
 
     left: np.ndarray
     printed: np.ndarray
     sharp: np.ndarray
 
     def used(self, right: str = "printed") -> float:
-        """The largest left/right over all pairs: above 1 if the inequality fails, inf if some right side is 0 and the left is not."""
+        """The largest left/right over all pairs: above 1 if the inequality fails, inf if some right side is 0 and the
+        left is not."""
         pairs = ~np.eye(len(self.left), dtype=bool)
         left, bound = self.left[pairs], getattr(self, right)[pairs]
         decided = np.isfinite(left) & (bound > 0)
@@ -42,10 +46,11 @@ def kl_divergences(p: Rows) -> np.ndarray:
 
 
 def kl_step_share(divergences: np.ndarray) -> float:
-    """Share of the triples (i, j, k) of different positions that break Lemma 12's |D(μ_i‖μ_k) - D(μ_j‖μ_k)| ≤ D(μ_i‖μ_j).
+    """Share of the triples (i, j, k) of different positions that break Lemma 12's |D(μ_i‖μ_k) - D(μ_j‖μ_k)| ≤
+    D(μ_i‖μ_j).
 
-    The paper gives the data-processing inequality as its reason, which compares one pair before and after a channel and says nothing of
-    three distributions. Triples with an infinite divergence are left out; nan if none is left.
+    The paper gives the data-processing inequality as its reason, which compares one pair before and after a channel and
+    says nothing of three distributions. Triples with an infinite divergence are left out; nan if none is left.
 
     Args:
         divergences: (n, n) as `kl_divergences` gives them.
@@ -67,7 +72,8 @@ def kl_step_share(divergences: np.ndarray) -> float:
 def kl_upper_bound(p: Rows) -> Inequality:
     """Lemma 12's D(μ_i‖μ_j) ≤ 2√2·d_H, "for distributions bounded away from zero", for every pair.
 
-    No such constant exists: D grows without end as a token becomes rare in μ_j, d_H does not. What holds, with m the smallest share of
+    No such constant exists: D grows without end as a token becomes rare in μ_j, d_H does not. What holds, with m the
+        smallest share of
     a token in μ_j: D ≤ χ² ≤ (1 + 1/√m)²·d_H², which is `sharp` (inf where μ_j lacks a token).
     """
     p, dist = _dense(p), hellinger(p)
@@ -78,7 +84,8 @@ def kl_upper_bound(p: Rows) -> Inequality:
 
 
 def mean_embedding_bound(p: Rows, E: np.ndarray) -> Inequality:
-    """Lemma 16 (i): |ē_i - ē_k| ≤ L_e·d_H with L_e = ‖E‖∞·√(2V); `sharp` has 2‖E‖∞, from |μ - ν|₁ ≤ 2·d_H (Cauchy-Schwarz).
+    """Lemma 16 (i): |ē_i - ē_k| ≤ L_e·d_H with L_e = ‖E‖∞·√(2V); `sharp` has 2‖E‖∞, from |μ - ν|₁ ≤ 2·d_H
+    (Cauchy-Schwarz).
 
     Args:
         p: (n, V). E: (V, d) embedding, a row for each token.
@@ -90,16 +97,19 @@ def mean_embedding_bound(p: Rows, E: np.ndarray) -> Inequality:
 
 
 def attention_bound(p: Rows, E: np.ndarray, M: np.ndarray, d_k: int, weights: np.ndarray | None = None) -> Inequality:
-    """Lemma 16 (ii): |Ā_ij - Ā_kj| ≤ L_A·d_H(μ_i, μ_k) with L_A = ‖M‖·‖ē‖∞·L_e/√d_k; left is the largest over the keys j.
+    """Lemma 16 (ii): |Ā_ij - Ā_kj| ≤ L_A·d_H(μ_i, μ_k) with L_A = ‖M‖·‖ē‖∞·L_e/√d_k; left is the largest over the keys
+    j.
 
-    The lemma defines Ā_ij as the expected weight; its proof takes the softmax of expected scores, ē_i·M·ē_jᵀ/√d_k, another thing.
-    For the proof's Ā `sharp` has L_e with 2‖E‖∞ and a softmax that is ½-Lipschitz in the largest norm. (The proof says 1, which holds
-    and is not the smallest: dσ_j ≤ 2σ_j(1 - σ_j) ≤ ½.) For expected weights `printed` need not hold at all: with ē = 0 it is 0. What
-    holds for any weights a(v, j) in [0, 1] of a query token v is d_H itself, as |E_μ a - E_ν a| ≤ ½|μ - ν|₁ ≤ d_H.
+    The lemma defines Ā_ij as the expected weight; its proof takes the softmax of expected scores, ē_i·M·ē_jᵀ/√d_k,
+    another thing. For the proof's Ā `sharp` has L_e with 2‖E‖∞ and a softmax that is ½-Lipschitz in the largest norm.
+    (The proof says 1, which holds and is not the smallest: dσ_j ≤ 2σ_j(1 - σ_j) ≤ ½.) For expected weights `printed`
+    need not hold at all: with ē = 0 it is 0. What holds for any weights a(v, j) in [0, 1] of a query token v is d_H
+    itself, as |E_μ a - E_ν a| ≤ ½|μ - ν|₁ ≤ d_H.
 
     Args:
         p: (n, V). E: (V, d). M: (d, d) = W_Q·W_Kᵀ of a head, d_k its width.
-        weights: (n, keys) expected weights of a query at each position, as `expected_attention` gives them; default: the proof's.
+        weights: (n, keys) expected weights of a query at each position, as `expected_attention` gives them; default:
+        the proof's.
     """
     p, E = _dense(p), _embedding(p, E)
     mean, dist = p @ E, hellinger(p)
@@ -113,7 +123,8 @@ def attention_bound(p: Rows, E: np.ndarray, M: np.ndarray, d_k: int, weights: np
 
 
 def expected_attention(p: Rows, E: np.ndarray, M: np.ndarray, d_k: int, contexts: np.ndarray) -> np.ndarray:
-    """Ā_ij as Lemma 16 defines it: the mean weight on key j of a query whose token is drawn from μ_i, over given contexts; (n, keys).
+    """Ā_ij as Lemma 16 defines it: the mean weight on key j of a query whose token is drawn from μ_i, over given
+    contexts; (n, keys).
 
     Args:
         contexts: (c, keys) token ids that stand as keys, all weighted alike.
@@ -130,8 +141,9 @@ def expected_attention(p: Rows, E: np.ndarray, M: np.ndarray, d_k: int, contexts
 def score_gradient(values: np.ndarray, weights: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """∂L/∂L_j of the scores of one query, exact and as Lemma 16 (iii) has it; both (keys,).
 
-    With h = Σ_j A_j v_j and G = ∂L/∂h the exact derivative is A_j·G·(v_j - h). The lemma multiplies G·v_j by A_j(1 - A_j), which
-    forgets that a score changes the weights of all other keys; and it bounds a difference of products by the product of bounds.
+    With h = Σ_j A_j v_j and G = ∂L/∂h the exact derivative is A_j·G·(v_j - h). The lemma multiplies G·v_j by A_j(1 -
+    A_j), which forgets that a score changes the weights of all other keys; and it bounds a difference of products by
+    the product of bounds.
 
     Args:
         values: (keys, d_v). weights: (keys,) attention weights. gradient: (d_v,) G.

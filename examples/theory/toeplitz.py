@@ -1,4 +1,5 @@
-"""Biases of the distance as matrices: a Toeplitz matrix as G·D·G* (TUPE proposition 1), and how much each family of biases can say.
+"""Biases of the distance as matrices: a Toeplitz matrix as G·D·G* (TUPE proposition 1), and how much each family of
+biases can say.
 
 TUPE section 3.2 calls the two terms of its scores, b_{j-i} and the correlation of positions, "different subspaces".
 """
@@ -14,7 +15,8 @@ class ToeplitzFactor:
     """B = G·diag(d)·G* of an n × n Toeplitz matrix B.
 
     G: (n, 2n) complex, G[j, k] = exp(iπ(j + 1)k/n) / √(2n): rows of a unitary matrix, so G·G* is the identity.
-    d: (2n,) complex, the eigenvalues of the circulant matrix of size 2n around B; real for a symmetric B of real numbers.
+    d: (2n,) complex, the eigenvalues of the circulant matrix of size 2n around B; real for a symmetric B of real
+    numbers.
     """
 
     G: np.ndarray
@@ -28,11 +30,13 @@ class ToeplitzFactor:
 def factor(b: np.ndarray) -> ToeplitzFactor:
     """The factors of TUPE's proposition 1 for B[i, j] = b_{j-i}.
 
-    The paper prints G[j, k] = exp(...)/(2n). With D the eigenvalues of the circulant, as in its proof (Gray, theorem 7), that G gives
-    B/(2n); 1/√(2n) makes the matrix Q of the proof unitary. (The phase (j + 1)k instead of jk cancels in G·D·G*.)
+    The paper prints G[j, k] = exp(...)/(2n). With D the eigenvalues of the circulant, as in its proof (Gray, theorem
+    7), that G gives B/(2n); 1/√(2n) makes the matrix Q of the proof unitary. (The phase (j + 1)k instead of jk cancels
+    in G·D·G*.)
 
     Args:
-        b: (2n - 1,) real or complex, the values of the distances j - i = -(n-1) ... n-1, as `encoder.biases.toeplitz` takes them.
+        b: (2n - 1,) real or complex, the values of the distances j - i = -(n-1) ... n-1, as `encoder.biases.toeplitz`
+            takes them.
 
     Raises:
         ValueError: not one-dimensional, an even number of values, or values that are not finite.
@@ -40,7 +44,8 @@ def factor(b: np.ndarray) -> ToeplitzFactor:
     Reference: Gray 2006, Toeplitz and Circulant Matrices: A Review, theorem 7.
     """
     b, n = _checked(b)
-    # First row of the circulant: distances 0 ... n-1, then n (the paper takes b_0 there; any value does), then -(n-1) ... -1.
+    # First row of the circulant: distances 0 ... n-1, then n (the paper takes b_0 there; any value does), then -(n-1)
+    # ... -1.
     row = np.concatenate([b[n - 1 :], b[n - 1 : n], b[: n - 1]])
     k = np.arange(2 * n)
     # The product (j + 1)k only counts modulo 2n; large arguments of exp would cost digits.
@@ -55,7 +60,8 @@ def toeplitz_matrix(b: np.ndarray) -> np.ndarray:
 
 
 def low_rank_freedoms(n: int, rank: int) -> int:
-    """Dimension of the set of n × n matrices of rank `rank`: r(2n - r), against the 2n - 1 freedoms of a Toeplitz matrix.
+    """Dimension of the set of n × n matrices of rank `rank`: r(2n - r), against the 2n - 1 freedoms of a Toeplitz
+    matrix.
 
     A correlation of positions (PU_Q)(PU_K)ᵀ of one head has rank at most d_head, and every such matrix is one.
     """
@@ -71,7 +77,8 @@ def numerical_rank(matrix: np.ndarray, tolerance: float = 1e-9) -> int:
 
 
 def low_rank_share(matrix: np.ndarray, rank: int) -> float:
-    """Share of a matrix's sum of squares that its nearest matrix of rank `rank` has (Eckart-Young), in [0, 1]; 1 for zeros."""
+    """Share of a matrix's sum of squares that its nearest matrix of rank `rank` has (Eckart-Young), in [0, 1]; 1 for
+    zeros."""
     squares = np.linalg.svd(np.asarray(matrix, dtype=np.float64), compute_uv=False) ** 2
     return float(squares[:rank].sum() / squares.sum()) if squares.any() else 1.0
 
@@ -79,7 +86,10 @@ def low_rank_share(matrix: np.ndarray, rank: int) -> float:
 def _checked(b: np.ndarray) -> tuple[np.ndarray, int]:
     b = np.asarray(b)
     if b.ndim != 1 or len(b) % 2 == 0:
-        raise ValueError(f"A Toeplitz matrix of n rows has 2n - 1 values, those of the distances -(n-1) ... n-1. Got shape {b.shape}.")
+        raise ValueError(
+            "A Toeplitz matrix of n rows has 2n - 1 values, those of the distances -(n-1) ... n-1. Got shape "
+            f"{b.shape}."
+        )
     if not np.isfinite(b).all():
         raise ValueError(f"The values of a Toeplitz matrix must be finite. Got {np.sum(~np.isfinite(b))} that are not.")
     return b.astype(np.complex128 if np.iscomplexobj(b) else np.float64), (len(b) + 1) // 2

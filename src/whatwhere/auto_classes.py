@@ -17,7 +17,9 @@ from types import ModuleType
 class _AfterTransformers(MetaPathFinder):
     """Finds transformers as the other finders do, and has the encoder loaded after it."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname != "transformers":
             return None
         others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
@@ -28,7 +30,9 @@ class _AfterTransformers(MetaPathFinder):
 
         def execute_both(module: ModuleType) -> None:
             execute(module)
-            if self in sys.meta_path:  # stays until transformers is there: libraries look for its spec without importing it
+            if (
+                self in sys.meta_path
+            ):  # stays until transformers is there: libraries look for its spec without importing it
                 sys.meta_path.remove(self)
             import_module(".encoder", __package__)
 

@@ -1,11 +1,14 @@
-"""95 % intervals: of a mean over splits of the same documents (they overlap) or over training seeds (they do not), and of a share."""
+"""95 % intervals: of a mean over splits of the same documents (they overlap) or over training seeds (they do not), and
+of a share."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from scipy.stats import binomtest, t
 
-LOSS_ROUNDING = 1e-6  # nats: a smaller rise of a loss is none, as the same documents in another batch give as much in float32
+LOSS_ROUNDING = (
+    1e-6  # nats: a smaller rise of a loss is none, as the same documents in another batch give as much in float32
+)
 
 
 def tested(documents: int) -> int:
@@ -16,10 +19,11 @@ def tested(documents: int) -> int:
 def split_interval(values: Sequence[float] | np.ndarray, documents: int = 500) -> tuple[float, float] | None:
     """Interval of the mean of `values`, one from each random split of the same documents; None for a single value.
 
-    mean ± t(0.975, k - 1) · s · sqrt(1/k + tested/trained) for k splits of `documents` documents, s the standard deviation of the
-    values. The splits share documents, so their values are not independent and the usual s·sqrt(1/k) is too narrow;
-    tested/trained is the corrected resampled t interval of Nadeau & Bengio, Inference for the generalization error,
-    Machine Learning 52 (2003). It speaks of this model on other documents, not of another training seed.
+    mean ± t(0.975, k - 1) · s · sqrt(1/k + tested/trained) for k splits of `documents` documents, s the standard
+    deviation of the values. The splits share documents, so their values are not independent and the usual s·sqrt(1/k)
+    is too narrow; tested/trained is the corrected resampled t interval of Nadeau & Bengio, Inference for the
+    generalization error, Machine Learning 52 (2003). It speaks of this model on other documents, not of another
+    training seed.
     """
     return _interval(values, 1 / max(len(values), 1) + tested(documents) / (documents - tested(documents)))
 
@@ -32,13 +36,15 @@ def seed_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float] |
 def jackknife_interval(value: float, left: Sequence[float]) -> tuple[float, float] | None:
     """Interval of a statistic by leaving out one group of documents after the other; None for fewer than two groups.
 
-    value ± t(0.975, G - 1) · √((G - 1)/G · sum of squares of the G values around their mean), as `geometry.jackknife`; for
-    statistics that are no means over documents. left: the value without each group.
+    value ± t(0.975, G - 1) · √((G - 1)/G · sum of squares of the G values around their mean), as `geometry.jackknife`;
+    for statistics that are no means over documents. left: the value without each group.
     """
     groups = len(left)
     if groups < 2:
         return None
-    half = float(t.ppf(0.975, groups - 1) * np.sqrt((groups - 1) / groups * np.sum((np.asarray(left) - np.mean(left)) ** 2)))
+    half = float(
+        t.ppf(0.975, groups - 1) * np.sqrt((groups - 1) / groups * np.sum((np.asarray(left) - np.mean(left)) ** 2))
+    )
     return value - half, value + half
 
 

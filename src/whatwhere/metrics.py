@@ -46,7 +46,9 @@ METRICS: dict[str, Metric] = {
     "r2.intra": _probe("progress in a segment"),
     "r2.segment.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
     "r2.intra.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
-    "variance.position": Metric("variance between positions", SHARE, STREAM, counts="tokens", over=GROUPS, method="variance"),
+    "variance.position": Metric(
+        "variance between positions", SHARE, STREAM, counts="tokens", over=GROUPS, method="variance"
+    ),
     "shift.change": Metric("change of the states", SHARE, STREAM),
     "hidden.top2": Metric("variance in two components", SHARE, STREAM, method="pass"),
     "sentences.*": Metric("between ÷ within sentences", "", STREAM, method="sentences"),
@@ -87,7 +89,9 @@ METRICS: dict[str, Metric] = {
     "dct.low4": Metric("power in four lowest frequencies", SHARE, "", "component", "positions", method="tables"),
     "n50": Metric("components for half the variance", "%", counts="positions", method="tables"),
     "equivariance": Metric("share explained by distance", SHARE, counts="positions", over="random orders of the rows"),
-    "equivariance.*": Metric("share explained by distance", SHARE, "", "components", "positions", "random orders of the rows"),
+    "equivariance.*": Metric(
+        "share explained by distance", SHARE, "", "components", "positions", "random orders of the rows"
+    ),
     "distance.*": Metric("root mean square distance", "", counts="pairs of positions", over=GROUPS, method="geometry"),
     "floor.mean": Metric("noise floor", "", counts="positions", over="random halves", method="geometry"),
     "between": Metric("distance", "", "two corpora", "position", over="random halves", method="geometry"),
@@ -97,10 +101,18 @@ METRICS: dict[str, Metric] = {
     "stress.*": _stress("stress"),
     "violations": Metric("triples out of order", SHARE, TABLE, "rank", "triples", GROUPS, method="geometry"),
     "violations.*": Metric("triples out of order", SHARE, TABLE, "rank", "triples", GROUPS, method="geometry"),
-    "correlation": Metric("correlation with the corpus", "", TABLE, "", "pairs of positions", GROUPS, method="geometry"),
-    "correlation.corrected": Metric("correlation with the corpus", "", TABLE, "", "pairs of positions", GROUPS, method="geometry"),
-    "separation": Metric("smallest distance of two positions", "", "rows of the table", counts="positions", method="geometry"),
-    "separation.quantile": Metric("distances of all pairs", "", "rows of the table", "percentile", "pairs of positions"),
+    "correlation": Metric(
+        "correlation with the corpus", "", TABLE, "", "pairs of positions", GROUPS, method="geometry"
+    ),
+    "correlation.corrected": Metric(
+        "correlation with the corpus", "", TABLE, "", "pairs of positions", GROUPS, method="geometry"
+    ),
+    "separation": Metric(
+        "smallest distance of two positions", "", "rows of the table", counts="positions", method="geometry"
+    ),
+    "separation.quantile": Metric(
+        "distances of all pairs", "", "rows of the table", "percentile", "pairs of positions"
+    ),
     "change": Metric("change since the first checkpoint", SHARE, "rows of the table", counts="positions"),
     "projected.*": Metric("stress behind M", "", TABLE, method="projected"),
     "toeplitz": Metric("share of the lag alone", SHARE, counts="positions", over=GROUPS, method="geometry"),
@@ -121,15 +133,16 @@ def repeats(name: str) -> str:
     return metric(name).repeats
 
 
-# How each group of metrics is measured, in paragraphs for a page: "corpora" of a geometry run, "spectra" of a spectra run, the others
-# of a study, in this order. The text is ours and holds no markup.
+# How each group of metrics is measured, in paragraphs for a page: "corpora" of a geometry run, "spectra" of a spectra
+# run, the others of a study, in this order. The text is ours and holds no markup.
 METHODS: dict[str, tuple[str, ...]] = {
     "probe": (
         "A probe is a ridge regression from the hidden state of a token, after one layer, to one of three targets: "
         "its position in the document, the index of its segment, its progress inside the segment. R² is measured on "
         "documents that the probe has not seen. Layer 0 is the embedding, layer l the output of block l. Chance is "
         "the same probe with shuffled targets.",
-        "With one training seed, an interval is the 95\u202f% interval over the splits of documents into probe training "
+        "With one training seed, an interval is the 95\u202f% interval over the splits of documents into probe "
+        "training "
         "and test: it says how sure the reading of this one model is, and nothing about another training. The "
         "splits share documents, so the interval is the corrected one of Nadeau and Bengio (Machine Learning 52, "
         "2003). With several seeds, values are means over seeds and intervals are Student intervals between seeds.",
@@ -153,7 +166,8 @@ METHODS: dict[str, tuple[str, ...]] = {
         "It counts what no line reads; its 95\u202f% interval is a jackknife over groups of articles.",
     ),
     "pass": (
-        "Heads, attention and hidden states are measured in one pass over held-out documents. Their 95\u202f% intervals "
+        "Heads, attention and hidden states are measured in one pass over held-out documents. Their 95\u202f% "
+        "intervals "
         "are percentiles of 1,000 draws of the documents with replacement: they say what other documents of the "
         "same kind would change, and nothing about another training.",
     ),
@@ -219,7 +233,8 @@ METHODS: dict[str, tuple[str, ...]] = {
         "component's total.",
     ),
     "operations": (
-        "Operations are those of the matrix products of a forward pass, two for each multiply-add, per token of a full window.",
+        "Operations are those of the matrix products of a forward pass, two for each multiply-add, per token of a full "
+        "window.",
     ),
     "geometry": (
         "What the corpus says of position is counted without any model: the share of each token at each position, "
@@ -241,7 +256,8 @@ METHODS: dict[str, tuple[str, ...]] = {
         "positions; if that mean is negative, minus the root of its size. Only the squares are free of bias, so the "
         "interval is that of the mean square, its ends as roots: where it holds 0, the geometry is not separable "
         "from chance. For the same reason the order of corrected distances, their correlation with the lag and the "
-        "Toeplitz and circulant shares keep the sign of every square, and chance alone gives 50\u202f% of triples out of "
+        "Toeplitz and circulant shares keep the sign of every square, and chance alone gives 50\u202f% of triples out "
+        "of "
         "order and a correlation of 0.",
         "Intervals are 95\u202f% intervals of the delete-one-group jackknife over groups of documents: they say what "
         "another sample of documents would change, not another tokenizer or another way of choosing documents.",

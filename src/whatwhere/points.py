@@ -44,7 +44,9 @@ class Point:
         return cls(at, np.zeros(len(at)), np.zeros(len(at)), columns or ("splits" if at.shape[1] > 1 else ""))
 
     @classmethod
-    def between(cls, value: float, low: float | None = None, high: float | None = None, n: int | None = None) -> "Point":
+    def between(
+        cls, value: float, low: float | None = None, high: float | None = None, n: int | None = None
+    ) -> "Point":
         """A single value with its interval."""
         low, high = (value, value) if low is None or high is None else (low, high)
         return cls(np.array([[value]]), np.array([value - low]), np.array([high - value]), n=n)
@@ -74,7 +76,9 @@ class Point:
         below, above = float(self.below[0]), float(self.above[0])
         if columns is None:
             return (self.value - below, self.value + above) if below or above else None
-        return self.value - math.hypot(self.value - columns[0], below), self.value + math.hypot(columns[1] - self.value, above)
+        return self.value - math.hypot(self.value - columns[0], below), self.value + math.hypot(
+            columns[1] - self.value, above
+        )
 
     @property
     def low(self) -> float | None:
@@ -124,7 +128,9 @@ class Point:
         """The ratio of two positive values, its half-widths to first order."""
         ratio, mean = self.at / other.at, other.each
         size = np.abs(ratio.mean(axis=1))
-        below, above = (np.hypot(a / mean, size * b / mean) for a, b in ((self.below, other.above), (self.above, other.below)))
+        below, above = (
+            np.hypot(a / mean, size * b / mean) for a, b in ((self.below, other.above), (self.above, other.below))
+        )
         return replace(self, at=ratio, below=below, above=above, columns=self.columns or other.columns)
 
     def __le__(self, other: "Point | float") -> "Margin":
@@ -170,7 +176,8 @@ def share_above(points: Sequence[Point], threshold: float) -> Point:
     """Share of the points that are at least `threshold`, from the share that surely is to the share that may be."""
     means = np.array([p.each for p in points])
     low, high = (
-        np.mean(means + side >= threshold, axis=0) for side in (-np.array([p.below for p in points]), np.array([p.above for p in points]))
+        np.mean(means + side >= threshold, axis=0)
+        for side in (-np.array([p.below for p in points]), np.array([p.above for p in points]))
     )
     share = np.mean(means >= threshold, axis=0)
     return Point(share[:, None], share - low, high - share)
@@ -181,12 +188,15 @@ def portion(a: Point, b: Point) -> Point:
     total = a.at + b.at
     whole = np.where(total > 0, total, 1.0)
     square = whole.mean(axis=1) ** 2
-    below, above = (np.hypot(b.each * up, a.each * down) / square for up, down in ((a.below, b.above), (a.above, b.below)))
+    below, above = (
+        np.hypot(b.each * up, a.each * down) / square for up, down in ((a.below, b.above), (a.above, b.below))
+    )
     return Point(np.where(total > 0, a.at / whole, 0.5), below, above)
 
 
 def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]) -> tuple[Point, Point]:
-    """Spearman's correlation of a with b over heads, and how far it is above that of a with c, with intervals over heads.
+    """Spearman's correlation of a with b over heads, and how far it is above that of a with c, with intervals over
+    heads.
 
     The two correlations share `a`, and so do their errors: the heads are drawn again, the same draws for both
     (percentile bootstrap).
@@ -241,8 +251,14 @@ def summary(records: Iterable[Record]) -> Point | None:
         at = np.array([[place[index].value for index in part] for place, part in zip(places, parts, strict=True)])
         zeros = np.zeros(len(at))
         return Point(at, zeros, zeros, repeats(places[0][parts[0][0]].metric) or "splits", n, trained)
-    single = [place.get(None) or (place[part[0]] if len(part) == 1 else None) for place, part in zip(places, parts, strict=True)]
-    values = [r.value if r else float(np.mean([s.value for s in place.values()])) for r, place in zip(single, places, strict=True)]
+    single = [
+        place.get(None) or (place[part[0]] if len(part) == 1 else None)
+        for place, part in zip(places, parts, strict=True)
+    ]
+    values = [
+        r.value if r else float(np.mean([s.value for s in place.values()]))
+        for r, place in zip(single, places, strict=True)
+    ]
     below, above = (np.array([_half_width(r, side) for r in single]) for side in ("low", "high"))
     return Point(np.array(values)[:, None], below, above, "", n, trained)
 
@@ -257,7 +273,8 @@ class Table:
     """The records of a run whose values are finite, by metric and model; every reader of records goes through it.
 
     A query names columns of `Record`: a value, a set or tuple of values, or `ANY`. A column that it does not name has
-    to be empty, but for `seed`, over which points sum up, and `index` where that repeats a quantity (`metrics.repeats`).
+    to be empty, but for `seed`, over which points sum up, and `index` where that repeats a quantity
+    (`metrics.repeats`).
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -287,12 +304,16 @@ class Table:
         """Records of a metric (and a model) whose named columns are as named; the others may be anything."""
         of_metric = self._by_place.get(metric, {})
         rows = of_metric.get(model, []) if isinstance(model, str) else [r for of in of_metric.values() for r in of]
-        tests = [(k, v) for k, v in (where if isinstance(model, str) else {"model": model, **where}).items() if v is not ANY]
+        tests = [
+            (k, v) for k, v in (where if isinstance(model, str) else {"model": model, **where}).items() if v is not ANY
+        ]
         return [r for r in rows if all(_is(getattr(r, k), v) for k, v in tests)]
 
     def distinct(self, column: str, metric: str, model: Any = ANY, **where: Any) -> list[Any]:
         """Values of a column, without None, in the order of the records; columns that are not named may be anything."""
-        return list(dict.fromkeys(v for r in self.rows(metric, model, **where) if (v := getattr(r, column)) is not None))
+        return list(
+            dict.fromkeys(v for r in self.rows(metric, model, **where) if (v := getattr(r, column)) is not None)
+        )
 
     def points(self, metric: str, model: Any = "", by: str | tuple[str, ...] = (), **where: Any) -> dict[Any, Point]:
         """Values of the columns `by`, which must not be empty, -> point, ascending where they can be compared.

@@ -88,5 +88,11 @@ def select(records: Sequence[Record], **columns: Any) -> list[Record]:
     """The records whose columns have the given values; a tuple or set means any of its members."""
     unknown = set(columns) - {f.name for f in fields(Record)}
     if unknown:
-        raise ValueError(f"Record has no column {sorted(unknown)[0]!r}. Columns: {', '.join(f.name for f in fields(Record))}.")
-    return [r for r in records if all(getattr(r, k) in v if isinstance(v, tuple | set) else getattr(r, k) == v for k, v in columns.items())]
+        raise ValueError(
+            f"Record has no column {sorted(unknown)[0]!r}. Columns: {', '.join(f.name for f in fields(Record))}."
+        )
+    return [
+        r
+        for r in records
+        if all(getattr(r, k) in v if isinstance(v, tuple | set) else getattr(r, k) == v for k, v in columns.items())
+    ]

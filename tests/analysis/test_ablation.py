@@ -1,4 +1,5 @@
-"""Ablations against models whose weights were edited by hand and against loops; masks, what stays as it is, and bad input."""
+"""Ablations against models whose weights were edited by hand and against loops; masks, what stays as it is, and bad
+input."""
 
 import numpy as np
 import pytest
@@ -134,10 +135,20 @@ def zero_words(model):
 )
 @pytest.mark.parametrize("kind", ["plain", "packed"])
 def test_removing_is_editing_the_weights(name, edit, part, layer, head, kind):
-    model, edited, chosen = build(name, tie_word_embeddings=False), build(name, tie_word_embeddings=False), documents(kind=kind)
+    model, edited, chosen = (
+        build(name, tie_word_embeddings=False),
+        build(name, tie_word_embeddings=False),
+        documents(kind=kind),
+    )
     edit(edited)
     rises = loss_of(edited, chosen) - loss_of(model, chosen)
-    found = one(run(model, chosen, [part], layer and [layer], head and [head], kinds=["remove"], batch_size=4), "remove", part, layer, head)
+    found = one(
+        run(model, chosen, [part], layer and [layer], head and [head], kinds=["remove"], batch_size=4),
+        "remove",
+        part,
+        layer,
+        head,
+    )
     assert abs(rises).max() > 1e-3
     assert found.value == pytest.approx(rises.mean(), rel=1e-9) and found.n == 6 and found.unit == "nats"
     bound = stats.bootstrap((rises,), np.mean, n_resamples=20_000, method="percentile", rng=0).confidence_interval
@@ -147,7 +158,11 @@ def test_removing_is_editing_the_weights(name, edit, part, layer, head, kind):
 def with_terms(model, chosen, edit):
     """Loss of each document with the terms of block 1 edited, all documents in one batch."""
     ids, labels = masked(chosen, 0.2, model.config.mask_token_id)
-    given = {"position_ids": chosen.position_ids, "document_ids": chosen.document_ids, "attention_mask": chosen.attention_mask}
+    given = {
+        "position_ids": chosen.position_ids,
+        "document_ids": chosen.document_ids,
+        "attention_mask": chosen.attention_mask,
+    }
     given = {key: torch.from_numpy(a) for key, a in given.items() if a is not None}
 
     def see(block, terms, allowed):
@@ -171,7 +186,9 @@ def test_mean_is_over_the_documents_in_which_a_query_may_look_at_the_key(kind, h
         for h in range(2) if head is None else [head]:
             for i in range(N):
                 for j in range(N):
-                    rows = [e for e in range(len(chosen)) if real[e, i] and real[e, j] and numbers[e, i] == numbers[e, j]]
+                    rows = [
+                        e for e in range(len(chosen)) if real[e, i] and real[e, j] and numbers[e, i] == numbers[e, j]
+                    ]
                     for e in rows:
                         new[e, h, i, j] = sum(terms["semantic"][r, h, i, j] for r in rows) / len(rows)
         return {**terms, "semantic": new}
@@ -194,11 +211,15 @@ def test_shuffle_permutes_rows_and_columns_of_the_words(kind):
         for e in range(len(chosen)):
             for i in range(N):
                 for j in range(N):
-                    new["relative"][e, 1, i, j] = terms["relative"][e if len(terms["relative"]) > 1 else 0, 1, order[e, i], order[e, j]]
+                    new["relative"][e, 1, i, j] = terms["relative"][
+                        e if len(terms["relative"]) > 1 else 0, 1, order[e, i], order[e, j]
+                    ]
         return new
 
     rise = with_terms(model, chosen, edit) - loss_of(model, chosen)
-    found = one(run(model, chosen, ["relative"], [1], [1], kinds=["shuffle"], batch_size=4), "shuffle", "relative", 1, 1)
+    found = one(
+        run(model, chosen, ["relative"], [1], [1], kinds=["shuffle"], batch_size=4), "shuffle", "relative", 1, 1
+    )
     assert found.value == pytest.approx(rise.mean(), rel=1e-9) and abs(rise).max() > 1e-4
 
 
@@ -238,7 +259,11 @@ def test_taking_nothing_away_is_exactly_nothing(kind):
     zero_table(model)
     records = run(model, documents(kind=kind), ["relative", "absolute", "stream.position"], batch_size=3)
     for record in records:
-        if record.metric != "ablation.loss" and (record.part != "absolute" or record.layer == 1) and record.part != "stream.position":
+        if (
+            record.metric != "ablation.loss"
+            and (record.part != "absolute" or record.layer == 1)
+            and record.part != "stream.position"
+        ):
             assert (record.value, record.low, record.high) == (0.0, 0.0, 0.0), record
     for what in ("remove", "mean", "shuffle"):
         assert one(records, what, "stream.position", 1).value == 0.0
@@ -253,8 +278,12 @@ def test_other_heads_stay_as_they_are():
             before = term.clone()
             new = batch.changed(term, ablation._Ablation(kind, part, 1, 2))
             others = [0, 1, 3]
-            assert torch.equal(new[:, others], term[:, others].expand(len(new), -1, -1, -1)) and torch.equal(term, before)
-            assert torch.equal(new[:, 2], term[:, 2].expand(len(new), -1, -1)) == (kind == "mean" and part == "relative")
+            assert torch.equal(new[:, others], term[:, others].expand(len(new), -1, -1, -1)) and torch.equal(
+                term, before
+            )
+            assert torch.equal(new[:, 2], term[:, 2].expand(len(new), -1, -1)) == (
+                kind == "mean" and part == "relative"
+            )
 
 
 @pytest.mark.parametrize("name", ["dstg", "rp", "rope", "ap", "nope", "tupe-r", "bert-ad", "split", "alibi"])
@@ -269,7 +298,12 @@ def test_every_part_is_ablated_everywhere(name):
         (f"ablation.{kind}", part, layer, head)
         for kind in ablation.KINDS
         for part in [*terms, *streams]
-        for layer, head in [(None, None), (1, None), (2, None), *((l, h) for l in (1, 2) for h in (0, 1) if part in terms)]
+        for layer, head in [
+            (None, None),
+            (1, None),
+            (2, None),
+            *((l, h) for l in (1, 2) for h in (0, 1) if part in terms),
+        ]
     }
     records = [r for r in records if r.index is None]
     assert {(r.metric, r.part, r.layer, r.head) for r in records[1:]} == expected and len(records) == len(expected) + 1
@@ -312,7 +346,9 @@ def test_documents_without_words_are_left_out():
     chosen.regular[2] = False
     records = run(model, chosen, ["absolute"], kinds=["remove"], by=["all"])
     keep = [0, 1, 3, 4]
-    assert all(r.n == 4 for r in records if r.index is None) and [r.index for r in records if r.index is not None] == keep
+    assert (
+        all(r.n == 4 for r in records if r.index is None) and [r.index for r in records if r.index is not None] == keep
+    )
     assert records[0].value == pytest.approx(loss_of(model, chosen)[keep].mean(), rel=1e-10)
     chosen.regular[:] = False
     with pytest.raises(ValueError, match="No document has a regular token"):

@@ -77,7 +77,9 @@ def test_every_entry_is_complete():
     assert set(PLAIN) | set(INSIDE) < set(ANALYSES)
     for analysis in ANALYSES:
         assert (analysis.reader is None) != (analysis.measure is None), analysis.name
-        assert all(hasattr(Subject, need) or need in Subject.__dataclass_fields__ for need in analysis.needs), analysis.name
+        assert all(hasattr(Subject, need) or need in Subject.__dataclass_fields__ for need in analysis.needs), (
+            analysis.name
+        )
     needs = [(a.name, a.needs) for a in ANALYSES]
     assert len(set(needs)) == len(needs)  # two of a name are for different models
 

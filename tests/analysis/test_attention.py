@@ -1,4 +1,5 @@
-"""Attention by term: against loops over documents, heads, queries and keys in float64, then special cases and bad input."""
+"""Attention by term: against loops over documents, heads, queries and keys in float64, then special cases and bad
+input."""
 
 import math
 from types import SimpleNamespace
@@ -52,7 +53,9 @@ def chosen_of(kind):
     return documents(count=5, n=9, **({} if kind == "plain" else {kind: True}))
 
 
-@pytest.fixture(scope="module", params=[(case, kind) for case in ("dstg", "tupe-r", "ap", "split") for kind in CASES], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[(case, kind) for case in ("dstg", "tupe-r", "ap", "split") for kind in CASES], ids="-".join
+)
 def measured(request):
     case, kind = request.param
     model, chosen = build(case), chosen_of(kind)
@@ -92,7 +95,10 @@ def test_profiles_are_means_over_regular_pairs(measured):
                 (b, i, i + lag)
                 for b in range(len(chosen))
                 for i in range(n)
-                if 0 <= i + lag < n and chosen.regular[b, i] and chosen.regular[b, i + lag] and may_look(chosen, b, i, i + lag)
+                if 0 <= i + lag < n
+                and chosen.regular[b, i]
+                and chosen.regular[b, i + lag]
+                and may_look(chosen, b, i, i + lag)
             ]
             expected = np.mean([w[:, b, :, i, j] for b, i, j in pairs], axis=0) if pairs else np.full((2, 2), np.nan)
             np.testing.assert_allclose(arrays[f"profile.{part}"][:, :, at], expected, rtol=1e-5)
@@ -175,7 +181,8 @@ def test_sums_of_diagonals():
 
 
 def test_heads_that_look_at_one_place_are_recognised():
-    """Scores built so that head 0 looks at the previous token, 1 at the next, 2 at itself, 3 at [CLS] and 4 everywhere."""
+    """Scores built so that head 0 looks at the previous token, 1 at the next, 2 at itself, 3 at [CLS] and 4
+    everywhere."""
     n = 20
     chosen = documents(3, n=n)
     scores = torch.zeros(1, 5, n, n, dtype=torch.float64)
@@ -186,7 +193,9 @@ def test_heads_that_look_at_one_place_are_recognised():
     reader = AttentionScores(SimpleNamespace(config=SimpleNamespace(num_attention_heads=5)))
     batch = Batch(chosen, np.arange(3), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
     reader.terms(batch, 0, {"relative": scores}, None)
-    found = {(r.metric.removeprefix("attention."), r.head): r.value for r in reader.records(WHO) if r.part == "relative"}
+    found = {
+        (r.metric.removeprefix("attention."), r.head): r.value for r in reader.records(WHO) if r.part == "relative"
+    }
     for head, kind in enumerate(("previous", "next", "self", "special")):
         assert found[kind, head] == pytest.approx(1.0) and found["broad", head] < 1e-6
     assert found["broad", 4] == pytest.approx(1.0) and found["previous", 4] == pytest.approx(1 / n)
@@ -194,7 +203,13 @@ def test_heads_that_look_at_one_place_are_recognised():
 
 
 def bert(**fields):
-    sizes = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {
+        "vocab_size": 40,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     torch.manual_seed(0)
     return BertModel(BertConfig(**sizes, max_position_embeddings=40, **fields)).eval()
 
@@ -218,8 +233,16 @@ def test_any_encoder_of_transformers(kind):
 
 def test_roberta_counts_its_positions_itself():
     torch.manual_seed(0)
-    sizes = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    model = RobertaModel(RobertaConfig(**sizes, max_position_embeddings=14, pad_token_id=1, attn_implementation="eager")).eval()
+    sizes = {
+        "vocab_size": 40,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    model = RobertaModel(
+        RobertaConfig(**sizes, max_position_embeddings=14, pad_token_id=1, attn_implementation="eager")
+    ).eval()
     chosen = documents(3, n=12)
     records, _ = foreign_scores(model, chosen, WHO)
     with torch.no_grad():
@@ -299,7 +322,11 @@ def test_repeated_texts_are_pieces_of_different_documents():
         assert len({o[0] for o in origins}) == 3
         assert again.input_ids[row][0] == chosen.input_ids[row][0] and again.input_ids[row][-1] == SEP
         np.testing.assert_allclose(again.targets["intra"][row, 1:5], [0, 1 / 3, 2 / 3, 1])
-    assert again.document_ids is None and (again.position_ids == np.arange(14)).all() and (again.regular == (segment >= 0)).all()
+    assert (
+        again.document_ids is None
+        and (again.position_ids == np.arange(14)).all()
+        and (again.regular == (segment >= 0)).all()
+    )
     assert np.array_equal(repeated_documents(chosen, seed=3)[1].input_ids, other.input_ids)
     assert not np.array_equal(repeated_documents(chosen, seed=4)[1].input_ids, other.input_ids)
 
@@ -332,8 +359,12 @@ def test_retrieval_is_weight_on_the_copy_minus_weight_on_its_place(case):
         if metric == "attention.retrieval":
             difference = means["raw", part, layer, head] - means["control", part, layer, head]
             np.testing.assert_allclose(record.value, difference.mean(), atol=1e-12)
-            assert record.n == 5 and difference.min() - 1e-12 <= record.low <= record.value + 1e-12 <= record.high + 2e-12
-    positions_only = [r.value for (m, part, *_), r in found.items() if m == "attention.retrieval" and part == "relative"]
+            assert (
+                record.n == 5 and difference.min() - 1e-12 <= record.low <= record.value + 1e-12 <= record.high + 2e-12
+            )
+    positions_only = [
+        r.value for (m, part, *_), r in found.items() if m == "attention.retrieval" and part == "relative"
+    ]
     np.testing.assert_allclose(positions_only, 0, atol=1e-12)  # what knows no words cannot tell copies
 
 

@@ -1,4 +1,5 @@
-"""Four correlations of words and positions: they sum to the scores, equal eq. 6 written out, and their statistics are those of loops."""
+"""Four correlations of words and positions: they sum to the scores, equal eq. 6 written out, and their statistics are
+those of loops."""
 
 import math
 
@@ -37,21 +38,33 @@ def random_weights(model):
     with torch.no_grad():
         for parameter in model.parameters():
             spread = 0.4 if parameter.ndim < 2 else 1.2 / math.sqrt(parameter.shape[-1])
-            parameter.copy_(spread * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) + (parameter.ndim < 2))
+            parameter.copy_(
+                spread * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) + (parameter.ndim < 2)
+            )
     return model
 
 
 FOREIGN = {
     "bert": lambda: BertModel(BertConfig(**SIZES, max_position_embeddings=14, attn_implementation="eager")),
     "bert-mlm": lambda: BertForMaskedLM(BertConfig(**SIZES, max_position_embeddings=14, attn_implementation="eager")),
-    "roberta": lambda: RobertaModel(RobertaConfig(**SIZES, max_position_embeddings=14, pad_token_id=1, attn_implementation="eager")),
+    "roberta": lambda: RobertaModel(
+        RobertaConfig(**SIZES, max_position_embeddings=14, pad_token_id=1, attn_implementation="eager")
+    ),
     "electra": lambda: ElectraModel(
         ElectraConfig(**SIZES, embedding_size=16, max_position_embeddings=14, attn_implementation="eager"),
     ),
-    "albert": lambda: AlbertModel(AlbertConfig(**SIZES, embedding_size=16, max_position_embeddings=14, attn_implementation="eager")),
+    "albert": lambda: AlbertModel(
+        AlbertConfig(**SIZES, embedding_size=16, max_position_embeddings=14, attn_implementation="eager")
+    ),
     "distilbert": lambda: DistilBertModel(
         DistilBertConfig(
-            vocab_size=40, dim=24, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=14, attn_implementation="eager"
+            vocab_size=40,
+            dim=24,
+            n_layers=2,
+            n_heads=2,
+            hidden_dim=32,
+            max_position_embeddings=14,
+            attn_implementation="eager",
         )
     ),
 }
@@ -70,13 +83,18 @@ def test_the_parts_sum_to_the_scores(case):
     ids = torch.from_numpy(chosen.input_ids)
     parts = first_block_correlations(model, ids)
     assert set(parts) == {*CORRELATIONS, "constant"}
-    torch.testing.assert_close(sum(parts.values()), model.attention_terms(input_ids=ids)["mixed"][0], atol=1e-10, rtol=0)
+    torch.testing.assert_close(
+        sum(parts.values()), model.attention_terms(input_ids=ids)["mixed"][0], atol=1e-10, rtol=0
+    )
     constant = model.config.block == "bert"  # NeoBERT's block has no biases
     assert (parts["constant"].abs().max() > 1e-3) == constant
     positions = torch.tensor([[3, 1, 4, 15, 9, 2, 6, 5, 30, 7, 0]]).expand_as(ids)
     moved = first_block_correlations(model, ids, positions)
     torch.testing.assert_close(
-        sum(moved.values()), model.attention_terms(input_ids=ids, position_ids=positions)["mixed"][0], atol=1e-10, rtol=0
+        sum(moved.values()),
+        model.attention_terms(input_ids=ids, position_ids=positions)["mixed"][0],
+        atol=1e-10,
+        rtol=0,
     )
 
 
@@ -92,7 +110,8 @@ def test_the_parts_give_the_weights_of_models_built_like_bert(kind):
 
 
 def test_equation_6_written_out_for_rms_norm():
-    """word-position of query i and key j: (w_i / r_i · g) W_Q · (p_j / r_j · g) W_K / √d, r the root mean square of w + p."""
+    """word-position of query i and key j: (w_i / r_i · g) W_Q · (p_j / r_j · g) W_K / √d, r the root mean square of w +
+    p."""
     model, chosen = build("ap"), documents(2, n=6)
     weights = dict(model.encoder.named_parameters())
     table, words = model.position_table().detach(), weights["word_embeddings.weight"].detach()
@@ -139,7 +158,9 @@ def test_equation_6_written_out_for_layer_norm():
                     for j in range(6):
                         q = attention.query.weight.detach()[rows] @ vectors[left][i]
                         k = attention.key.weight.detach()[rows] @ vectors[right][j]
-                        assert found[part][b, head, i, j].item() == pytest.approx(float(q @ k) / math.sqrt(12), abs=1e-12)
+                        assert found[part][b, head, i, j].item() == pytest.approx(
+                            float(q @ k) / math.sqrt(12), abs=1e-12
+                        )
 
 
 @pytest.fixture(scope="module", params=["ap", "bert-r", "bert", "packed"])
@@ -160,7 +181,10 @@ def test_statistics_are_those_of_loops(measured):
             tokens = np.flatnonzero(chosen.regular[b] & first)
             for part in CORRELATIONS:
                 m = [[parts[part][b, head, i, j].item() for j in tokens] for i in tokens]
-                rows, columns = [np.mean(row) for row in m], [np.mean([row[j] for row in m]) for j in range(len(tokens))]
+                rows, columns = (
+                    [np.mean(row) for row in m],
+                    [np.mean([row[j] for row in m]) for j in range(len(tokens))],
+                )
                 of_documents[part].append((np.var(m), np.var(rows), np.var(columns)))
         for part in CORRELATIONS:
             whole = [v[0] for v in of_documents[part]]
@@ -169,7 +193,11 @@ def test_statistics_are_those_of_loops(measured):
             expected["std", head, part] = np.mean(np.sqrt(whole))
             expected["row", head, part] = np.mean([v[1] / v[0] for v in of_documents[part]])
             expected["column", head, part] = np.mean([v[2] / v[0] for v in of_documents[part]])
-    found = {(r.metric.removeprefix("correlation."), r.head, r.part): r for r in records if r.metric.startswith("correlation.")}
+    found = {
+        (r.metric.removeprefix("correlation."), r.head, r.part): r
+        for r in records
+        if r.metric.startswith("correlation.")
+    }
     assert found.keys() == expected.keys()
     for key, record in found.items():
         assert record.value == pytest.approx(expected[key], abs=1e-10)

@@ -1,4 +1,5 @@
-"""When a model is as good as another at its end: curves whose crossings are known, noise, and trainings that diverged."""
+"""When a model is as good as another at its end: curves whose crossings are known, noise, and trainings that
+diverged."""
 
 import math
 
@@ -58,7 +59,10 @@ def test_step_from_which_on_a_curve_stays(curve, loss, expected):
 def test_shares_are_of_the_models_own_steps_and_pairs_of_one_seed():
     longer = [(2 * step, loss) for step, loss in FAST]
     records = convergence_records(
-        losses("fast", longer, seed=1) + losses("slow", SLOW, seed=1) + losses("slow", FAST, seed=2) + losses("lone", FAST, seed=3),
+        losses("fast", longer, seed=1)
+        + losses("slow", SLOW, seed=1)
+        + losses("slow", FAST, seed=2)
+        + losses("lone", FAST, seed=3),
         study="t",
     )
     assert share(records, "fast", "slow", 1) == pytest.approx(500 / 800)
@@ -73,7 +77,12 @@ def test_equal_models_reach_each_other_at_their_ends():
 def test_order_repeats_and_other_records_do_not_matter():
     plain = convergence_records(losses("fast", FAST) + losses("slow", SLOW), study="t")
     others = losses("fast", [(400, 0.0)], part="train") + [Record("s", "fast", "loss", 0.0, part="validation", seed=0)]
-    assert convergence_records(losses("fast", FAST[::-1]) + others + losses("slow", SLOW) + losses("slow", SLOW), study="t") == plain
+    assert (
+        convergence_records(
+            losses("fast", FAST[::-1]) + others + losses("slow", SLOW) + losses("slow", SLOW), study="t"
+        )
+        == plain
+    )
 
 
 def test_a_training_that_diverged_reaches_nothing_and_is_no_goal():

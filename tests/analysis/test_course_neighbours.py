@@ -1,4 +1,5 @@
-"""Attention to neighbours by term: against loops over documents, queries and keys in float64, a bias set by hand, checkpoints of a run."""
+"""Attention to neighbours by term: against loops over documents, queries and keys in float64, a bias set by hand,
+checkpoints of a run."""
 
 import numpy as np
 import pytest
@@ -49,12 +50,21 @@ def test_weights_and_shares_are_those_of_the_loops(case, kind):
                 found = one(records, "local.weight", **here, index=offset)
                 assert found.value == pytest.approx(np.mean(means), abs=1e-12) and found.low is None
                 seen.append(found)
-            masses = [np.mean([sum(p[b, i, j] for j in neighbours(chosen, b, i)) for i in queries[b]]) for b in everyone]
+            masses = [
+                np.mean([sum(p[b, i, j] for j in neighbours(chosen, b, i)) for i in queries[b]]) for b in everyone
+            ]
             found = one(records, "local.share", **here)
-            assert found.value == pytest.approx(np.mean(masses), abs=1e-12) and found.low <= found.value <= found.high and found.n == 4
+            assert (
+                found.value == pytest.approx(np.mean(masses), abs=1e-12)
+                and found.low <= found.value <= found.high
+                and found.n == 4
+            )
     assert len(seen) == len(select(records, metric="local.weight"))
     keys = [[[j for j in range(20) if may_look(chosen, b, i, j)] for i in queries[b]] for b in everyone]
-    even = [np.mean([len(neighbours(chosen, b, i)) / len(k) for i, k in zip(queries[b], keys[b], strict=True)]) for b in everyone]
+    even = [
+        np.mean([len(neighbours(chosen, b, i)) / len(k) for i, k in zip(queries[b], keys[b], strict=True)])
+        for b in everyone
+    ]
     assert one(records, "local.even").value == pytest.approx(np.mean(even), abs=1e-12)
 
 
@@ -110,7 +120,9 @@ def test_a_bias_that_puts_all_weight_on_the_token_before_is_seen_there():
     for layer, head, offset in np.ndindex(2, 2, len(OFFSETS)):
         found = one(records, "local.weight", part="relative", layer=layer + 1, head=head, index=OFFSETS[offset]).value
         assert found == pytest.approx(1.0 if OFFSETS[offset] == -1 else 0.0, abs=1e-12)
-    assert one(records, "local.share", part="relative", layer=None).value == pytest.approx(20 / 21)  # of words 2 ... 22 all but the first
+    assert one(records, "local.share", part="relative", layer=None).value == pytest.approx(
+        20 / 21
+    )  # of words 2 ... 22 all but the first
     assert one(records, "local.lead", part="relative", layer=None).value > 0.3
 
 
@@ -121,8 +133,12 @@ def test_short_documents_have_no_far_offsets():
     reader.terms(batch, 0, {"relative": scores}, None)
     records = reader.records(WHO)
     assert {r.index for r in select(records, metric="local.weight")} == set(range(-3, 4))
-    assert [r.value for r in select(records, metric="local.weight")] == pytest.approx([1 / 6] * 42)  # two parts, three heads
-    assert one(records, "local.share", part="relative", layer=None).value == pytest.approx(one(records, "local.even").value)
+    assert [r.value for r in select(records, metric="local.weight")] == pytest.approx(
+        [1 / 6] * 42
+    )  # two parts, three heads
+    assert one(records, "local.share", part="relative", layer=None).value == pytest.approx(
+        one(records, "local.even").value
+    )
 
 
 def test_every_checkpoint_of_a_run_is_read(tmp_path):

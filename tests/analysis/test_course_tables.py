@@ -1,4 +1,5 @@
-"""Separation of position tables over checkpoints: against naive loops, the numbers of GEOM 6.5, and rows that no text reaches."""
+"""Separation of position tables over checkpoints: against naive loops, the numbers of GEOM 6.5, and rows that no text
+reaches."""
 
 import itertools
 
@@ -19,7 +20,9 @@ def run(tmp_path_factory):
     """A folder with checkpoints 0 and 5 of an `ap` model whose first 10 of 24 rows have moved."""
     folder = tmp_path_factory.mktemp("run")
     torch.manual_seed(0)
-    model = ww.EncoderForMaskedLM(ww.preset("ap", "tiny", vocab_size=40, num_hidden_layers=1, max_position_embeddings=24))
+    model = ww.EncoderForMaskedLM(
+        ww.preset("ap", "tiny", vocab_size=40, num_hidden_layers=1, max_position_embeddings=24)
+    )
     write_checkpoint(folder / "checkpoints", 0, model, [], {"cpu": torch.zeros(1)}, {})
     with torch.no_grad():
         model.position_table()[:10] += 0.05 * torch.randn(10, 120)
@@ -45,8 +48,12 @@ def test_records_equal_naive_loops(run):
         apart = [np.linalg.norm(p[i] - p[j]) for i, j in itertools.combinations(range(len(p)), 2)]
         here = {"part": part, "step": step}
         assert value(records, "separation", **here) == pytest.approx(min(apart))
-        assert [value(records, "separation.quantile", index=q, **here) for q in PERCENT] == pytest.approx(np.percentile(apart, PERCENT))
-        assert value(records, "change", **here) == pytest.approx(np.linalg.norm(p - first[rows]) / np.linalg.norm(first[rows]))
+        assert [value(records, "separation.quantile", index=q, **here) for q in PERCENT] == pytest.approx(
+            np.percentile(apart, PERCENT)
+        )
+        assert value(records, "change", **here) == pytest.approx(
+            np.linalg.norm(p - first[rows]) / np.linalg.norm(first[rows])
+        )
         assert value(records, "change", part=part, step=0) == 0
         assert value(records, "violations", **here) == ww.geometry.monotonicity_violations(p)
         assert value(records, "n50", **here) == ww.geometry.spectrum(p).n50
@@ -59,7 +66,9 @@ def test_records_equal_naive_loops(run):
     assert value(records, "stress.optimal.corrected", step=step) == value(records, "stress.optimal", step=step)
     halved = ((d[pairs] / 2 - dist[pairs]) ** 2).sum() / (dist[pairs] ** 2).sum()
     assert value(records, "stress.raw.corrected", step=step) == pytest.approx(halved)
-    assert value(records, "correlation", part="corpus", step=step) == pytest.approx(np.corrcoef(d[pairs], dist[pairs])[0, 1])
+    assert value(records, "correlation", part="corpus", step=step) == pytest.approx(
+        np.corrcoef(d[pairs], dist[pairs])[0, 1]
+    )
 
 
 def test_untouched_rows_hide_what_training_did(run):
@@ -68,7 +77,8 @@ def test_untouched_rows_hide_what_training_did(run):
 
 
 def test_fresh_tables_have_the_separation_that_geom_reports():
-    # GEOM 6.5: 0.70 from scratch, "flat". It is the smallest distance of 512 (or 128) rows drawn from N(0, 0.02²) in 768 dimensions.
+    # GEOM 6.5: 0.70 from scratch, "flat". It is the smallest distance of 512 (or 128) rows drawn from N(0, 0.02²) in
+    # 768 dimensions.
     model = ww.Encoder(ww.preset("bert-a", num_hidden_layers=1, vocab_size=10))
     assert model.position_table().shape == (512, 768)
     table = model.position_table().detach().double()
@@ -110,7 +120,11 @@ def test_low_rank_tables_are_held_against_the_corpus_and_random_ones():
             assert value(records, f"low_rank.stress.{metric}", part="mds", index=rank) == pytest.approx(expected)
         of_table = value(records, "low_rank.stress.optimal", part="table", index=rank)
         assert of_table == pytest.approx(value(records, "low_rank.stress.optimal", part="mds", index=rank))
-        assert value(records, "low_rank.closed", index=rank) == pytest.approx(1) == value(records, "low_rank.closed.corrected", index=rank)
+        assert (
+            value(records, "low_rank.closed", index=rank)
+            == pytest.approx(1)
+            == value(records, "low_rank.closed.corrected", index=rank)
+        )
         raw = ((7 * d - dist)[pairs] ** 2).sum() / (dist[pairs] ** 2).sum()
         assert value(records, "low_rank.stress.raw", part="table", index=rank) == pytest.approx(raw)
     fresh = low_rank_records(noise, CorpusDistances(dist, positions), Who("m", 2, "s"))

@@ -1,4 +1,5 @@
-"""The geometry of a corpus: numbers against the functions they come from, intervals that cover, tables on documents not seen."""
+"""The geometry of a corpus: numbers against the functions they come from, intervals that cover, tables on documents not
+seen."""
 
 import numpy as np
 import pytest
@@ -40,7 +41,9 @@ def test_statistics_equal_the_functions_they_name():
     got = values(found)
     waves = sinusoidal(16, 64)
     assert got["stress.raw", "sinusoidal", None].value == stress(waves, dist)
-    assert got["stress.optimal.corrected", "sinusoidal", None].value == stress(waves, found.corrected.distances, "optimal")
+    assert got["stress.optimal.corrected", "sinusoidal", None].value == stress(
+        waves, found.corrected.distances, "optimal"
+    )
     assert got["stress.raw", "random", None].value == stress(random_table(16, 64), dist)
     assert got["stress.raw", "sinusoidal", 16].value == stress(sinusoidal(16, 16), dist)
     assert got["stress.raw", "mds", 2].value == pytest.approx(classical_mds(dist, 2).stress, rel=1e-9)
@@ -52,7 +55,8 @@ def test_statistics_equal_the_functions_they_name():
 
 def test_intervals_surround_their_value_and_shrink_with_documents():
     narrow, wide = (
-        values(corpus_geometry(corpus(tokens=tokens)[1], SMALL))["stress.optimal.corrected", "sinusoidal", None] for tokens in (4000, 400)
+        values(corpus_geometry(corpus(tokens=tokens)[1], SMALL))["stress.optimal.corrected", "sinusoidal", None]
+        for tokens in (4000, 400)
     )
     for s in (narrow, wide):
         assert s.low < s.value < s.high
@@ -60,10 +64,15 @@ def test_intervals_surround_their_value_and_shrink_with_documents():
 
 
 def test_intervals_cover_what_is_estimated_about_as_often_as_they_say():
-    # Other documents of the same distributions: the estimate varies around its own mean (which is not quite the truth, see resampling.py).
+    # Other documents of the same distributions: the estimate varies around its own mean (which is not quite the truth,
+    # see resampling.py).
     plan = Plan(min_support=1, width=64, dims=(), ranks=(1,), splits=4, use_smacof=False)
     draws = [values(corpus_geometry(corpus(tokens=1000, seed=0, draw=draw)[1], plan)) for draw in range(25)]
-    for key in (("distance.mean.corrected", None, None), ("stress.optimal.corrected", "sinusoidal", None), ("distance.mean", None, None)):
+    for key in (
+        ("distance.mean.corrected", None, None),
+        ("stress.optimal.corrected", "sinusoidal", None),
+        ("distance.mean", None, None),
+    ):
         found = [draw[key] for draw in draws]
         centre = np.mean([s.value for s in found])
         assert sum(s.low < centre < s.high for s in found) >= 20, key
@@ -108,7 +117,9 @@ def test_paper_protocol_keeps_positions_that_never_occur():
 
 
 def test_table_with_too_few_rows_is_refused():
-    with pytest.raises(ValueError, match=r"The table mine has rows for 9 positions, 16 are asked for. Ask for fewer: --positions 9."):
+    with pytest.raises(
+        ValueError, match=r"The table mine has rows for 9 positions, 16 are asked for. Ask for fewer: --positions 9."
+    ):
         encoding_tables(Plan(width=64, tables={"mine": np.zeros((9, 4))}), 16)
 
 

@@ -1,4 +1,5 @@
-"""KL of removed terms against loops in float64, shares, labels and their bootstrap, and models whose terms cannot be removed."""
+"""KL of removed terms against loops in float64, shares, labels and their bootstrap, and models whose terms cannot be
+removed."""
 
 import math
 
@@ -15,18 +16,33 @@ from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
 
-SEVERAL_TERMS = [("dstg", {}), ("rp", {}), ("tupe-r", {}), ("split", {}), ("bert-ad", {}), ("dstg", {"block": "bert"}), ("tupe-a", {})]
+SEVERAL_TERMS = [
+    ("dstg", {}),
+    ("rp", {}),
+    ("tupe-r", {}),
+    ("split", {}),
+    ("bert-ad", {}),
+    ("dstg", {"block": "bert"}),
+    ("tupe-a", {}),
+]
 
 
 def documents(given, copies=1):
     """`Documents` of the inputs of `encoder_models.inputs`."""
     ids = given["input_ids"].numpy()
     counted = np.maximum(real(given).numpy().cumsum(1) - 1, 0)
-    optional = {key: given[key].numpy().repeat(copies, 0) if key in given else None for key in ("document_ids", "attention_mask")}
+    optional = {
+        key: given[key].numpy().repeat(copies, 0) if key in given else None
+        for key in ("document_ids", "attention_mask")
+    }
     positions = given["position_ids"].numpy() if "position_ids" in given else counted
     regular = (ids != 2) & (ids != 3) & real(given).numpy()
     return Documents(
-        input_ids=ids.repeat(copies, 0), position_ids=positions.repeat(copies, 0), regular=regular.repeat(copies, 0), targets={}, **optional
+        input_ids=ids.repeat(copies, 0),
+        position_ids=positions.repeat(copies, 0),
+        regular=regular.repeat(copies, 0),
+        targets={},
+        **optional,
     )
 
 
@@ -48,7 +64,9 @@ def naive(terms, allowed, queries):
                     if not queries[e, i]:
                         continue
                     keys = [j for j in range(n) if allowed[e, i, j]]
-                    at = {name: [float(t[e if len(t) > 1 else 0, head, i, j]) for j in keys] for name, t in terms.items()}
+                    at = {
+                        name: [float(t[e if len(t) > 1 else 0, head, i, j]) for j in keys] for name, t in terms.items()
+                    }
                     whole = softmax([sum(at[name][j] for name in names) for j in range(len(keys))])
                     without = softmax([sum(at[name][j] for name in names if name != removed) for j in range(len(keys))])
                     values.append(sum(p * math.log(p / q) for p, q in zip(whole, without, strict=True)))
@@ -58,7 +76,8 @@ def naive(terms, allowed, queries):
 
 
 def allowed_of(given):
-    """(b, n, n): a key is seen unless it is padding or of another document; every token of packed documents sees itself."""
+    """(b, n, n): a key is seen unless it is padding or of another document; every token of packed documents sees
+    itself."""
     seen = real(given)[:, None, :].expand(-1, real(given).shape[1], -1)
     if "document_ids" not in given:
         return seen
@@ -118,7 +137,8 @@ def test_a_zero_term_changes_exactly_nothing(others, seen):
 
 
 def test_kl_does_not_see_what_softmax_does_not():
-    """A constant added to all keys of a query changes no weights; rounding in float32 never makes a KL negative or large."""
+    """A constant added to all keys of a query changes no weights; rounding in float32 never makes a KL negative or
+    large."""
     generator = torch.Generator().manual_seed(0)
     terms = {
         "a": 3 * torch.randn(1, 2, 64, 64, generator=generator),
@@ -132,7 +152,8 @@ def test_kl_does_not_see_what_softmax_does_not():
 
 
 def test_weights_that_underflow():
-    """One key takes all weight with the term and another without it: KL is the difference of the scores, not infinite."""
+    """One key takes all weight with the term and another without it: KL is the difference of the scores, not
+    infinite."""
     term = torch.zeros(1, 1, 2, 2)
     term[..., 0] = 400.0
     rest = torch.zeros(1, 1, 2, 2)
@@ -236,7 +257,10 @@ def test_a_document_without_words_is_left_out():
     mean = {(r.metric, r.layer, r.head): r.value for r in alone.records(Who("m", 0, "s")) if r.metric.startswith("kl.")}
     for record in reader.records(Who("m", 0, "s")):
         if record.metric.startswith("kl."):
-            assert record.value == pytest.approx(mean[record.metric, record.layer, record.head], rel=1e-12) and record.n == 1
+            assert (
+                record.value == pytest.approx(mean[record.metric, record.layer, record.head], rel=1e-12)
+                and record.n == 1
+            )
     empty = HeadTaxonomy(model)
     read(model, documents({"input_ids": ids[:1]}), [empty])
     with pytest.raises(ValueError, match="No document has a regular token"):
@@ -263,7 +287,12 @@ def test_a_model_with_one_term_is_refused_with_the_reason(name, fields, message)
 
 def test_names_of_terms():
     assert separable_terms(build("dstg")) == ["absolute", "semantic", "relative"]
-    assert set(separable_terms(ww.Encoder(config("split")))) == {"absolute", "semantic", "absolute_to_semantic", "semantic_to_absolute"}
+    assert set(separable_terms(ww.Encoder(config("split")))) == {
+        "absolute",
+        "semantic",
+        "absolute_to_semantic",
+        "semantic_to_absolute",
+    }
     assert separable_terms(build("rope", relative="t5")) == ["semantic", "relative"]
     model = build("dstg").train()
     term_names(model)

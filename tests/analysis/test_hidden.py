@@ -36,14 +36,19 @@ class Fixed(torch.nn.Module):
     def __init__(self, features, position_size=0):
         super().__init__()
         self.features = [torch.as_tensor(f) for f in features]
-        self.config = SimpleNamespace(hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1)
+        self.config = SimpleNamespace(
+            hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1
+        )
 
     def forward(self, input_ids, position_ids, output_hidden_states):
         return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
 
 
 def states(count=12, n=N, seed=1):
-    return [np.random.default_rng([seed, layer]).normal(size=(count, n, WIDTH)) * np.arange(1, WIDTH + 1) for layer in range(LAYERS + 1)]
+    return [
+        np.random.default_rng([seed, layer]).normal(size=(count, n, WIDTH)) * np.arange(1, WIDTH + 1)
+        for layer in range(LAYERS + 1)
+    ]
 
 
 def maps(features, docs, position_size=0, batch_size=5, **options):
@@ -72,7 +77,9 @@ def test_records_equal_scikit_learn_document_by_document(offset):
                 top.append(PCA().fit(x).explained_variance_ratio_[:2].sum())
                 separation.append(calinski_harabasz_score(x, labels))
                 shuffled = _cuts(np.where(docs.regular[i], docs.targets["segment"][i], -1).astype(int), 4, i)[1:]
-                null.append(np.exp(np.mean([np.log(calinski_harabasz_score(x, cut[docs.regular[i]])) for cut in shuffled])))
+                null.append(
+                    np.exp(np.mean([np.log(calinski_harabasz_score(x, cut[docs.regular[i]])) for cut in shuffled]))
+                )
             assert value(records, "hidden.top2", layer, part) == pytest.approx(np.mean(top))
             assert value(records, "sentences.separation", layer, part) == pytest.approx(np.mean(separation))
             assert value(records, "sentences.null", layer, part) == pytest.approx(np.mean(null))
@@ -102,7 +109,11 @@ def test_shuffled_cuts_are_stretches_of_the_same_lengths():
     np.testing.assert_array_equal(own, [-1, 0, 0, 0, 1, -1, 2, 2, 3, -1])
     for cut in others:
         inside = cut[segments >= 0]
-        assert sorted(np.bincount(inside)) == [1, 1, 2, 3] and (np.diff(inside) >= 0).all() and (cut[segments < 0] == -1).all()
+        assert (
+            sorted(np.bincount(inside)) == [1, 1, 2, 3]
+            and (np.diff(inside) >= 0).all()
+            and (cut[segments < 0] == -1).all()
+        )
     assert len({tuple(c) for c in others}) > 5
     np.testing.assert_array_equal(_cuts(segments, 20, 3)[1:], others)
     assert not np.array_equal(_cuts(segments, 20, 4)[1:], others)
@@ -179,7 +190,9 @@ def test_arrays_are_the_scores_of_the_first_documents():
         for i in range(4):
             for layer, f in enumerate(features):
                 pca = PCA(2).fit(f[i, 1:-1][:, columns])
-                np.testing.assert_allclose(np.abs(scores[i, layer]), np.abs(pca.transform(f[i][:, columns])), rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(
+                    np.abs(scores[i, layer]), np.abs(pca.transform(f[i][:, columns])), rtol=1e-4, atol=1e-4
+                )
             inside = scores[i, :, 1:-1]
             assert (np.sum(inside[0] * (np.arange(N - 2) - (N - 3) / 2)[:, None], axis=0) >= 0).all()
             assert (np.sum(inside[1:] * inside[:-1], axis=1) >= 0).all()
@@ -192,7 +205,9 @@ def test_fewer_documents_and_one_column_are_shown_as_they_are():
 
 def test_a_model_of_two_streams_in_one_pass():
     torch.manual_seed(0)  # of some weights in a thousand the percentile interval leaves out its own value
-    model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=40, num_hidden_layers=2, max_position_embeddings=N))
+    model = ww.EncoderForMaskedLM(
+        ww.preset("dstg", "tiny", vocab_size=40, num_hidden_layers=2, max_position_embeddings=N)
+    )
     reader = SentenceMaps(model)
     docs = documents()
     docs.input_ids[:] = np.random.default_rng(0).integers(5, 40, docs.input_ids.shape)
@@ -200,7 +215,9 @@ def test_a_model_of_two_streams_in_one_pass():
     records = reader.records(Who("dstg", 1, "s"))
     found = {(r.metric, r.layer, r.part) for r in records}
     metrics = ("hidden.top2", "sentences.separation", "sentences.null", "sentences.excess")
-    assert found == {(m, layer, part) for m in metrics for layer in range(3) for part in ("all", "position", "semantic")}
+    assert found == {
+        (m, layer, part) for m in metrics for layer in range(3) for part in ("all", "position", "semantic")
+    }
     assert all(r.low <= r.value <= r.high for r in records)
 
 

@@ -17,7 +17,10 @@ def held_out():
     rng = np.random.default_rng(0)
     plain = {"position_ids": np.arange(16), "document_ids": np.zeros(16, int), "progress": np.full(16, np.nan)}
     segments = np.array([-1, *[0] * 14, -1])
-    return [SimpleNamespace(input_ids=np.array([2, *rng.integers(5, VOCAB, 14), 3]), segments=segments, **plain) for _ in range(12)]
+    return [
+        SimpleNamespace(input_ids=np.array([2, *rng.integers(5, VOCAB, 14), 3]), segments=segments, **plain)
+        for _ in range(12)
+    ]
 
 
 @pytest.mark.parametrize("name", ["nope", "rp", "rope", "alibi"])
@@ -43,7 +46,9 @@ def test_the_value_is_the_mean_over_documents_of_the_relative_change_over_words(
     for window in [held_out[i * len(held_out) // 10] for i in range(10)]:
         ids = torch.tensor(window.input_ids[:8])[None]
         h, moved = (
-            model.encoder(ids, position_ids=torch.arange(8)[None] + k, output_hidden_states=True).hidden_states[2][0, 1:].detach()
+            model.encoder(ids, position_ids=torch.arange(8)[None] + k, output_hidden_states=True)
+            .hidden_states[2][0, 1:]
+            .detach()
             for k in (0, 8)
         )  # [CLS] is left out
         changes.append(float((moved - h).norm() / h.norm()))

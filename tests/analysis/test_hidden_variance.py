@@ -1,4 +1,5 @@
-"""Shares of variance between positions against scipy's and loops, on known distributions, and ceilings of targets by position alone."""
+"""Shares of variance between positions against scipy's and loops, on known distributions, and ceilings of targets by
+position alone."""
 
 from itertools import permutations
 from types import SimpleNamespace
@@ -31,7 +32,9 @@ class Fixed(torch.nn.Module):
     def __init__(self, features, position_size=0):
         super().__init__()
         self.features = [torch.tensor(f) for f in features]
-        self.config = SimpleNamespace(hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1)
+        self.config = SimpleNamespace(
+            hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1
+        )
 
     def forward(self, input_ids, position_ids, output_hidden_states):
         return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
@@ -68,7 +71,11 @@ def test_share_of_one_column_is_that_of_scipys_anova(offset):
     (found,) = [r for r in shares([x, x], docs) if r.layer == 1]
     inside = docs.regular
     assert found.value == pytest.approx(by_anova(x[inside][:, 0], docs.position_ids[inside])[1], rel=1e-6)
-    assert found.low < found.value < found.high and (found.metric, found.part, found.n) == ("variance.position", "all", 40)
+    assert found.low < found.value < found.high and (found.metric, found.part, found.n) == (
+        "variance.position",
+        "all",
+        40,
+    )
 
 
 def test_columns_of_a_part_are_added_as_sums_of_squares():
@@ -158,7 +165,12 @@ class Windows:
 
     def __getitem__(self, i):
         n = len(self.segments[i])
-        given = {"input_ids": np.arange(n), "position_ids": np.arange(n), "document_ids": np.zeros(n), "segments": self.segments[i]}
+        given = {
+            "input_ids": np.arange(n),
+            "position_ids": np.arange(n),
+            "document_ids": np.zeros(n),
+            "segments": self.segments[i],
+        }
         return SimpleNamespace(**given, progress=self.progress[i])
 
 
@@ -187,7 +199,9 @@ def test_ceilings_equal_means_by_position_and_sklearns_r2():
         found = select(records, metric=f"r2.{target}.ceiling")
         assert [r.value for r in found if r.index is not None] == pytest.approx(values)
         (mean,) = [r for r in found if r.index is None]
-        assert mean.value == pytest.approx(np.mean(values)) and mean.low < mean.value < mean.high and mean.n == has.sum()
+        assert (
+            mean.value == pytest.approx(np.mean(values)) and mean.low < mean.value < mean.high and mean.n == has.sum()
+        )
     assert {(r.model, r.seed, r.layer, r.part, r.step) for r in records} == {("", None, None, None, None)}
 
 

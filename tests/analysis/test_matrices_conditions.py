@@ -58,7 +58,9 @@ def test_matrices_of_our_models_are_those_of_the_scores():
 
 
 def test_a_bert_folder_is_read_by_name(tmp_path, p):
-    model = BertModel(BertConfig(vocab_size=V, hidden_size=24, num_attention_heads=3, num_hidden_layers=2, intermediate_size=8))
+    model = BertModel(
+        BertConfig(vocab_size=V, hidden_size=24, num_attention_heads=3, num_hidden_layers=2, intermediate_size=8)
+    )
     model.save_pretrained(tmp_path)
     scores = scores_of_folder(tmp_path)
     weight = model.encoder.layer[1].attention.self.key.weight.detach().double().numpy()
@@ -73,7 +75,9 @@ def test_other_folders_are_refused(tmp_path):
     GPT2Model(GPT2Config(vocab_size=V, n_embd=8, n_head=2, n_layer=1)).save_pretrained(tmp_path / "gpt2")
     with pytest.raises(ValueError, match="is of type 'gpt2'"):
         scores_of_folder(tmp_path / "gpt2")
-    BertModel(BertConfig(vocab_size=V, hidden_size=8, num_attention_heads=2, num_hidden_layers=1)).save_pretrained(tmp_path / "bert")
+    BertModel(BertConfig(vocab_size=V, hidden_size=8, num_attention_heads=2, num_hidden_layers=1)).save_pretrained(
+        tmp_path / "bert"
+    )
     (tmp_path / "bert/model.safetensors").unlink()
     with pytest.raises(ValueError, match="no safetensors weights"):
         scores_of_folder(tmp_path / "bert")
@@ -89,7 +93,9 @@ def test_the_floor_is_what_equal_positions_show(p):
 
     for rows, holds in ((np.repeat(p[:1], 6, axis=0), False), (p, True)):
         halves = [sample(rows), sample(rows)]
-        records = condition_records(scores, (halves[0] + halves[1]) / 4000, Who("m"), halves=[(halves[0] / 2000, halves[1] / 2000)])
+        records = condition_records(
+            scores, (halves[0] + halves[1]) / 4000, Who("m"), halves=[(halves[0] / 2000, halves[1] / 2000)]
+        )
         smallest_one, floor = (select(records, metric=metric)[0].value for metric in ("h1", "h1.floor"))
         assert smallest_one > 0 and (smallest_one > floor) == holds
 

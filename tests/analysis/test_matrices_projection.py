@@ -1,11 +1,21 @@
-"""Stress behind M = W_Qᵀ W_K: against loops in float64, the scores of one head, streams, untied tables and BERT's layout."""
+"""Stress behind M = W_Qᵀ W_K: against loops in float64, the scores of one head, streams, untied tables and BERT's
+layout."""
 
 import itertools
 
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config, GPT2Model, RobertaConfig, RobertaModel
+from transformers import (
+    BertConfig,
+    BertModel,
+    ElectraConfig,
+    ElectraModel,
+    GPT2Config,
+    GPT2Model,
+    RobertaConfig,
+    RobertaModel,
+)
 
 import whatwhere as ww
 from whatwhere.analysis.geometry import CorpusDistances
@@ -25,7 +35,9 @@ def corpus():
 
 def build(name, **fields):
     torch.manual_seed(0)
-    return ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=40, num_hidden_layers=2, max_position_embeddings=24, **fields))
+    return ww.EncoderForMaskedLM(
+        ww.preset(name, "tiny", vocab_size=40, num_hidden_layers=2, max_position_embeddings=24, **fields)
+    )
 
 
 def naive(table, matrix, dist):
@@ -45,7 +57,9 @@ def sinusoid(width):
 
 
 def check(records, part, layer, expected):
-    values = [select(records, metric=f"projected.stress.{s}", part=part, layer=layer)[0].value for s in ("raw", "optimal")]
+    values = [
+        select(records, metric=f"projected.stress.{s}", part=part, layer=layer)[0].value for s in ("raw", "optimal")
+    ]
     assert values == pytest.approx(expected, rel=1e-9)
 
 
@@ -100,7 +114,9 @@ def test_of_two_streams_the_position_stream_is_meant(name):
 def test_an_untied_table_meets_its_own_projections_once(name, corpus):
     model = build(name)
     records = projection_records(model, corpus, Who("m", 0, "s"))
-    assert {r.layer for r in records if r.part == "own"} == {0, 1} and {r.layer for r in records if r.part == "sinusoidal"} == {0, 1, 2}
+    assert {r.layer for r in records if r.part == "own"} == {0, 1} and {
+        r.layer for r in records if r.part == "sinusoidal"
+    } == {0, 1, 2}
     untied = model.encoder.untied
     table = model.position_table().detach().double().numpy()[POSITIONS + 1]
     check(records, "own", 1, naive(table, weights(untied.query).T @ weights(untied.key), corpus.dist))

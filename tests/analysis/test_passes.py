@@ -73,7 +73,9 @@ def test_a_set_that_knows_its_lengths_is_not_read_through():
             return super().__getitem__(i)
 
     windows = OnDisk([window(6, first=i) for i in range(100)] + [window(4)] * 100)
-    assert list(choose_documents(windows, documents=10).input_ids[:, 0]) == list(range(0, 100, 10)) and windows.read == 10
+    assert (
+        list(choose_documents(windows, documents=10).input_ids[:, 0]) == list(range(0, 100, 10)) and windows.read == 10
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,9 @@ def test_targets_are_position_segment_and_progress():
 def test_hidden_states_come_in_batches_in_the_order_asked():
     documents = choose_documents([window(4, first=10 * i) for i in range(10)])
     seen = []
-    batches = list(hidden_states(Echo(), documents, np.arange(10)[::-1], batch_size=4, progress=lambda *p: seen.append(p)))
+    batches = list(
+        hidden_states(Echo(), documents, np.arange(10)[::-1], batch_size=4, progress=lambda *p: seen.append(p))
+    )
     assert [list(i) for i, _ in batches] == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
     assert seen == [(4, 10), (8, 10), (10, 10)]
     for indices, hidden in batches:
@@ -165,7 +169,13 @@ def transformers_model(kind):
     from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
     torch.manual_seed(0)
-    sizes = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+    sizes = {
+        "vocab_size": 40,
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
     config, model = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel)}[kind]
     return model(config(**sizes, max_position_embeddings=14, pad_token_id=1)).eval()
 
@@ -186,7 +196,9 @@ def test_other_positions_are_counted_from_where_the_table_begins(kind, offset):
     hidden = next(iter(hidden_states(model, moved)))[1]
     with torch.no_grad():
         positions = torch.arange(3, 11).expand(10, 8) + offset
-        expected = model(torch.from_numpy(documents.input_ids), position_ids=positions, output_hidden_states=True).hidden_states
+        expected = model(
+            torch.from_numpy(documents.input_ids), position_ids=positions, output_hidden_states=True
+        ).hidden_states
     torch.testing.assert_close(hidden[-1], expected[-1])
     assert not torch.allclose(hidden[-1], next(iter(hidden_states(model, documents)))[1][-1])
 
@@ -208,5 +220,10 @@ def test_packed_documents_are_refused_for_other_encoders():
 def test_rows_are_documents_in_the_order_asked():
     documents = choose_documents([window(6, positions=[0, 1, 2, 0, 1, 2], first=i) for i in range(10)])
     some = documents.rows(np.array([4, 2]))
-    assert len(some) == 2 and list(some.input_ids[:, 0]) == [4, 2] and some.document_ids.shape == (2, 6) and some.attention_mask is None
+    assert (
+        len(some) == 2
+        and list(some.input_ids[:, 0]) == [4, 2]
+        and some.document_ids.shape == (2, 6)
+        and some.attention_mask is None
+    )
     assert set(some.targets) == set(documents.targets) and some.targets["token"].shape == some.regular.shape == (2, 6)

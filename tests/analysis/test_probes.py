@@ -22,7 +22,8 @@ METRICS = ("r2.token", "r2.segment", "r2.intra")
 
 
 def windows(count, seed=0, n=N):
-    """Windows with [CLS] and [SEP], random segments (some of one token); input_ids[:, 0] is the number of the window."""
+    """Windows with [CLS] and [SEP], random segments (some of one token); input_ids[:, 0] is the number of the
+    window."""
     rng = np.random.default_rng(seed)
     made = []
     for i in range(count):
@@ -50,7 +51,9 @@ class Fixed(torch.nn.Module):
     def __init__(self, features, position_size=0):
         super().__init__()
         self.features = [torch.as_tensor(f) for f in features]
-        self.config = SimpleNamespace(hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1)
+        self.config = SimpleNamespace(
+            hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1
+        )
 
     def forward(self, input_ids, position_ids, output_hidden_states):
         return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
@@ -59,13 +62,20 @@ class Fixed(torch.nn.Module):
 def features_of(window_set, seed=1, width=WIDTH, layers=LAYERS):
     """Mixtures of the three targets and noise, different in every layer."""
     rng = np.random.default_rng(seed)
-    basis = np.stack([[w.position_ids, w.segments, np.nan_to_num(w.progress) * 9] for w in window_set]).transpose(0, 2, 1)
-    return [basis @ rng.normal(size=(3, width)) + rng.normal(size=(*basis.shape[:2], width)) * 4 * (l + 1) for l in range(layers + 1)]
+    basis = np.stack([[w.position_ids, w.segments, np.nan_to_num(w.progress) * 9] for w in window_set]).transpose(
+        0, 2, 1
+    )
+    return [
+        basis @ rng.normal(size=(3, width)) + rng.normal(size=(*basis.shape[:2], width)) * 4 * (l + 1)
+        for l in range(layers + 1)
+    ]
 
 
 def run(features, window_set, **options):
     position_size = options.pop("position_size", 0)
-    return probe_records(Fixed(features, position_size), window_set, Who("m", 3, "s", options.pop("step", None)), **options)
+    return probe_records(
+        Fixed(features, position_size), window_set, Who("m", 3, "s", options.pop("step", None)), **options
+    )
 
 
 def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, penalty=1.0, components=None):
@@ -115,7 +125,10 @@ def test_r2_equals_sklearn_ridge_to_1e_6(case):
 def test_other_penalties_equal_sklearn(penalty):
     window_set = windows(20)
     features = features_of(window_set)
-    ours = [r.value for r in select(run(features, window_set, penalty=penalty), metric="r2.segment", layer=1, index=(0, 1, 2, 3, 4))]
+    ours = [
+        r.value
+        for r in select(run(features, window_set, penalty=penalty), metric="r2.segment", layer=1, index=(0, 1, 2, 3, 4))
+    ]
     np.testing.assert_allclose(ours, sklearn_r2(features[1], window_set, "r2.segment", penalty=penalty), atol=1e-9)
 
 
@@ -138,15 +151,22 @@ def test_probes_of_components_equal_sklearn_pca_and_ridge(offset):
     for part, columns in (("all", slice(0, 10)), ("position", slice(0, 4)), ("semantic", slice(4, 10))):
         for metric in METRICS:
             for k in (2, 4, 5):
-                ours = [r.value for r in select(records, metric=metric, layer=1, part=f"{part}.pca{k}", index=(0, 1, 2, 3, 4))]
+                ours = [
+                    r.value
+                    for r in select(records, metric=metric, layer=1, part=f"{part}.pca{k}", index=(0, 1, 2, 3, 4))
+                ]
                 if k > columns.stop - columns.start:
                     assert ours == []
                 else:
-                    np.testing.assert_allclose(ours, sklearn_r2(features[1], window_set, metric, columns, components=k), atol=1e-8)
+                    np.testing.assert_allclose(
+                        ours, sklearn_r2(features[1], window_set, metric, columns, components=k), atol=1e-8
+                    )
     as_ever = run(features, window_set, position_size=4)
     assert [r for r in records if ".pca" not in (r.part or "")] == as_ever
     whole, four = (select(records, metric="r2.token", part=part, index=None) for part in ("position", "position.pca4"))
-    assert [r.value for r in whole] == pytest.approx([r.value for r in four])  # all components are a rotation of the columns
+    assert [r.value for r in whole] == pytest.approx(
+        [r.value for r in four]
+    )  # all components are a rotation of the columns
 
 
 def test_the_step_is_in_every_record():
@@ -156,7 +176,8 @@ def test_the_step_is_in_every_record():
 
 
 def test_huge_equal_features_lose_no_fit():
-    """The penalty vanishes in rounding beside 1e9² and the Gram matrix is singular: the shortest solution, as scikit-learn."""
+    """The penalty vanishes in rounding beside 1e9² and the Gram matrix is singular: the shortest solution, as
+    scikit-learn."""
     window_set = windows(20)
     features = [np.concatenate([f, f, f], axis=-1) * 1e9 for f in features_of(window_set)]
     ours = [r.value for r in select(run(features, window_set), metric="r2.token", layer=0, index=(0, 1, 2, 3, 4))]
@@ -213,7 +234,12 @@ def test_records_carry_labels_and_say_how_many_documents():
     window_set = windows(12)
     records = run(features_of(window_set), window_set)
     assert {(r.study, r.model, r.seed, r.unit) for r in records if r.metric.startswith("r2.")} == {("s", "m", 3, "")}
-    assert {r.metric for r in records} == {*METRICS, *(f"{m}.chance" for m in METRICS), "probe.documents", "probe.length"}
+    assert {r.metric for r in records} == {
+        *METRICS,
+        *(f"{m}.chance" for m in METRICS),
+        "probe.documents",
+        "probe.length",
+    }
     assert [(r.value, r.unit) for r in records[:2]] == [(12.0, "documents"), (24.0, "tokens")]
     assert {r.layer for r in records if r.metric == "r2.token"} == {0, 1, 2}
 
@@ -227,7 +253,9 @@ def test_batches_and_chunks_of_layers_change_nothing(monkeypatch):
     small = run(features, window_set, batch_size=3, progress=lambda *p: seen.append(p))
     assert seen.count((25, 25)) == LAYERS + 1
     for a, b in zip(whole, small, strict=True):
-        assert (a.metric, a.layer, a.index) == (b.metric, b.layer, b.index) and a.value == pytest.approx(b.value, abs=1e-12)
+        assert (a.metric, a.layer, a.index) == (b.metric, b.layer, b.index) and a.value == pytest.approx(
+            b.value, abs=1e-12
+        )
 
 
 def test_bfloat16_models_are_probed():
@@ -263,7 +291,12 @@ def test_diverged_model_is_an_error():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"penalty": 0.0}, "penalty"), ({"penalty": -1}, "penalty"), ({"splits": 0}, "splits=0"), ({"components": (2, 0)}, "components")],
+    [
+        ({"penalty": 0.0}, "penalty"),
+        ({"penalty": -1}, "penalty"),
+        ({"splits": 0}, "splits=0"),
+        ({"components": (2, 0)}, "components"),
+    ],
 )
 def test_bad_options_are_errors(options, message):
     window_set = windows(12)
@@ -279,6 +312,8 @@ def test_windows_of_one_regular_token_are_an_error():
 
 def test_choice_of_documents_is_the_same_for_every_model():
     window_set = windows(40)
-    np.testing.assert_array_equal(choose_documents(window_set, 15).input_ids, choose_documents(window_set, 15).input_ids)
+    np.testing.assert_array_equal(
+        choose_documents(window_set, 15).input_ids, choose_documents(window_set, 15).input_ids
+    )
     records = run(features_of(window_set), window_set, documents=15)
     assert records[0].value == 15

@@ -37,7 +37,9 @@ class Fixed(torch.nn.Module):
     def __init__(self, features, position_size=0):
         super().__init__()
         self.features, self.calls = [torch.as_tensor(f) for f in features], 0
-        self.config = SimpleNamespace(hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1)
+        self.config = SimpleNamespace(
+            hidden_size=features[0].shape[-1], position_size=position_size, num_hidden_layers=len(features) - 1
+        )
 
     def forward(self, input_ids, position_ids, output_hidden_states):
         self.calls += 1
@@ -52,7 +54,9 @@ def setup(offset=0.0, layers=3, reference_layers=3):
     """A baseline and a reference (position 0:4, semantic 4:9) whose states are mixtures of the baseline's and noise."""
     base = states(1, layers)
     mix = np.random.default_rng(5).normal(size=(P, D))
-    reference = [n * 2 + base[min(layer, layers - 1)] @ mix + offset for layer, n in enumerate(states(2, reference_layers, D))]
+    reference = [
+        n * 2 + base[min(layer, layers - 1)] @ mix + offset for layer, n in enumerate(states(2, reference_layers, D))
+    ]
     return Fixed([b + offset for b in base]), Fixed(reference, 4)
 
 
@@ -90,7 +94,10 @@ def test_r2_equals_scikit_learn(offset, penalty):
 def test_records_and_their_interval():
     base, reference = setup()
     records = run(reference, {"base": base, "other": Fixed(states(7))}, reference="two")
-    assert {(r.study, r.part, r.seed) for r in records} == {("s", "two", 3)} and {r.model for r in records} == {"base", "other"}
+    assert {(r.study, r.part, r.seed) for r in records} == {("s", "two", 3)} and {r.model for r in records} == {
+        "base",
+        "other",
+    }
     metrics = {f"regression.{s}{e}" for s in ("position", "semantic") for e in ("", ".place", ".chance")}
     assert {(r.metric, r.layer) for r in records} == {(m, layer) for m in metrics for layer in range(3)}
     for summary in (r for r in records if r.index is None):

@@ -1,4 +1,5 @@
-"""Spread of the terms of the scores against loops and its closed form at the start; θ against the weights it is made of."""
+"""Spread of the terms of the scores against loops and its closed form at the start; θ against the weights it is made
+of."""
 
 import numpy as np
 import pytest
@@ -35,14 +36,18 @@ def test_spread_equals_loops(name, options):
             own = terms[r.part][r.layer - 1]
             tokens = np.flatnonzero(docs.regular[i])
             may = [
-                (a, b) for a in tokens for b in tokens if docs.document_ids is None or docs.document_ids[i, a] == docs.document_ids[i, b]
+                (a, b)
+                for a in tokens
+                for b in tokens
+                if docs.document_ids is None or docs.document_ids[i, a] == docs.document_ids[i, b]
             ]
             variances.append(np.mean([np.var([head[pair] for pair in may]) for head in own]))
         assert r.value == pytest.approx(np.sqrt(np.mean(variances))) and r.n == 5 and r.low <= r.value <= r.high
 
 
 def test_at_the_start_scores_are_as_large_as_their_stream_is_wide():
-    """E over the weights of the variance in a document is σ⁴(d² - |x̄|⁴), x̄ the mean of its normed states, each of length √d."""
+    """E over the weights of the variance in a document is σ⁴(d² - |x̄|⁴), x̄ the mean of its normed states, each of
+    length √d."""
     docs, found, expected = documents(count=3, n=24), {"absolute": [], "semantic": []}, {"absolute": [], "semantic": []}
     for seed in range(40):
         torch.manual_seed(seed)
@@ -70,7 +75,11 @@ def test_theta_is_that_of_the_weights(name):
     untied, config = model.encoder.untied, model.config
     theta = np.zeros((2, 2))
     if untied is not None and untied.cls is not None:
-        p = torch.nn.functional.layer_norm(untied.cls, (24,), untied.norm.weight, untied.norm.bias, config.norm_eps).detach().numpy()
+        p = (
+            torch.nn.functional.layer_norm(untied.cls, (24,), untied.norm.weight, untied.norm.bias, config.norm_eps)
+            .detach()
+            .numpy()
+        )
         q, k = (p @ m.weight.detach().numpy().T for m in (untied.query, untied.key))
         theta += config.scale * (q * k).reshape(2, 2, 12).sum(2)
     if untied is not None and untied.theta is not None:
@@ -90,7 +99,9 @@ def test_theta_is_that_of_the_weights(name):
 
 
 def test_schemes_without_reset_have_no_theta_and_text_without_cls_is_refused():
-    assert theta_records(build("tupe-a-tie-cls"), documents(), WHO) == theta_records(build("dstg"), documents(), WHO) == []
+    assert (
+        theta_records(build("tupe-a-tie-cls"), documents(), WHO) == theta_records(build("dstg"), documents(), WHO) == []
+    )
     docs = documents()
     docs.input_ids[0, 0] = 7
     with pytest.raises(ValueError, match=r"begins with \[CLS\]; got 0"):

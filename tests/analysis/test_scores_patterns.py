@@ -1,4 +1,5 @@
-"""The five patterns of TUPE 4.4 on matrices built for each, with noise and near the boundaries; then the terms that they come from."""
+"""The five patterns of TUPE 4.4 on matrices built for each, with noise and near the boundaries; then the terms that
+they come from."""
 
 import math
 
@@ -129,7 +130,9 @@ def test_the_boundary_of_local_is_twice_the_uniform_share():
     uniform = (abs(lags()) <= 3).sum(1).mean() / N
     for factor, expected in ((1.9, "broad"), (2.1, "local"), (0.55, "broad"), (0.45, "global")):
         near = abs(lags()) <= 3
-        weights = np.where(near, factor * uniform / near.sum(1, keepdims=True), (1 - factor * uniform) / (~near).sum(1, keepdims=True))
+        weights = np.where(
+            near, factor * uniform / near.sum(1, keepdims=True), (1 - factor * uniform) / (~near).sum(1, keepdims=True)
+        )
         assert pattern_of(np.log(weights))[0] == expected
 
 
@@ -142,7 +145,8 @@ def test_alibi_is_local_where_steep_and_broad_where_flat():
 
 
 def test_t5_tables():
-    """A table that favours the buckets of the token before is `previous`; turned over it is `next`; one of zeros is broad."""
+    """A table that favours the buckets of the token before is `previous`; turned over it is `next`; one of zeros is
+    broad."""
     buckets = t5_bucket(torch.from_numpy(lags())).numpy()
     for favoured, expected in (((1, 2), "previous"), ((17, 18), "next"), ((0, 1, 17), "local"), ((), "broad")):
         values = np.zeros(32)
@@ -156,7 +160,11 @@ def test_t5_tables():
 @pytest.mark.parametrize("n", [3, 5, 8, 20, 200])
 def test_any_length(n):
     before = 9.0 * (lags(n) == -1)
-    assert pattern_of(before)[0] == "previous" and pattern_of(before.T)[0] == "next" and pattern_of(np.zeros((n, n)))[0] == "broad"
+    assert (
+        pattern_of(before)[0] == "previous"
+        and pattern_of(before.T)[0] == "next"
+        and pattern_of(np.zeros((n, n)))[0] == "broad"
+    )
 
 
 @pytest.mark.parametrize("scores", [np.zeros((2, 2)), np.zeros((4, 5)), np.zeros(4), np.float64(1)])
@@ -194,7 +202,9 @@ def test_terms_that_are_free_of_content(case, terms):
     assert content_free_terms(model) == content_free_terms(model.config) == terms
 
 
-@pytest.mark.parametrize(("case", "why"), [("nope", "knows no positions"), ("rope", "without words"), ("ap", "correlation_records")])
+@pytest.mark.parametrize(
+    ("case", "why"), [("nope", "knows no positions"), ("rope", "without words"), ("ap", "correlation_records")]
+)
 def test_models_without_content_free_scores_are_refused(case, why):
     for give in (content_free_terms, PatternCounts):
         with pytest.raises(ValueError, match=why):
@@ -227,7 +237,9 @@ def test_scores_are_means_over_documents_between_regular_tokens(case, kind):
             for c, j in enumerate(kept):
                 both = [b for b in range(6) if regular[b, i] and regular[b, j]]
                 values = [sum(terms[t][block, min(b, terms[t].shape[1] - 1), :, i, j] for t in names) for b in both]
-                np.testing.assert_allclose(found[block, :, a, c], np.mean([v.numpy() for v in values], axis=0), atol=1e-10)
+                np.testing.assert_allclose(
+                    found[block, :, a, c], np.mean([v.numpy() for v in values], axis=0), atol=1e-10
+                )
 
 
 def test_records_name_every_head_and_count_the_patterns():

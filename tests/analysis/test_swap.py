@@ -1,4 +1,5 @@
-"""Swapped positions against exchanged tokens and, where the table is all there is, exchanged rows of it; what has no position."""
+"""Swapped positions against exchanged tokens and, where the table is all there is, exchanged rows of it; what has no
+position."""
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ def losses(model, docs, ids, labels):
 
 
 def exchanged(docs, i, j, *arrays):
-    """The arrays (documents, n) with the entries of the words at positions i and j exchanged, where both are; and where that is."""
+    """The arrays (documents, n) with the entries of the words at positions i and j exchanged, where both are; and where
+    that is."""
     order, moved = np.tile(np.arange(N), (len(docs), 1)), np.zeros((len(docs), N), dtype=bool)
     for d in range(len(docs)):
         spans = np.zeros(N, dtype=int) if docs.document_ids is None else docs.document_ids[d]
@@ -59,7 +61,9 @@ def test_rises_are_those_of_exchanged_tokens_one_by_one(name, options):
         rises, hits = {"swapped": [[] for _ in range(4)], "others": [[] for _ in range(4)]}, []
         for i, j in pairs:
             *given, moved = exchanged(docs, i, j, ids, labels)
-            rise = exchanged(docs, i, j, losses(model, docs, *given))[0] - before  # each at the place where its token was
+            rise = (
+                exchanged(docs, i, j, losses(model, docs, *given))[0] - before
+            )  # each at the place where its token was
             at = moved & ~np.isnan(rise)
             for d in np.flatnonzero(at.any(1)):
                 rises["swapped"][d] += rise[d, at[d]].tolist()
@@ -74,7 +78,10 @@ def test_rises_are_those_of_exchanged_tokens_one_by_one(name, options):
                 assert found[0].value == pytest.approx(np.mean(means), rel=1e-7, abs=1e-10) and found[0].n == len(means)
         if hits:
             (share,) = select(records, metric="swap.positive", index=lag)
-            assert (share.value, share.n) == (np.mean(hits), len(hits)) and 0 <= share.low <= share.value <= share.high <= 1
+            assert (share.value, share.n) == (
+                np.mean(hits),
+                len(hits),
+            ) and 0 <= share.low <= share.value <= share.high <= 1
     assert max(abs(r.value) for r in records) > 1e-6
 
 

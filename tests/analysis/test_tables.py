@@ -25,7 +25,12 @@ def test_records_hold_shares_bins_and_n50():
     np.testing.assert_allclose([r.value for r in select(records, metric="pca.share")], np.array([9, 4, 0.25]) / total)
     assert [r.index for r in select(records, metric="pca.share")] == [0, 1, 2]
     top2 = select(records, metric="pca.top2")[0]
-    assert top2.value == pytest.approx(13 / total) and (top2.index, top2.low, top2.layer, top2.part) == (None, None, None, None)
+    assert top2.value == pytest.approx(13 / total) and (top2.index, top2.low, top2.layer, top2.part) == (
+        None,
+        None,
+        None,
+        None,
+    )
     np.testing.assert_allclose([r.value for r in select(records, metric="dct.low4")], [1, 1, 0], atol=1e-12)
     n50 = select(records, metric="n50")[0]
     assert (n50.value, n50.unit) == (pytest.approx(100 / 16), "%")
@@ -98,9 +103,19 @@ def test_a_word_table_has_shares_and_n50_under_its_own_part():
     words = np.random.default_rng(0).normal(size=(500, 12)) * np.linspace(2, 1, 12)
     records, arrays = word_records(words, Who("m", study="s"))
     assert {r.part for r in records} == {"words"} and {r.n for r in records} == {500}
-    assert {r.metric for r in records} == {"pca.share", "pca.top2", "pca.top3", "pca.top5", "pca.top10", "n50", "n50.count"}
+    assert {r.metric for r in records} == {
+        "pca.share",
+        "pca.top2",
+        "pca.top3",
+        "pca.top5",
+        "pca.top10",
+        "n50",
+        "n50.count",
+    }
     np.testing.assert_allclose(arrays["shares"], spectrum(words).shares, atol=1e-13)
-    assert select(records, metric="n50")[0].value == pytest.approx(100 * select(records, metric="n50.count")[0].value / 12)
+    assert select(records, metric="n50")[0].value == pytest.approx(
+        100 * select(records, metric="n50.count")[0].value / 12
+    )
 
 
 def test_arrays_for_figures_are_pictures_of_the_table():

@@ -1,4 +1,5 @@
-"""Where tables come from: files, folders of models, studies and the Hub; names, seeds, and what is refused in one line."""
+"""Where tables come from: files, folders of models, studies and the Hub; names, seeds, and what is refused in one
+line."""
 
 import json
 
@@ -80,11 +81,17 @@ def test_a_name_on_the_hub_is_fetched_without_code_and_pickles(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (table,), _ = load_tables(["google-bert/bert-tiny"])
     assert (table.name, table.source) == ("bert-tiny", "google-bert/bert-tiny") and table.rows.shape == (40, 24)
-    assert asked == {"name": "google-bert/bert-tiny", "allow_patterns": ["config.json", "*.safetensors"], "ignore_patterns": ["*/*"]}
+    assert asked == {
+        "name": "google-bert/bert-tiny",
+        "allow_patterns": ["config.json", "*.safetensors"],
+        "ignore_patterns": ["*/*"],
+    }
 
 
 def test_what_is_refused(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: (_ for _ in ()).throw(OSError("no such\nmodel")))
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *_, **__: (_ for _ in ()).throw(OSError("no such\nmodel"))
+    )
     monkeypatch.chdir(tmp_path)
     np.save("mine.npy", np.ones((3, 3)))
     LlamaModel(LlamaConfig(**SIZES)).save_pretrained("llama")

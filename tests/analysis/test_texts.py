@@ -1,4 +1,5 @@
-"""Attention of every head in a text: equal to the model's own, term by term; bytes on disk; files whole or not at all."""
+"""Attention of every head in a text: equal to the model's own, term by term; bytes on disk; files whole or not at
+all."""
 
 import json
 from types import SimpleNamespace

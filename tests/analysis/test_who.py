@@ -39,7 +39,9 @@ def test_an_array_without_axes_is_one_record_and_axes_must_fit():
 def test_splits_are_their_mean_with_the_corrected_interval_and_each_one():
     values = [0.5, 0.7, 0.6]
     whole, *each = ME.splits("r2", values, 10, [4, 5, 6], 15, layer=2)
-    half = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) * np.sqrt(1 / 3 + 2 / 8)  # Nadeau & Bengio: 2 of 10 documents are tested
+    half = (
+        stats.t.ppf(0.975, 2) * np.std(values, ddof=1) * np.sqrt(1 / 3 + 2 / 8)
+    )  # Nadeau & Bengio: 2 of 10 documents are tested
     assert (whole.value, whole.low, whole.high) == pytest.approx((0.6, 0.6 - half, 0.6 + half)) and whole.n == 15
     assert [(r.value, r.index, r.n, r.layer) for r in each] == [(0.5, 0, 4, 2), (0.7, 1, 5, 2), (0.6, 2, 6, 2)]
     assert ME.splits("r2", [0.5], 10, [4], 15)[0].low is None

@@ -1,4 +1,5 @@
-"""Every claim with made-up records that make it hold, and such that make it fail; the paper's printed value is among the first."""
+"""Every claim with made-up records that make it hold, and such that make it fail; the paper's printed value is among
+the first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +28,9 @@ def probes(model, target, part, values, half=0.0, noisy=0, metric="r2"):
     found = [one(model, "r2.token", 0.0, layer=len(values), part="depth")]
     for layer, value in enumerate(values, 1):
         splits = value + (half if layer == noisy else 0.0) * SPREAD
-        found += [one(model, f"{metric}.{target}", float(v), layer=layer, part=part, index=i) for i, v in enumerate(splits)]
+        found += [
+            one(model, f"{metric}.{target}", float(v), layer=layer, part=part, index=i) for i, v in enumerate(splits)
+        ]
     return found
 
 
@@ -35,7 +38,9 @@ def losses(half, **models):
     names = {name.replace("_", "-"): value for name, value in models.items()}
     if half:
         return [one(name, "ablation.loss", value, half) for name, value in names.items()]
-    return [one(m, "loss", v, part="validation", step=s) for m, last in names.items() for s, v in ((0, 8.0), (100, last))]
+    return [
+        one(m, "loss", v, part="validation", step=s) for m, last in names.items() for s, v in ((0, 8.0), (100, last))
+    ]
 
 
 def heads(metric, values, half=0.0, model="dstg", part=None):
@@ -46,7 +51,9 @@ def tables(part="sinusoidal", scale="raw", half=0.0, index=None, **stresses):
     """Stress of tables against the corpus; the half-width stands at `part`."""
     found = {"sinusoidal": 272.0, **stresses}
     return [
-        corpus(f"stress.{scale}", value, half if name == part else 0.0, part=name, index=index if name == part else None)
+        corpus(
+            f"stress.{scale}", value, half if name == part else 0.0, part=name, index=index if name == part else None
+        )
         for name, value in found.items()
     ] + ([corpus("stress.raw", 272.0, part="sinusoidal")] if scale != "raw" else [])
 
@@ -63,12 +70,18 @@ def moved(model, share=0.9):
 def stages(metric, values, half=0.0, part="corpus"):
     """A table's metric at steps 0, 10, ..., the half-width at the last."""
     found = [one("ap", "separation", 1.0, part="corpus", step=0)] if metric != "separation" else []
-    return found + [one("ap", metric, v, half if i == len(values) - 1 else 0.0, part=part, step=10 * i) for i, v in enumerate(values)]
+    return found + [
+        one("ap", metric, v, half if i == len(values) - 1 else 0.0, part=part, step=10 * i)
+        for i, v in enumerate(values)
+    ]
 
 
 def widths(values):
     at = 16 * 2 ** np.arange(len(values))
-    return [*tables(), *(corpus("stress.raw", float(v), part="sinusoidal", index=int(d)) for d, v in zip(at, values, strict=True))]
+    return [
+        *tables(),
+        *(corpus("stress.raw", float(v), part="sinusoidal", index=int(d)) for d, v in zip(at, values, strict=True)),
+    ]
 
 
 def heads_above(share, half, count, metric, high, low, model, part=None):
@@ -85,7 +98,8 @@ def supports(sign, half):
 
 
 def clusters(clear, half, semantic=0.25):
-    """36 heads: that share of them clear, of which `semantic` are the semantic group; the half-width stands at the semantic term."""
+    """36 heads: that share of them clear, of which `semantic` are the semantic group; the half-width stands at the
+    semantic term."""
     k, total = round(clear * 36), 36
     group = round(semantic * k)
     shares = [0.9] * group + [0.1] * (k - group) + [0.6] * (total - k)
@@ -104,7 +118,11 @@ def regressions(stream, ap, rp, rope, half, noisy):
 
 def converges(model, baseline, share, half):
     reached = one(model, "convergence.reached", 1.0, part=baseline)
-    return [reached, one(model, "convergence.share", share, half, part=baseline), *losses(0, **{baseline.replace("-", "_"): 3.0})]
+    return [
+        reached,
+        one(model, "convergence.share", share, half, part=baseline),
+        *losses(0, **{baseline.replace("-", "_"): 3.0}),
+    ]
 
 
 def projections(ratio, metric):
@@ -115,7 +133,8 @@ def projections(ratio, metric):
 
 @dataclass(frozen=True)
 class Case:
-    """records(value, half): `good` makes the claim hold (and is the paper's value where it prints one), `bad` fail, `edge` neither."""
+    """records(value, half): `good` makes the claim hold (and is the paper's value where it prints one), `bad` fail,
+    `edge` neither."""
 
     records: Callable[[float, float], list[Record]]
     good: float
@@ -124,29 +143,42 @@ class Case:
 
 
 def intra(v, h):
-    late = probes("dstg", "intra", "position", [0.06, 0.06, 0]) + probes("dstg", "intra", "semantic", [0.7, 0.06 + v, 0.6], h, 2)
+    late = probes("dstg", "intra", "position", [0.06, 0.06, 0]) + probes(
+        "dstg", "intra", "semantic", [0.7, 0.06 + v, 0.6], h, 2
+    )
     return late
 
 
 def four_intra(dstg, ap, rp, rope, half, noisy):
     found = {"dstg": dstg, "ap": ap, "rp": rp, "rope": rope}
-    return [r for m, v in found.items() for r in probes(m, "intra", "all", [0.2, v, 0.2], half if m == noisy else 0.0, 2)]
+    return [
+        r for m, v in found.items() for r in probes(m, "intra", "all", [0.2, v, 0.2], half if m == noisy else 0.0, 2)
+    ]
 
 
 def states(metric, first, late, half):
-    found = [one("dstg", metric, first, layer=1, part="position"), one("dstg", metric, late, half, layer=2, part="position")]
+    found = [
+        one("dstg", metric, first, layer=1, part="position"),
+        one("dstg", metric, late, half, layer=2, part="position"),
+    ]
     if metric == "sentences.excess":  # what words alone make
         found += [one("dstg", metric, 0.01, layer=layer, part="position", step=0) for layer in (1, 2)]
     return [*found, *probes("dstg", "token", "position", [0.9, 0.9, 0])]
 
 
 def full_mlm(v, h):
-    return probes("dstg-full-mlm", "token", "position", [0.98, 0.9, v], h, 3) + probes("dstg", "token", "position", [0.98, 0.89, 0])
+    return probes("dstg-full-mlm", "token", "position", [0.98, 0.9, v], h, 3) + probes(
+        "dstg", "token", "position", [0.98, 0.89, 0]
+    )
 
 
 def stds(v, h):
     parts = {"word-word": 1.0, "word-position": v, "position-word": 0.1}
-    return [r for part, s in parts.items() for r in heads("correlation.std", [s] * 4, h if part == "word-position" else 0, "bert-a", part)]
+    return [
+        r
+        for part, s in parts.items()
+        for r in heads("correlation.std", [s] * 4, h if part == "word-position" else 0, "bert-a", part)
+    ]
 
 
 def patterns(count, _half):
@@ -155,7 +187,10 @@ def patterns(count, _half):
 
 
 def shifted(model, part):
-    return lambda v, h: [*probes(model, "token", "all", [0.1, 0.1]), one(model, "shift.change", v, h, layer=2, part=part)]
+    return lambda v, h: [
+        *probes(model, "token", "all", [0.1, 0.1]),
+        one(model, "shift.change", v, h, layer=2, part=part),
+    ]
 
 
 def sinusoidal_row(v, _half):
@@ -164,24 +199,41 @@ def sinusoidal_row(v, _half):
 
 
 CASES = {
-    "dstg-position-kept": Case(lambda v, h: probes("dstg", "token", "position", [0.98, v, 0], h, 2), 0.89, 0.7, (0.735, 0.03)),
-    "ap-loses-position": Case(lambda v, h: probes("ap", "token", "all", [0.99, 0.5, v], h, 3), 0.24, 0.6, (0.495, 0.03)),
-    "dstg-2d-collapse": Case(lambda v, h: [one("dstg", "pca.top2", v, h), one("ap", "pca.top2", 0.234)], 0.941, 0.85, (0.9, 0.02)),
+    "dstg-position-kept": Case(
+        lambda v, h: probes("dstg", "token", "position", [0.98, v, 0], h, 2), 0.89, 0.7, (0.735, 0.03)
+    ),
+    "ap-loses-position": Case(
+        lambda v, h: probes("ap", "token", "all", [0.99, 0.5, v], h, 3), 0.24, 0.6, (0.495, 0.03)
+    ),
+    "dstg-2d-collapse": Case(
+        lambda v, h: [one("dstg", "pca.top2", v, h), one("ap", "pca.top2", 0.234)], 0.941, 0.85, (0.9, 0.02)
+    ),
     "rope-no-position": Case(lambda v, h: probes("rope", "token", "all", [0.1, v, 0.06], h, 2), 0.32, 0.6, (0.5, 0.03)),
-    "dstg-most-heads-absolute": Case(lambda v, h: heads_above(v, h, 36, "kl.share.absolute", 0.6, 0.1, "dstg"), 0.75, 0.25, (0.75, 0.4)),
+    "dstg-most-heads-absolute": Case(
+        lambda v, h: heads_above(v, h, 36, "kl.share.absolute", 0.6, 0.1, "dstg"), 0.75, 0.25, (0.75, 0.4)
+    ),
     "dstg-full-mlm-loses-position": Case(full_mlm, 0.2, 0.7, (0.49, 0.03)),
     "tupe-a-beats-bert-a": Case(lambda v, h: losses(h, tupe_a=3 - v, bert_a=3.0), 0.1, -0.1, (0.01, 0.05)),
     "geom-isometry-unattainable": Case(lambda v, h: tables("mds", half=h, mds=v), 0.009, 1e-12, (1e-6, 1e-3)),
     "geom-alibi-far-below": Case(lambda v, h: tables("alibi", half=h, alibi=272 * v), 0.00207, 0.5, (0.1, 10)),
-    "geom-alibi-far-below-optimal": Case(lambda v, h: tables("alibi", "optimal", h, sinusoidal=0.2, alibi=0.2 * v), 0.05, 1.2, (0.1, 0.01)),
+    "geom-alibi-far-below-optimal": Case(
+        lambda v, h: tables("alibi", "optimal", h, sinusoidal=0.2, alibi=0.2 * v), 0.05, 1.2, (0.1, 0.01)
+    ),
     "lowdim-few-dimensions": Case(lambda v, h: [one("bert", "n50", v, h, None, n=512)], 5.5, 20, (10, 1)),
     "split-semantics-invariant": Case(shifted("split", "semantic"), 0.0, 0.3, (0.05, 0.02)),
     "rp-no-position": Case(lambda v, h: probes("rp", "token", "all", [0.17, v, 0.22], h, 2), 0.5, 0.6, (0.5, 0.03)),
-    "semantic-stream-little-position": Case(lambda v, h: probes("dstg", "token", "semantic", [v, 0.3, 0.2], h, 1), 0.44, 0.55, (0.5, 0.03)),
-    "dstg-low-frequency": Case(
-        lambda v, h: [one("dstg", "dct.low4", v, h, index=0), one("dstg", "dct.low4", 0.99, index=1)], 0.984, 0.8, (0.9, 0.02)
+    "semantic-stream-little-position": Case(
+        lambda v, h: probes("dstg", "token", "semantic", [v, 0.3, 0.2], h, 1), 0.44, 0.55, (0.5, 0.03)
     ),
-    "dstg-third-component-fast": Case(lambda v, h: [*moved("dstg"), one("dstg", "dct.low4", v, h, index=2)], 0.1, 0.7, (0.5, 0.1)),
+    "dstg-low-frequency": Case(
+        lambda v, h: [one("dstg", "dct.low4", v, h, index=0), one("dstg", "dct.low4", 0.99, index=1)],
+        0.984,
+        0.8,
+        (0.9, 0.02),
+    ),
+    "dstg-third-component-fast": Case(
+        lambda v, h: [*moved("dstg"), one("dstg", "dct.low4", v, h, index=2)], 0.1, 0.7, (0.5, 0.1)
+    ),
     "ap-table-high-dimensional": Case(lambda v, h: moved("ap", v), 0.234, 0.6),
     "ap-high-frequency": Case(
         lambda v, h: [*moved("ap", 0.234), one("ap", "dct.low4", v, h, index=0), one("ap", "dct.low4", v / 2, index=1)],
@@ -189,27 +241,51 @@ CASES = {
         0.7,
         (0.5, 0.1),
     ),
-    "segment-follows-position": Case(lambda v, h: probes("dstg", "segment", "position", [0.94, v, 0], h, 2), 0.85, 0.6, (0.705, 0.03)),
-    "ap-loses-segments": Case(lambda v, h: probes("ap", "segment", "all", [0.95, 0.9, v], h, 3), 0.23, 0.6, (0.475, 0.03)),
+    "segment-follows-position": Case(
+        lambda v, h: probes("dstg", "segment", "position", [0.94, v, 0], h, 2), 0.85, 0.6, (0.705, 0.03)
+    ),
+    "ap-loses-segments": Case(
+        lambda v, h: probes("ap", "segment", "all", [0.95, 0.9, v], h, 3), 0.23, 0.6, (0.475, 0.03)
+    ),
     "relative-little-segment": Case(
-        lambda v, h: probes("rp", "segment", "all", [0.1, v], h, 2) + probes("rope", "segment", "all", [0.1, 0.3]), 0.47, 0.6, (0.5, 0.03)
+        lambda v, h: probes("rp", "segment", "all", [0.1, v], h, 2) + probes("rope", "segment", "all", [0.1, 0.3]),
+        0.47,
+        0.6,
+        (0.5, 0.03),
     ),
     "intra-in-semantics": Case(intra, 0.67, 0.1, (0.25, 0.03)),
     "intra-in-all-models": Case(lambda v, h: four_intra(0.76, 0.8, v, 0.73, h, "rp"), 0.68, 0.3, (0.5, 0.03)),
-    "intra-better-with-absolute": Case(lambda v, h: four_intra(0.73 + v, 0.8, 0.68, 0.73, h, "dstg"), 0.03, -0.1, (0.0, 0.03)),
-    "ap-last-layer-as-in-text": Case(lambda v, h: probes("ap", "token", "all", [0.99, 0.9, v], h, 3), 0.34, 0.24, (0.295, 0.03)),
+    "intra-better-with-absolute": Case(
+        lambda v, h: four_intra(0.73 + v, 0.8, 0.68, 0.73, h, "dstg"), 0.03, -0.1, (0.0, 0.03)
+    ),
+    "ap-last-layer-as-in-text": Case(
+        lambda v, h: probes("ap", "token", "all", [0.99, 0.9, v], h, 3), 0.34, 0.24, (0.295, 0.03)
+    ),
     "dstg-hidden-two-dimensional": Case(lambda v, h: states("hidden.top2", 0.95, v, h), 0.9, 0.6, (0.85, 0.03)),
     "dstg-sentences-separate": Case(lambda v, h: states("sentences.excess", 0.1, 0.1 + v, h), 0.3, -0.2, (0.01, 0.05)),
-    "dstg-sentences-beyond-contiguity": Case(lambda v, h: states("sentences.excess", 0.5, v, h), 0.3, -0.2, (0.01, 0.05)),
-    "only-ap-predicts-position": Case(lambda v, h: regressions("position", 0.1 + v, 0.1, 0.1, h, "ap"), 0.7, 0.2, (0.4, 0.03)),
-    "baselines-predict-semantics-alike": Case(lambda v, h: regressions("semantic", 0.5, 0.5 + v, 0.5, h, "rp"), 0.05, 0.3, (0.1, 0.03)),
+    "dstg-sentences-beyond-contiguity": Case(
+        lambda v, h: states("sentences.excess", 0.5, v, h), 0.3, -0.2, (0.01, 0.05)
+    ),
+    "only-ap-predicts-position": Case(
+        lambda v, h: regressions("position", 0.1 + v, 0.1, 0.1, h, "ap"), 0.7, 0.2, (0.4, 0.03)
+    ),
+    "baselines-predict-semantics-alike": Case(
+        lambda v, h: regressions("semantic", 0.5, 0.5 + v, 0.5, h, "rp"), 0.05, 0.3, (0.1, 0.03)
+    ),
     "dstg-costs-no-loss": Case(lambda v, h: losses(h, dstg=3 + v, ap=3.0, rp=3.1, rope=3.0), 0.0, 0.2, (0.05, 0.03)),
-    "dstg-no-relative-heads": Case(lambda v, h: heads_above(v, h, 36, "kl.share.relative", 0.78, 0.1, "dstg"), 0.0, 0.2, (0.03, 0.05)),
-    "dstg-few-semantic-heads": Case(lambda v, h: [one("dstg", "heads.share", v, h, part="semantic")], 0.25, 0.7, (0.5, 0.1)),
+    "dstg-no-relative-heads": Case(
+        lambda v, h: heads_above(v, h, 36, "kl.share.relative", 0.78, 0.1, "dstg"), 0.0, 0.2, (0.03, 0.05)
+    ),
+    "dstg-few-semantic-heads": Case(
+        lambda v, h: [one("dstg", "heads.share", v, h, part="semantic")], 0.25, 0.7, (0.5, 0.1)
+    ),
     "dstg-heads-cluster": Case(clusters, 1.0, 0.6, (0.8, 0.6)),
     "dstg-relative-supports-semantics": Case(supports, 1, -1, (0, 1)),
     "dstg-relative-least-needed": Case(
-        lambda v, h: [one("dstg", "ablation.remove", x, h, part=t) for t, x in (("semantic", 1.0), ("absolute", 0.5), ("relative", v))],
+        lambda v, h: [
+            one("dstg", "ablation.remove", x, h, part=t)
+            for t, x in (("semantic", 1.0), ("absolute", 0.5), ("relative", v))
+        ],
         0.1,
         0.8,
         (0.5, 0.1),
@@ -239,8 +315,12 @@ CASES = {
     ),
     "tupe-r-beats-bert-r": Case(lambda v, h: losses(h, tupe_r=3 - v, bert_r=3.0), 0.1, -0.1, (0.01, 0.05)),
     "tupe-r-beats-tupe-a": Case(lambda v, h: losses(h, tupe_r=3 - v, tupe_a=3.0), 0.1, -0.1, (0.01, 0.05)),
-    "tupe-tie-cls-between": Case(lambda v, h: losses(h, bert_a=3.0, tupe_a_tie_cls=3 - v, tupe_a=2.8), 0.1, -0.1, (0.01, 0.05)),
-    "tupe-bert-ad-between": Case(lambda v, h: losses(h, bert_a=3.0, bert_ad=3 - v, tupe_a_tie_cls=2.8), 0.1, -0.1, (0.01, 0.05)),
+    "tupe-tie-cls-between": Case(
+        lambda v, h: losses(h, bert_a=3.0, tupe_a_tie_cls=3 - v, tupe_a=2.8), 0.1, -0.1, (0.01, 0.05)
+    ),
+    "tupe-bert-ad-between": Case(
+        lambda v, h: losses(h, bert_a=3.0, bert_ad=3 - v, tupe_a_tie_cls=2.8), 0.1, -0.1, (0.01, 0.05)
+    ),
     "tupe-a-30-percent": Case(lambda v, h: converges("tupe-a", "bert-a", v, h), 0.3, 0.6, (0.3, 0.05)),
     "tupe-r-30-percent": Case(lambda v, h: converges("tupe-r", "bert-r", v, h), 0.3, 0.6, (0.3, 0.05)),
     "tupe-mixed-correlations-uniform": Case(stds, 0.2, 0.8, (1 / 3, 0.05)),
@@ -265,40 +345,73 @@ CASES = {
     ),
     "geom-sinusoidal-like-rope": Case(lambda v, h: tables("rope", half=h, rope=272 * (1 + v)), 0.0257, 0.2, (0.03, 5)),
     "geom-sinusoids-above-zero": Case(lambda v, h: tables(half=h, sinusoidal=v), 272.0, 0.5, (1.0, 0.1)),
-    "geom-sinusoids-near-optimal": Case(lambda v, h: tables("sinusoidal", "optimal", h, sinusoidal=v, random=1.0), 0.3, 0.9, (0.5, 0.1)),
-    "geom-random-worst": Case(lambda v, h: tables("random", half=h, alibi=0.5, rope=279.0, random=279 * v), 4.79, 0.5, (1.0, 10)),
-    "geom-random-worst-optimal": Case(
-        lambda v, h: tables("random", "optimal", h, sinusoidal=0.1, alibi=0.2, rope=0.1, random=0.2 * v), 1.5, 0.5, (1.0, 0.05)
+    "geom-sinusoids-near-optimal": Case(
+        lambda v, h: tables("sinusoidal", "optimal", h, sinusoidal=v, random=1.0), 0.3, 0.9, (0.5, 0.1)
     ),
-    "geom-stress-exponential": Case(lambda v, h: widths(np.exp(np.array([16, 32, 64, 128]) / 20) if v > 0 else [1, 2, 4, 8]), 1, -1),
+    "geom-random-worst": Case(
+        lambda v, h: tables("random", half=h, alibi=0.5, rope=279.0, random=279 * v), 4.79, 0.5, (1.0, 10)
+    ),
+    "geom-random-worst-optimal": Case(
+        lambda v, h: tables("random", "optimal", h, sinusoidal=0.1, alibi=0.2, rope=0.1, random=0.2 * v),
+        1.5,
+        0.5,
+        (1.0, 0.05),
+    ),
+    "geom-stress-exponential": Case(
+        lambda v, h: widths(np.exp(np.array([16, 32, 64, 128]) / 20) if v > 0 else [1, 2, 4, 8]), 1, -1
+    ),
     "geom-stress-grows": Case(lambda v, h: widths([1, 2, 3, 3 + v]), 1, -1),
-    "geom-rank-full": Case(lambda v, h: [*tables(), corpus("rank", 255 * v, h), corpus("positions.kept", 256.0)], 0.996, 0.5, (0.9, 10)),
+    "geom-rank-full": Case(
+        lambda v, h: [*tables(), corpus("rank", 255 * v, h), corpus("positions.kept", 256.0)], 0.996, 0.5, (0.9, 10)
+    ),
     "geom-dimensions-real": Case(
-        lambda v, h: [*tables(), corpus("rank.corrected", 255 * v, h), corpus("positions.kept", 256.0)], 1.0, 0.1, (0.9, 10)
+        lambda v, h: [*tables(), corpus("rank.corrected", 255 * v, h), corpus("positions.kept", 256.0)],
+        1.0,
+        0.1,
+        (0.9, 10),
     ),
     "geom-toeplitz": Case(lambda v, h: [*tables(), corpus("toeplitz", v, h)], 0.95, 0.4, (0.9, 0.02)),
     "geom-circulant": Case(lambda v, h: [*tables(), corpus("circulant", v, h)], 0.95, 0.4, (0.9, 0.02)),
-    "geom-mds-monotone": Case(lambda v, h: [*tables(), corpus("violations", v, h, part="mds")], 0.22, 0.45, (0.368, 0.05)),
-    "geom-corpus-monotone": Case(lambda v, h: [*tables(), corpus("violations.corrected", v, h, part="corpus")], 0.2, 0.45, (0.368, 0.05)),
-    "geom-two-eigenvectors": Case(
-        lambda v, h: [*tables(), corpus("mds.share", v - 0.3, h, index=0), corpus("mds.share", 0.3, index=1)], 0.799, 0.4, (0.5, 0.05)
+    "geom-mds-monotone": Case(
+        lambda v, h: [*tables(), corpus("violations", v, h, part="mds")], 0.22, 0.45, (0.368, 0.05)
     ),
-    "geom-rank-3-suffices": Case(lambda v, h: tables("mds", half=h, index=3, sinusoidal=18.98, mds=18.98 * v), 0.00248, 0.5, (0.01, 0.1)),
+    "geom-corpus-monotone": Case(
+        lambda v, h: [*tables(), corpus("violations.corrected", v, h, part="corpus")], 0.2, 0.45, (0.368, 0.05)
+    ),
+    "geom-two-eigenvectors": Case(
+        lambda v, h: [*tables(), corpus("mds.share", v - 0.3, h, index=0), corpus("mds.share", 0.3, index=1)],
+        0.799,
+        0.4,
+        (0.5, 0.05),
+    ),
+    "geom-rank-3-suffices": Case(
+        lambda v, h: tables("mds", half=h, index=3, sinusoidal=18.98, mds=18.98 * v), 0.00248, 0.5, (0.01, 0.1)
+    ),
     "geom-rank-3-suffices-optimal": Case(
         lambda v, h: tables("mds", "optimal", h, 3, sinusoidal=0.2, mds=0.2 * v), 0.005, 0.5, (0.01, 0.001)
     ),
     "geom-low-rank-saves": Case(
-        lambda v, h: [*tables(), corpus("parameters", 98304 * v, part="mds", index=64), corpus("parameters", 98304.0, part="free")],
+        lambda v, h: [
+            *tables(),
+            corpus("parameters", 98304 * v, part="mds", index=64),
+            corpus("parameters", 98304.0, part="free"),
+        ],
         0.583,
         1.3,
     ),
     "geom-optimal-on-new-text": Case(
-        lambda v, h: [*tables(), corpus("stress.held_out", v, h, part="mds", index=3), corpus("stress.held_out", 1.0, part="random")],
+        lambda v, h: [
+            *tables(),
+            corpus("stress.held_out", v, h, part="mds", index=3),
+            corpus("stress.held_out", 1.0, part="random"),
+        ],
         0.2,
         1.5,
         (1.0, 0.1),
     ),
-    "geom-no-position-without-signal": Case(lambda v, h: probes("nope", "token", "all", [0.01, v, 0.01], h, 2), 0.05, 0.6, (0.25, 0.03)),
+    "geom-no-position-without-signal": Case(
+        lambda v, h: probes("nope", "token", "all", [0.01, v, 0.01], h, 2), 0.05, 0.6, (0.25, 0.03)
+    ),
     "geom-nope-blind-to-shift": Case(shifted("nope", "all"), 0.0, 0.3, (0.05, 0.02)),
     "geom-position-needed": Case(lambda v, h: losses(h, nope=3 + v, ap=3.0), 0.2, -0.2, (0.01, 0.05)),
     "geom-separation-positive": Case(lambda v, h: stages("separation", [0.7, v]), 0.35, 0.0),
@@ -307,9 +420,13 @@ CASES = {
     "geom-learned-correlates": Case(lambda v, h: stages("correlation", [0.0, v], h), 0.168, 0.0, (0.1, 0.05)),
     "geom-layer-peak": Case(lambda v, h: projections(v, "raw"), 3.0, 1.2),
     "geom-layer-peak-optimal": Case(lambda v, h: projections(v, "optimal"), 3.0, 1.2),
-    "geom-mean-embeddings-differ": Case(lambda v, h: [one("ap", "h1", v, h), one("ap", "h1.floor", 1.0)], 2.0, 0.5, (1.0, 0.1)),
+    "geom-mean-embeddings-differ": Case(
+        lambda v, h: [one("ap", "h1", v, h), one("ap", "h1.floor", 1.0)], 2.0, 0.5, (1.0, 0.1)
+    ),
     "geom-swaps-cost": Case(
-        lambda v, h: [one("ap", "swap.loss", x, half, part="swapped", index=lag) for lag, x, half in ((1, v, h), (2, 0.5, 0.0))],
+        lambda v, h: [
+            one("ap", "swap.loss", x, half, part="swapped", index=lag) for lag, x, half in ((1, v, h), (2, 0.5, 0.0))
+        ],
         0.1,
         -0.1,
         (0.01, 0.05),
@@ -322,7 +439,9 @@ CASES = {
     "lowdim-equivariant": Case(
         lambda v, h: [*table("equivariance", v), Record("s", "bert", "equivariance.null", 0.1, 0.05, 0.2)], 0.8, 0.1
     ),
-    "lowdim-equivariant-from-few": Case(lambda v, h: table("equivariance", 0.9) + table("equivariance.first", v, index=10), 0.88, 0.3),
+    "lowdim-equivariant-from-few": Case(
+        lambda v, h: table("equivariance", 0.9) + table("equivariance.first", v, index=10), 0.88, 0.3
+    ),
     "lowdim-words-high-dimensional": Case(lambda v, h: table("n50", v, part="words"), 19.3, 5),
     "lowdim-words-above-positions": Case(lambda v, h: table("n50", 4 + v, part="words"), 17.2, -2),
     "lowdim-sinusoidal-row": Case(sinusoidal_row, 0.52, 0.485),
@@ -332,7 +451,9 @@ CASES = {
     "split-position-without-semantics": Case(
         lambda v, h: probes("split", "intra", "position", [0.0, v, 0.0], h, 2), 0.0, 0.5, (0.25, 0.03)
     ),
-    "split-position-kept": Case(lambda v, h: probes("split", "token", "position", [0.98, 0.9, v], h, 3), 0.9, 0.3, (0.735, 0.03)),
+    "split-position-kept": Case(
+        lambda v, h: probes("split", "token", "position", [0.98, 0.9, v], h, 3), 0.9, 0.3, (0.735, 0.03)
+    ),
 }
 
 
@@ -379,7 +500,11 @@ def test_without_any_of_its_records_a_claim_says_what_it_lacks(name):
         if found["verdict"] == "not testable here":
             lacking.append(found["scale"])
     assert lacking and all(text.startswith("not measured: ") for text in lacking)
-    assert any(r.metric in text or claim.what and claim.what in text or "needs a model" in text for r in records for text in lacking)
+    assert any(
+        r.metric in text or claim.what and claim.what in text or "needs a model" in text
+        for r in records
+        for text in lacking
+    )
 
 
 @pytest.mark.parametrize("name", [claim.id for claim in CLAIMS if claim.each])

@@ -1,4 +1,5 @@
-"""Claims: made-up records flip every verdict, the paper's own values make every claim hold, missing records are named."""
+"""Claims: made-up records flip every verdict, the paper's own values make every claim hold, missing records are
+named."""
 
 import json
 import re
@@ -16,7 +17,21 @@ from whatwhere.papers import DSTG_R2, DSTG_TABLES
 from whatwhere.points import Point, largest, share_above, smallest
 from whatwhere.records import Record
 
-KEYS = {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale", "source", "rule", "unit", "models", "records"}
+KEYS = {
+    "id",
+    "claim",
+    "verdict",
+    "value",
+    "low",
+    "high",
+    "paper_value",
+    "scale",
+    "source",
+    "rule",
+    "unit",
+    "models",
+    "records",
+}
 VERDICTS = {"holds", "does not hold", "not separable", "not testable here"}
 SPREAD = np.array([-1.0, -0.5, 0, 0.5, 1])  # of the five splits about their mean
 
@@ -31,10 +46,18 @@ def probe(metric, model, part, layer, value, seed=0, spread=0.001):
 
 def paper_records(seed=0, spread=0.0):
     """The paper's printed values as the records of a study; the cells it leaves out filled with nothing."""
-    records = [r for (metric, model, part, layer), v in DSTG_R2.items() for r in probe(metric, model, part, layer, v, seed, spread)]
+    records = [
+        r
+        for (metric, model, part, layer), v in DSTG_R2.items()
+        for r in probe(metric, model, part, layer, v, seed, spread)
+    ]
     # dstg's last position stream is probed by us, though it gets no gradient
-    records += [r for m in ("r2.token", "r2.segment", "r2.intra") for r in probe(m, "dstg", "position", 6, 0.0, seed, spread)]
-    records += [Record("s", model, metric, v, index=i, seed=seed, n=512) for (metric, model, i), v in DSTG_TABLES.items()]
+    records += [
+        r for m in ("r2.token", "r2.segment", "r2.intra") for r in probe(m, "dstg", "position", 6, 0.0, seed, spread)
+    ]
+    records += [
+        Record("s", model, metric, v, index=i, seed=seed, n=512) for (metric, model, i), v in DSTG_TABLES.items()
+    ]
     # the notes measure nothing: what they say, as a study would have found it
     records += [
         *probe("r2.token", "split", "all", 2, 0.0, seed),
@@ -44,7 +67,8 @@ def paper_records(seed=0, spread=0.0):
     return [*records, Record("s", "ap", "pca.top2", 0.01, seed=seed, n=512, step=0)]
 
 
-# The claims that `paper_records` has everything for. (The text of 5.1 is a claim of its own, which the table contradicts.)
+# The claims that `paper_records` has everything for. (The text of 5.1 is a claim of its own, which the table
+# contradicts.)
 PROBED = [c["id"] for c in evaluate(paper_records()) if c["verdict"] == "holds"]
 # What else rests on a record that one claim is about.
 SHARED = {
@@ -63,7 +87,12 @@ def changed(records, value, **where):
     for r in records:
         if all(getattr(r, k) == v for k, v in where.items()):
             summary = next(
-                (s.value for s in records if s.index is None and replace(s, value=0.0, index=r.index) == replace(r, value=0.0)), r.value
+                (
+                    s.value
+                    for s in records
+                    if s.index is None and replace(s, value=0.0, index=r.index) == replace(r, value=0.0)
+                ),
+                r.value,
             )
             r, hit = replace(r, value=value + r.value - summary), True
         found.append(r)
@@ -74,7 +103,9 @@ def changed(records, value, **where):
 def test_the_papers_own_values_make_every_claim_hold():
     claims = by_id(paper_records())
     assert len(claims) == 14 and {c["verdict"] for c in claims.values()} == {"holds"}
-    assert {c["verdict"] for c in evaluate(paper_records()) if c["id"] == "ap-last-layer-as-in-text"} == {"does not hold"}
+    assert {c["verdict"] for c in evaluate(paper_records()) if c["id"] == "ap-last-layer-as-in-text"} == {
+        "does not hold"
+    }
     for claim in claims.values():
         assert claim["value"] == pytest.approx(claim["paper_value"], abs=1e-9)
 
@@ -121,7 +152,9 @@ def test_an_interval_across_the_threshold_is_not_separable(claim, value, where):
     records = changed(paper_records(), value, **where)
     # only the changed place scatters, as everything is paired by split
     noisy = [
-        r if r.index is None or any(getattr(r, k) != v for k, v in where.items()) else replace(r, value=r.value + 0.03 * SPREAD[r.index])
+        r
+        if r.index is None or any(getattr(r, k) != v for k, v in where.items())
+        else replace(r, value=r.value + 0.03 * SPREAD[r.index])
         for r in records
     ]
     found = by_id(noisy)[claim]
@@ -133,7 +166,11 @@ def test_comparisons_are_paired_by_split():
     records = []
     for r in paper_records():
         together = r.metric == "r2.token" and r.part == "position" and r.index is not None and r.layer in (1, 5)
-        records.append(replace(r, value=r.value * (0.76 / 0.899 if r.layer == 5 else 1) * (1 + 0.05 * SPREAD[r.index])) if together else r)
+        records.append(
+            replace(r, value=r.value * (0.76 / 0.899 if r.layer == 5 else 1) * (1 + 0.05 * SPREAD[r.index]))
+            if together
+            else r
+        )
     found = by_id(records)["dstg-position-kept"]
     assert found["high"] - found["low"] > 0.1 and found["verdict"] == "holds"
 
@@ -149,7 +186,10 @@ def test_one_failed_part_of_a_rule_is_enough():
 def test_something_must_be_there_to_be_kept_or_lost():
     flat = [replace(r, value=0.02) if r.model == "dstg" and r.metric == "r2.token" else r for r in paper_records()]
     assert by_id(flat)["dstg-position-kept"]["verdict"] == "does not hold"
-    low = [replace(r, value=0.02 if r.layer == 6 else 0.2) if r.model == "ap" and r.metric == "r2.token" else r for r in paper_records()]
+    low = [
+        replace(r, value=0.02 if r.layer == 6 else 0.2) if r.model == "ap" and r.metric == "r2.token" else r
+        for r in paper_records()
+    ]
     assert by_id(low)["ap-loses-position"]["verdict"] == "does not hold"
 
 
@@ -162,9 +202,11 @@ def test_embedding_and_unused_last_position_stream_decide_nothing():
 def test_several_seeds_give_an_interval_between_seeds():
     records = [r for seed in (0, 1, 2) for r in paper_records(seed)]
     same = by_id(records)["dstg-2d-collapse"]
-    assert (same["verdict"], same["low"], same["high"]) == ("holds", pytest.approx(0.941), pytest.approx(0.941)) and "3 seeds" in same[
-        "scale"
-    ]
+    assert (same["verdict"], same["low"], same["high"]) == (
+        "holds",
+        pytest.approx(0.941),
+        pytest.approx(0.941),
+    ) and "3 seeds" in same["scale"]
     for seed, value in enumerate((0.85, 0.95, 0.99)):
         records = changed(records, value, metric="pca.top2", model="dstg", seed=seed)
     apart = by_id(records)["dstg-2d-collapse"]
@@ -197,9 +239,10 @@ def test_a_missing_model_is_not_testable_and_named(model):
     for claim in (c for c in CLAIMS if c.id in PROBED):
         found = claims[claim.id]
         if model in claim.models:
-            assert (found["verdict"], found["value"]) == ("not testable here", None) and f"needs a model {model} in the study" in found[
-                "scale"
-            ]
+            assert (found["verdict"], found["value"]) == (
+                "not testable here",
+                None,
+            ) and f"needs a model {model} in the study" in found["scale"]
         else:
             assert found["verdict"] == "holds"
 
@@ -210,7 +253,9 @@ def test_missing_records_are_named():
     no_probes = by_id([r for r in paper_records() if not r.metric.startswith("r2")])
     assert no_probes["ap-loses-position"]["scale"] == "not measured: no probes of ap"
     no_splits = by_id([r for r in paper_records() if r.index is None or not r.metric.startswith("r2")])
-    assert no_splits["rope-no-position"]["verdict"] == "holds" and "no interval" in no_splits["rope-no-position"]["scale"]
+    assert (
+        no_splits["rope-no-position"]["verdict"] == "holds" and "no interval" in no_splits["rope-no-position"]["scale"]
+    )
     nan = by_id(changed(paper_records(), float("nan"), metric="pca.top2", model="ap", step=None))
     assert nan["ap-table-high-dimensional"]["verdict"] == "not testable here"
 
@@ -280,12 +325,18 @@ def test_a_list_of_many_records_is_cut():
         "loss ap validation 4 checkpoints, step 0-12"
     ]
     assert described(
-        [Record("s", "dstg", "kl.share.semantic", 0.0, seed=0, layer=layer, head=head) for layer in (1, 2) for head in (0, 1, 3)]
+        [
+            Record("s", "dstg", "kl.share.semantic", 0.0, seed=0, layer=layer, head=head)
+            for layer in (1, 2)
+            for head in (0, 1, 3)
+        ]
     ) == ["kl.share.semantic dstg layer 1-2 head 0-1, 3"]
 
 
 def test_half_widths_of_single_records_combine_in_quadrature():
-    a, b = (Point(np.array([[v]]), np.array([low]), np.array([high])) for v, low, high in ((2.0, 0.3, 0.6), (1.0, 0.4, 0.8)))
+    a, b = (
+        Point(np.array([[v]]), np.array([low]), np.array([high])) for v, low, high in ((2.0, 0.3, 0.6), (1.0, 0.4, 0.8))
+    )
     assert (a - b).interval == pytest.approx((1 - np.hypot(0.3, 0.8), 1 + np.hypot(0.6, 0.4)))
     assert (1 - a).interval == pytest.approx((-1 - 0.6, -1 + 0.3))
     assert (0.5 * a + 1).interval == pytest.approx((1.85, 2.3))
@@ -301,11 +352,17 @@ def test_half_widths_of_single_records_combine_in_quadrature():
 
 def test_choice_among_values_is_made_for_each_seed():
     a, b = Point.of([[1.0, 3.0], [0.0, 0.0]]), Point.of([[1.5, 1.5], [1.0, 1.0]])
-    assert largest([a, b]).at.tolist() == [[1.0, 3.0], [1.0, 1.0]] and smallest([a, b]).at.tolist() == [[1.5, 1.5], [0.0, 0.0]]
+    assert largest([a, b]).at.tolist() == [[1.0, 3.0], [1.0, 1.0]] and smallest([a, b]).at.tolist() == [
+        [1.5, 1.5],
+        [0.0, 0.0],
+    ]
 
 
 def test_share_above_counts_the_sure_and_the_possible():
-    values = [Point(np.array([[v]]), np.array([h]), np.array([h])) for v, h in ((0.6, 0.05), (0.55, 0.1), (0.45, 0.1), (0.1, 0.1))]
+    values = [
+        Point(np.array([[v]]), np.array([h]), np.array([h]))
+        for v, h in ((0.6, 0.05), (0.55, 0.1), (0.45, 0.1), (0.1, 0.1))
+    ]
     found = share_above(values, 0.5)
     assert found.value == 0.5 and found.interval == pytest.approx((0.25, 0.75))
 
@@ -319,7 +376,14 @@ def test_the_page_of_claims_is_up_to_date():
 
 def test_papers_are_all_there_and_a_missing_value_is_explained():
     assert {c.source.split()[0] for c in CLAIMS} == {"DSTG", "TUPE", "GEOM", "LOWDIM", "SPLIT"} and len(CLAIMS) >= 45
-    said = ("not printed", "no number printed", "no loss printed", "measured at one scale only", "not measured there", "nothing is said")
+    said = (
+        "not printed",
+        "no number printed",
+        "no loss printed",
+        "measured at one scale only",
+        "not measured there",
+        "nothing is said",
+    )
     assert all(any(words in c.source for words in said) for c in CLAIMS if c.paper_value is None)
 
 

@@ -49,7 +49,9 @@ def test_losses_are_compared_document_by_document():
     gain = 0.05 + 0.02 * rng.normal(size=32)
     found = verdict("tupe-a-beats-bert-a", losses("tupe-a", hard - gain) + losses("bert-a", hard))
     assert found["verdict"] == "holds"
-    assert (found["low"], found["high"]) == pytest.approx(seed_interval(gain))  # Student's, not the wider one of overlapping splits
+    assert (found["low"], found["high"]) == pytest.approx(
+        seed_interval(gain)
+    )  # Student's, not the wider one of overlapping splits
     assert "interval over 32 documents" in found["scale"]
     assert found["records"] == ["ablation.loss bert-a, 32 documents", "ablation.loss tupe-a, 32 documents"]
 
@@ -83,16 +85,22 @@ def test_losses_of_several_seeds_have_an_interval_between_seeds():
 def test_the_lowest_of_several_losses_stays_paired():
     hard = np.array([2.0, 3.0, 4.0])
     gain = hard + [0.0, 0.01, 0.02]
-    records = [r for name, v in (("dstg", gain), ("ap", hard), ("rp", hard + 1), ("rope", hard + 2)) for r in losses(name, v)]
+    records = [
+        r for name, v in (("dstg", gain), ("ap", hard), ("rp", hard + 1), ("rope", hard + 2)) for r in losses(name, v)
+    ]
     found = verdict("dstg-costs-no-loss", records)
-    assert (found["low"], found["high"]) == pytest.approx(seed_interval([0.0, 0.01, 0.02])) and found["verdict"] == "holds"
+    assert (found["low"], found["high"]) == pytest.approx(seed_interval([0.0, 0.01, 0.02])) and found[
+        "verdict"
+    ] == "holds"
 
 
 # Heads
 
 
 def retrieval(of_seeds):
-    return [r for seed, values in enumerate(of_seeds) for r in heads_of(seed, "attention.retrieval", values, "semantic")]
+    return [
+        r for seed, values in enumerate(of_seeds) for r in heads_of(seed, "attention.retrieval", values, "semantic")
+    ]
 
 
 def heads_of(seed, metric, values, part):
@@ -107,7 +115,9 @@ def test_the_head_that_retrieves_may_be_another_in_every_training():
 def test_self_attention_is_that_of_the_heads_that_retrieve_in_that_training():
     uniform = [one("dstg", "probe.length", 100.0, seed=s) for s in (0, 1, 2)]
     relative = [[0.001, 0.9, 0.9], [0.9, 0.9, 0.002], [0.9, 0.9, 0.9]]
-    records = [r for seed, values in enumerate(relative) for r in heads_of(seed, "attention.self", values, "relative")] + uniform
+    records = [
+        r for seed, values in enumerate(relative) for r in heads_of(seed, "attention.self", values, "relative")
+    ] + uniform
     found = verdict("dstg-relative-not-self", retrieval([[0.4, 0.0, 0.0], [0.0, 0.0, 0.4], [0.0, 0.0, 0.0]]) + records)
     assert found["value"] == pytest.approx(0.0015) and found["verdict"] == "holds"
     assert "2 retrieval heads, none in 1 of 3 seeds" in found["scale"]
@@ -117,7 +127,9 @@ def test_self_attention_is_that_of_the_heads_that_retrieve_in_that_training():
 
 def test_a_head_that_is_half_relative_is_not_purely_so():
     assert verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.6] + [0.1] * 11))["verdict"] == "holds"
-    assert verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.8] + [0.1] * 11))["verdict"] == "does not hold"
+    assert (
+        verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.8] + [0.1] * 11))["verdict"] == "does not hold"
+    )
     wide = [one("dstg", "kl.share.relative", 0.7, 0.1, layer=1, head=0), *heads("kl.share.relative", [0.1] * 12)[1:]]
     found = verdict("dstg-no-relative-heads", wide)
     assert (found["verdict"], found["low"], found["high"]) == ("not separable", 0.0, pytest.approx(1 / 12))
@@ -184,11 +196,14 @@ def test_rank_correlations_of_what_does_not_vary_and_of_few_heads():
 
 @pytest.mark.parametrize(("count", "sharpness"), [(8, 0.0), (8, 1.5), (24, 0.0)])
 def test_divergences_that_have_nothing_to_do_with_each_other_support_nothing(count, sharpness):
-    """Shares of such divergences met the old rule in 18 to 84 % of cases; sharpness: what makes all three terms of a head large."""
+    """Shares of such divergences met the old rule in 18 to 84 % of cases; sharpness: what makes all three terms of a
+    head large."""
     rng, held, cases = np.random.default_rng(count), 0, 60
     for _ in range(cases):
         kl = np.exp(rng.normal(size=(3, count)) + sharpness * rng.normal(size=count))
-        records = [r for term, v in zip(("relative", "semantic", "absolute"), kl, strict=True) for r in heads(f"kl.{term}", v)]
+        records = [
+            r for term, v in zip(("relative", "semantic", "absolute"), kl, strict=True) for r in heads(f"kl.{term}", v)
+        ]
         held += verdict("dstg-relative-supports-semantics", records)["verdict"] == "holds"
     assert held <= 0.08 * cases
 
@@ -207,7 +222,9 @@ def test_divergences_that_belong_together_do():
 
 def sentences(trained, untrained, half=0.02):
     found = [one("dstg", "sentences.excess", v, half, layer=i, part="position") for i, v in enumerate(trained, 1)]
-    found += [one("dstg", "sentences.excess", v, half, layer=i, part="position", step=0) for i, v in enumerate(untrained, 1)]
+    found += [
+        one("dstg", "sentences.excess", v, half, layer=i, part="position", step=0) for i, v in enumerate(untrained, 1)
+    ]
     return found + probes([0.9, 0.9, 0.0])
 
 
@@ -217,7 +234,11 @@ def test_sentences_must_stand_further_apart_than_before_training(name):
     assert verdict(name, sentences([0.3, 0.6], [0.5, 0.9]))["verdict"] == "does not hold"
     assert verdict(name, sentences([0.3, 0.6], [0.3, 0.6]))["verdict"] == "not separable"
     alone = verdict(name, [r for r in sentences([0.3, 0.6], [0.1, 0.1]) if r.step is None])
-    assert alone["verdict"] == "not testable here" and "sentences.excess of dstg" in alone["scale"] and "step 0" in alone["scale"]
+    assert (
+        alone["verdict"] == "not testable here"
+        and "sentences.excess of dstg" in alone["scale"]
+        and "step 0" in alone["scale"]
+    )
 
 
 def test_the_gain_over_the_untrained_model_has_both_half_widths():
@@ -244,12 +265,19 @@ def first_column(share, untrained=None, count=8, keys=0.02):
         k = round(part * count)
         return heads("attention.special", [0.05] * k + [0.03] * (count - k), "tupe-a", part="absolute", **place)
 
-    return [one("tupe-a", "attention.special.keys", keys), *of(share), *([] if untrained is None else of(untrained, step=0))]
+    return [
+        one("tupe-a", "attention.special.keys", keys),
+        *of(share),
+        *([] if untrained is None else of(untrained, step=0)),
+    ]
 
 
 def test_the_first_column_is_twice_what_uniform_attention_gives():
     alone = verdict("tupe-first-column", first_column(0.75))
-    assert alone["verdict"] == "holds" and "uniform attention gives 0.02, no records of the untrained model" in alone["scale"]
+    assert (
+        alone["verdict"] == "holds"
+        and "uniform attention gives 0.02, no records of the untrained model" in alone["scale"]
+    )
     # More than their share, and not twice as much.
     assert verdict("tupe-first-column", first_column(0.75, keys=0.026))["verdict"] == "does not hold"
     lacking = [r for r in first_column(0.75) if r.metric != "attention.special.keys"]
@@ -263,7 +291,9 @@ def test_the_first_column_is_held_against_the_untrained_model():
 
 
 def patterns(n):
-    return [one("tupe-a", "patterns.share", 0.25, part=p, n=n) for p in ("global", "local", "broad", "previous", "next")]
+    return [
+        one("tupe-a", "patterns.share", 0.25, part=p, n=n) for p in ("global", "local", "broad", "previous", "next")
+    ]
 
 
 def test_four_heads_cannot_have_five_patterns():
@@ -275,7 +305,10 @@ def test_four_heads_cannot_have_five_patterns():
 def test_a_pair_of_an_untrained_table_is_not_that_of_the_trained_one():
     table = [one("ap", "n50", 4.0, n=512), one("ap", "pca.top2", 0.9), one("ap", "pca.top2", 0.01, step=0)]
     turns = [one("ap", "fft.turns", 5.0, index=0, n=512), one("ap", "fft.turns", 99.0, index=0, n=512, step=0)]
-    pairs = [one("ap", "rotation.strength", 0.9, part="1+2", index=0), one("ap", "rotation.strength", 0.1, part="3+4", index=0, step=0)]
+    pairs = [
+        one("ap", "rotation.strength", 0.9, part="1+2", index=0),
+        one("ap", "rotation.strength", 0.1, part="3+4", index=0, step=0),
+    ]
     found = verdict("lowdim-pairs-rotate", table + turns + pairs)
     assert (found["verdict"], found["value"]) == ("holds", pytest.approx(0.9))
     assert found["scale"].endswith("untrained 0.1, which does not meet the rule")
@@ -285,7 +318,10 @@ def test_a_pair_of_an_untrained_table_is_not_that_of_the_trained_one():
 
 
 def test_rows_of_windows_that_run_on_are_no_places_in_documents():
-    records = [one("ap", "separation", 1.0, part="corpus", step=9), one("ap", "correlation", 0.4, part="corpus", step=9)]
+    records = [
+        one("ap", "separation", 1.0, part="corpus", step=9),
+        one("ap", "correlation", 0.4, part="corpus", step=9),
+    ]
     assert verdict("geom-learned-correlates", records)["verdict"] == "holds"
 
     def begins(share):
@@ -296,7 +332,9 @@ def test_rows_of_windows_that_run_on_are_no_places_in_documents():
     assert run_on["verdict"] == "not testable here" and run_on["scale"] == f"not measured: {said}"
     assert verdict("geom-learned-correlates", [*records, begins(0.9)])["verdict"] == "holds"
     # The sinusoidal table is none that the model learned.
-    stress = [one("ap", "projected.stress.raw", v, layer=i, part="sinusoidal") for i, v in enumerate((1.0, 9.0, 1.0, 1.0), 1)]
+    stress = [
+        one("ap", "projected.stress.raw", v, layer=i, part="sinusoidal") for i, v in enumerate((1.0, 9.0, 1.0, 1.0), 1)
+    ]
     assert verdict("geom-layer-peak", [*stress, begins(0.001)])["verdict"] == "holds"
 
 
@@ -313,7 +351,11 @@ def test_rows_of_windows_that_run_on_are_no_places_in_documents():
 def test_a_model_that_is_still_learning_is_named(curve, said):
     losses = [one("rope", "loss", v, part="validation", step=s) for s, v in curve.items()]
     found = verdict("rope-no-position", probes([0.1, 0.2], "all", "rope") + losses)
-    assert found["verdict"] == "holds" and ("still learning" in found["scale"]) == bool(said) and found["scale"].endswith(said)
+    assert (
+        found["verdict"] == "holds"
+        and ("still learning" in found["scale"]) == bool(said)
+        and found["scale"].endswith(said)
+    )
 
 
 def test_choice_among_values_of_documents_keeps_them_apart():

@@ -15,7 +15,10 @@ def made_up_documents(count: int, seed: int = 0) -> list[str]:
     for number in range(count):
         lines = []
         for _ in range(int(generator.integers(1, 4))):
-            sentences = [" ".join(generator.choice(WORDS, int(generator.integers(2, 9)))) for _ in range(int(generator.integers(1, 4)))]
+            sentences = [
+                " ".join(generator.choice(WORDS, int(generator.integers(2, 9))))
+                for _ in range(int(generator.integers(1, 4)))
+            ]
             lines.append(" ".join(s.capitalize() + "." for s in sentences))
         documents.append(f"Number {number}.\n" + "\n".join(lines))
     return documents
@@ -62,7 +65,9 @@ def windows(documents, tokenizer, tmp_path_factory):
         if (join, length) not in made:
             out = tmp_path_factory.mktemp("windows") / "w"
             source = ListSource(documents)
-            made[join, length] = build_windows(source, tokenizer, out, length=length, join=join, held_out=0.1, progress=False)
+            made[join, length] = build_windows(
+                source, tokenizer, out, length=length, join=join, held_out=0.1, progress=False
+            )
         return made[join, length]
 
     return of

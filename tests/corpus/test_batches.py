@@ -107,7 +107,9 @@ def test_the_rate_is_right_in_the_mean(windows, rate):
 def test_eighty_ten_ten(windows):
     kept = swapped = hidden = 0
     for seed in range(20):
-        for batch in MaskedBatches(windows()["train"], seed=seed, masking="80-10-10", mask_rate=0.5, max_positions=32).in_order(64):
+        for batch in MaskedBatches(
+            windows()["train"], seed=seed, masking="80-10-10", mask_rate=0.5, max_positions=32
+        ).in_order(64):
             at = batch["labels"] != -100
             ids, labels = batch["input_ids"][at], batch["labels"][at]
             hidden += int((ids == 4).sum())
@@ -126,7 +128,9 @@ def test_both_maskings_and_shifts_choose_the_same_tokens(windows):
 
 
 def test_every_window_has_a_target(list_source, tokenizer, tmp_path):
-    w = build_windows(list_source(["alpha", "beta", "gamma"]), tokenizer, tmp_path / "w", join="none", held_out=0, progress=False)
+    w = build_windows(
+        list_source(["alpha", "beta", "gamma"]), tokenizer, tmp_path / "w", join="none", held_out=0, progress=False
+    )
     for seed in range(30):
         batch = next(MaskedBatches(w["train"], seed=seed, mask_rate=0.01).in_order(3))
         assert ((batch["labels"] != -100).sum(1) == 1).all()

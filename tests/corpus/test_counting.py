@@ -1,4 +1,5 @@
-"""A corpus to counts by position: against a loop over the tokenizer, by worker processes, under a launcher, from windows."""
+"""A corpus to counts by position: against a loop over the tokenizer, by worker processes, under a launcher, from
+windows."""
 
 import subprocess
 import sys
@@ -16,7 +17,11 @@ from whatwhere.geometry.counts import Counts
 def loop(texts, tokenizer, n, align="start", groups=1, special=(0, 2, 3, 4)):
     out = np.zeros((groups * n, len(tokenizer)), np.int64)
     for text in texts:
-        ids = [i for i in tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids if i not in special]
+        ids = [
+            i
+            for i in tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+            if i not in special
+        ]
         for place, token in enumerate(ids):
             position = place if align == "start" else place * n // len(ids)
             if position < n:
@@ -53,7 +58,9 @@ def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer,
     expected = loop(texts, tokenizer, 8, align)
     seen = []
     count_texts = counting.count_texts
-    monkeypatch.setattr(counting, "count_texts", lambda t, job, given: seen.extend(map(len, given)) or count_texts(t, job, given))
+    monkeypatch.setattr(
+        counting, "count_texts", lambda t, job, given: seen.extend(map(len, given)) or count_texts(t, job, given)
+    )
     counts = count_source(list_source(texts), tokenizer, 8, align=align, groups=1, workers=1, progress=False)
     np.testing.assert_array_equal(counts.matrix.toarray(), expected)
     assert seen[0] <= 2000 if align == "start" else seen[0] == len(texts[0].strip())
@@ -63,7 +70,9 @@ def test_worker_processes_count_the_same(list_source, documents, tokenizer, monk
     monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
     sent, submit = [], workers.Workers.submit
-    monkeypatch.setattr(workers.Workers, "submit", lambda self, work, task: sent.append(work) or submit(self, work, task))
+    monkeypatch.setattr(
+        workers.Workers, "submit", lambda self, work, task: sent.append(work) or submit(self, work, task)
+    )
     one, two = (count_source(list_source(documents), tokenizer, 9, workers=number, progress=False) for number in (1, 2))
     assert sent
     assert (one.matrix != two.matrix).nnz == 0 and (one.documents == two.documents).all() and one.facts == two.facts
@@ -87,9 +96,19 @@ def test_two_processes_of_a_launcher_get_the_sum(list_source, documents, tokeniz
     (tmp_path / "t.txt").write_text("\n".join(lines))
     (tmp_path / "script.py").write_text(SCRIPT)
     tokenizer.save_pretrained(tmp_path / "tokenizer")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(tmp_path / "script.py")]
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(tmp_path / "script.py"),
+    ]
     arguments = [str(tmp_path / "t.txt"), str(tmp_path / "tokenizer"), str(tmp_path)]
-    done = subprocess.run([*launcher, *arguments], env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*launcher, *arguments], env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     alone = count_source(list_source(lines), tokenizer, 9, progress=False)
     for rank in (0, 1):

@@ -18,7 +18,8 @@ def byte_level(texts) -> Tokenizer:
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.train_from_iterator(
-        texts, trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+        texts,
+        trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
     )
     return backend
 
@@ -58,10 +59,12 @@ def test_only_tokenizers_that_split_at_spaces_go_by_word(backends):
     assert [name for name in NAMES if splits_at_spaces(backends[name])] == ["wordpiece", "words"]
 
 
-# White space, control characters, combining marks, a final sigma, Chinese, special tokens: whatever might reach across a space.
+# White space, control characters, combining marks, a final sigma, Chinese, special tokens: whatever might reach across
+# a space.
 ODD = st.text(
     st.one_of(
-        st.sampled_from(list(" \n\t\r\u00a0\u0301\u200d\u3000\u2028\x1c\x00\ufffdAbc.,'-[]Σσ中İ\U0001f600")), st.characters(codec="utf-8")
+        st.sampled_from(list(" \n\t\r\u00a0\u0301\u200d\u3000\u2028\x1c\x00\ufffdAbc.,'-[]Σσ中İ\U0001f600")),
+        st.characters(codec="utf-8"),
     )
 )
 
@@ -76,7 +79,11 @@ def test_ids_of_any_text_are_those_of_the_tokenizer(backends, texts):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("enough", [1, 5, 40])
 def test_enough_tokens_are_the_first_of_all(name, enough, backends, documents):
-    texts = [" ".join(documents[i : i + 9]) for i in range(0, 90, 9)] + ["", "alpha", "\x00 " * 900 + " ".join(documents[:20])]
+    texts = [" ".join(documents[i : i + 9]) for i in range(0, 90, 9)] + [
+        "",
+        "alpha",
+        "\x00 " * 900 + " ".join(documents[:20]),
+    ]
     found = rows(*BulkEncoder(backends[name]).encode(texts, enough))
     for ours, theirs in zip(found, reference(backends[name], texts), strict=True):
         assert ours[:enough] == theirs[:enough]

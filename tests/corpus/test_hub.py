@@ -29,7 +29,13 @@ def test_hub_rows_are_documents(hub):
     assert source.name == "hub:owner/name:small" and hub == []
     assert list(source) == list(source) == ["one", "three"]
     assert hub == [("owner/name", "small", "abc", True)]
-    assert source.fingerprint() == {"dataset": "owner/name", "config": "small", "split": "train", "revision": "abc", "field": "text"}
+    assert source.fingerprint() == {
+        "dataset": "owner/name",
+        "config": "small",
+        "split": "train",
+        "revision": "abc",
+        "field": "text",
+    }
 
 
 def test_hub_errors_are_one_line(hub):

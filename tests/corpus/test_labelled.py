@@ -1,4 +1,5 @@
-"""Labelled tables: every kind of file gives the same rows, what is wrong is named by line, and batches hold what the tokenizer gives."""
+"""Labelled tables: every kind of file gives the same rows, what is wrong is named by line, and batches hold what the
+tokenizer gives."""
 
 import gzip
 import json
@@ -24,7 +25,9 @@ def csv_text():
 
 
 def jsonl():
-    return "".join(json.dumps({"sentence": text, "label": int(label), "other": other}) + "\n" for text, label, other in ROWS)
+    return "".join(
+        json.dumps({"sentence": text, "label": int(label), "other": other}) + "\n" for text, label, other in ROWS
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,9 @@ def test_a_batch_is_what_the_tokenizer_gives_padded_to_the_longest(tokenizer):
     batches = LabelledBatches(data, ["0", "1"], tokenizer, length=64)
     (batch,) = batches.in_order(8)
     expected = tokenizer(data.texts, data.pairs, padding=True, return_tensors="pt")
-    assert torch.equal(batch["input_ids"], expected["input_ids"]) and torch.equal(batch["attention_mask"], expected["attention_mask"])
+    assert torch.equal(batch["input_ids"], expected["input_ids"]) and torch.equal(
+        batch["attention_mask"], expected["attention_mask"]
+    )
     assert batch["labels"].tolist() == [0, 1, 1]
     assert batches.truncated == 0 and batches.longest == expected["input_ids"].shape[1]
     assert batches.mean_length == expected["attention_mask"].sum() / 3
@@ -96,9 +101,14 @@ def test_a_batch_is_what_the_tokenizer_gives_padded_to_the_longest(tokenizer):
 def test_long_rows_are_cut_to_the_length_and_counted(tokenizer):
     data = LabelledTexts([row[0] for row in ROWS], None, ["a", "b", "a"])
     batches = LabelledBatches(data, ["a", "b"], tokenizer, length=6)
-    assert batches.longest == 6 and batches.truncated == sum(len(tokenizer(text)["input_ids"]) > 6 for text in data.texts) > 0
+    assert (
+        batches.longest == 6
+        and batches.truncated == sum(len(tokenizer(text)["input_ids"]) > 6 for text in data.texts) > 0
+    )
     assert all(ids[0] == tokenizer.cls_token_id and ids[-1] == tokenizer.sep_token_id for ids in batches.ids)
-    assert tokenizer(data.texts[0])["input_ids"] == tokenizer(data.texts[0], truncation=False)["input_ids"]  # the tokenizer is as before
+    assert (
+        tokenizer(data.texts[0])["input_ids"] == tokenizer(data.texts[0], truncation=False)["input_ids"]
+    )  # the tokenizer is as before
 
 
 def test_order_depends_on_the_seed_and_processes_share_a_step(tokenizer):
@@ -118,7 +128,17 @@ def test_the_digest_sees_every_row_and_label(tokenizer):
 
     first = digest(["plain", "no"], ["a", "b"])
     assert first == digest(["plain", "no"], ["a", "b"])
-    assert len({first, digest(["no", "plain"], ["a", "b"]), digest(["plain", "no"], ["b", "b"]), digest(["plain no", ""], ["a", "b"])}) == 4
+    assert (
+        len(
+            {
+                first,
+                digest(["no", "plain"], ["a", "b"]),
+                digest(["plain", "no"], ["b", "b"]),
+                digest(["plain no", ""], ["a", "b"]),
+            }
+        )
+        == 4
+    )
 
 
 def test_a_label_of_the_dev_set_alone_is_refused(tokenizer):

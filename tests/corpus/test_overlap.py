@@ -1,4 +1,5 @@
-"""Documents that are parts of others are found as a naive search finds them, and share a group when they are counted."""
+"""Documents that are parts of others are found as a naive search finds them, and share a group when they are
+counted."""
 
 import random
 
@@ -21,7 +22,11 @@ def test_containing_equals_a_search_over_all_pairs():
 
 
 def test_words_are_not_cut():
-    assert containing(["art", "a part of it", "part of"]) == {"art": "art", "a part of it": "a part of it", "part of": "a part of it"}
+    assert containing(["art", "a part of it", "part of"]) == {
+        "art": "art",
+        "a part of it": "a part of it",
+        "part of": "a part of it",
+    }
 
 
 def test_phrases_of_a_sentence_are_counted_in_its_group(tmp_path):
@@ -30,8 +35,13 @@ def test_phrases_of_a_sentence_are_counted_in_its_group(tmp_path):
     (tmp_path / "all.txt").write_text("\n".join([*phrases, *sentences]), encoding="utf-8")
     source = open_source(tmp_path / "all.txt", document="line")
     tokenizer = build_tokenizer("words", source)
-    apart, together = (count_source(source, tokenizer, 12, groups=8, phrases=phrases, progress=False) for phrases in (False, True))
+    apart, together = (
+        count_source(source, tokenizer, 12, groups=8, phrases=phrases, progress=False) for phrases in (False, True)
+    )
     np.testing.assert_array_equal(apart.total().toarray(), together.total().toarray())
     assert together.facts["phrases"] and together.documents.sum() == apart.documents.sum()
     assert not np.array_equal(apart.documents, together.documents)
-    assert np.all(together.documents[np.flatnonzero(together.documents)] >= 1) and len(np.flatnonzero(together.documents)) <= 8
+    assert (
+        np.all(together.documents[np.flatnonzero(together.documents)] >= 1)
+        and len(np.flatnonzero(together.documents)) <= 8
+    )

@@ -8,7 +8,8 @@ from whatwhere.corpus import open_source, python_docs
 from whatwhere.corpus.python_docs import prose
 
 LONG = (
-    "This sentence is long enough to be kept, because it has more than one hundred and twenty characters of plain English in it, number {}."
+    "This sentence is long enough to be kept, because it has more than one hundred and twenty characters of plain "
+    "English in it, number {}."
 )
 
 
@@ -49,14 +50,31 @@ add_newdoc("place", "name", """{LONG.format(5)}""")
 
 def test_tests_private_folders_and_broken_files_are_left_out(package):
     text = f'"""{LONG.format(1)}"""'
-    left_out = ["tests/a.py", "pkg/test_b.py", "_private/c.py", "pkg/testing/d.py", "site-packages/e.py", "conftest.py", "f.txt"]
-    sources = dict.fromkeys(left_out, text) | {"broken.py": '"""x"""\ndef (', "nul.py": '"""x"""\0', "good.py": f'"""{LONG.format(2)}"""'}
+    left_out = [
+        "tests/a.py",
+        "pkg/test_b.py",
+        "_private/c.py",
+        "pkg/testing/d.py",
+        "site-packages/e.py",
+        "conftest.py",
+        "f.txt",
+    ]
+    sources = dict.fromkeys(left_out, text) | {
+        "broken.py": '"""x"""\ndef (',
+        "nul.py": '"""x"""\0',
+        "good.py": f'"""{LONG.format(2)}"""',
+    }
     assert package(sources) == [LONG.format(2)]
 
 
 def test_repeated_text_is_left_out(package):
     same, more = LONG.format("same"), LONG.format("more")
-    files = {"a.py": f'"""{same}"""', "b.py": f'"""{same}"""', "c.py": f'"""{same}\n\n{more}"""', "d.py": f'"""{more}\n\n{same}\n\nNew."""'}
+    files = {
+        "a.py": f'"""{same}"""',
+        "b.py": f'"""{same}"""',
+        "c.py": f'"""{same}\n\n{more}"""',
+        "d.py": f'"""{more}\n\n{same}\n\nNew."""',
+    }
     assert package(files) == [same, f"{same}\n{more}"]
 
 
@@ -117,7 +135,11 @@ def test_prose_keeps_paragraphs_and_drops_code():
 
 
 def test_headings_of_nothing_are_dropped():
-    assert prose("Text here.\n\nReturns\n-------\n\nNotes\n-----\nMore.\n\nSee Also\n--------\n") == ["Text here.", "Notes", "More."]
+    assert prose("Text here.\n\nReturns\n-------\n\nNotes\n-----\nMore.\n\nSee Also\n--------\n") == [
+        "Text here.",
+        "Notes",
+        "More.",
+    ]
 
 
 def test_the_standard_library_alone_is_a_corpus(monkeypatch):

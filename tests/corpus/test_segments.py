@@ -44,7 +44,9 @@ def test_starts_are_ascending_inside_the_text_and_at_visible_characters(text):
     assert all(0 < s < len(text) and not text[s].isspace() and text[s - 1].isspace() for s in starts)
 
 
-@pytest.mark.parametrize("text", ["." * 1_000_000, "x" * 1_000_000, "\n" * 1_000_000, '."' * 500_000, " " * 1_000_000 + "x"])
+@pytest.mark.parametrize(
+    "text", ["." * 1_000_000, "x" * 1_000_000, "\n" * 1_000_000, '."' * 500_000, " " * 1_000_000 + "x"]
+)
 def test_a_megabyte_of_one_kind_is_read_in_linear_time(text):
     assert len(segment_starts(text)) <= 1  # a quadratic search would take hours
 

@@ -89,7 +89,11 @@ def test_documents_are_split_by_their_share(tokenizer, texts, threshold):
     held = [t for t in texts if document_share(t) < threshold]
     assert both["held_out"].documents == len(held)
     assert both["train"].documents == len(texts) - len(held)
-    assert rows_of(both["held_out"]) == rows_of(build(tokenizer, held, 16, "none")["train"]) if held else not both["held_out"].ids.size
+    assert (
+        rows_of(both["held_out"]) == rows_of(build(tokenizer, held, 16, "none")["train"])
+        if held
+        else not both["held_out"].ids.size
+    )
 
 
 def test_special_tokens_in_the_text_are_plain_text(tokenizer):

@@ -24,7 +24,10 @@ def test_an_argument_names_its_source(tmp_path):
     [
         ("nowhere.txt", "No corpus 'nowhere.txt': no such file or folder"),
         ("synthetic:other", "There are synthetic:repeat and synthetic:three-regimes"),
-        ("synthetic:three-regimes:m=3", "no option 'm'. Options: n, vocabulary, documents, seed, initial, terminal, own, other"),
+        (
+            "synthetic:three-regimes:m=3",
+            "no option 'm'. Options: n, vocabulary, documents, seed, initial, terminal, own, other",
+        ),
         ("synthetic:three-regimes:n=3.5", "'n=3.5' is no number. Write n=32"),
         ("synthetic:three-regimes:n", "'n' is no number"),
         ("synthetic:three-regimes:documents=0", "documents=0 must be at least 1"),

@@ -1,4 +1,5 @@
-"""Synthetic documents: A, B and A again; three regimes with the geometry of GEOM's Tables 2 and 3; the same ones every time."""
+"""Synthetic documents: A, B and A again; three regimes with the geometry of GEOM's Tables 2 and 3; the same ones every
+time."""
 
 import numpy as np
 import pytest
@@ -32,14 +33,18 @@ def distances(source, n=32, vocabulary=200):
 
 
 def test_three_regimes_keep_the_order_of_the_tables_of_the_paper():
-    # GEOM Table 2: sinusoidal d=128 18.98, MDS r=1 0.281, 2 0.060, 3 0.047, 7 0.020, full 0; Table 3 (d=16): MDS 0.009, sinusoidal 2.248,
-    # random 24.8; section 6.2: two dominant eigenvalues and three blocks.
+    # GEOM Table 2: sinusoidal d=128 18.98, MDS r=1 0.281, 2 0.060, 3 0.047, 7 0.020, full 0; Table 3 (d=16): MDS 0.009,
+    # sinusoidal 2.248, random 24.8; section 6.2: two dominant eigenvalues and three blocks.
     dist = distances(open_source("synthetic:three-regimes"))
     by_rank = [stress(classical_mds(dist, r).coords, dist) for r in (1, 2, 3, 7, 31)]
     np.testing.assert_allclose(by_rank, [0.281, 0.060, 0.047, 0.020, 0.0], atol=0.015)
     assert by_rank == sorted(by_rank, reverse=True)
     assert stress(sinusoidal(32, 128), dist) == pytest.approx(18.98, rel=0.05)
-    assert stress(random_table(32, 16), dist) > 5 * stress(sinusoidal(32, 16), dist) > 25 * stress(classical_mds(dist, 16).coords, dist)
+    assert (
+        stress(random_table(32, 16), dist)
+        > 5 * stress(sinusoidal(32, 16), dist)
+        > 25 * stress(classical_mds(dist, 16).coords, dist)
+    )
     values = classical_mds(dist).eigenvalues
     assert values[:2].sum() / values.sum() == pytest.approx(0.799, abs=0.05) and values[1] > 10 * values[2]
     regime = np.repeat([0, 1, 2], [8, 16, 8])
@@ -61,4 +66,7 @@ def test_three_regimes_are_the_same_every_time_and_another_seed_gives_others():
     assert list(open_source("synthetic:three-regimes:documents=3")) == list(open_source("synthetic:three-regimes"))[:3]
     few = [list(open_source(f"synthetic:three-regimes:documents=3,seed={seed}")) for seed in (1, 1, 2)]
     assert few[0] == few[1] != few[2]
-    assert open_source("synthetic:three-regimes").fingerprint() != open_source("synthetic:three-regimes:own=3").fingerprint()
+    assert (
+        open_source("synthetic:three-regimes").fingerprint()
+        != open_source("synthetic:three-regimes:own=3").fingerprint()
+    )

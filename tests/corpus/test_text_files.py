@@ -21,7 +21,10 @@ def content(ending: str, tmp_path) -> bytes:
         return "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(TEXTS)).encode()
     if ending in (".tsv", ".csv"):
         tab, quote = ("\t", "") if ending == ".tsv" else (",", '"')
-        rows = [("id", "text"), *((str(i), t.replace("\n", " ") if ending == ".tsv" else t) for i, t in enumerate(TEXTS))]
+        rows = [
+            ("id", "text"),
+            *((str(i), t.replace("\n", " ") if ending == ".tsv" else t) for i, t in enumerate(TEXTS)),
+        ]
         return "".join(f"{a}{tab}{quote}{b}{quote}\n" for a, b in rows).encode("utf-8-sig")
     if ending == ".parquet":
         pq.write_table(pa.table({"id": [1, 2, 3], "text": TEXTS}), tmp_path / "plain")
@@ -122,7 +125,11 @@ def test_quotes_are_text_in_tsv_and_quotes_in_csv(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "wanted"),
     [
-        ("t.tsv", "1\tgood\n0\tbad\n", "no field 'text'. Its first line must name the fields, there: 1, good. Name the one"),
+        (
+            "t.tsv",
+            "1\tgood\n0\tbad\n",
+            "no field 'text'. Its first line must name the fields, there: 1, good. Name the one",
+        ),
         ("t.csv", "id,text\n1,a\n2,b,c\n", "line 3: 3 fields, but the first line names 2"),
         ("t.tsv", "id\ttext\n1\n", "line 2: 1 fields, but the first line names 2"),
         ("t.csv", 'id,text\n1,"a" b\n', "line 2: no comma-separated values"),
@@ -188,7 +195,9 @@ def test_a_damaged_archive_is_an_error(tmp_path, ending):
 @pytest.mark.parametrize("name", ["t.doc", "t", "t.txt.bz2", "t.gz"])
 def test_an_unknown_ending_names_the_known(tmp_path, name):
     (tmp_path / name).write_text("x")
-    with pytest.raises(ValueError, match=r"unknown ending. Endings: .txt, .tokens, .jsonl, .tsv, .csv, .parquet, each also with .gz"):
+    with pytest.raises(
+        ValueError, match=r"unknown ending. Endings: .txt, .tokens, .jsonl, .tsv, .csv, .parquet, each also with .gz"
+    ):
         open_source(tmp_path / name)
     with pytest.raises(ValueError, match="No file with a known ending"):
         open_source(tmp_path)

@@ -62,7 +62,13 @@ def test_without_newline_token_line_breaks_are_white_space(documents):
 
 def test_vocabulary_file_gives_berts_tokenizer(vocabulary_file):
     ours, theirs = load_tokenizer(vocabulary_file), BertTokenizer(vocab=str(vocabulary_file))
-    assert special_token_ids(ours) == {"pad_token_id": 0, "unk_token_id": 2, "cls_token_id": 3, "sep_token_id": 4, "mask_token_id": 5}
+    assert special_token_ids(ours) == {
+        "pad_token_id": 0,
+        "unk_token_id": 2,
+        "cls_token_id": 3,
+        "sep_token_id": 4,
+        "mask_token_id": 5,
+    }
     for text in ["The CATS sat.", "Café, [MASK] x!", "abc\nabca \u4e2d a\u0000b", "cat" * 50]:
         assert ours(text).input_ids == theirs(text).input_ids
         assert ours(text, text).input_ids == theirs(text, text).input_ids
@@ -71,7 +77,10 @@ def test_vocabulary_file_gives_berts_tokenizer(vocabulary_file):
 def test_cased_vocabulary_keeps_case(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join([*VOCABULARY, "Cat"]), encoding="utf-8")
-    assert load_tokenizer(path)("Cat cat", add_special_tokens=False).input_ids == [len(VOCABULARY), VOCABULARY.index("cat")]
+    assert load_tokenizer(path)("Cat cat", add_special_tokens=False).input_ids == [
+        len(VOCABULARY),
+        VOCABULARY.index("cat"),
+    ]
 
 
 def test_newline_token_is_added_at_the_end_once(vocabulary_file):
@@ -147,7 +156,10 @@ def test_a_saved_tokenizer_of_units_reads_the_same(unit, documents, tmp_path):
 
 
 def test_build_tokenizer_trains_or_loads_as_named(documents, vocabulary_file):
-    assert build_tokenizer(None, documents, 120, newline_token=True).get_vocab() == train_tokenizer(documents, 120).get_vocab()
+    assert (
+        build_tokenizer(None, documents, 120, newline_token=True).get_vocab()
+        == train_tokenizer(documents, 120).get_vocab()
+    )
     assert build_tokenizer(vocabulary_file, documents).get_vocab() == load_tokenizer(vocabulary_file).get_vocab()
 
 

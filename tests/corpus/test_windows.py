@@ -83,14 +83,17 @@ def test_unknown_window_or_split(windows):
 def test_no_document_is_in_both_splits(windows, tokenizer, documents):
     w = windows("none", 512)
     first = {
-        split: {tokenizer.decode(window.input_ids, skip_special_tokens=True) for window in w[split]} for split in ("train", "held_out")
+        split: {tokenizer.decode(window.input_ids, skip_special_tokens=True) for window in w[split]}
+        for split in ("train", "held_out")
     }
     assert not first["train"] & first["held_out"]
     assert len(first["train"]) + len(first["held_out"]) == len(documents)
 
 
 def test_a_killed_run_goes_on_without_redoing_shards(list_source, documents, tokenizer, tmp_path, monkeypatch):
-    whole = build_windows(list_source(documents), tokenizer, tmp_path / "whole", length=32, progress=False, shard_characters=2000)
+    whole = build_windows(
+        list_source(documents), tokenizer, tmp_path / "whole", length=32, progress=False, shard_characters=2000
+    )
     assert len(whole.manifest["shards"]) > 8
 
     class Killed(list_source):
@@ -112,7 +115,8 @@ def test_a_killed_run_goes_on_without_redoing_shards(list_source, documents, tok
 
     made = []
     monkeypatch.setattr(
-        "whatwhere.corpus.build.write_shard", lambda t, job, *rest: made.append(job.number) or shards.write_shard(t, job, *rest)
+        "whatwhere.corpus.build.write_shard",
+        lambda t, job, *rest: made.append(job.number) or shards.write_shard(t, job, *rest),
     )
     again = build_windows(list_source(documents), tokenizer, out, length=32, progress=False, shard_characters=2000)
     assert made == [1, *range(before, len(whole.manifest["shards"]))]
@@ -219,7 +223,9 @@ def test_ids_above_uint16_are_kept(list_source, tmp_path):
     from whatwhere.corpus import load_tokenizer
 
     path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(70_000))]), encoding="utf-8")
+    path.write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(70_000))]), encoding="utf-8"
+    )
     big = load_tokenizer(path)
     w = build_windows(list_source(["w0 w69999 w65531"]), big, tmp_path / "w", progress=False)
     assert w["train"][0].input_ids.tolist() == [2, 5, 70_004, 65_536, 3]
@@ -242,7 +248,9 @@ def test_memory_does_not_grow_with_the_corpus(list_source, tokenizer, tmp_path):
     peaks = []
     for count in (20, 200):
         tracemalloc.start()
-        build_windows(Endless([count]), tokenizer, tmp_path / str(count), workers=1, progress=False, shard_characters=20_000)
+        build_windows(
+            Endless([count]), tokenizer, tmp_path / str(count), workers=1, progress=False, shard_characters=20_000
+        )
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 150_000  # the text is 330 kB longer; its shards' descriptions are kept
@@ -271,7 +279,9 @@ def test_a_full_disk_leaves_no_half_file(list_source, documents, tokenizer, tmp_
         with pytest.raises(OSError, match="No space left"):
             build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)
     assert not [p for p in (tmp_path / "w" / "shards").iterdir()]
-    assert len(build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)["train"]) > 10
+    assert (
+        len(build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)["train"]) > 10
+    )
 
 
 def test_rows_know_the_article_that_they_begin_in(windows, documents, tokenizer):

@@ -13,7 +13,10 @@ BLOCKS = ["neobert", "bert"]
 
 # What the tests call a scheme: a preset and the fields that make a variant of it.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in ("nope", "ap", "rp", "rope", "alibi", "dstg", "bert-a", "bert-r", "bert-ad", "tupe-a", "tupe-r")},
+    **{
+        name: (name, {})
+        for name in ("nope", "ap", "rp", "rope", "alibi", "dstg", "bert-a", "bert-r", "bert-ad", "tupe-a", "tupe-r")
+    },
     "sinusoidal": ("sinusoidal", {"table_scale": 0.5}),  # a scale that float32 holds exactly
     **{name: (name, {}) for name in ("tupe-a-tie-cls", "tupe-free", "tupe-product", "split", "low-rank", "fourier")},
     "tupe-r/each": ("tupe-r", {"reset": "each"}),
@@ -56,12 +59,15 @@ def build(case: str, **fields) -> ww.EncoderForMaskedLM:
     with torch.no_grad():
         for parameter in model.parameters():
             spread = 0.4 if parameter.ndim < 2 else 1.2 / math.sqrt(parameter.shape[-1])
-            parameter.copy_(spread * torch.randn(parameter.shape, generator=generator, dtype=torch.float64) + (parameter.ndim < 2))
+            parameter.copy_(
+                spread * torch.randn(parameter.shape, generator=generator, dtype=torch.float64) + (parameter.ndim < 2)
+            )
     return model
 
 
 def inputs(kind: str) -> dict[str, torch.Tensor]:
-    """Two rows of 7 tokens: `plain`, `padded` on both sides, `shifted` to positions that are no arange, `packed` documents, `both`.
+    """Two rows of 7 tokens: `plain`, `padded` on both sides, `shifted` to positions that are no arange, `packed`
+    documents, `both`.
 
     [CLS] stands first, in the middle, twice or last; [SEP] anywhere.
     """
@@ -79,7 +85,12 @@ def inputs(kind: str) -> dict[str, torch.Tensor]:
         ids = torch.tensor([[CLS, 7, SEP, CLS, 9, 0, 0], [CLS, 11, 0, CLS, 13, 14, SEP]])
         documents = torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1, 1]])
         positions = torch.tensor([[0, 1, 2, 0, 1, 0, 0], [0, 1, 0, 0, 1, 2, 3]])
-        return {"input_ids": ids, "attention_mask": (ids != 0).long(), "document_ids": documents, "position_ids": positions}
+        return {
+            "input_ids": ids,
+            "attention_mask": (ids != 0).long(),
+            "document_ids": documents,
+            "position_ids": positions,
+        }
     assert kind == "packed"
     ids = torch.tensor([[CLS, 7, SEP, CLS, 9, 30, SEP], [CLS, 11, 12, 13, CLS, 14, SEP]])
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1]])

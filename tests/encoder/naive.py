@@ -1,8 +1,9 @@
 """Every scheme written out from its equations: float64, one example, loops over heads h, queries i and keys j.
 
-Nothing of the package is called. Weights come in as a dictionary of tensors under the names of `Encoder.named_parameters()`,
-choices as an `EncoderConfig`. Equations: TUPE (Ke et al. 2021) 3, 5, 7-11 and its sections 3.3, 4.3, 5; DSTG 1-3; SPLIT's notes;
-RoFormer 34; Press et al. 2022; Vaswani et al. 2017. Vectors are (d,) tensors, lists run over tokens.
+Nothing of the package is called. Weights come in as a dictionary of tensors under the names of
+`Encoder.named_parameters()`, choices as an `EncoderConfig`. Equations: TUPE (Ke et al. 2021) 3, 5, 7-11 and its
+sections 3.3, 4.3, 5; DSTG 1-3; SPLIT's notes; RoFormer 34; Press et al. 2022; Vaswani et al. 2017. Vectors are (d,)
+tensors, lists run over tokens.
 """
 
 import math
@@ -50,7 +51,8 @@ def softmax(logits: list[Tensor]) -> Tensor:
 
 
 def sinusoid(rows: int, width: int) -> Tensor:
-    """Vaswani et al. 2017, section 3.5: sin(i / 10000^(2k/d)) in column 2k, cos in column 2k + 1 (none for an odd last one)."""
+    """Vaswani et al. 2017, section 3.5: sin(i / 10000^(2k/d)) in column 2k, cos in column 2k + 1 (none for an odd last
+    one)."""
     table = torch.zeros(rows, width, dtype=torch.float64)
     for i in range(rows):
         for k in range((width + 1) // 2):
@@ -94,7 +96,8 @@ def t5_bucket(distance: int, buckets: int, furthest: int) -> int:
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Press et al. 2022: 2^(-8/h), 2^(-16/h), ... for a power of two; else those of the power below and every other one of its double."""
+    """Press et al. 2022: 2^(-8/h), 2^(-16/h), ... for a power of two; else those of the power below and every other one
+    of its double."""
     if math.log2(heads).is_integer():
         return [2.0 ** (-8.0 * (k + 1) / heads) for k in range(heads)]
     below = 2 ** math.floor(math.log2(heads))
@@ -153,11 +156,15 @@ def projections(weights: Weights, c, layer: int, streams: Streams):
 
 
 def position_terms(weights: Weights, c, positions: list[int], cls: list[bool]):
-    """The position-only values v_ij of TUPE, [h][i][j], before b_{j-i}; [CLS] reset to θ (eq. 9). Also p U_Q and p U_K."""
+    """The position-only values v_ij of TUPE, [h][i][j], before b_{j-i}; [CLS] reset to θ (eq. 9). Also p U_Q and p
+    U_K."""
     n, d = len(positions), c.d_head
     norm = [weights.get("untied.norm.weight"), weights.get("untied.norm.bias")]
     if c.untied == "free":  # TUPE section 5: no product, a parameter each pair
-        v = [[[weights["untied.free"][h, i, j] for j in positions] for i in positions] for h in range(c.num_attention_heads)]
+        v = [
+            [[weights["untied.free"][h, i, j] for j in positions] for i in positions]
+            for h in range(c.num_attention_heads)
+        ]
         theta = weights.get("untied.theta")
         queries = keys = None
     else:
@@ -165,11 +172,19 @@ def position_terms(weights: Weights, c, positions: list[int], cls: list[bool]):
         p = [layer_norm(table_row(weights, c, i), *norm, c.norm_eps) for i in positions]
         queries = [heads_of(linear(x, weights, "untied.query"), c) for x in p]
         keys = [heads_of(linear(x, weights, "untied.key"), c) for x in p]
-        v = [[[scale * (queries[i][h] @ keys[j][h]) for j in range(n)] for i in range(n)] for h in range(c.num_attention_heads)]
+        v = [
+            [[scale * (queries[i][h] @ keys[j][h]) for j in range(n)] for i in range(n)]
+            for h in range(c.num_attention_heads)
+        ]
         theta = None
-        if c.reset != "none":  # section 3.3: θ = 1/√(2d) (p_θ U^Q)(p_θ U^K)ᵀ, with the LayerNorm of everything that U reads
+        if (
+            c.reset != "none"
+        ):  # section 3.3: θ = 1/√(2d) (p_θ U^Q)(p_θ U^K)ᵀ, with the LayerNorm of everything that U reads
             vectors = [layer_norm(x, *norm, c.norm_eps) for x in weights["untied.cls"]]
-            pairs = [(heads_of(linear(x, weights, "untied.query"), c), heads_of(linear(x, weights, "untied.key"), c)) for x in vectors]
+            pairs = [
+                (heads_of(linear(x, weights, "untied.query"), c), heads_of(linear(x, weights, "untied.key"), c))
+                for x in vectors
+            ]
             theta = [[scale * (query[h] @ key[h]) for h in range(c.num_attention_heads)] for query, key in pairs]
     if c.reset != "none":
         v = reset(v, theta, cls)
@@ -177,9 +192,13 @@ def position_terms(weights: Weights, c, positions: list[int], cls: list[bool]):
 
 
 def reset(v, theta, cls: list[bool]):
-    """TUPE eq. 9 with [CLS] wherever it stands: θ1 from [CLS], θ2 from others to [CLS]; v, and so the result, [h][i][j]."""
+    """TUPE eq. 9 with [CLS] wherever it stands: θ1 from [CLS], θ2 from others to [CLS]; v, and so the result,
+    [h][i][j]."""
     n = len(cls)
-    return [[[theta[0][h] if cls[i] else theta[1][h] if cls[j] else v[h][i][j] for j in range(n)] for i in range(n)] for h in range(len(v))]
+    return [
+        [[theta[0][h] if cls[i] else theta[1][h] if cls[j] else v[h][i][j] for j in range(n)] for i in range(n)]
+        for h in range(len(v))
+    ]
 
 
 def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int], ids: list[int]):
@@ -189,7 +208,9 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
     special = [token in (c.cls_token_id, c.sep_token_id) for token in ids]
     q, k, v = projections(weights, c, layer, streams)
     if c.rotation == "rope":
-        q, k = ([[[rotate(x, positions[i], c.rope_theta) for x in row] for i, row in enumerate(part[0])]] for part in (q, k))
+        q, k = (
+            [[[rotate(x, positions[i], c.rope_theta) for x in row] for i, row in enumerate(part[0])]] for part in (q, k)
+        )
     together = {"none": 1, "position": 2, "free": 2, "crossed": 4}[c.untied]
     scale = 1 / math.sqrt(together * d)  # TUPE: 1/√d, 1/√(2d) (eq. 7), 1/√(4d) (section 4.3)
 
@@ -207,7 +228,10 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
             found["semantic_to_absolute"], found["absolute_to_semantic"] = term(q, k_pos), term(q_pos, k)
         elif c.absolute_special:  # DSTG eq. 2: 1[i ∉ S ∧ j ∉ S]
             zero = torch.zeros((), dtype=torch.float64)
-            absolute = [[[zero if special[i] or special[j] else row[i][j] for j in range(n)] for i in range(n)] for row in absolute]
+            absolute = [
+                [[zero if special[i] or special[j] else row[i][j] for j in range(n)] for i in range(n)]
+                for row in absolute
+            ]
         found["absolute"] = absolute
     if c.untied != "none":
         found["absolute"], u_query, u_key = position_terms(weights, c, positions, cls)
@@ -234,7 +258,8 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
 
 
 def attention_weights(c, found, visible: list[list[bool]]):
-    """softmax over the visible keys of the sum of all terms: [h][i], vectors over j with 0 at keys that are not seen."""
+    """softmax over the visible keys of the sum of all terms: [h][i], vectors over j with 0 at keys that are not
+    seen."""
     n, hidden = len(visible), torch.tensor(-math.inf, dtype=torch.float64)
 
     def row(h, i):
@@ -274,7 +299,8 @@ def norm(weights: Weights, c, name: str, streams: Streams) -> Streams:
 
 
 def feed_forward(weights: Weights, c, layer: int, streams: Streams) -> Streams:
-    """DSTG eq. 3 and the lines after it (one up-projection of all streams), or SPLIT's separate MLPs; SwiGLU or GELU."""
+    """DSTG eq. 3 and the lines after it (one up-projection of all streams), or SPLIT's separate MLPs; SwiGLU or
+    GELU."""
     at = f"layers.{layer}.feed_forward"
     widths = [len(tokens[0]) for tokens in streams]
     sizes = [c.intermediate_size * width // sum(widths) for width in widths]
@@ -319,7 +345,8 @@ def block(weights: Weights, c, layer: int, streams: Streams, positions, ids, vis
 
 
 def embed(weights: Weights, c, ids: list[int], positions: list[int]) -> Streams:
-    """What enters the first block: words, words + p (TUPE eq. 3), or [p ‖ words] as two streams; BERT's norm after it."""
+    """What enters the first block: words, words + p (TUPE eq. 3), or [p ‖ words] as two streams; BERT's norm after
+    it."""
     words = [weights["word_embeddings.weight"][token] for token in ids]
     if c.position_size:
         streams = [[table_row(weights, c, i) for i in positions], words]
@@ -331,13 +358,19 @@ def embed(weights: Weights, c, ids: list[int], positions: list[int]) -> Streams:
 
 
 def encode(weights: Weights, c, ids: list[int], positions: list[int], visible: list[list[bool]]):
-    """hidden[l] (n, hidden_size) for l = 0 ... layers, the final state, and the terms of each layer, name -> (h, n, n)."""
+    """hidden[l] (n, hidden_size) for l = 0 ... layers, the final state, and the terms of each layer, name -> (h, n,
+    n)."""
     streams = embed(weights, c, ids, positions)
     hidden, collected = [whole(streams)], []
     for layer in range(c.num_hidden_layers):
         streams, found = block(weights, c, layer, streams, positions, ids, visible)
         hidden.append(whole(streams))
-        collected.append({name: torch.stack([torch.stack([torch.stack(row) for row in rows]) for rows in t]) for name, t in found.items()})
+        collected.append(
+            {
+                name: torch.stack([torch.stack([torch.stack(row) for row in rows]) for rows in t])
+                for name, t in found.items()
+            }
+        )
     if c.block == "neobert":
         streams = norm(weights, c, "norm", streams)
     return hidden, whole(streams), collected

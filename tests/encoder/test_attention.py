@@ -32,7 +32,10 @@ def biases(kind: str) -> tuple[list[Bias], list[torch.Tensor]]:
             [Bias("untied", shared, rho, special), Bias("relative", toeplitz, other, special)],
             [shared, toeplitz, rho, other],
         ),
-        "each example and toeplitz": ([Bias("untied", own, None, special), Bias("relative", toeplitz, rho, special)], [own, toeplitz, rho]),
+        "each example and toeplitz": (
+            [Bias("untied", own, None, special), Bias("relative", toeplitz, rho, special)],
+            [own, toeplitz, rho],
+        ),
     }
     return chosen[kind]
 
@@ -52,7 +55,8 @@ BIASES = [
 @pytest.mark.parametrize("seen", ["all", "padded", "packed"])
 @pytest.mark.parametrize("width", [3, 4, 9])
 def test_fused_equals_eager_with_all_gradients(bias, seen, width):
-    """One product alone, two side by side and one of sums (DSTG eq. 2, SPLIT), values narrower and wider than queries."""
+    """One product alone, two side by side and one of sums (DSTG eq. 2, SPLIT), values narrower and wider than
+    queries."""
     allowed = None
     if seen == "padded":
         allowed = (torch.arange(N) < torch.tensor([[6], [4]]))[:, None, None]
@@ -66,7 +70,10 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
         [Product({"absolute": q_pos, "semantic": q}, {"absolute": k_pos, "semantic": k})],
     ):
         found = []
-        for function in (lambda products, made, v, scale, *rest: eager(term_scores(products, made, scale), v, *rest)[0], fused):
+        for function in (
+            lambda products, made, v, scale, *rest: eager(term_scores(products, made, scale), v, *rest)[0],
+            fused,
+        ):
             made, leaves = biases(bias)
             leaves = [q, k, v, *leaves]
             out = function(products, made, v, 0.5, allowed, 0.0)
@@ -81,7 +88,12 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
 def test_a_product_of_sums_has_the_four_terms_of_its_pairs():
     q, q_pos, k, k_pos = tensors(*[(1, 2, N, 4)] * 4)
     terms = Product({"absolute": q_pos, "semantic": q}, {"absolute": k_pos, "semantic": k}).terms(0.5)
-    expected = {"semantic": (q, k), "absolute": (q_pos, k_pos), "semantic_to_absolute": (q, k_pos), "absolute_to_semantic": (q_pos, k)}
+    expected = {
+        "semantic": (q, k),
+        "absolute": (q_pos, k_pos),
+        "semantic_to_absolute": (q, k_pos),
+        "absolute_to_semantic": (q_pos, k),
+    }
     assert set(terms) == set(expected)
     for name, (query, key) in expected.items():
         torch.testing.assert_close(terms[name], 0.5 * query @ key.transpose(-1, -2))
@@ -169,7 +181,9 @@ def test_what_is_equal_over_the_batch_exists_once(case, ids):
     # No (h, n, n) tensor for each example where the bias is the same for all.
     model = build(case)
     layout = model.encoder.layout(ids, None, None, None)
-    made = list(layout.biases) or [layer.attention.relative(layout.distance, layout.special, layout.cls) for layer in model.encoder.layers]
+    made = list(layout.biases) or [
+        layer.attention.relative(layout.distance, layout.special, layout.cls) for layer in model.encoder.layers
+    ]
     assert made and all(b.base.ndim == 2 or b.base.shape[0] == 1 for b in made)
     if case in ("rp", "alibi"):
         assert layout.distance.shape == (17,)

@@ -72,12 +72,16 @@ def mask(kind: str, n: int = N) -> Tensor | None:
 
 
 def gradients(out: Tensor, arguments: list[Tensor | None]) -> list[Tensor]:
-    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(4)).bfloat16().to(out.dtype)  # the same in every type
+    weights = (
+        torch.randn(out.shape, generator=torch.Generator().manual_seed(4)).bfloat16().to(out.dtype)
+    )  # the same in every type
     return list(torch.autograd.grad(out, [a for a in arguments if a is not None and a.requires_grad], weights))
 
 
 @pytest.mark.parametrize("keep", [0, N])
-@pytest.mark.parametrize("piece", [1 << 19, 2 * H * N * N, H * N * N, N * N, 3 * N, 1])  # examples, heads, queries at a time
+@pytest.mark.parametrize(
+    "piece", [1 << 19, 2 * H * N * N, H * N * N, N * N, 3 * N, 1]
+)  # examples, heads, queries at a time
 @pytest.mark.parametrize("base,values,allowed", COMBINATIONS)
 def test_outputs_and_gradients_are_those_of_the_definition(
     base: str, values: bool, allowed: str, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
@@ -111,7 +115,10 @@ def test_dropout_draws_the_same_factors_forward_and_backward(
     monkeypatch.setattr(biased, "KEEP", keep)
     arguments = inputs(base, values)
     factors = dropout_factors(arguments[2], arguments, 0.3, seed=7)
-    assert set(factors.flatten().mul(0.7).round(decimals=4).tolist()) == {0.0, 1.0}  # 16 random bits: shares are multiples of 2^-16
+    assert set(factors.flatten().mul(0.7).round(decimals=4).tolist()) == {
+        0.0,
+        1.0,
+    }  # 16 random bits: shares are multiples of 2^-16
     torch.manual_seed(7)
     ours = biased_attention(*arguments, mask("padding"), SCALE, 0.3)
     plain = eager(*arguments, mask("padding"), SCALE, factors)
@@ -135,24 +142,32 @@ def test_dropout_keeps_the_declared_share_and_differs_between_calls() -> None:
 def test_bfloat16_is_as_close_as_its_rounding(base: str, values: bool, allowed: str) -> None:
     *arguments, special = inputs(base, values, n=40)
     types = [torch.bfloat16] * 3 + [torch.float32] * 2
-    narrow = [x if x is None else x.detach().to(dtype).requires_grad_() for x, dtype in zip(arguments, types, strict=True)]
+    narrow = [
+        x if x is None else x.detach().to(dtype).requires_grad_() for x, dtype in zip(arguments, types, strict=True)
+    ]
     exact = [x if x is None else x.detach().double().requires_grad_() for x in narrow]
     ours = biased_attention(*narrow, special, mask(allowed, 40), SCALE, 0.0)
     plain = eager(*exact, special, mask(allowed, 40), SCALE)
     assert ours.dtype == torch.bfloat16
-    for ours_, plain_ in zip([ours.detach(), *gradients(ours, narrow)], [plain.detach(), *gradients(plain, exact)], strict=True):
+    for ours_, plain_ in zip(
+        [ours.detach(), *gradients(ours, narrow)], [plain.detach(), *gradients(plain, exact)], strict=True
+    ):
         # A few roundings by up to 2^-9 in a row, relative to the size of the whole result.
         assert float((ours_ - plain_).norm()) < 0.02 * float(plain_.norm())
 
 
 def test_gradients_by_finite_differences() -> None:
     arguments = inputs("distance", True)
-    assert torch.autograd.gradcheck(lambda *a: biased_attention(*a, arguments[5], mask("nothing"), SCALE, 0.0), arguments[:5])
+    assert torch.autograd.gradcheck(
+        lambda *a: biased_attention(*a, arguments[5], mask("nothing"), SCALE, 0.0), arguments[:5]
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_without_a_key_are_finite(dtype: torch.dtype) -> None:
-    arguments = [x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs("distance", True)]
+    arguments = [
+        x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs("distance", True)
+    ]
     out = biased_attention(*arguments, mask("nothing"), SCALE, 0.1)
     assert all(bool(x.isfinite().all()) for x in [out, *gradients(out, arguments)])
 
@@ -176,8 +191,12 @@ def test_strided_inputs_and_values_of_another_type() -> None:
     """Heads as they come from a joint projection, and values that autocast left in float32."""
     arguments = inputs("shared", False, torch.float32)
     strided = [x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in arguments[:3]]
-    assert torch.equal(biased_attention(*strided, *arguments[3:], None, SCALE, 0.0), biased_attention(*arguments, None, SCALE, 0.0))
-    narrow = biased_attention(strided[0].bfloat16(), strided[1].bfloat16(), strided[2], *arguments[3:], None, SCALE, 0.0)
+    assert torch.equal(
+        biased_attention(*strided, *arguments[3:], None, SCALE, 0.0), biased_attention(*arguments, None, SCALE, 0.0)
+    )
+    narrow = biased_attention(
+        strided[0].bfloat16(), strided[1].bfloat16(), strided[2], *arguments[3:], None, SCALE, 0.0
+    )
     assert narrow.dtype == torch.bfloat16
 
 

@@ -14,7 +14,9 @@ from whatwhere.encoder.biases import Bias, alibi_slopes, t5_bucket
 @pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (8, 12), (64, 512)])
 def test_t5_bucket_equals_transformers(buckets, furthest):
     distance = torch.arange(-700, 701)
-    theirs = T5Attention._relative_position_bucket(distance, bidirectional=True, num_buckets=buckets, max_distance=furthest)
+    theirs = T5Attention._relative_position_bucket(
+        distance, bidirectional=True, num_buckets=buckets, max_distance=furthest
+    )
     assert torch.equal(t5_bucket(distance, buckets, furthest), theirs)
 
 
@@ -59,7 +61,9 @@ def test_alibi_of_a_bfloat16_model_tells_long_distances_apart():
     # DESIGN section 3: biases run in float32 at least. In bfloat16 the distances 256 and 257 are the same number.
     model = build("alibi").encoder.bfloat16()
     positions = torch.tensor([[0, 256, 257, 511]])
-    relative = model.attention_terms(torch.full((1, 4), 7), position_ids=positions)["relative"].float().expand(2, 1, 2, 4, 4)
+    relative = (
+        model.attention_terms(torch.full((1, 4), 7), position_ids=positions)["relative"].float().expand(2, 1, 2, 4, 4)
+    )
     torch.testing.assert_close(relative[0, 0, 0, 0], -torch.tensor([0.0, 256, 257, 511]) / 16, rtol=0, atol=0)
 
 
@@ -74,7 +78,9 @@ def test_clipped_bias_has_a_value_for_each_distance_up_to_the_end():
             assert torch.equal(found[:, i, j], table[max(-3, min(3, j - i)) + 3])
 
 
-@pytest.mark.parametrize(("name", "own"), [("rp", True), ("dstg", True), ("bert-r", False), ("tupe-r", False), ("tupe-product", False)])
+@pytest.mark.parametrize(
+    ("name", "own"), [("rp", True), ("dstg", True), ("bert-r", False), ("tupe-r", False), ("tupe-product", False)]
+)
 def test_tables_belong_to_a_layer_or_to_all(name, own):
     # DESIGN section 3: T5 tables per layer and head in the DSTG family, one for all layers in TUPE's (TUPE 2.2).
     model = build(name)
@@ -114,5 +120,9 @@ def test_toeplitz_bias_is_the_same_map_as_its_distances():
     for base in (values, values[:, distance + 4][None]):
         dense = Bias("relative", base, rho, special).dense()
         assert dense.shape == (2, 2, 5, 5)
-        assert torch.equal(dense[0, :, 0, 3], rho[0]) and torch.equal(dense[0, :, 3, 1], rho[1]) and torch.equal(dense[0, :, 1, 3], rho[2])
+        assert (
+            torch.equal(dense[0, :, 0, 3], rho[0])
+            and torch.equal(dense[0, :, 3, 1], rho[1])
+            and torch.equal(dense[0, :, 1, 3], rho[2])
+        )
         assert torch.equal(dense[1], values[:, distance + 4])

@@ -15,12 +15,16 @@ from whatwhere.encoder.blocks import RMSNorm
 KEYS = {"neobert": {"stream", "normalized"}, "bert": {"stream"}}
 
 
-@pytest.mark.parametrize(("block", "residual"), [(block, residual) for block in KEYS for residual in sorted(KEYS[block])])
 @pytest.mark.parametrize(
-    ("name", "feed_forward"), [("nope", "shared"), ("dstg", "shared"), ("dstg", "separate"), ("split", "shared"), ("split", "separate")]
+    ("block", "residual"), [(block, residual) for block in KEYS for residual in sorted(KEYS[block])]
+)
+@pytest.mark.parametrize(
+    ("name", "feed_forward"),
+    [("nope", "shared"), ("dstg", "shared"), ("dstg", "separate"), ("split", "shared"), ("split", "separate")],
 )
 def test_block_written_out(name, feed_forward, block, residual):
-    """DSTG eq. 3 and the lines after it; SPLIT's two MLPs; pre-RMSNorm and post-LayerNorm; both residuals (DESIGN 6.6)."""
+    """DSTG eq. 3 and the lines after it; SPLIT's two MLPs; pre-RMSNorm and post-LayerNorm; both residuals (DESIGN
+    6.6)."""
     fields = {} if name == "nope" else {"stream_feed_forward": feed_forward}
     model = build(name, block=block, residual=residual, intermediate_size=72, **fields)
     given = inputs("plain")
@@ -35,9 +39,12 @@ def test_block_written_out(name, feed_forward, block, residual):
 
 
 def test_swiglu_one_unit_at_a_time():
-    # DSTG eq. 3: h = swish(W_gate x) ⊗ (W_up x) over the concatenation; the first 4·d_AP of h go down to AP, the rest to sem.
+    # DSTG eq. 3: h = swish(W_gate x) ⊗ (W_up x) over the concatenation; the first 4·d_AP of h go down to AP, the rest
+    # to sem.
     block = build("dstg").encoder.layers[1]
-    streams = tuple(torch.randn(1, 3, d, dtype=torch.float64, generator=torch.Generator().manual_seed(d)) for d in (8, 16))
+    streams = tuple(
+        torch.randn(1, 3, d, dtype=torch.float64, generator=torch.Generator().manual_seed(d)) for d in (8, 16)
+    )
     gate, up = block.feed_forward.up[0].weight.detach().chunk(2)
     assert gate.shape == (96, 24)
     with torch.no_grad():
@@ -47,7 +54,9 @@ def test_swiglu_one_unit_at_a_time():
         inner = [float(g @ x) / (1 + math.exp(-float(g @ x))) * float(u @ x) for g, u in zip(gate, up, strict=True)]
         for s, (part, down) in enumerate(zip((inner[:32], inner[32:]), block.feed_forward.down, strict=True)):
             expected = [sum(w * h for w, h in zip(row, part, strict=True)) for row in down.weight.tolist()]
-            torch.testing.assert_close(found[s][0, i], torch.tensor(expected, dtype=torch.float64), rtol=1e-11, atol=1e-11)
+            torch.testing.assert_close(
+                found[s][0, i], torch.tensor(expected, dtype=torch.float64), rtol=1e-11, atol=1e-11
+            )
 
 
 def test_rms_norm_equals_transformers():
@@ -126,9 +135,15 @@ def test_bert_a_equals_transformers(backend, kind):
     tokens = real(given)
     found, expected = (model(**given, output_hidden_states=True) for model in (ours, theirs))
     assert len(found.hidden_states) == len(expected.hidden_states) == 3
-    for a, b in zip((*found.hidden_states, found.last_hidden_state), (*expected.hidden_states, expected.last_hidden_state), strict=True):
+    for a, b in zip(
+        (*found.hidden_states, found.last_hidden_state),
+        (*expected.hidden_states, expected.last_hidden_state),
+        strict=True,
+    ):
         torch.testing.assert_close(a[tokens], b[tokens], rtol=1e-10, atol=1e-10)
-    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters()) - 2 * 24  # the token types
+    assert (
+        sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters()) - 2 * 24
+    )  # the token types
 
 
 def test_bert_a_drops_out_where_transformers_does():
@@ -150,13 +165,17 @@ def test_bert_a_predicts_what_transformers_predicts(backend):
     theirs, ours = _bert(BertForMaskedLM), build("bert-a")
     _copy(theirs.bert, ours.encoder)
     with torch.no_grad():
-        ours.head.decoder.weight = torch.nn.Parameter(theirs.cls.predictions.decoder.weight.clone())  # words carry the token type
+        ours.head.decoder.weight = torch.nn.Parameter(
+            theirs.cls.predictions.decoder.weight.clone()
+        )  # words carry the token type
         ours.head.decoder.bias.copy_(theirs.cls.predictions.decoder.bias)
         ours.head.transform.dense.load_state_dict(theirs.cls.predictions.transform.dense.state_dict())
         ours.head.transform.norm.load_state_dict(theirs.cls.predictions.transform.LayerNorm.state_dict())
     ours.set_attn_implementation(backend)
     given = inputs("plain")
     labels = torch.where(torch.arange(7) % 3 == 1, given["input_ids"], -100)
-    found, expected = (model(**given, labels=labels, **more) for model, more in ((ours, {"return_all_logits": True}), (theirs, {})))
+    found, expected = (
+        model(**given, labels=labels, **more) for model, more in ((ours, {"return_all_logits": True}), (theirs, {}))
+    )
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(found.loss, expected.loss, rtol=1e-10, atol=1e-10)

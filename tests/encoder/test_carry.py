@@ -84,7 +84,9 @@ def run_without_whatwhere(script: str, folder: Path) -> None:
 def build(name: str, auto: str = "AutoModelForMaskedLM", **fields) -> transformers.PreTrainedModel:
     """A tiny model of a preset with random weights everywhere."""
     torch.manual_seed(0)
-    model = getattr(ww, AUTO_CLASSES[auto])(ww.preset(name, "tiny", vocab_size=VOCAB, num_hidden_layers=2, **fields)).eval()
+    model = getattr(ww, AUTO_CLASSES[auto])(
+        ww.preset(name, "tiny", vocab_size=VOCAB, num_hidden_layers=2, **fields)
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -170,7 +172,9 @@ def test_pickled_weights_are_refused_in_one_line(ask, tmp_path):
     model.save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=r"no model\.safetensors, and a pickle \(pytorch_model\.bin\) is never read") as caught:
+    with pytest.raises(
+        ValueError, match=r"no model\.safetensors, and a pickle \(pytorch_model\.bin\) is never read"
+    ) as caught:
         transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, **ask)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="is never read"):
@@ -215,12 +219,16 @@ def late():
     ],
 )
 def test_scheme_that_needs_more_than_the_encoder_is_refused(line):
-    with pytest.raises(ValueError, match="can only say `from whatwhere.encoder import NAME`; got `.*` in line 2") as caught:
+    with pytest.raises(
+        ValueError, match="can only say `from whatwhere.encoder import NAME`; got `.*` in line 2"
+    ) as caught:
         relative_imports(f"import math\n{line}\n")
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("line", ["x = 1; from whatwhere.encoder import preset", "if True: from whatwhere.encoder import preset"])
+@pytest.mark.parametrize(
+    "line", ["x = 1; from whatwhere.encoder import preset", "if True: from whatwhere.encoder import preset"]
+)
 def test_import_of_a_scheme_stands_on_a_line_of_its_own(line):
     with pytest.raises(ValueError, match="on a line of its own"):
         relative_imports(line)

@@ -1,4 +1,5 @@
-"""torch.compile and torch.export on the default path (sdpa): one graph, any batch and length, the numbers of the plain model."""
+"""torch.compile and torch.export on the default path (sdpa): one graph, any batch and length, the numbers of the plain
+model."""
 
 import pytest
 import torch
@@ -6,7 +7,8 @@ from encoder_models import VOCAB
 
 import whatwhere as ww
 
-# One preset for every way that positions enter: rotation, bias of distances, stream, both; untied, crossed, free, joint streams.
+# One preset for every way that positions enter: rotation, bias of distances, stream, both; untied, crossed, free, joint
+# streams.
 SCHEMES = ["rope", "rp", "dstg", "tupe-r", "bert-ad", "tupe-free", "split"]
 
 
@@ -51,7 +53,9 @@ def test_exported_file_needs_no_code_of_ours(tmp_path):
     model = build("dstg", ww.EncoderForSequenceClassification)
     torch.export.save(exported(model, batch(3, 11, True)), tmp_path / "model.pt2")
     inputs = batch(4, 20, True)
-    torch.testing.assert_close(torch.export.load(tmp_path / "model.pt2").module()(**inputs).logits, model(**inputs).logits)
+    torch.testing.assert_close(
+        torch.export.load(tmp_path / "model.pt2").module()(**inputs).logits, model(**inputs).logits
+    )
 
 
 @pytest.mark.parametrize("name", ["dstg", "tupe-r"])
@@ -74,5 +78,7 @@ def test_compiled_training_has_the_gradients_of_the_plain_model(name):
         model.zero_grad()
         loss = step(**inputs, labels=labels).loss
         loss.backward()
-        found.append((loss.detach(), {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}))
+        found.append(
+            (loss.detach(), {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None})
+        )
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-5)

@@ -12,8 +12,18 @@ from whatwhere.encoder import registry
 @pytest.mark.parametrize("name", ["ap", "rp", "rope", "nope", "sinusoidal", "alibi", "low-rank", "fourier"])
 def test_paper_baselines_are_720_wide(name):
     config = ww.preset(name)
-    assert (config.hidden_size, config.position_size, config.num_hidden_layers, config.num_attention_heads) == (720, 0, 6, 6)
-    assert (config.max_position_embeddings, config.intermediate_size, config.block, config.dropout) == (512, 2880, "neobert", 0.0)
+    assert (config.hidden_size, config.position_size, config.num_hidden_layers, config.num_attention_heads) == (
+        720,
+        0,
+        6,
+        6,
+    )
+    assert (config.max_position_embeddings, config.intermediate_size, config.block, config.dropout) == (
+        512,
+        2880,
+        "neobert",
+        0.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -22,7 +32,12 @@ def test_paper_baselines_are_720_wide(name):
 def test_tupes_family_is_bert_base(name):
     # TUPE 4.1 and Table 1.
     config = ww.preset(name)
-    assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (768, 12, 12, 3072)
+    assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (
+        768,
+        12,
+        12,
+        3072,
+    )
     assert (config.max_position_embeddings, config.block, config.dropout, config.norm_eps) == (512, "bert", 0.1, 1e-12)
     assert config.position_size == (64 if name == "split" else 0)  # SPLIT: d_pos = d_head
     assert ww.preset(name, "tiny").hidden_size == 128 and ww.preset(name, "tiny").num_attention_heads == 4
@@ -43,7 +58,10 @@ def test_paper_dstg_is_48_and_720():
 def test_tupe_adds_two_matrices_to_bert():
     # TUPE 3.3: about 1.18M (2 × 768 × 768) new parameters.
     with torch.device("meta"):
-        count = {name: sum(p.numel() for p in ww.Encoder(ww.preset(name)).parameters()) for name in ("bert-a", "tupe-a-tie-cls", "tupe-a")}
+        count = {
+            name: sum(p.numel() for p in ww.Encoder(ww.preset(name)).parameters())
+            for name in ("bert-a", "tupe-a-tie-cls", "tupe-a")
+        }
     assert count["tupe-a-tie-cls"] - count["bert-a"] == 2 * 768 * 768 + 2 * 768  # and the LayerNorm of p
     assert count["tupe-a"] - count["tupe-a-tie-cls"] == 2 * 768  # p_θ1, p_θ2
 
@@ -77,13 +95,26 @@ def test_tiny_sizes_keep_four_heads():
 
 def test_any_scheme_goes_on_either_block():
     swapped = {
-        name: ww.preset(name, "tiny", block="bert" if ww.preset(name).block == "neobert" else "neobert") for name in registry.PRESETS
+        name: ww.preset(name, "tiny", block="bert" if ww.preset(name).block == "neobert" else "neobert")
+        for name in registry.PRESETS
     }
-    assert swapped["tupe-r"].hidden_size == ww.preset("ap", "tiny").hidden_size  # one backbone, so that papers can be compared
+    assert (
+        swapped["tupe-r"].hidden_size == ww.preset("ap", "tiny").hidden_size
+    )  # one backbone, so that papers can be compared
     assert swapped["dstg"].hidden_size == ww.preset("bert-a", "tiny").hidden_size
     for name, other in swapped.items():
         own = ww.preset(name, "tiny")
-        keys = ("absolute", "untied", "reset", "relative", "relative_shared", "relative_special", "rotation", "stream_qk", "stream_values")
+        keys = (
+            "absolute",
+            "untied",
+            "reset",
+            "relative",
+            "relative_shared",
+            "relative_special",
+            "rotation",
+            "stream_qk",
+            "stream_values",
+        )
         assert [getattr(own, key) for key in keys] == [getattr(other, key) for key in keys]
 
 
@@ -161,7 +192,9 @@ def test_wrong_fields_are_one_line_errors(fields, message):
 def test_unknown_preset_and_size_name_what_exists():
     with pytest.raises(ValueError, match="Unknown preset 'dsgt'. Did you mean dstg"):
         ww.preset("dsgt")
-    with pytest.raises(ValueError, match="Unknown preset 'tupe-b'. Did you mean tupe-.*All names: nope, ap, rope") as caught:
+    with pytest.raises(
+        ValueError, match="Unknown preset 'tupe-b'. Did you mean tupe-.*All names: nope, ap, rope"
+    ) as caught:
         ww.preset("tupe-b")
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="Sizes: tiny, small, paper"):
@@ -193,7 +226,11 @@ def test_initial_weights_have_the_configured_spread_and_shape(kind):
     """Normal: standard deviation r; uniform: half-width r (the code of DSTG's authors has 0.02), so r / sqrt 3."""
     fields = {"initializer_range": 0.05, "embedding_initializer_range": 0.03, "position_initializer_range": 0.24}
     model = ww.Encoder(ww.preset("dstg", "tiny", vocab_size=999, initializer=kind, **fields))
-    found = {0.05: model.layers[0].feed_forward.up[0].weight, 0.03: model.word_embeddings.weight, 0.24: model.position_table()}
+    found = {
+        0.05: model.layers[0].feed_forward.up[0].weight,
+        0.03: model.word_embeddings.weight,
+        0.24: model.position_table(),
+    }
     for r, weight in found.items():
         assert float(weight.detach().std()) == pytest.approx(r if kind == "normal" else r / 3**0.5, rel=0.05)
         assert (float(weight.detach().abs().max()) <= r) == (kind == "uniform")
@@ -201,9 +238,14 @@ def test_initial_weights_have_the_configured_spread_and_shape(kind):
 
 def test_dstg_adds_to_the_normalised_streams_and_baselines_to_the_plain_one():
     """As the code of DSTG's authors; BERT's block has only one way, and any preset may be told otherwise."""
-    assert [ww.preset(name).residual for name in ("dstg", "dstg-full-mlm", "ap", "rp", "rope")] == ["normalized"] * 2 + ["stream"] * 3
+    assert [ww.preset(name).residual for name in ("dstg", "dstg-full-mlm", "ap", "rp", "rope")] == [
+        "normalized"
+    ] * 2 + ["stream"] * 3
     assert ww.preset("dstg", block="bert").residual == "stream"
-    assert ww.preset("dstg", residual="stream").residual == "stream" and ww.preset("ap", residual="normalized").residual == "normalized"
+    assert (
+        ww.preset("dstg", residual="stream").residual == "stream"
+        and ww.preset("ap", residual="normalized").residual == "normalized"
+    )
 
 
 # Names of one's own
@@ -440,7 +482,9 @@ def test_a_checkpoint_of_an_unknown_scheme_is_one_clear_line(names, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("fields", [{"num_attention_heads": 0}, {"hidden_size": "x"}, {"embedding_initializer_range": "x"}])
+@pytest.mark.parametrize(
+    "fields", [{"num_attention_heads": 0}, {"hidden_size": "x"}, {"embedding_initializer_range": "x"}]
+)
 @pytest.mark.parametrize("name", ["dstg", "split"])
 def test_a_preset_with_impossible_values_is_a_clear_error(name, fields):
     with pytest.raises(ValueError, match=next(iter(fields))):

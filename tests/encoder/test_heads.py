@@ -22,7 +22,11 @@ import whatwhere as ww
 from whatwhere.encoder.heads import MaskedLMHead
 
 HEADS = {
-    "sequence": (ww.EncoderForSequenceClassification, BertForSequenceClassification, AutoModelForSequenceClassification),
+    "sequence": (
+        ww.EncoderForSequenceClassification,
+        BertForSequenceClassification,
+        AutoModelForSequenceClassification,
+    ),
     "token": (ww.EncoderForTokenClassification, BertForTokenClassification, AutoModelForTokenClassification),
     "span": (ww.EncoderForQuestionAnswering, BertForQuestionAnswering, AutoModelForQuestionAnswering),
 }
@@ -39,7 +43,10 @@ def labels(head: str, ids: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"labels": torch.tensor([2, 0])}
     if head == "token":
         return {"labels": torch.where(ids % 4 == 1, -100, ids % 3)}
-    return {"start_positions": torch.tensor([1, 50]), "end_positions": torch.tensor([3, 4])}  # 50: outside the text, ignored
+    return {
+        "start_positions": torch.tensor([1, 50]),
+        "end_positions": torch.tensor([3, 4]),
+    }  # 50: outside the text, ignored
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -47,7 +54,11 @@ def test_head_on_the_same_hidden_states_equals_transformers_bert(head, ids, monk
     ours, bert, _ = HEADS[head]
     torch.manual_seed(0)
     model = ours(small(num_labels=3)).double().eval()
-    reference = bert(BertConfig(vocab_size=VOCAB, num_labels=2 if head == "span" else 3, intermediate_size=96, **SIZES)).double().eval()
+    reference = (
+        bert(BertConfig(vocab_size=VOCAB, num_labels=2 if head == "span" else 3, intermediate_size=96, **SIZES))
+        .double()
+        .eval()
+    )
     pairs = {"classifier": "classifier"} if head != "span" else {"span": "qa_outputs"}
     if head == "sequence":
         pairs["pooler"] = "bert.pooler.dense"

@@ -42,8 +42,8 @@ def _position_gradients(name, ids):
 
 
 def test_semantic_head_sends_no_gradient_to_the_last_position_output(ids):
-    # DSTG 3.3: the AP component of the last layer is unused by the MLM head. (Its attention output still reaches the semantic
-    # stream through the last SwiGLU.)
+    # DSTG 3.3: the AP component of the last layer is unused by the MLM head. (Its attention output still reaches the
+    # semantic stream through the last SwiGLU.)
     *earlier, last = _position_gradients("dstg", ids)
     assert last == 0.0 and min(earlier) > 0.0
     assert min(_position_gradients("dstg-full-mlm", ids)) > 0.0
@@ -96,7 +96,9 @@ def test_the_bert_block_normalises_the_embedding_and_nothing_after_the_last_bloc
     for part, norm in zip(parts, model.embedding_norm.norms, strict=True):  # LayerNorm leaves its own mean and spread
         plain = (part - norm.bias) / norm.weight
         torch.testing.assert_close(plain.mean(-1), torch.zeros(2, 9, dtype=torch.float64))
-        torch.testing.assert_close(plain.var(-1, correction=0), torch.ones(2, 9, dtype=torch.float64), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            plain.var(-1, correction=0), torch.ones(2, 9, dtype=torch.float64), rtol=1e-4, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("name", ["bert-ad", "tupe-a", "tupe-r", "tupe-free", "rp", "alibi", "rope", "nope"])
@@ -188,7 +190,9 @@ def test_relative_schemes_have_no_limit_of_their_own(name):
     else:
         assert model(torch.full((1, 33), 7)).logits.shape == (1, 33, VOCAB)
         shifted = torch.arange(7).expand(2, 7) - 3
-        torch.testing.assert_close(model(**inputs("plain"), position_ids=shifted).logits, model(**inputs("plain")).logits)
+        torch.testing.assert_close(
+            model(**inputs("plain"), position_ids=shifted).logits, model(**inputs("plain")).logits
+        )
 
 
 @pytest.mark.parametrize("name", ["ap", "rp", "dstg", "tupe-r"])

@@ -1,4 +1,5 @@
-"""Every scheme on both blocks against its equations written out with loops (naive.py), and what each scheme owes besides."""
+"""Every scheme on both blocks against its equations written out with loops (naive.py), and what each scheme owes
+besides."""
 
 import collections
 import functools
@@ -16,7 +17,8 @@ model_of = functools.cache(lambda case, block: build(case, block=block))  # for 
 everywhere = pytest.mark.parametrize(("case", "block"), [(case, block) for case in CASES for block in BLOCKS])
 few = settings(max_examples=3, deadline=None, derandomize=True)
 
-# DESIGN section 3: `semantic` is `mixed` where positions are added to the words; four terms where words and positions cross.
+# DESIGN section 3: `semantic` is `mixed` where positions are added to the words; four terms where words and positions
+# cross.
 CROSSED = {"semantic", "semantic_to_absolute", "absolute_to_semantic", "absolute"}
 TERMS = {
     "nope": {"semantic"},
@@ -27,13 +29,19 @@ TERMS = {
     **dict.fromkeys(("dstg", "dstg/own-width", "dstg/product", "tupe-free/each"), {"semantic", "absolute", "relative"}),
     **dict.fromkeys(("bert-ad", "split", "split/per-head"), CROSSED),
     **dict.fromkeys(("split/t5", "bert-ad/rope"), CROSSED | {"relative"}),
-    **dict.fromkeys(("tupe-a", "tupe-a/own-width", "tupe-a-tie-cls", "tupe-free", "split/separate"), {"semantic", "absolute"}),
-    **dict.fromkeys(("tupe-r", "tupe-r/each", "tupe-r/clipped", "tupe-r/layers", "tupe-product"), {"semantic", "absolute", "relative"}),
+    **dict.fromkeys(
+        ("tupe-a", "tupe-a/own-width", "tupe-a-tie-cls", "tupe-free", "split/separate"), {"semantic", "absolute"}
+    ),
+    **dict.fromkeys(
+        ("tupe-r", "tupe-r/each", "tupe-r/clipped", "tupe-r/layers", "tupe-product"),
+        {"semantic", "absolute", "relative"},
+    ),
 }
 
 
 def written_out(model, given):
-    """The naive encoder on each row: hidden states, final states, terms; differentiable in the model's own parameters."""
+    """The naive encoder on each row: hidden states, final states, terms; differentiable in the model's own
+    parameters."""
     ids, c = given["input_ids"], model.config
     mask, documents, positions = (given.get(key) for key in ("attention_mask", "document_ids", "position_ids"))
     weights = dict(model.encoder.named_parameters())
@@ -43,20 +51,28 @@ def written_out(model, given):
         if positions is not None:
             places = positions[b].tolist()
         else:  # the place among the tokens that are no padding
-            places = list(range(len(row))) if seen is None else [max(sum(seen[: i + 1]) - 1, 0) for i in range(len(row))]
+            places = (
+                list(range(len(row))) if seen is None else [max(sum(seen[: i + 1]) - 1, 0) for i in range(len(row))]
+            )
         visible = naive.visible_keys(len(row), seen, None if documents is None else documents[b].tolist())
         rows.append(naive.encode(weights, c, row, places, visible))
     hidden = [torch.stack([row[0][l] for row in rows]) for l in range(c.num_hidden_layers + 1)]
     final = torch.stack([row[1] for row in rows])
     terms = {
-        name: torch.stack([torch.stack([row[2][l][name] for row in rows]) for l in range(c.num_hidden_layers)]) for name in rows[0][2][0]
+        name: torch.stack([torch.stack([row[2][l][name] for row in rows]) for l in range(c.num_hidden_layers)])
+        for name in rows[0][2][0]
     }
     return hidden, final, terms
 
 
 @pytest.mark.parametrize(
     ("case", "block", "kind"),  # every preset on every input; variants of a preset on three
-    [(c, block, kind) for c in CASES for block in BLOCKS for kind in (("plain", "shifted", "both") if "/" in c else KINDS)],
+    [
+        (c, block, kind)
+        for c in CASES
+        for block in BLOCKS
+        for kind in (("plain", "shifted", "both") if "/" in c else KINDS)
+    ],
 )
 def test_encoder_equals_the_equations_with_loops(case, block, kind):
     model = build(case, block=block)
@@ -79,9 +95,13 @@ def test_encoder_equals_the_equations_with_loops(case, block, kind):
             torch.testing.assert_close(ours[tokens], theirs[tokens], rtol=1e-10, atol=1e-11)
         torch.testing.assert_close(out.last_hidden_state[tokens], final[tokens], rtol=1e-10, atol=1e-11)
         for name, ours, theirs in zip(named, gradients(out.last_hidden_state), expected, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(
+                ours, theirs, rtol=1e-8, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+            )
         with torch.no_grad():  # another kernel than with gradients
-            torch.testing.assert_close(encoder(**given).last_hidden_state[tokens], final[tokens], rtol=1e-10, atol=1e-11)
+            torch.testing.assert_close(
+                encoder(**given).last_hidden_state[tokens], final[tokens], rtol=1e-10, atol=1e-11
+            )
     found = model.attention_terms(**given)
     assert set(found) == set(terms) == TERMS[case]
     pairs = (tokens[:, :, None] & tokens[:, None, :])[:, None]
@@ -139,7 +159,9 @@ def test_one_token_and_a_row_of_padding_give_finite_states(case, block):
     found = torch.autograd.grad(out.logits.square().sum(), list(model.encoder.parameters()), allow_unused=True)
     assert all(g is None or bool(g.isfinite().all()) for g in found)
     with torch.no_grad():  # and nothing of the empty row reaches the other
-        torch.testing.assert_close(out.logits[:1], model(inputs("plain")["input_ids"][:1]).logits, rtol=1e-10, atol=1e-11)
+        torch.testing.assert_close(
+            out.logits[:1], model(inputs("plain")["input_ids"][:1]).logits, rtol=1e-10, atol=1e-11
+        )
 
 
 @everywhere
@@ -151,7 +173,11 @@ def test_bfloat16_is_close_to_float64(case, block):
     expected = exact(**given).last_hidden_state[tokens].float()
     whole = build(case, block=block).encoder.bfloat16()
     mixed = build(case, block=block).encoder.float()
-    for model, context in ((whole, torch.no_grad()), (whole, torch.enable_grad()), (mixed, torch.autocast("cpu", torch.bfloat16))):
+    for model, context in (
+        (whole, torch.no_grad()),
+        (whole, torch.enable_grad()),
+        (mixed, torch.autocast("cpu", torch.bfloat16)),
+    ):
         with context:
             found = model(**given).last_hidden_state
         if found.requires_grad:
@@ -186,7 +212,9 @@ def test_packed_documents_equal_separate_rows(case, block, lengths, start, seed)
     places = [torch.arange(length) + (start if d == 1 else 0) for d, length in enumerate(lengths)]
     with torch.no_grad():
         packed = model(ids, document_ids=documents, position_ids=torch.cat(places)[None]).logits
-        rows = [model(part, position_ids=p[None]).logits for part, p in zip(ids.split(lengths, dim=1), places, strict=True)]
+        rows = [
+            model(part, position_ids=p[None]).logits for part, p in zip(ids.split(lengths, dim=1), places, strict=True)
+        ]
     torch.testing.assert_close(packed, torch.cat(rows, dim=1), rtol=1e-10, atol=1e-11)
 
 
@@ -219,7 +247,9 @@ def test_shifting_all_positions_changes_only_schemes_with_absolute_positions(cas
     model, ids = model_of(case, block), inputs("plain")["input_ids"]
     positions = torch.arange(7).expand(2, 7)
     with torch.no_grad():
-        gap = (model(ids, position_ids=positions).logits - model(ids, position_ids=positions + shift).logits).abs().max()
+        gap = (
+            (model(ids, position_ids=positions).logits - model(ids, position_ids=positions + shift).logits).abs().max()
+        )
     assert gap < 1e-10 if case in RELATIVE_ONLY | WITHOUT_POSITIONS else gap > 1e-5
 
 
@@ -249,7 +279,11 @@ def test_the_positional_term_is_computed_once_per_forward_and_its_weights_are_sh
         projections = 2 if model.config.reset != "none" else 1  # of p, and of p_θ1 and p_θ2 together
         assert counts[0]["untied.query"] == counts[0]["untied.key"] == 3 * projections
         assert counts[0]["position_embeddings"] == 3
-    own = [name for name, _ in model.encoder.named_parameters() if name.startswith("layers.") and ("relative" in name or "untied" in name)]
+    own = [
+        name
+        for name, _ in model.encoder.named_parameters()
+        if name.startswith("layers.") and ("relative" in name or "untied" in name)
+    ]
     assert own == []
 
 
@@ -402,7 +436,9 @@ def test_consecutive_values_put_position_into_the_first_head(block, values, kept
     model = build("split", block=block, num_hidden_layers=1, stream_values=values)
     assert model.config.position_size == model.config.d_head
     attention, given = model.encoder.layers[0].attention, inputs("plain")
-    streams = tuple(torch.randn(2, 7, 12, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in range(2))
+    streams = tuple(
+        torch.randn(2, 7, 12, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in range(2)
+    )
     layout = model.encoder.layout(given["input_ids"], None, None, None)
     for head, written in ((0, kept), (1, (not kept[0] or values == "per_head", not kept[1] or values == "per_head"))):
         only = torch.zeros(2, 2, 7, 7, dtype=torch.float64)
@@ -441,7 +477,9 @@ def test_who_tells_cls_from_sep(case, same):
     assert gap == 0 if same else gap > 1e-3
 
 
-@pytest.mark.parametrize(("case", "same"), [("split", True), ("bert-a", True), ("tupe-a", True), ("dstg", False), ("rp", False)])
+@pytest.mark.parametrize(
+    ("case", "same"), [("split", True), ("bert-a", True), ("tupe-a", True), ("dstg", False), ("rp", False)]
+)
 def test_who_tells_sep_from_a_word(case, same):
     model = build(case)
     ids = torch.tensor([[CLS, 7, SEP, 9]])

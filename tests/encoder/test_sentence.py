@@ -32,7 +32,9 @@ def expected(folder: Path) -> torch.Tensor:
     """Mean of the hidden states over the attention mask, texts cut to the position table."""
     tokenizer = SentenceTransformer(str(folder)).tokenizer
     batch = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
-    hidden = ww.Encoder.from_pretrained(folder)(batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
+    hidden = ww.Encoder.from_pretrained(folder)(
+        batch["input_ids"], attention_mask=batch["attention_mask"]
+    ).last_hidden_state
     mask = batch["attention_mask"][..., None]
     return ((hidden * mask).sum(1) / mask.sum(1)).detach()
 
@@ -55,7 +57,9 @@ def test_vectors_are_means_of_hidden_states_or_their_semantic_columns(folder):
 def test_one_stream_is_all_semantic(folder, tmp_path):
     ww.Encoder(ww.preset("ap", "tiny", vocab_size=50)).save_pretrained(tmp_path)
     ww.write_sentence_transformer(tmp_path, pooling="semantic")
-    assert not (tmp_path / "2_Dense").exists() and "Dense" not in (tmp_path / "modules.json").read_text(encoding="utf-8")
+    assert not (tmp_path / "2_Dense").exists() and "Dense" not in (tmp_path / "modules.json").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_sentence_transformers_opens_it_where_whatwhere_is_not_installed(folder, tmp_path):

@@ -1,4 +1,5 @@
-"""Position tables: what each starts from, what it learns, every one of them in every place, and those read from other models."""
+"""Position tables: what each starts from, what it learns, every one of them in every place, and those read from other
+models."""
 
 import json
 
@@ -77,9 +78,14 @@ def test_fourier_starts_as_the_sinusoidal_table_and_learns_frequency_phase_and_a
     # LOWDIM section 5: sines and cosines with a learnable frequency.
     start = own_table(absolute="fourier", table_scale=1.0, table_width=width)
     torch.testing.assert_close(start, naive.sinusoid(ROWS, width), rtol=0, atol=1e-5)
-    assert torch.equal(own_table(absolute="fourier", table_width=width), own_table(absolute="fourier", table_width=width))
+    assert torch.equal(
+        own_table(absolute="fourier", table_width=width), own_table(absolute="fourier", table_width=width)
+    )
     torch.testing.assert_close(
-        own_table(absolute="fourier", table_width=width), own_table(absolute="sinusoidal", table_width=width), rtol=0, atol=1e-6
+        own_table(absolute="fourier", table_width=width),
+        own_table(absolute="sinusoidal", table_width=width),
+        rtol=0,
+        atol=1e-6,
     )
     model = build("ap", absolute="fourier", table_width=width)
     table = model.encoder.position_embeddings.table
@@ -96,7 +102,11 @@ def test_fourier_table_has_the_derivatives_of_its_formula():
     i, k = 5, 3
     for column, wave, slope in ((2 * k, torch.sin, torch.cos), (2 * k + 1, torch.cos, lambda x: -torch.sin(x))):
         gradients = dict(
-            zip(dict(table.named_parameters()), torch.autograd.grad(table()[i, column], list(table.parameters())), strict=True)
+            zip(
+                dict(table.named_parameters()),
+                torch.autograd.grad(table()[i, column], list(table.parameters())),
+                strict=True,
+            )
         )
         w, phi, a = table.frequency[k], table.phase[k], table.amplitude[k]
         torch.testing.assert_close(gradients["amplitude"][k], wave(w * i + phi))
@@ -224,7 +234,11 @@ def test_a_learned_table_may_start_from_a_file(table_file):
 
 def test_a_learned_table_may_start_from_another_model(tmp_path):
     # LOWDIM section 5 (Longformer's tables started from RoBERTa's).
-    bert = BertModel(BertConfig(vocab_size=VOCAB, hidden_size=24, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=40))
+    bert = BertModel(
+        BertConfig(
+            vocab_size=VOCAB, hidden_size=24, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=40
+        )
+    )
     bert.save_pretrained(tmp_path / "bert")
     rows = bert.embeddings.position_embeddings.weight.detach().double()
     assert torch.equal(table_of(table_start=str(tmp_path / "bert")), rows[:ROWS])
@@ -237,11 +251,21 @@ def test_a_learned_table_may_start_from_another_model(tmp_path):
 @pytest.mark.parametrize(("kind", "unused"), [(RobertaModel, 2), (OPTModel, 2)])
 def test_a_table_starts_at_the_first_position_of_the_other_model(kind, unused, tmp_path):
     # Once, row 0 of RoBERTa's and OPT's tables, which belongs to no position, was taken for position 0.
-    sizes = {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": ROWS + 2}
+    sizes = {
+        "vocab_size": VOCAB,
+        "hidden_size": 24,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "max_position_embeddings": ROWS + 2,
+    }
     sizes |= {"ffn_dim": 24, "word_embed_proj_dim": 24} if kind is OPTModel else {}
     other = kind(kind.config_class(**sizes))
     other.save_pretrained(tmp_path / "other")
-    (table,) = (p for name, p in other.named_parameters() if name.endswith(("position_embeddings.weight", "embed_positions.weight")))
+    (table,) = (
+        p
+        for name, p in other.named_parameters()
+        if name.endswith(("position_embeddings.weight", "embed_positions.weight"))
+    )
     assert torch.equal(table_of(table_start=str(tmp_path / "other")), table.detach().double()[unused : unused + ROWS])
 
 
@@ -269,7 +293,9 @@ def test_tables_of_published_families_are_read_by_their_names(kind, tmp_path, mo
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
 
     def of(name):
-        part = model.get_parameter(name) if name.endswith("embeddings.position_embeddings") and kind is ViTModel else None
+        part = (
+            model.get_parameter(name) if name.endswith("embeddings.position_embeddings") and kind is ViTModel else None
+        )
         return (part[0] if part is not None else model.get_submodule(name).weight).detach().double()
 
     assert torch.equal(read_table(tmp_path), of(positions)[unused:])
@@ -371,7 +397,9 @@ def test_loading_a_model_does_not_start_its_table_again(table_file, tmp_path):
         model.encoder.position_embeddings.table.weight.add_(1.0)
     model.save_pretrained(tmp_path / "model")
     np.save(table_file, np.zeros((2, 2)))
-    assert torch.equal(ww.EncoderForMaskedLM.from_pretrained(tmp_path / "model").position_table(), model.position_table())
+    assert torch.equal(
+        ww.EncoderForMaskedLM.from_pretrained(tmp_path / "model").position_table(), model.position_table()
+    )
 
 
 # Every table in every place
@@ -399,7 +427,9 @@ def test_every_table_works_in_every_place(table, use, own_width, tmp_path):
         assert parameter.grad is not None and bool(parameter.grad.isfinite().all()) and bool(parameter.grad.any()), name
     moved = model(**(given | {"position_ids": given["position_ids"].flip(1)})).logits
     assert (moved - model(**given).logits).abs().max() > 1e-4
-    expected = {"input": {"mixed"}, "stream": {"semantic", "absolute", "relative"}, "untied": {"semantic", "absolute"}}[use]
+    expected = {"input": {"mixed"}, "stream": {"semantic", "absolute", "relative"}, "untied": {"semantic", "absolute"}}[
+        use
+    ]
     assert set(model.attention_terms(**given)) == expected
 
 

@@ -92,7 +92,13 @@ def test_counts_of_parts_add_up():
 
 
 def test_no_rows_give_no_counts():
-    for nothing in (np.empty((0, 5), np.int64), np.empty((3, 0), np.uint16), [], [[]], (np.empty(0, np.uint16), np.zeros(1, np.int64))):
+    for nothing in (
+        np.empty((0, 5), np.int64),
+        np.empty((3, 0), np.uint16),
+        [],
+        [[]],
+        (np.empty(0, np.uint16), np.zeros(1, np.int64)),
+    ):
         assert positional_counts(nothing, V, 4).nnz == 0
 
 

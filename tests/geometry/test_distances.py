@@ -37,7 +37,9 @@ def test_sparse_products_and_distances_equal_dense_ones(density, block, monkeypa
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-8, 1e-13])
 @pytest.mark.parametrize(
-    "measure", [distances, row_distances, lambda x: row_distances(sparse.csr_array(x))], ids=["table", "dense", "sparse"]
+    "measure",
+    [distances, row_distances, lambda x: row_distances(sparse.csr_array(x))],
+    ids=["table", "dense", "sparse"],
 )
 def test_near_rows_keep_their_digits(gap, measure):
     """|x|² + |y|² - 2 x·y alone would give 0 or 1e-8 for distances below 1e-8."""

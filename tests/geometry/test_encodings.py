@@ -16,7 +16,8 @@ def test_sinusoidal_is_the_encoders_table(n, d):
 
 
 def test_rope_holds_the_rotation_of_each_position():
-    """cos(θi)cos(θj) + sin(θi)sin(θj) = cos(θ(i - j)): inner products depend on the distance, and every head is the same."""
+    """cos(θi)cos(θj) + sin(θi)sin(θj) = cos(θ(i - j)): inner products depend on the distance, and every head is the
+    same."""
     table = rope(50, 256)
     assert table.shape == (50, 256)
     frequencies = 10000.0 ** (-2 * np.arange(32) / 64)

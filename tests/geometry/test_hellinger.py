@@ -40,7 +40,9 @@ def test_near_equal_distributions_are_told_apart():
     q[:, 1] -= 1e-12
     expected = [naive_hellinger(np.stack([a, b]))[0, 1] for a, b in zip(p, q, strict=True)]
     assert np.all(np.array(expected) < 1e-10)
-    np.testing.assert_allclose(hellinger(p, q), expected, rtol=1e-3)  # sharing 12 of 16 digits, the entries have 3 or 4 of their own
+    np.testing.assert_allclose(
+        hellinger(p, q), expected, rtol=1e-3
+    )  # sharing 12 of 16 digits, the entries have 3 or 4 of their own
     np.testing.assert_allclose(hellinger(np.concatenate([p, q]))[[0, 1, 2], [3, 4, 5]], expected, rtol=1e-3)
 
 
@@ -91,7 +93,11 @@ def test_papers_protocol_makes_unoccupied_positions_uniform():
     ("counts", "settings", "message"),
     [
         (np.zeros((4, 3)), {}, "No position has 500 tokens.*at most 0, at position 0. Give text with tokens in it"),
-        ([[1, 2], [3, 4]], {}, "No position has 500 tokens.*at most 7, at position 1. Count more text, or take fewer: --set min"),
+        (
+            [[1, 2], [3, 4]],
+            {},
+            "No position has 500 tokens.*at most 7, at position 1. Count more text, or take fewer: --set min",
+        ),
         ([[1, -2], [3, 4]], {}, "Counts are finite and not negative. The smallest is -2"),
         ([1, 2], {}, r"Counts have shape \(positions, vocabulary\). Got \(2,\)"),
         ([[1, 2]], {"smoothing": -1.0}, "Got smoothing=-1.0"),

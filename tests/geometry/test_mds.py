@@ -1,4 +1,5 @@
-"""Classical MDS two ways and against scikit-learn, a textbook's example, SMACOF, signed squares, tables that a model loads."""
+"""Classical MDS two ways and against scikit-learn, a textbook's example, SMACOF, signed squares, tables that a model
+loads."""
 
 import inspect
 
@@ -179,7 +180,8 @@ def test_smacof_stress_never_rises_from_any_start(seed):
 
 
 def test_smacof_is_sklearns(dist):
-    """From one start both go the same way: the stress of scikit-learn is half the sum of all squares, ours over the sum of dist²."""
+    """From one start both go the same way: the stress of scikit-learn is half the sum of all squares, ours over the sum
+    of dist²."""
     start = np.random.default_rng(0).normal(size=(40, 2))
     theirs, theirs_stress = sklearn_smacof(
         dist, n_components=2, init=start.copy(), n_init=1, max_iter=60, eps=0.0, normalized_stress=False, random_state=0
@@ -191,22 +193,40 @@ def test_smacof_is_sklearns(dist):
 
 
 def test_smacof_reaches_what_sklearns_mds_reaches(dist):
-    known = {"n_components": 2, "n_init": 4, "max_iter": 2000, "eps": 1e-9, "random_state": 0, "normalized_stress": False}
+    known = {
+        "n_components": 2,
+        "n_init": 4,
+        "max_iter": 2000,
+        "eps": 1e-9,
+        "random_state": 0,
+        "normalized_stress": False,
+    }
     new = "metric_mds" in inspect.signature(SklearnMDS).parameters
-    known |= {"metric": "precomputed", "metric_mds": True, "init": "random"} if new else {"dissimilarity": "precomputed"}
+    known |= (
+        {"metric": "precomputed", "metric_mds": True, "init": "random"} if new else {"dissimilarity": "precomputed"}
+    )
     theirs = SklearnMDS(**known).fit(dist).stress_ / (dist[np.triu_indices(40, 1)] ** 2).sum()
     assert smacof(dist, 2, max_iter=2000, tol=1e-9).stress <= theirs * 1.001
 
 
 def test_smacof_at_the_rank_is_classical_mds(dist):
     m = smacof(dist, 100)
-    assert m.converged and m.stress < 1e-14 and m.coords.shape == (40, 39) and m.note.startswith("100 dimensions asked, 39 used")
+    assert (
+        m.converged
+        and m.stress < 1e-14
+        and m.coords.shape == (40, 39)
+        and m.note.startswith("100 dimensions asked, 39 used")
+    )
     np.testing.assert_allclose(between(m.coords), dist, atol=1e-12)
 
 
 def test_smacof_that_is_stopped_says_so(dist):
     m = smacof(dist, 2, max_iter=3)
-    assert not m.converged and m.note.startswith("SMACOF stopped at max_iter=3, stress still falling by") and "(tol=1e-06)" in m.note
+    assert (
+        not m.converged
+        and m.note.startswith("SMACOF stopped at max_iter=3, stress still falling by")
+        and "(tol=1e-06)" in m.note
+    )
     assert smacof(dist, 2, max_iter=5000).note == ""
 
 
@@ -227,7 +247,12 @@ def test_table_is_what_a_model_loads(dist, tmp_path):
     rank = 5
     table = mds_table(classical_mds(dist).coords, np.arange(40), rank)
     np.save(tmp_path / "corpus-mds.npy", table)
-    fields = {"table_file": str(tmp_path / "corpus-mds.npy"), "table_width": rank, "max_position_embeddings": 41, "table_scale": 1.0}
+    fields = {
+        "table_file": str(tmp_path / "corpus-mds.npy"),
+        "table_width": rank,
+        "max_position_embeddings": 41,
+        "table_scale": 1.0,
+    }
     model = ww.Encoder(ww.preset("ap", size="tiny", vocab_size=50, absolute="mds", **fields))
     np.testing.assert_allclose(model.position_embeddings.table().detach().numpy(), table, atol=1e-6)
 

@@ -75,7 +75,13 @@ def test_random_triples_are_uniform_over_those_that_count():
     i, j, k = monotonicity._triples(5, 300_000, np.random.default_rng(0))
     assert np.all((i != j) & (i != k) & (j != k) & (abs(i - j) < abs(i - k)))
     found, counts = np.unique(i * 25 + j * 5 + k, return_counts=True)
-    triples = [(a, b, c) for a in range(5) for b in range(5) for c in range(5) if len({a, b, c}) == 3 and abs(a - b) < abs(a - c)]
+    triples = [
+        (a, b, c)
+        for a in range(5)
+        for b in range(5)
+        for c in range(5)
+        if len({a, b, c}) == 3 and abs(a - b) < abs(a - c)
+    ]
     assert len(found) == len(triples)
     assert np.abs(counts / counts.mean() - 1).max() < 0.05
 
@@ -93,14 +99,18 @@ def test_shares_are_r2_of_the_means_off_the_diagonal():
     for label, share in ((j - i, toeplitz_share), ((j - i) % 9, circulant_share)):
         fit = np.array([matrix[i, j][label == value].mean() for value in label])
         entries = matrix[i, j]
-        assert share(matrix) == pytest.approx(1 - ((entries - fit) ** 2).sum() / ((entries - entries.mean()) ** 2).sum())
+        assert share(matrix) == pytest.approx(
+            1 - ((entries - fit) ** 2).sum() / ((entries - entries.mean()) ** 2).sum()
+        )
         assert share(3 * matrix + 5 + np.diag(np.arange(9))) == pytest.approx(share(matrix))
 
 
 def test_share_without_order_is_small_and_of_equal_entries_undefined():
     noise = np.random.default_rng(0).normal(size=(100, 100))
     noise = noise + noise.T
-    assert toeplitz_share(noise) == pytest.approx(2 / 100, abs=0.01) and circulant_share(noise) == pytest.approx(1 / 100, abs=0.006)
+    assert toeplitz_share(noise) == pytest.approx(2 / 100, abs=0.01) and circulant_share(noise) == pytest.approx(
+        1 / 100, abs=0.006
+    )
     assert np.isnan(toeplitz_share(np.ones((5, 5)) - np.eye(5)))
 
 

@@ -85,14 +85,18 @@ def test_noise_floor_is_the_distance_of_two_halves():
     np.testing.assert_allclose(corrected.floor_low, corrected.floor_high, atol=1e-12)
     assert corrected.splits == 3
     many = corrected_hellinger(grouped(p, 64_000), np.arange(12))
-    assert np.all(many.floor < corrected.floor / 2) and np.all((many.floor_low <= many.floor) & (many.floor <= many.floor_high))
+    assert np.all(many.floor < corrected.floor / 2) and np.all(
+        (many.floor_low <= many.floor) & (many.floor <= many.floor_high)
+    )
 
 
 def test_only_the_positions_asked_for_are_compared():
     groups = grouped(distributions(10, 100), [800] * 6 + [0] * 4)
     some, all_six = (corrected_hellinger(groups, np.array(kept), equal_support=False) for kept in ([0, 2, 5], range(6)))
     np.testing.assert_allclose(some.squares, all_six.squares[np.ix_([0, 2, 5], [0, 2, 5])], atol=1e-14)
-    with pytest.raises(ValueError, match="Position 6 has no token in one half of the documents. Keep positions with more support"):
+    with pytest.raises(
+        ValueError, match="Position 6 has no token in one half of the documents. Keep positions with more support"
+    ):
         corrected_hellinger(groups, np.arange(10))
 
 
@@ -142,14 +146,19 @@ def test_jackknife_interval_covers_what_other_samples_give():
 
 def test_corrected_statistics_have_intervals_too():
     groups = grouped(distributions(8, 200), FALLING[:8], groups=8)
-    found = jackknife(groups, lambda left: lag_correlation(corrected_hellinger(left, np.arange(8), 2).distances), summed=False)
+    found = jackknife(
+        groups, lambda left: lag_correlation(corrected_hellinger(left, np.arange(8), 2).distances), summed=False
+    )
     assert found.low < found.value < found.high
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda g: corrected_hellinger(g[:1], np.arange(6)), "at least 2 groups of documents. Got 1: of one document nothing tells"),
+        (
+            lambda g: corrected_hellinger(g[:1], np.arange(6)),
+            "at least 2 groups of documents. Got 1: of one document nothing tells",
+        ),
         (lambda g: jackknife(g[:1], np.sum), "Got 1"),
         (lambda g: jackknife(g[:1], len, summed=False), "Got 1"),
         (lambda g: jackknife([g[0], g[1][:3]], np.sum), r"Got shapes \[\(3, 50\), \(6, 50\)\]"),

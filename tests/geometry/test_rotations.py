@@ -1,4 +1,5 @@
-"""Pairs of components that turn: circles of known turns, half waves that are none, least squares written out, order and noise."""
+"""Pairs of components that turn: circles of known turns, half waves that are none, least squares written out, order and
+noise."""
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from whatwhere.geometry import fitted_waves, rotations, spectrum
 def circles(n, *turns, width=12, phase=0.0, seed=0):
     """One circle for each number of turns, ever smaller, in orthogonal planes of a wide table."""
     t = 2 * np.pi * np.arange(n)[:, None] / n
-    flat = np.concatenate([2.0**-i * np.concatenate([np.cos(f * t + phase), np.sin(f * t + phase)], 1) for i, f in enumerate(turns)], 1)
+    flat = np.concatenate(
+        [2.0**-i * np.concatenate([np.cos(f * t + phase), np.sin(f * t + phase)], 1) for i, f in enumerate(turns)], 1
+    )
     return flat @ ortho_group.rvs(width, random_state=seed)[: 2 * len(turns)]
 
 
@@ -31,13 +34,15 @@ def test_circles_are_found_with_their_turns():
 
 @pytest.mark.parametrize("turns", [0.75, 0.9375, 1.5, 7.25])
 def test_turns_need_not_be_whole(turns):
-    # LOWDIM figure 4: "almost completes a full turn". The centre of an open arc is not its mean, which the constant takes up.
+    # LOWDIM figure 4: "almost completes a full turn". The centre of an open arc is not its mean, which the constant
+    # takes up.
     (r,) = rotations(spectrum(circles(256, turns)))
     assert r.turns == pytest.approx(turns, abs=1 / 16) and r.strength > 0.95
 
 
 def test_half_waves_of_a_smooth_table_are_no_rotation():
-    # They draw arcs too, and one steady turn explains over 0.8 of the first two, but their frequencies lie half a turn apart.
+    # They draw arcs too, and one steady turn explains over 0.8 of the first two, but their frequencies lie half a turn
+    # apart.
     s = spectrum(half_waves(128, 8))
     assert fitted_waves(s.scores).frequency == pytest.approx(np.arange(1, 9) / 2, abs=0.07)
     assert fitted_waves(s.scores).fit == pytest.approx(1, abs=0.01)
@@ -87,7 +92,9 @@ def test_strength_equals_the_best_circle_by_least_squares():
     table = circles(40, 3) + 0.3 * np.random.default_rng(5).normal(size=(40, 12))
     s = spectrum(table)
     (r, *_) = rotations(s)
-    z = s.scores[:, r.first] / np.linalg.norm(s.scores[:, r.first]) + 1j * s.scores[:, r.second] / np.linalg.norm(s.scores[:, r.second])
+    z = s.scores[:, r.first] / np.linalg.norm(s.scores[:, r.first]) + 1j * s.scores[:, r.second] / np.linalg.norm(
+        s.scores[:, r.second]
+    )
     explained = []
     for direction in (1, -1):
         basis = np.stack([np.ones(40), np.exp(direction * 2j * np.pi * r.turns * np.arange(40) / 40)], 1)

@@ -1,4 +1,5 @@
-"""Spectra of position tables: identities, scikit-learn's PCA, known values of LOWDIM, E·Eᵀ, outliers, invariances, bad input."""
+"""Spectra of position tables: identities, scikit-learn's PCA, known values of LOWDIM, E·Eᵀ, outliers, invariances, bad
+input."""
 
 import itertools
 
@@ -73,7 +74,8 @@ def test_components_equal_sklearn_pca(table):
 
 @pytest.mark.parametrize(("exponent", "expected"), [(4, (0.283, 0.366, 0.521, 10)), (2, (0.287, 0.366, 0.485, 11))])
 def test_sinusoidal_table_of_lowdim_table_1(exponent, expected):
-    """512 positions, width 128: the printed row (0.28, 0.37, 0.52, 10, 7.8 %) has the exponent doubled; 2 is the textbook's."""
+    """512 positions, width 128: the printed row (0.28, 0.37, 0.52, 10, 7.8 %) has the exponent doubled; 2 is the
+    textbook's."""
     s = spectrum(sinusoidal(512, 128, exponent))
     top = np.cumsum(s.shares)
     assert tuple(np.round(top[[2, 4, 9]], 3)) == pytest.approx(expected[:3], abs=6e-4)
@@ -121,7 +123,9 @@ def test_approximations_end_at_the_table_and_lose_what_the_components_hold(table
     np.testing.assert_allclose(inner_products(table, 2), approximation(table, 2) @ approximation(table, 2).T)
     expected = [equivariance(approximation(table, k)) for k in (0, 1, 5, 12)]
     np.testing.assert_allclose(equivariance_of_first(table, (0, 1, 5, 12)), expected, atol=1e-11)
-    np.testing.assert_allclose(equivariance_of_first(table.T, (2, 30)), [equivariance(approximation(table.T, 2)), equivariance(table.T)])
+    np.testing.assert_allclose(
+        equivariance_of_first(table.T, (2, 30)), [equivariance(approximation(table.T, 2)), equivariance(table.T)]
+    )
     with pytest.raises(ValueError, match="0 or more components. Got -1"):
         approximation(table, -1)
 

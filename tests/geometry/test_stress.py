@@ -51,14 +51,19 @@ def test_stress_does_not_change_under_rotation_shift_and_common_permutation(tabl
     order = np.random.default_rng(2).permutation(15)
     for scale in ("raw", "optimal"):
         assert stress(table @ rotation + 3, dist, scale) == pytest.approx(stress(table, dist, scale), rel=1e-10)
-        assert stress(table[order], dist[np.ix_(order, order)], scale) == pytest.approx(stress(table, dist, scale), rel=1e-10)
+        assert stress(table[order], dist[np.ix_(order, order)], scale) == pytest.approx(
+            stress(table, dist, scale), rel=1e-10
+        )
 
 
 def test_known_values(dist):
     flat = np.ones((15, 2))
     assert stress(flat, dist) == pytest.approx(1) and stress(flat, dist, "optimal") == pytest.approx(1)
     assert stress_of_distances(dist, dist) == 0
-    assert stress_of_distances(3 * dist, dist) == pytest.approx(4) and stress_of_distances(3 * dist, dist, "optimal") < 1e-30
+    assert (
+        stress_of_distances(3 * dist, dist) == pytest.approx(4)
+        and stress_of_distances(3 * dist, dist, "optimal") < 1e-30
+    )
     pairs = dist[np.triu_indices(15, 1)]
     constant = stress_of_distances(np.ones((15, 15)) - np.eye(15), dist, "optimal")
     assert constant == pytest.approx(1 - pairs.mean() ** 2 / (pairs**2).mean())

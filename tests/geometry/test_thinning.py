@@ -22,7 +22,9 @@ def test_mean_roots_are_the_sums_over_the_binomial_distribution(support):
     row = np.append(counts, support - counts.sum() if support > counts.sum() else 1)
     total, tokens = row.sum(), 700
     found = thinned_roots(sparse.csr_array(row[None]), tokens).toarray()[0]
-    np.testing.assert_allclose(found, [expected(c, tokens / total) / np.sqrt(tokens) for c in row], rtol=5e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        found, [expected(c, tokens / total) / np.sqrt(tokens) for c in row], rtol=5e-6, atol=1e-12
+    )
 
 
 def test_positions_of_no_more_tokens_keep_their_shares():

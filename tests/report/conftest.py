@@ -38,7 +38,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One made-up study of four models with records of every analysis and an explorer, shared by all tests; do not write into it."""
+    """One made-up study of four models with records of every analysis and an explorer, shared by all tests; do not
+    write into it."""
     from whole_study import complete
 
     return complete(make_study(tmp_path_factory.mktemp("whole") / "whole", shifts=True))
@@ -105,14 +106,25 @@ def _hostile_study(text: str) -> Run:
         for layer in range(3)
         for part in ("all", "position", "semantic", text)
     ]
-    records += [Record(text, text, "loss", 5.0 - s / 10, unit=text, seed=0, part="validation", step=s) for s in range(5)]
-    records += [Record(text, text, "pca.share", 0.5, index=i, seed=0) for i in range(2)] + [Record(text, text, "pca.top2", 1.0, seed=0)]
+    records += [
+        Record(text, text, "loss", 5.0 - s / 10, unit=text, seed=0, part="validation", step=s) for s in range(5)
+    ]
+    records += [Record(text, text, "pca.share", 0.5, index=i, seed=0) for i in range(2)] + [
+        Record(text, text, "pca.top2", 1.0, seed=0)
+    ]
     records += _hostile_insides(text)
     keys = ("id", "claim", "verdict", "source", "rule", "scale", "unit")
     facts = {
         "title": text,
         "corpus": {"name": text, text: text, "source": {text: [text]}},
-        "models": [{"name": text, "seed": 0, "config": {"preset": text, text: text, "mlm_head": text}, "training": {text: text}}],
+        "models": [
+            {
+                "name": text,
+                "seed": 0,
+                "config": {"preset": text, text: text, "mlm_head": text},
+                "training": {text: text},
+            }
+        ],
         "size": text,
         "machine": {text: text, "cpu": text},
         "versions": {text: text},
@@ -133,15 +145,33 @@ def _hostile_insides(text: str) -> list[Record]:
             where = place | {"layer": layer, "head": head}
             for term in ("semantic", "absolute", text):
                 records += [Record(metric=f"{metric}.{term}", **where, **bounded) for metric in ("kl", "kl.share")]
-            records += [Record(metric=f"ablation.{kind}", part=text, **where, **bounded) for kind in ("remove", "mean", "shuffle")]
+            records += [
+                Record(metric=f"ablation.{kind}", part=text, **where, **bounded)
+                for kind in ("remove", "mean", "shuffle")
+            ]
             looks = ("previous", "next", "self", "special", "local", "broad", "retrieval")
-            records += [Record(metric=f"attention.{look}", part=part, **where, **bounded) for look in looks for part in (text, "total")]
-            records += [Record(metric=metric, part=text, **where, **bounded) for metric in ("head.label", "pattern", "correlation.share")]
+            records += [
+                Record(metric=f"attention.{look}", part=part, **where, **bounded)
+                for look in looks
+                for part in (text, "total")
+            ]
+            records += [
+                Record(metric=metric, part=text, **where, **bounded)
+                for metric in ("head.label", "pattern", "correlation.share")
+            ]
         for metric in ("ablation.remove", "hidden.top2", "sentences.separation", "sentences.null", "sentences.excess"):
             records.append(Record(metric=metric, part=text, layer=layer, **place, **bounded))
-        for metric in ("regression.position", "regression.semantic", "projected.stress.raw", "projected.stress.optimal"):
+        for metric in (
+            "regression.position",
+            "regression.semantic",
+            "projected.stress.raw",
+            "projected.stress.optimal",
+        ):
             records.append(Record(metric=metric, part=text, layer=layer, **place, **bounded))
-    records += [Record(metric=metric, part=text, **place, **bounded) for metric in ("heads.share", "patterns.share", "ablation.remove")]
+    records += [
+        Record(metric=metric, part=text, **place, **bounded)
+        for metric in ("heads.share", "patterns.share", "ablation.remove")
+    ]
     records += [Record(metric=f"convergence.{kind}", part=text, **place, **bounded) for kind in ("share", "reached")]
     other = place | {"model": f"{text} too"}
     records += [Record(metric=f"convergence.{kind}", part=text, **other, **bounded) for kind in ("share", "reached")]

@@ -1,4 +1,5 @@
-"""The page in headless Chromium with the network off: it draws, adapts to 400 pixels, changes theme, hands out its data."""
+"""The page in headless Chromium with the network off: it draws, adapts to 400 pixels, changes theme, hands out its
+data."""
 
 import csv
 import io
@@ -39,9 +40,15 @@ def narrow(browser, report):
 
 def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
     plots = wide.page.locator(".plot")
-    assert plots.count() == 1 + 12 + 4 + 1 + 2 + 2 == wide.page.locator(".plot > .js-plotly-plot, .plot.js-plotly-plot").count()
+    assert (
+        plots.count()
+        == 1 + 12 + 4 + 1 + 2 + 2
+        == wide.page.locator(".plot > .js-plotly-plot, .plot.js-plotly-plot").count()
+    )
     assert all(n > 0 for n in plots.evaluate_all("ps => ps.map(p => p.querySelectorAll('.scatterlayer path').length)"))
-    bottoms = wide.page.evaluate("['.card:last-child', '.first .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)")
+    bottoms = wide.page.evaluate(
+        "['.card:last-child', '.first .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+    )
     assert max(bottoms) <= 900
     assert wide.page.evaluate("document.documentElement.scrollWidth") <= 1400
     assert wide.troubles == []
@@ -49,7 +56,9 @@ def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
 
 def test_works_at_400_pixels_with_text_that_can_be_read(narrow):
     assert narrow.page.evaluate("document.documentElement.scrollWidth") == 400
-    beyond = "ps => ps.filter(p => { const b = p.getBoundingClientRect(); return b.right > 401 || b.width < 200 }).length"
+    beyond = (
+        "ps => ps.filter(p => { const b = p.getBoundingClientRect(); return b.right > 401 || b.width < 200 }).length"
+    )
     assert narrow.page.locator(".plot").evaluate_all(beyond) == 0
     smallest = """() => Math.min(...[...document.querySelectorAll('body *')]
         .filter(e => !['SCRIPT', 'STYLE', 'NOSCRIPT'].includes(e.tagName))
@@ -64,7 +73,10 @@ def labels_are_apart(view):
     boxes = """ps => ps.map(p => { const f = p.getBoundingClientRect();
         return [...p.querySelectorAll('.annotation-text')].map(a => { const b = a.getBoundingClientRect();
             return [b.left - f.left, b.right - f.left, b.top - f.top, b.bottom - f.top, f.width, f.height] }) })"""
-    drawn = "#figure-position .plot, #figure-loss .plot, #figure-probe-token .plot, #figure-shift .plot, #figure-table-spectrum .plot"
+    drawn = (
+        "#figure-position .plot, #figure-loss .plot, #figure-probe-token .plot, #figure-shift .plot, "
+        "#figure-table-spectrum .plot"
+    )
     for labels in view.page.locator(drawn).evaluate_all(boxes):
         for left, right, top, bottom, full, height in labels:
             assert left >= 0 and right <= full + 1 and top >= -1 and bottom <= height + 1
@@ -84,14 +96,18 @@ def test_twenty_models_fit(browser, everything, tmp_path, width):
         assert view.page.evaluate("document.documentElement.scrollWidth") == width
         if width == 1400:
             first = (
-                "['.card:last-child', '.first .panel:last-child .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+                "['.card:last-child', '.first .panel:last-child .plot'].map(s => "
+                "document.querySelector(s).getBoundingClientRect().bottom)"
             )
             assert max(view.page.evaluate(first)) <= 900
         assert view.troubles == []
 
 
 def test_theme_follows_the_system_and_the_button(browser, report):
-    colours = "() => [getComputedStyle(document.body).backgroundColor, document.querySelector('#figure-position .xtick text').style.fill]"
+    colours = (
+        "() => [getComputedStyle(document.body).backgroundColor, document.querySelector('#figure-position .xtick "
+        "text').style.fill]"
+    )
     with View(browser, report, scheme="dark") as view:
         dark = view.page.evaluate(colours)
         view.page.focus("#theme")
@@ -102,7 +118,9 @@ def test_theme_follows_the_system_and_the_button(browser, report):
         view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         view.page.emulate_media(media="print")
         assert view.page.evaluate("getComputedStyle(document.querySelector('.bar')).display") == "none"
-        widths = view.page.locator(".plot .main-svg").evaluate_all("found => found.map(f => f.getBoundingClientRect().width)")
+        widths = view.page.locator(".plot .main-svg").evaluate_all(
+            "found => found.map(f => f.getBoundingClientRect().width)"
+        )
         assert 300 < max(widths) <= 680
         view.page.emulate_media(media="screen")
         view.page.evaluate("dispatchEvent(new Event('afterprint'))")
@@ -124,13 +142,20 @@ def test_csv_has_full_digits_and_svg_stands_alone(wide, demo):
     text, name = wide.download("#figure-probe-token button.svg")
     root = ElementTree.fromstring(text)
     words = "".join(root.itertext())
-    assert name == "probe-token.svg" and root.tag.endswith("svg") and "At the end position is read best from" in words.replace("\n", " ")
+    assert (
+        name == "probe-token.svg"
+        and root.tag.endswith("svg")
+        and "At the end position is read best from" in words.replace("\n", " ")
+    )
     assert len(root.findall("{http://www.w3.org/2000/svg}svg")) == 4 and "@" not in re.sub(r"@font-face", "", text)
     assert wide.troubles == []
 
 
 def test_tables_sort_by_mouse_and_keyboard(wide):
-    column = "() => [...document.querySelectorAll('#table-costs tbody td:nth-child(2)')].map(c => Number(c.dataset.v ?? c.textContent))"
+    column = (
+        "() => [...document.querySelectorAll('#table-costs tbody td:nth-child(2)')].map(c => Number(c.dataset.v ?? "
+        "c.textContent))"
+    )
     heading = wide.page.locator("#table-costs th:nth-child(2) .sort")
     heading.click()
     up = wide.page.evaluate(column)
@@ -146,7 +171,12 @@ def test_hostile_strings_run_nowhere(browser, hostile_study, hostile_texts, tmp_
     for width in (1400, 400):
         with View(browser, path, width=width) as view:
             assert view.page.evaluate("typeof window.pwned") == "undefined"
-            assert view.page.evaluate("document.querySelectorAll('img, iframe, .plot a, [onerror], [onload], [onmouseover]').length") == 0
+            assert (
+                view.page.evaluate(
+                    "document.querySelectorAll('img, iframe, .plot a, [onerror], [onload], [onmouseover]').length"
+                )
+                == 0
+            )
             assert view.page.evaluate("document.documentElement.scrollWidth") <= width
             shown = view.page.locator(".annotation-text").all_text_contents()
             assert any(t.startswith("</script>") for t in shown)

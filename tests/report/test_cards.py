@@ -7,7 +7,18 @@ from whatwhere.report.page import Page, render_page
 
 
 def test_a_card_shows_value_interval_and_the_papers_value():
-    c = card({"id": "x", "claim": "c", "verdict": "holds", "value": 0.5873, "low": 0.5512, "high": 0.6234, "paper_value": 0.89, "unit": ""})
+    c = card(
+        {
+            "id": "x",
+            "claim": "c",
+            "verdict": "holds",
+            "value": 0.5873,
+            "low": 0.5512,
+            "high": 0.6234,
+            "paper_value": 0.89,
+            "unit": "",
+        }
+    )
     assert (c.value, c.bounds, c.paper, c.mark) == ("0.587", "[0.551, 0.623]", "0.89", "holds")
     assert c.strip.value == pytest.approx(58.73) and c.strip.paper == 89
 
@@ -18,7 +29,13 @@ def test_a_card_without_a_measurement_has_no_scale():
 
 
 @pytest.mark.parametrize(
-    "broken", [{}, {"claim": None, "value": "high"}, {"value": float("nan")}, {"verdict": "<b>", "scale": {"seeds": 1}, "rule": ["a", 2]}]
+    "broken",
+    [
+        {},
+        {"claim": None, "value": "high"},
+        {"value": float("nan")},
+        {"verdict": "<b>", "scale": {"seeds": 1}, "rule": ["a", 2]},
+    ],
 )
 def test_a_card_is_made_of_anything(broken):
     c = card(broken)
@@ -48,7 +65,9 @@ CLAIM = {"id": "dstg-x", "claim": "c", "verdict": "holds", "value": 0.5, "scale"
 
 
 def test_a_card_has_the_records_and_models_of_its_claim():
-    c = card(CLAIM | {"models": ["dstg", "ap"], "records": ["r2.token dstg position layer 1-4, 5 splits", "pca.top2 ap"]})
+    c = card(
+        CLAIM | {"models": ["dstg", "ap"], "records": ["r2.token dstg position layer 1-4, 5 splits", "pca.top2 ap"]}
+    )
     assert c.models == "`dstg`, `ap`" and c.records == ("r2.token dstg position layer 1-4, 5 splits", "pca.top2 ap")
     assert (card(CLAIM).models, card(CLAIM | {"records": "text"}).records) == ("", ())
     assert card({"id": 'a" b<i>'}).anchor == "claim-a-b-i" and card(CLAIM).anchor == "claim-dstg-x"
@@ -60,13 +79,22 @@ def test_a_card_leads_to_its_row_which_lists_its_records():
     for i in range(3):
         assert html.count(f'<a href="#claim-x-{i}">') == html.count(f'<li id="claim-x-{i}">') == 1
         row = html[html.index(f'<li id="claim-x-{i}">') :]
-        assert f"<summary>Records behind it</summary><ul><li>metric.{i} &lt;b&gt;</li></ul>" in row[: row.index("</details>") + 10]
+        assert (
+            f"<summary>Records behind it</summary><ul><li>metric.{i} &lt;b&gt;</li></ul>"
+            in row[: row.index("</details>") + 10]
+        )
 
 
 def test_what_cannot_be_tested_is_folded_and_ordered_by_what_is_missing():
     lacking = [("a", "ap"), ("b", "rope"), ("c", "rope")]
     untested = [
-        {"id": i, "claim": f"claim {i}", "verdict": "not testable here", "value": None, "scale": f"not measured: needs a model {m}"}
+        {
+            "id": i,
+            "claim": f"claim {i}",
+            "verdict": "not testable here",
+            "value": None,
+            "scale": f"not measured: needs a model {m}",
+        }
         for i, m in lacking
     ]
     cards = [card(c) for c in [CLAIM, *untested]]
@@ -77,4 +105,8 @@ def test_what_cannot_be_tested_is_folded_and_ordered_by_what_is_missing():
     html = render_page(Page("t", cards=cards))
     fold = html[html.index('<details class="untestable">') :]
     fold = fold[: fold.index("</details>")]
-    assert "3 claims, by what is missing" in fold and all(f'<li id="claim-{i}">' in fold for i in "abc") and "claim-dstg-x" not in fold
+    assert (
+        "3 claims, by what is missing" in fold
+        and all(f'<li id="claim-{i}">' in fold for i in "abc")
+        and "claim-dstg-x" not in fold
+    )

@@ -1,4 +1,5 @@
-"""Several studies on one page: what differs is said first, every number of a run is still that run's, claims stand side by side."""
+"""Several studies on one page: what differs is said first, every number of a run is still that run's, claims stand side
+by side."""
 
 import json
 from pathlib import Path
@@ -61,17 +62,24 @@ def test_equal_runs_need_no_caveat_and_different_ones_get_it_first(pair):
 
 def test_other_steps_are_a_difference(build):
     runs = [build("one", models=("ap",)), build("two", models=("ap",), steps=900)]
-    assert comparison_page(open_runs(runs)).caveats[0].startswith("These runs differ in steps (`one` 1,100, `two` 900): compare")
+    assert (
+        comparison_page(open_runs(runs))
+        .caveats[0]
+        .startswith("These runs differ in steps (`one` 1,100, `two` 900): compare")
+    )
 
 
 def test_of_different_corpora_each_model_keeps_the_plateau_of_its_own(pair):
     change(pair[1], "study.json", corpus={"name": "wiki"})
     records = read_records(pair[1] / "records.parquet")
     write_records(
-        pair[1] / "records.parquet", [r for r in records if r.metric != "loss.unigram"] + [Record("two", "", "loss.unigram", 3.0)]
+        pair[1] / "records.parquet",
+        [r for r in records if r.metric != "loss.unigram"] + [Record("two", "", "loss.unigram", 3.0)],
     )
     together = merged(open_runs(pair))
-    assert together.table.point("corpus.tokens") is None and together.table.point("loss.unigram", "two/dstg").value == 3.0
+    assert (
+        together.table.point("corpus.tokens") is None and together.table.point("loss.unigram", "two/dstg").value == 3.0
+    )
     assert together.stuck == ["two/dstg", "two/rope"]
 
 
@@ -106,7 +114,11 @@ def test_claims_of_all_runs_stand_side_by_side(pair):
     kept = dict(zip(table.columns, table.rows[0], strict=True))
     assert [kept[c].raw for c in ("one", "one value", "one low", "one high")] == ["holds", 0.612, 0.598, 0.626]
     assert [kept[c].raw for c in ("two", "two value", "two low", "two high")] == ["does not hold", 0.125, 0.0625, None]
-    assert kept["Paper"].raw == 0.89 and table.columns.index("one value") in table.numeric and table.columns.index("Paper") in table.numeric
+    assert (
+        kept["Paper"].raw == 0.89
+        and table.columns.index("one value") in table.numeric
+        and table.columns.index("Paper") in table.numeric
+    )
     assert [c.text for c in table.rows[-1][6:10]] == ["–"] * 4  # the claim that the second run does not have
     assert "Of 6 claims measured in all runs, 5 have the same verdict in all; not so `kept`." in section.intro
 
@@ -114,7 +126,14 @@ def test_claims_of_all_runs_stand_side_by_side(pair):
 def test_the_page_holds_the_figures_of_all_runs(pair):
     text = render_page(comparison_page(open_runs(pair)))
     found = Parsed(text)
-    assert [a["id"] for tag, a in found.elements if tag == "section"] == ["runs", "claims", "where", "shape", "buys", "how"]
+    assert [a["id"] for tag, a in found.elements if tag == "section"] == [
+        "runs",
+        "claims",
+        "where",
+        "shape",
+        "buys",
+        "how",
+    ]
     assert all(name in text for name in ("one/dstg", "one/ap", "two/dstg", "two/rope"))
     assert "2 runs compared: one, two" in text and "one: Run" in found.words and "two: dstg, seed 0" in found.words
 
@@ -152,10 +171,14 @@ def test_records_of_another_version_name_their_run(pair):
     path = pair[1] / "records.parquet"
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata({"format": "whatwhere-records-0"}), path)
-    with pytest.raises(ValueError, match=r"two/records.parquet has record format 'whatwhere-records-0'.*Run the study again"):
+    with pytest.raises(
+        ValueError, match=r"two/records.parquet has record format 'whatwhere-records-0'.*Run the study again"
+    ):
         open_runs(pair)
 
 
 def test_a_comparison_is_written_whole(pair, tmp_path):
     path = write_comparison(pair, tmp_path / "new" / "comparison.html")
-    assert path.read_text(encoding="utf-8").endswith("</html>") and [p.name for p in path.parent.iterdir()] == [path.name]
+    assert path.read_text(encoding="utf-8").endswith("</html>") and [p.name for p in path.parent.iterdir()] == [
+        path.name
+    ]

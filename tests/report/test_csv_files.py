@@ -23,9 +23,12 @@ def page_with(*cells: Cell) -> Page:
 def test_every_table_of_the_page_is_a_file_and_every_value_a_record(demo, tmp_path):
     page = page_of(demo)
     paths = write_tables(page, tmp_path / "new" / "tables")
-    assert {p.stem for p in paths} == {t.id for t in page_tables(page, page.sections)} and {"claims", "costs", "position", "schemes"} <= {
-        p.stem for p in paths
-    }
+    assert {p.stem for p in paths} == {t.id for t in page_tables(page, page.sections)} and {
+        "claims",
+        "costs",
+        "position",
+        "schemes",
+    } <= {p.stem for p in paths}
     recorded = {r.value for r in read_records(demo / "records.parquet") if r.metric == "r2.token" and r.index is None}
     head, *rows = rows_of(tmp_path / "new" / "tables" / "position.csv")
     measured = {float(row[head.index("R² of position")]) for row in rows if row[0] == "this run"}
@@ -34,11 +37,31 @@ def test_every_table_of_the_page_is_a_file_and_every_value_a_record(demo, tmp_pa
 
 
 def test_digits_dashes_and_formulas(tmp_path):
-    cells = (value(1 / 3), Cell("–"), value(-0.5), text("=1+1"), text("-x"), text("@a"), text('a,"b"\nc'), text("+1"), value(12_345))
+    cells = (
+        value(1 / 3),
+        Cell("–"),
+        value(-0.5),
+        text("=1+1"),
+        text("-x"),
+        text("@a"),
+        text('a,"b"\nc'),
+        text("+1"),
+        value(12_345),
+    )
     write_tables(page_with(*cells), tmp_path / "csv")
     head, *rows = rows_of(tmp_path / "csv" / "t.csv")
     assert head == ["'=name"]
-    assert [row[0] if row else "" for row in rows] == [repr(1 / 3), "", "-0.5", "'=1+1", "'-x", "'@a", 'a,"b"\nc', "+1", "12345"]
+    assert [row[0] if row else "" for row in rows] == [
+        repr(1 / 3),
+        "",
+        "-0.5",
+        "'=1+1",
+        "'-x",
+        "'@a",
+        'a,"b"\nc',
+        "+1",
+        "12345",
+    ]
 
 
 def test_tables_of_before_are_replaced_as_a_whole(tmp_path):

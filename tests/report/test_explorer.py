@@ -10,12 +10,24 @@ from attention_maps import LEVELS, as_bytes, attention
 from page_parser import Parsed
 
 from whatwhere.report.attention_page import write_attention_page
-from whatwhere.report.explorer import MERGES, ExplorerModel, ExplorerText, filtered, load_explorer, merged, pack, weights_of
+from whatwhere.report.explorer import (
+    MERGES,
+    ExplorerModel,
+    ExplorerText,
+    filtered,
+    load_explorer,
+    merged,
+    pack,
+    weights_of,
+)
 from whatwhere.report.page import Page, render_page
 
 
 def model(n=12, layers=2, heads=3, texts=1, name="dstg", seed=0, **more):
-    found = [ExplorerText(f"text {i}", [f"w{j}" for j in range(n)], attention(layers, heads, n, seed + i)) for i in range(texts)]
+    found = [
+        ExplorerText(f"text {i}", [f"w{j}" for j in range(n)], attention(layers, heads, n, seed + i))
+        for i in range(texts)
+    ]
     return ExplorerModel(name, 0, found, LEVELS, **more)
 
 
@@ -27,7 +39,11 @@ def unpacked(explorer, number=0, text=0):
     for term, layers in entry["texts"][text]["maps"].items():
         found[term] = []
         for chunk, kind in layers:
-            raw = np.frombuffer(zlib.decompress(base64.b64decode(explorer.chunks[chunk])), np.uint8).reshape(-1, n, n).copy()
+            raw = (
+                np.frombuffer(zlib.decompress(base64.b64decode(explorer.chunks[chunk])), np.uint8)
+                .reshape(-1, n, n)
+                .copy()
+            )
             for row in range(1, n):
                 if kind == 1:
                     raw[:, row] += raw[:, row - 1]
@@ -84,8 +100,14 @@ def test_what_does_not_fit_is_left_out_in_words():
     assert half.notes[0].startswith("The text “text 2” is left out")
     one = pack([ExplorerModel("a", 0, models[0].texts[:1], LEVELS)]).size
     fewer = pack(models, int(0.7 * one))
-    assert fewer.size <= int(0.7 * one) and len(fewer.data["models"]) == 1 and "The model `b` is left out" in fewer.notes[-1]
-    with pytest.raises(ValueError, match=r"The maps of 2 × 3 heads for 48 tokens take .* Shorten the text to about \d+ tokens"):
+    assert (
+        fewer.size <= int(0.7 * one)
+        and len(fewer.data["models"]) == 1
+        and "The model `b` is left out" in fewer.notes[-1]
+    )
+    with pytest.raises(
+        ValueError, match=r"The maps of 2 × 3 heads for 48 tokens take .* Shorten the text to about \d+ tokens"
+    ):
         pack(models, 1000)
     with pytest.raises(ValueError, match="no text of any model"):
         pack([])
@@ -111,7 +133,14 @@ def save(folder, names, n=10, **entry):
         maps = attention(2, 3, n)
         np.savez(folder / f"arrays/explorer-{name}-seed-0.npz", levels=LEVELS, **{f"0.{t}": m for t, m in maps.items()})
         texts = [{"title": "one", "tokens": [f"w{i}" for i in range(n)]}]
-        base = {"name": name, "seed": 0, "file": f"arrays/explorer-{name}-seed-0.npz", "terms": list(maps), "missing": "", "texts": texts}
+        base = {
+            "name": name,
+            "seed": 0,
+            "file": f"arrays/explorer-{name}-seed-0.npz",
+            "terms": list(maps),
+            "missing": "",
+            "texts": texts,
+        }
         index.append(base | entry)
     (folder / "explorer.json").write_text(json.dumps(index))
     return folder
@@ -121,14 +150,19 @@ def test_a_folder_is_read_with_its_means_and_profiles(tmp_path):
     folder = save(tmp_path / "s", ["dstg", "rope"])
     rng = np.random.default_rng(0)
     mean, profile = rng.random((2, 3, 8, 8)), rng.random((2, 3, 5))
-    np.savez(folder / "arrays/attention-dstg-seed-0.npz", **{"mean.total": mean, "profile.total": profile, "lags": np.arange(-2, 3)})
+    np.savez(
+        folder / "arrays/attention-dstg-seed-0.npz",
+        **{"mean.total": mean, "profile.total": profile, "lags": np.arange(-2, 3)},
+    )
     explorer = load_explorer(folder)
     first, second = explorer.data["models"]
     assert first["name"] == "dstg, seed 0" and "means" not in second and first["lags"] == [-2, -1, 0, 1, 2]
     raw = np.frombuffer(zlib.decompress(base64.b64decode(explorer.chunks[first["profiles"]["total"]])), "<f4")
     np.testing.assert_allclose(raw.reshape(2, 3, 5), profile, rtol=1e-6)
     packed = first["means"]["total"]
-    levels = np.frombuffer(zlib.decompress(base64.b64decode(explorer.chunks[packed["chunk"]])), np.uint8).reshape(2, 3, 8, 8)
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(explorer.chunks[packed["chunk"]])), np.uint8).reshape(
+        2, 3, 8, 8
+    )
     shown = (levels / 255) ** 2 * np.array(packed["scales"])[..., None, None]
     np.testing.assert_allclose(shown, mean, atol=0.004)
     assert load_explorer(tmp_path) is None
@@ -171,9 +205,13 @@ def test_strings_from_outside_become_neither_markup_nor_script(hostile_texts):
         max(
             map(
                 len,
-                pack([ExplorerModel("m", 0, [ExplorerText("t", ["x" * 10_000], {"total": maps["total"][..., :1, :1]})], LEVELS)]).data[
-                    "models"
-                ][0]["texts"][0]["tokens"],
+                pack(
+                    [
+                        ExplorerModel(
+                            "m", 0, [ExplorerText("t", ["x" * 10_000], {"total": maps["total"][..., :1, :1]})], LEVELS
+                        )
+                    ]
+                ).data["models"][0]["texts"][0]["tokens"],
             )
         )
         == 200

@@ -34,7 +34,13 @@ def path(maps, tmp_path_factory):
     short = ExplorerText("short", ["a", "b", "c"], attention(2, 3, 3, 1))
     models = [
         ExplorerModel("dstg", 0, [ExplorerText("long", WORDS, maps), short], LEVELS, **over),
-        ExplorerModel("rope", 0, [ExplorerText("long", WORDS, {"total": maps["total"][:1, :2]})], LEVELS, missing="`rope` has one term."),
+        ExplorerModel(
+            "rope",
+            0,
+            [ExplorerText("long", WORDS, {"total": maps["total"][:1, :2]})],
+            LEVELS,
+            missing="`rope` has one term.",
+        ),
     ]
     return write_page(folder / "page.html", Page("Explorer", explorer=pack(models)))
 
@@ -78,7 +84,8 @@ def scores(view):
 def test_opens_offline_and_draws_every_head(view):
     assert view.page.locator(".ex-grid [role=gridcell]").count() == 6 and view.page.locator(".ex-map").count() == 4
     colours = view.page.locator(".ex-grid canvas, .ex-map canvas, .ex-mean canvas, .ex-profile canvas").evaluate_all(
-        """cs => cs.map(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)"""
+        "cs => cs.map(c => new Set(new Uint32Array("
+        "c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)"
     )
     assert len(colours) == 6 + 4 + 2 and min(colours) > 10
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 1400
@@ -97,7 +104,10 @@ def test_term_and_head_change_by_mouse_and_keys(view):
     large = picture(view, ".ex-map canvas[data-term=total]")
     view.page.keyboard.press("ArrowLeft")
     settled(view)
-    assert view.page.text_content("#ex-head-title") == "Layer 2, head 1" and picture(view, ".ex-map canvas[data-term=total]") != large
+    assert (
+        view.page.text_content("#ex-head-title") == "Layer 2, head 1"
+        and picture(view, ".ex-map canvas[data-term=total]") != large
+    )
     assert view.page.evaluate("document.activeElement.dataset.head") == "1"
     assert view.page.locator(".ex-grid [tabindex='0']").count() == 1
     view.page.keyboard.press("4")
@@ -109,7 +119,9 @@ def test_term_and_head_change_by_mouse_and_keys(view):
     assert view.page.evaluate("document.activeElement.getAttribute('role')") == "gridcell"
     view.page.click(".ex-map >> nth=1 >> button")
     settled(view)
-    assert view.page.locator(".ex-map").count() == 1 and view.page.locator(".ex-map canvas").bounding_box()["width"] > 600
+    assert (
+        view.page.locator(".ex-map").count() == 1 and view.page.locator(".ex-map canvas").bounding_box()["width"] > 600
+    )
     assert view.troubles == []
 
 
@@ -141,7 +153,9 @@ def test_hover_and_arrows_name_the_tokens_and_their_true_scores(view, maps):
 
 def test_the_table_holds_the_strongest_pairs(view, maps):
     view.page.click(".ex details summary")
-    rows = view.page.locator("#ex-pairs tbody tr").evaluate_all("rs => rs.map(r => [...r.cells].map(c => c.textContent))")
+    rows = view.page.locator("#ex-pairs tbody tr").evaluate_all(
+        "rs => rs.map(r => [...r.cells].map(c => c.textContent))"
+    )
     weights = LEVELS[maps["total"][0, 0]]
     best = np.sort(weights.ravel())[::-1][:20]
     assert len(rows) == 20
@@ -208,7 +222,9 @@ def test_hostile_tokens_neither_run_nor_widen_the_page(browser, hostile_texts, t
         "x" * 10_000,
     ]
     hostile = ExplorerText(hostile_texts[-1], tokens, attention(1, 2, len(tokens)))
-    page = write_attention_page(tmp_path / "hostile.html", ExplorerModel(hostile_texts[-1], 0, [hostile], LEVELS, missing=hostile_texts[0]))
+    page = write_attention_page(
+        tmp_path / "hostile.html", ExplorerModel(hostile_texts[-1], 0, [hostile], LEVELS, missing=hostile_texts[0])
+    )
     for width in (1400, 400):
         with opened(browser, page, width=width) as view:
             view.page.click(".ex details summary")
@@ -237,7 +253,9 @@ def test_512_tokens_draw_within_a_second(browser, tmp_path):
             view.page.keyboard.press("ArrowDown")
         settled(view)
         assert view.page.evaluate("performance.now()") - began < 3000
-        times = view.page.evaluate("[document.getElementById('ex').dataset.grid, document.getElementById('ex').dataset.maps].map(Number)")
+        times = view.page.evaluate(
+            "[document.getElementById('ex').dataset.grid, document.getElementById('ex').dataset.maps].map(Number)"
+        )
         assert max(times) < 1000  # milliseconds, on a machine that may be busy
         assert view.troubles == []
 

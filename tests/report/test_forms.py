@@ -24,16 +24,39 @@ def figures_of(folder):
 
 @pytest.fixture(scope="module")
 def pages(whole, everything, geometry_folder):
-    return {name: figures_of(folder) for name, folder in (("whole", whole), ("all", everything), ("geometry", geometry_folder))}
+    return {
+        name: figures_of(folder)
+        for name, folder in (("whole", whole), ("all", everything), ("geometry", geometry_folder))
+    }
 
 
-CURVES = (where.POSITION, *where.PROBES, where.VARIANCE, where.COMPONENTS, where.SHIFT, heads.LAYERS, attention.NEIGHBOURS, shape.FLAT)
-CURVES += (shape.SPECTRUM, shape.SEPARATION, structure.SENTENCES, buys.LOSS, fits.HELD_OUT, corpus.BETWEEN, spectra.FIRST)
+CURVES = (
+    where.POSITION,
+    *where.PROBES,
+    where.VARIANCE,
+    where.COMPONENTS,
+    where.SHIFT,
+    heads.LAYERS,
+    attention.NEIGHBOURS,
+    shape.FLAT,
+)
+CURVES += (
+    shape.SPECTRUM,
+    shape.SEPARATION,
+    structure.SENTENCES,
+    buys.LOSS,
+    fits.HELD_OUT,
+    corpus.BETWEEN,
+    spectra.FIRST,
+)
 ROWS = (heads.ABLATION, attention.PATTERN, buys.CONVERGENCE, fits.STRESS, fits.VIOLATIONS, spectra.EQUIVARIANCE)
 
 
 def test_no_form_has_more_than_twelve_fields():
-    assert all(len(form.__dataclass_fields__) <= 12 for form in (Curves, Rows, type(attention.LOOKING), type(heads.HEADS), Line, Row))
+    assert all(
+        len(form.__dataclass_fields__) <= 12
+        for form in (Curves, Rows, type(attention.LOOKING), type(heads.HEADS), Line, Row)
+    )
     assert len({form.id for form in (*CURVES, *ROWS)}) == len((*CURVES, *ROWS))
 
 
@@ -44,7 +67,9 @@ def marks(figure, axis):
 
 @pytest.mark.parametrize("page", ["whole", "all", "geometry"])
 def test_every_number_of_a_curve_or_a_row_stands_in_its_table(pages, page):
-    axes = {form.id: "y" for form in CURVES} | {form.id: "x" for form in ROWS} | {"separation": "y", "corpus-stress": "x"}
+    axes = (
+        {form.id: "y" for form in CURVES} | {form.id: "x" for form in ROWS} | {"separation": "y", "corpus-stress": "x"}
+    )
     seen = [f for f in pages[page] if f.id in axes]
     assert len(seen) > 4
     for figure in seen:
@@ -57,8 +82,15 @@ def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build):
     run = load_run(build(models=("split", "ap", "rope"), shifts=True))
     known = {v for r in run.records if r.metric == "shift.change" for v in (r.value, r.low, r.high)}
     figure = where.SHIFT.draw(run)
-    assert set(marks(figure, "y")) <= known and {row[3].raw for row in figure.table.rows} <= known and len(figure.table.rows) == 4 * 5
-    assert {row[1].text for row in figure.table.rows if row[0].text == "split"} == {"position", "semantic"}  # both are told from all
+    assert (
+        set(marks(figure, "y")) <= known
+        and {row[3].raw for row in figure.table.rows} <= known
+        and len(figure.table.rows) == 4 * 5
+    )
+    assert {row[1].text for row in figure.table.rows if row[0].text == "split"} == {
+        "position",
+        "semantic",
+    }  # both are told from all
     labels = {note["text"] for note in figure.panels[0].layout["annotations"]}
     assert labels == {"split position", "split semantic", "ap", "rope"}
     steps = {r.value for r in run.records if r.metric == "loss"}
@@ -66,7 +98,10 @@ def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build):
 
 
 def test_rows_of_heads_and_stress_are_the_recorded_ones(whole, geometry_folder):
-    for folder, form, metrics in ((whole, heads.ABLATION, ("ablation.",)), (geometry_folder, fits.STRESS, ("stress.",))):
+    for folder, form, metrics in (
+        (whole, heads.ABLATION, ("ablation.",)),
+        (geometry_folder, fits.STRESS, ("stress.",)),
+    ):
         known = {r.value for r in read_records(folder / "records.parquet") if r.metric.startswith(metrics)}
         figure = form.draw(load_run(folder))
         assert {v for v in marks(figure, "x") if v != 1e-4} <= known and len(marks(figure, "x")) > 20
@@ -85,7 +120,9 @@ def test_points_and_maps_of_heads_are_the_recorded_ones(whole):
 
 
 def test_nothing_is_drawn_where_nothing_was_measured():
-    assert not [form.id for form in (*CURVES, *ROWS, heads.HEADS, attention.LOOKING) if form.draw(Run("empty")) is not None]
+    assert not [
+        form.id for form in (*CURVES, *ROWS, heads.HEADS, attention.LOOKING) if form.draw(Run("empty")) is not None
+    ]
 
 
 def test_a_point_that_no_gradient_reaches_is_hollow_and_its_way_dotted(build):
@@ -106,7 +143,9 @@ def test_the_papers_layers_stand_at_the_same_relative_depth(build, depth):
 
 def lines(*kinds, points=3):
     at = {float(x): Point.between(0.1 * x, 0.1 * x - 0.01, 0.1 * x + 0.01) for x in range(points)}
-    return lambda run: [Line({0: Point.between(0.5)} if kind == LEVEL else at, f"m{i}", kind=kind) for i, kind in enumerate(kinds)]
+    return lambda run: [
+        Line({0: Point.between(0.5)} if kind == LEVEL else at, f"m{i}", kind=kind) for i, kind in enumerate(kinds)
+    ]
 
 
 def form(source, **more):
@@ -116,7 +155,9 @@ def form(source, **more):
 
 def test_kinds_of_lines_differ_in_marks_and_all_but_levels_have_rows_of_their_own():
     figure = form(lines("this run", BEFORE, LEVEL, ASIDE)).draw(Run("r"))
-    assert figure.title == "1 lines" and figure.subtitle.startswith("What (one training seed, 95\u202f% interval over documents). More")
+    assert figure.title == "1 lines" and figure.subtitle.startswith(
+        "What (one training seed, 95\u202f% interval over documents). More"
+    )
     sources = [row[0].text for row in figure.table.rows]
     assert {s: sources.count(s) for s in sources} == {"this run": 3, BEFORE: 3, LEVEL: 1, ASIDE: 3}
     assert len(figure.panels[0].data) == 2 + 1 + 1 and ("before", "the same model before training") in figure.key
@@ -129,7 +170,13 @@ def test_long_lines_have_a_band_and_no_marks():
 
 @pytest.mark.parametrize("kind", ["linear", "share", "r2", "log", "steps", "lags", "layer"])
 def test_an_axis_holds_its_values_and_its_ticks(kind):
-    values = [0.02, 0.5, 1.0] if kind in ("share", "r2", "log") else [-64.0, 0.0, 3.0, 64.0] if kind == "lags" else [0.0, 1.0, 5.0]
+    values = (
+        [0.02, 0.5, 1.0]
+        if kind in ("share", "r2", "log")
+        else [-64.0, 0.0, 3.0, 64.0]
+        if kind == "lags"
+        else [0.0, 1.0, 5.0]
+    )
     scale = Axis("title", kind).scale(values)
     low, high = scale.bounds
     assert all(low <= scale.end(scale.at(v)) <= high for v in values)
@@ -149,7 +196,13 @@ def test_ticks_are_round_and_few(top):
 def test_values_below_a_logarithmic_floor_are_drawn_there_and_written_whole():
     row = Row("exact", {"": Point.between(1e-30)})
     made = Rows(
-        "f", "stress.raw", lambda run: [row, Row("far", {"": Point.between(5.0)})], lambda *_: "t", "w", "c", Axis("x", "log", floor=1e-4)
+        "f",
+        "stress.raw",
+        lambda run: [row, Row("far", {"": Point.between(5.0)})],
+        lambda *_: "t",
+        "w",
+        "c",
+        Axis("x", "log", floor=1e-4),
     )
     figure = made.draw(Run("r"))
     assert marks(figure, "x") == [1e-4, 5.0] and figure.table.rows[0][2].raw == 1e-30
@@ -157,7 +210,9 @@ def test_values_below_a_logarithmic_floor_are_drawn_there_and_written_whole():
 
 
 def test_seeds_and_splits_are_told_apart_under_the_title(build):
-    one, three = (where.POSITION.draw(load_run(build(str(n), models=("ap",), seeds=tuple(range(n))))).subtitle for n in (1, 3))
+    one, three = (
+        where.POSITION.draw(load_run(build(str(n), models=("ap",), seeds=tuple(range(n))))).subtitle for n in (1, 3)
+    )
     assert "one training seed, 95\u202f% interval over document splits" in one and "mean over 3 training seeds" in three
 
 
@@ -173,6 +228,13 @@ def test_a_table_at_every_step_is_drawn_of_the_corpus_rows_where_there_are_any()
     def at(step, value, part):
         return Record("s", "m", "separation", value, step=step, part=part, seed=0)
 
-    records = [at(0, 9.0, None), at(5, 9.0, None), at(0, 1.0, "used"), at(5, 2.0, "used"), at(0, 3.0, "corpus"), at(5, 4.0, "corpus")]
+    records = [
+        at(0, 9.0, None),
+        at(5, 9.0, None),
+        at(0, 1.0, "used"),
+        at(5, 2.0, "used"),
+        at(0, 3.0, "corpus"),
+        at(5, 4.0, "corpus"),
+    ]
     assert marks(shape.SEPARATION.draw(Run("r", records=records)), "y") == [3.0, 4.0]
     assert marks(shape.SEPARATION.draw(Run("r", records=records[:4])), "y") == [1.0, 2.0]

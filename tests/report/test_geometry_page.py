@@ -52,17 +52,32 @@ def hostile(run: Run, text: str) -> Run:
         part = r.part if r.part in known else f"{text}|{text}" if r.metric == "between" else text
         return replace(r, study=text, model=text if r.model in names else r.model, part=part, unit=text)
 
-    facts = {"title": text, "command": text, "started": text, "machine": {text: text}, "versions": {text: text}, "settings": {text: [text]}}
+    facts = {
+        "title": text,
+        "command": text,
+        "started": text,
+        "machine": {text: text},
+        "versions": {text: text},
+        "settings": {text: [text]},
+    }
     words = {"scatter_names": np.array([text] * 4)}
     corpora = [
-        Corpus(text, text, {"name": text, "summary": [text], text: {text: text}, "align": text}, c.arrays | words) for c in run.corpora
+        Corpus(text, text, {"name": text, "summary": [text], text: {text: text}, "align": text}, c.arrays | words)
+        for c in run.corpora
     ]
     return Run(text, facts | {"protocol": text}, [renamed(r) for r in run.records], measured=corpora)
 
 
 def test_sections_and_figures_stand_in_the_order_of_the_questions(text):
     found = Parsed(text).elements
-    assert [a["id"] for tag, a in found if tag == "section"] == ["support", "distances", "shape", "fit", "training", "how"]
+    assert [a["id"] for tag, a in found if tag == "section"] == [
+        "support",
+        "distances",
+        "shape",
+        "fit",
+        "training",
+        "how",
+    ]
     assert [a["id"].removeprefix("figure-") for tag, a in found if tag == "figure"] == FIGURES
     tables = {a["id"] for tag, a in found if tag == "table"}
     assert {f"table-{t}" for t in ("corpora", "correlations", "parameters", "hypotheses")} < tables
@@ -87,7 +102,9 @@ def test_every_table_row_has_every_column(text):
 
 def test_numbers_of_the_page_follow_the_records(run, text):
     changed = [
-        replace(r, value=77777.0, low=None, high=None) if (r.metric, r.model, r.part) == ("stress.raw.corrected", "tags", "rope") else r
+        replace(r, value=77777.0, low=None, high=None)
+        if (r.metric, r.model, r.part) == ("stress.raw.corrected", "tags", "rope")
+        else r
         for r in run.records
     ]
     assert "77,777" not in text and "77,777" in render_page(geometry_page(replace(run, records=changed)))
@@ -101,29 +118,44 @@ def test_a_section_without_records_is_left_out(run):
 
 
 def test_the_papers_protocol_is_named_and_needs_no_correction(run):
-    counted = [replace(c, arrays={k: v for k, v in c.arrays.items() if "corrected" not in k and "floor" not in k}) for c in run.corpora]
-    records = [r for r in run.records if "corrected" not in r.metric and r.metric not in ("floor.mean", "stress.held_out")]
-    shown = render_page(geometry_page(replace(run, facts=run.facts | {"protocol": "paper"}, records=records, measured=counted)))
+    counted = [
+        replace(c, arrays={k: v for k, v in c.arrays.items() if "corrected" not in k and "floor" not in k})
+        for c in run.corpora
+    ]
+    records = [
+        r for r in run.records if "corrected" not in r.metric and r.metric not in ("floor.mean", "stress.held_out")
+    ]
+    shown = render_page(
+        geometry_page(replace(run, facts=run.facts | {"protocol": "paper"}, records=records, measured=counted))
+    )
     figures = [a["id"].removeprefix("figure-") for tag, a in Parsed(shown).elements if tag == "figure"]
     assert figures == [f for f in FIGURES if f != "held-out"] and "1e-12 is added to every count" in shown
     assert "its Hellinger distance in the corpus (as counted)" in shown and "sinusoidal: r " in shown
 
 
 def test_noise_and_few_documents_are_said_first(run):
-    noise = [replace(r, value=0.0, low=-0.1, high=0.1) if r.metric == "distance.mean.corrected" else r for r in run.records]
+    noise = [
+        replace(r, value=0.0, low=-0.1, high=0.1) if r.metric == "distance.mean.corrected" else r for r in run.records
+    ]
     corpora = [replace(c, facts=c.facts | {"documents": 12}) for c in run.corpora]
     said = geometry_page(replace(run, records=noise, measured=corpora)).caveats
-    assert said[0].startswith("Not separable from chance: in `reviews`, `tags`") and said[1].startswith("Fewer than 1,000 documents")
+    assert said[0].startswith("Not separable from chance: in `reviews`, `tags`") and said[1].startswith(
+        "Fewer than 1,000 documents"
+    )
     bare = [replace(r, low=None, high=None) for r in noise]
     assert geometry_page(replace(run, records=bare)).caveats[0].startswith("In `reviews`, `tags` the mean square")
 
 
 def test_gaps_in_arrays_are_drawn_as_gaps(run):
     holes = {
-        k: np.where(np.arange(v.size).reshape(v.shape) % 5 == 1, np.nan, v) for k, v in run.corpora[0].arrays.items() if v.dtype.kind == "f"
+        k: np.where(np.arange(v.size).reshape(v.shape) % 5 == 1, np.nan, v)
+        for k, v in run.corpora[0].arrays.items()
+        if v.dtype.kind == "f"
     }
     kept = {k: run.corpora[0].arrays[k] for k in ("positions", "left_out", "support", "lag")}
-    assert "figure-matrix" in render_page(geometry_page(replace(run, measured=[replace(run.corpora[0], arrays=holes | kept)])))
+    assert "figure-matrix" in render_page(
+        geometry_page(replace(run, measured=[replace(run.corpora[0], arrays=holes | kept)]))
+    )
 
 
 def test_long_and_many_corpora_stay_below_ten_megabytes_and_say_that_they_are_thinned(run):
@@ -175,12 +207,15 @@ def test_draws_in_a_browser_and_fits(browser, run, tmp_path, width, scheme):
         assert view.page.evaluate("document.documentElement.scrollWidth") == width
         assert view.page.locator(".plot").count() == view.page.locator(".plot.js-plotly-plot").count()
         frames = view.page.locator("#figure-scatter .plot").evaluate_all(
-            "ps => ps.map(p => { const b = p.querySelector('.bglayer rect, .plotbg, .gridlayer').getBoundingClientRect(); return b.width })"
+            "ps => ps.map(p => { const b = p.querySelector('.bglayer rect, .plotbg, "
+            ".gridlayer').getBoundingClientRect(); return b.width })"
         )
         assert len(frames) == 8 and min(frames) > 100
         squares = view.page.locator("#figure-matrix .heatmaplayer image")
         assert squares.count() == 4
-        for box in squares.evaluate_all("is => is.map(i => [i.getBoundingClientRect().width, i.getBoundingClientRect().height])"):
+        for box in squares.evaluate_all(
+            "is => is.map(i => [i.getBoundingClientRect().width, i.getBoundingClientRect().height])"
+        ):
             assert box[0] == pytest.approx(box[1], abs=2) and box[0] > 150
         boxes = """ps => ps.map(p => [...p.querySelectorAll('.annotation-text')].map(a => {
             const [b, f] = [a, p].map(e => e.getBoundingClientRect());
@@ -191,7 +226,9 @@ def test_draws_in_a_browser_and_fits(browser, run, tmp_path, width, scheme):
         )
         for labels in view.page.locator(drawn).evaluate_all(boxes):
             assert all(left >= 0 and right <= 1 for left, right, _, _ in labels)
-            assert all(a[3] <= b[2] + 1 or b[3] <= a[2] + 1 or a[1] != b[1] for a, b in itertools.combinations(labels, 2))
+            assert all(
+                a[3] <= b[2] + 1 or b[3] <= a[2] + 1 or a[1] != b[1] for a, b in itertools.combinations(labels, 2)
+            )
         if width == 1400:
             assert view.page.evaluate("document.querySelector('.first').getBoundingClientRect().bottom") <= 900
         assert view.troubles == []

@@ -1,4 +1,5 @@
-"""Figures of what is inside models in headless Chromium: regressions, convergence, stress, the corpus, controls draw without trouble."""
+"""Figures of what is inside models in headless Chromium: regressions, convergence, stress, the corpus, controls draw
+without trouble."""
 
 from dataclasses import replace
 
@@ -24,10 +25,26 @@ def page(demo, tmp_path_factory):
         for layer in range(5):
             for stream in ("position", "semantic"):
                 v = 0.8 / (i + 1)
-                extra.append(Record(metric=f"regression.{stream}", value=v, low=v - 0.1, high=v + 0.1, layer=layer, part="dstg", **place))
+                extra.append(
+                    Record(
+                        metric=f"regression.{stream}",
+                        value=v,
+                        low=v - 0.1,
+                        high=v + 0.1,
+                        layer=layer,
+                        part="dstg",
+                        **place,
+                    )
+                )
             for scale in ("raw", "optimal"):
                 extra.append(
-                    Record(metric=f"projected.stress.{scale}", value=0.1 * (layer + i + 1), layer=layer, part="sinusoidal", **place)
+                    Record(
+                        metric=f"projected.stress.{scale}",
+                        value=0.1 * (layer + i + 1),
+                        layer=layer,
+                        part="sinusoidal",
+                        **place,
+                    )
                 )
         if m != "ap":
             extra.append(Record(metric="convergence.reached", value=1.0, part="ap", **place))
@@ -36,10 +53,17 @@ def page(demo, tmp_path_factory):
     probes = [r for r in study.records if r.metric == "r2.token"]
     extra += [replace(r, step=0, value=0.5) for r in probes] + [replace(r, part=f"{r.part}.pca2") for r in probes]
     study = replace(study, records=study.records + extra, arrays={"geometry-corpus": run.corpora[0].arrays})
-    made = [*structure.figures(study), buys.CONVERGENCE.draw(study), shape.PROJECTED.draw(study), shape.SEPARATION.draw(study)]
+    made = [
+        *structure.figures(study),
+        buys.CONVERGENCE.draw(study),
+        shape.PROJECTED.draw(study),
+        shape.SEPARATION.draw(study),
+    ]
     made += [*fits.of_study(study), *where.figures(study)]
     figures = [f for f in made if f.id != "sentences" and not f.id.startswith(("hidden", "variance"))]
-    return write_page(folder / "page.html", Page("made up", sections=[Section("all", "All", "", figures, [corpus.overview(study)])]))
+    return write_page(
+        folder / "page.html", Page("made up", sections=[Section("all", "All", "", figures, [corpus.overview(study)])])
+    )
 
 
 def test_every_plot_draws_without_trouble_on_a_phone_in_the_dark(browser, page):

@@ -1,4 +1,5 @@
-"""Heat maps: thinned to a bound, rounded to four digits, colours in even steps from the ground of the page to its ink."""
+"""Heat maps: thinned to a bound, rounded to four digits, colours in even steps from the ground of the page to its
+ink."""
 
 import itertools
 import math
@@ -26,18 +27,39 @@ def test_rounded_keeps_four_digits_and_no_nan():
 
 
 def test_a_map_names_colours_and_shares_limits():
-    made = Map(np.array([[0.0, -1.0]]), ["a", "b"], [0], "x %{x}: %{z:.3f}", (-2, 2), ("x", "y"), "title", signed=True, square=True).panel()
+    made = Map(
+        np.array([[0.0, -1.0]]),
+        ["a", "b"],
+        [0],
+        "x %{x}: %{z:.3f}",
+        (-2, 2),
+        ("x", "y"),
+        "title",
+        signed=True,
+        square=True,
+    ).panel()
     (trace,) = made.data
-    assert trace["zmid"] == 0 and (trace["zmin"], trace["zmax"]) == (-2, 2) and trace["hovertemplate"].endswith("<extra></extra>")
+    assert (
+        trace["zmid"] == 0
+        and (trace["zmin"], trace["zmax"]) == (-2, 2)
+        and trace["hovertemplate"].endswith("<extra></extra>")
+    )
     assert trace["colorscale"] == diverging() and trace["colorscale"][4] == [0.5, "@signed-4"]
     assert made.layout["yaxis"]["scaleanchor"] == "x" and made.layout["meta"] == {"square": True}
 
 
 def lightness(colour: str) -> float:
     """OKLab lightness of a hex colour (Ottosson 2020)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    ]
     cones = np.array(
-        [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566], [0.0883024619, 0.2817188376, 0.6299787005]]
+        [
+            [0.4122214708, 0.5363325363, 0.0514459929],
+            [0.2119034982, 0.6806995451, 0.1073969566],
+            [0.0883024619, 0.2817188376, 0.6299787005],
+        ]
     )
     return float(np.cbrt(cones @ linear) @ [0.2104542553, 0.7936177850, -0.0040720468])
 

@@ -4,11 +4,24 @@ import math
 
 import pytest
 
-from whatwhere.report.numbers import compact, count, decimals, duration, fixed, interval, memory, number, percent, printed, span
+from whatwhere.report.numbers import (
+    compact,
+    count,
+    decimals,
+    duration,
+    fixed,
+    interval,
+    memory,
+    number,
+    percent,
+    printed,
+    span,
+)
 
 
 @pytest.mark.parametrize(
-    ("uncertainty", "digits"), [(0.036, 3), (0.01, 3), (0.0099, 4), (1.4, 1), (52.0, 0), (0.0, 3), (math.inf, 3), (1e-12, 6)]
+    ("uncertainty", "digits"),
+    [(0.036, 3), (0.01, 3), (0.0099, 4), (1.4, 1), (52.0, 0), (0.0, 3), (math.inf, 3), (1e-12, 6)],
 )
 def test_decimals_show_two_significant_digits_of_the_uncertainty(uncertainty, digits):
     assert decimals(uncertainty) == digits

@@ -1,4 +1,5 @@
-"""Any page: what it is given appears escaped and in order, what it is not given leaves no trace, a failure leaves the old file."""
+"""Any page: what it is given appears escaped and in order, what it is not given leaves no trace, a failure leaves the
+old file."""
 
 import json
 import os
@@ -17,7 +18,9 @@ from whatwhere.report.style import layout
 def figure(name: str, words: str = "words") -> Figure:
     """A figure with one line, every string of it the given one."""
     panel = Panel(
-        [{"type": "scatter", "x": [0, 1], "y": [1, 0], "hovertext": [words] * 2}], layout(200, {}, {}, dict(l=1, r=1, t=1, b=1)), words
+        [{"type": "scatter", "x": [0, 1], "y": [1, 0], "hovertext": [words] * 2}],
+        layout(200, {}, {}, dict(l=1, r=1, t=1, b=1)),
+        words,
     )
     return Figure(name, words, words, [panel], Table(f"t-{name}", words, [words], [[text(words)]]), [("dash", words)])
 
@@ -44,7 +47,11 @@ def test_a_page_needs_a_title_and_no_more(tmp_path):
     path = write_page(tmp_path / "new" / "page.html", Page("Nothing yet"))
     found = Parsed(path.read_text(encoding="utf-8"))
     assert [a["id"] for tag, a in found.elements if tag == "section"] == ["how"]
-    assert "In words" not in found.words and "How to cite" not in found.words and "lead" not in [a.get("class") for _, a in found.elements]
+    assert (
+        "In words" not in found.words
+        and "How to cite" not in found.words
+        and "lead" not in [a.get("class") for _, a in found.elements]
+    )
     assert [p.name for p in path.parent.iterdir()] == ["page.html"]
 
 
@@ -67,7 +74,10 @@ def test_no_string_becomes_markup_or_hides(kind, hostile_texts):
         return [(tag, sorted(a)) for tag, a in parsed.elements if tag not in ("code", "span")]
 
     assert shape(Parsed(hostile)) == shape(Parsed(render_page(full())))
-    assert len(Parsed(hostile).scripts) == 3 and json.loads(Parsed(hostile).scripts[0])["figures"].keys() == {"hero", "first"}
+    assert len(Parsed(hostile).scripts) == 3 and json.loads(Parsed(hostile).scripts[0])["figures"].keys() == {
+        "hero",
+        "first",
+    }
     assert not set("\u202e\u2066") & set(hostile)
 
 
@@ -124,7 +134,9 @@ def test_code_spans_escape_and_pair():
 def test_a_figure_names_its_records_in_the_fold_of_its_table():
     from dataclasses import replace
 
-    drawn = replace(figure("one"), records=("kl.share.*: layer, head", "arrays/attention-NAME.npz", "heads.share: part"))
+    drawn = replace(
+        figure("one"), records=("kl.share.*: layer, head", "arrays/attention-NAME.npz", "heads.share: part")
+    )
     said = "Records: kl.share.*: layer, head, heads.share: part, in records.parquet. Arrays: arrays/attention-NAME.npz."
     text = render_page(Page("t", hero=drawn))
     fold = text[text.index("<details>") : text.index("</details>")]

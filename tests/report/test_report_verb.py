@@ -33,7 +33,10 @@ def test_several_are_compared_and_their_tables_handed_out(build, tmp_path, monke
 
 def test_tables_of_a_geometry_run(geometry_folder, tmp_path):
     result = run(geometry_folder, "--out", tmp_path / "page.html", "--csv", tmp_path / "tables", "--json")
-    assert result.exit_code == 0 and len(json.loads(result.stdout)["tables"]) == len(list((tmp_path / "tables").iterdir())) > 3
+    assert (
+        result.exit_code == 0
+        and len(json.loads(result.stdout)["tables"]) == len(list((tmp_path / "tables").iterdir())) > 3
+    )
 
 
 def test_wrong_input_writes_nothing(build, tmp_path, monkeypatch):

@@ -20,7 +20,10 @@ def test_visible_shows_what_cannot_be_seen():
 
 
 def test_the_last_position_layer_is_trained_only_if_the_head_reads_it():
-    entries = [{"name": n, "config": {"num_hidden_layers": 4, "mlm_head": head}} for n, head in (("a", "semantic"), ("b", "full"))]
+    entries = [
+        {"name": n, "config": {"num_hidden_layers": 4, "mlm_head": head}}
+        for n, head in (("a", "semantic"), ("b", "full"))
+    ]
     study = Run("s", {"models": entries})
     assert [study.trained_until("a", p) for p in ("position", "semantic", "all")] == [3, 4, 4]
     assert study.trained_until("b", "position") == 4
@@ -45,7 +48,8 @@ def test_no_records_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("study.json", b"{"), ("study.json", b"[]"), ("claims.json", b"{}"), ("claims.json", b"\xff\xfe")]
+    ("name", "content"),
+    [("study.json", b"{"), ("study.json", b"[]"), ("claims.json", b"{}"), ("claims.json", b"\xff\xfe")],
 )
 def test_a_damaged_json_file_is_an_error(tmp_path, name, content):
     write_records(tmp_path / "records.parquet", [r2(0.5)])
@@ -77,7 +81,11 @@ def test_array_files_are_read_when_they_are_asked_for(build):
     study = load_run(folder)  # the damaged file is nobody's yet
     assert set(study.arrays) == {"attention-ap-seed-0", "hidden-ap-seed-0", "table-ap-seed-0", "table-dstg-seed-0"}
     found = study.arrays["attention-ap-seed-0"]
-    assert found["lags"].tolist() == [0, 1, 2] and found["lags"].dtype == float and study.arrays["attention-ap-seed-0"] is found
+    assert (
+        found["lags"].tolist() == [0, 1, 2]
+        and found["lags"].dtype == float
+        and study.arrays["attention-ap-seed-0"] is found
+    )
     assert "hidden-ap-seed-0" in study.arrays and len(study.arrays) == 4 and study.arrays.get("none") is None
     with pytest.raises(ValueError, match=r"hidden-ap-seed-0.npz.*Delete it"):
         study.arrays["hidden-ap-seed-0"]
@@ -93,7 +101,10 @@ def test_the_corpus_is_no_model_and_the_untrained_model_has_curves_of_its_own():
     ]
     study = Run("s", records=records)
     assert study.models == ["ap"] and study.parts("r2.token", "ap") == ["all"]
-    assert study.curve("r2.token", "ap", "all")[1].value == 0.3 and study.curve("r2.token", "ap", "all", step=0)[1].value == 0.9
+    assert (
+        study.curve("r2.token", "ap", "all")[1].value == 0.3
+        and study.curve("r2.token", "ap", "all", step=0)[1].value == 0.9
+    )
     named = Run("s", {"models": [{"name": "corpus"}]}, records)
     assert named.models == ["corpus", "ap"]
 
@@ -140,9 +151,15 @@ def test_a_corpus_may_name_its_file_and_hidden_characters_are_shown(tmp_path):
     (tmp_path / "arrays").mkdir()
     np.savez(tmp_path / "arrays" / "geometry-texts-1.npz", positions=[0, 2], left_out=[1])
     write_records(tmp_path / "records.parquet", [Record("s", "a/\u202eb", "rank", 2.0)])
-    (tmp_path / "geometry.json").write_text(json.dumps({"corpora": [{"name": "a/\u202eb", "file": "texts-1"}, {"no": "name"}, 3]}))
+    (tmp_path / "geometry.json").write_text(
+        json.dumps({"corpora": [{"name": "a/\u202eb", "file": "texts-1"}, {"no": "name"}, 3]})
+    )
     run = load_run(tmp_path)
-    assert [c.name for c in run.corpora] == ["a/\ufffdb"] and run.corpora[0].positions == [0, 2] and run.corpora[0].left_out == [1]
+    assert (
+        [c.name for c in run.corpora] == ["a/\ufffdb"]
+        and run.corpora[0].positions == [0, 2]
+        and run.corpora[0].left_out == [1]
+    )
     assert run.table.point("rank", "a/\ufffdb").value == 2.0
 
 
@@ -152,7 +169,9 @@ def test_a_corpus_without_arrays_is_read(tmp_path):
     assert load_run(tmp_path).corpora[0].positions == []
 
 
-@pytest.mark.parametrize(("name", "content"), [("geometry.json", b"{"), ("geometry.json", b"[]"), ("arrays/geometry-reviews.npz", b"PK")])
+@pytest.mark.parametrize(
+    ("name", "content"), [("geometry.json", b"{"), ("geometry.json", b"[]"), ("arrays/geometry-reviews.npz", b"PK")]
+)
 def test_a_damaged_file_of_a_geometry_run_is_an_error(geometry_folder, tmp_path, name, content):
     (tmp_path / "arrays").mkdir()
     write_records(tmp_path / "records.parquet", read_records(geometry_folder / "records.parquet")[:3])

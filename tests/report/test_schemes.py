@@ -1,4 +1,5 @@
-"""What models are called and said to do: every preset has its words, own schemes their fields; costs are said where they differ."""
+"""What models are called and said to do: every preset has its words, own schemes their fields; costs are said where
+they differ."""
 
 from dataclasses import replace
 
@@ -25,13 +26,17 @@ def test_every_preset_has_its_words():
 def test_the_family_of_a_preset_is_that_of_its_configuration(name):
     config = preset(name, "tiny").to_dict()
     assert schemes.family(study((name, config)), name) == schemes.SCHEMES[name][0]
-    assert schemes.family(study((name, {"preset": name})), name) == schemes.SCHEMES[name][0]  # an old study recorded no scheme
+    assert (
+        schemes.family(study((name, {"preset": name})), name) == schemes.SCHEMES[name][0]
+    )  # an old study recorded no scheme
 
 
 @pytest.mark.parametrize("block", ["neobert", "bert"])
 def test_a_family_does_not_depend_on_the_block(block):
     for name in ("dstg", "tupe-r", "split", "ap"):
-        assert schemes.family(study((name, preset(name, "tiny", block=block).to_dict())), name) == schemes.SCHEMES[name][0]
+        assert (
+            schemes.family(study((name, preset(name, "tiny", block=block).to_dict())), name) == schemes.SCHEMES[name][0]
+        )
 
 
 @pytest.mark.parametrize(
@@ -39,10 +44,18 @@ def test_a_family_does_not_depend_on_the_block(block):
     [
         ({"absolute": "none", "relative": "log_decay"}, "own scheme: `log_decay` bias", "distance"),
         ({"absolute": "none", "rotation": "spiral"}, "own scheme: `spiral` rotation", "distance"),
-        ({"absolute": "wavelets", "position_size": 8}, "own scheme: `wavelets` table in a stream of its own", "streams"),
+        (
+            {"absolute": "wavelets", "position_size": 8},
+            "own scheme: `wavelets` table in a stream of its own",
+            "streams",
+        ),
         ({"absolute": "wavelets", "untied": "position"}, "own scheme: `wavelets` table apart from the words", "untied"),
         ({"absolute": "none", "untied": "free"}, "own scheme: a free matrix of position scores", "untied"),
-        ({"absolute": "wavelets", "relative": "t5"}, "own scheme: `wavelets` table added to the word, `t5` bias", "added"),
+        (
+            {"absolute": "wavelets", "relative": "t5"},
+            "own scheme: `wavelets` table added to the word, `t5` bias",
+            "added",
+        ),
         ({"absolute": "none"}, "own scheme: no position", "distance"),
         ({}, "a scheme that the run does not describe", "other"),
     ],
@@ -66,8 +79,17 @@ def test_few_models_stand_in_one_line_many_in_a_list(demo, everything):
 
 def test_lines_have_the_colour_of_their_stream_or_family(everything):
     found = load_run(everything)
-    assert [schemes.colour(found, "split", p) for p in ("position", "semantic", "all")] == ["absolute", "semantic", "combined"]
-    assert [schemes.colour(found, m) for m in ("ap", "rope", "tupe-a", "log-decay")] == ["combined", "relative", "untied", "relative"]
+    assert [schemes.colour(found, "split", p) for p in ("position", "semantic", "all")] == [
+        "absolute",
+        "semantic",
+        "combined",
+    ]
+    assert [schemes.colour(found, m) for m in ("ap", "rope", "tupe-a", "log-decay")] == [
+        "combined",
+        "relative",
+        "untied",
+        "relative",
+    ]
 
 
 def test_tables_say_what_they_are(everything):
@@ -99,7 +121,8 @@ def test_costs_are_said_where_they_differ():
     assert said(costs(100, 120)) == "The models differ in cost: `m1` has 20\u202f% more parameters than `m0`."
     both = [*costs(100, 120), *costs(100, 250, metric="operations")]
     assert said(both, match="none") == (
-        "The models differ in cost: `m1` has 20\u202f% more parameters and 2.5 times as many operations a token than `m0`. "
+        "The models differ in cost: `m1` has 20\u202f% more parameters and 2.5 times as many operations a token than "
+        "`m0`. "
         "Costs were not matched."
     )
     assert said(costs(100, 120), match="operations").endswith("Costs were matched by operations.")
@@ -113,7 +136,9 @@ def test_the_table_shows_schemes_and_costs_and_a_dash_where_nothing_is_recorded(
     assert rows["tupe-r"][:7] == ["BERT", "learned", "position", "t5, one for all layers", "none", "sum", "0.1"]
     assert rows["dstg"][3] == "t5, special tokens apart" and rows["low-rank"][1] == "low_rank, rank 8"
     assert {row[-1] for row in rows.values()} == {"–"} and "–" not in {row[-2] for row in rows.values()}
-    more = replace(found, records=[*found.records, Record("s", "dstg", "operations", 2.35e6, unit="operations/token", seed=0)])
+    more = replace(
+        found, records=[*found.records, Record("s", "dstg", "operations", 2.35e6, unit="operations/token", seed=0)]
+    )
     assert {row[0].text: row[-1].text for row in schemes.table(more).rows}["dstg"] == "2.35M"
     old = schemes.table(study(("ap", {"preset": "ap", "num_hidden_layers": 4})))
     assert {cell.text for cell in old.rows[0][1:]} == {"–"} and "not recorded" in old.caption

@@ -1,4 +1,5 @@
-"""The page of `whatwhere spectra`: sections, sentences from records, what it says of sources, hostile names, no file."""
+"""The page of `whatwhere spectra`: sections, sentences from records, what it says of sources, hostile names, no
+file."""
 
 import json
 

@@ -60,7 +60,9 @@ def test_nothing_is_fetched_and_only_the_pages_own_scripts_may_run(demo_page):
     assert all(a["href"].startswith("#") for tag, a in parsed.elements if tag == "a")
     policy = next(a["content"] for tag, a in parsed.elements if a.get("http-equiv") == "Content-Security-Policy")
     allowed = re.search(r"script-src ([^;]*)", policy).group(1).split()
-    packed = next(i for i, a in enumerate(a for tag, a in parsed.elements if tag == "script") if a.get("id") == "plotly")
+    packed = next(
+        i for i, a in enumerate(a for tag, a in parsed.elements if tag == "script") if a.get("id") == "plotly"
+    )
     texts = [zlib.decompress(base64.b64decode(parsed.scripts[packed])).decode(), *parsed.scripts[packed + 1 :]]
     hashes = ["'sha256-" + base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() + "'" for s in texts]
     assert allowed == hashes and len(hashes) == 2 and "default-src 'none'" in policy and "unsafe-eval" not in policy
@@ -75,7 +77,9 @@ def test_the_page_is_one_file_of_less_than_ten_megabytes(demo_page):
 
 def test_a_section_without_records_is_left_out(demo):
     study = load_run(demo)
-    bare = render(replace(study, records=[r for r in study.records if r.metric in ("loss", "loss.unigram")], claims=[], tables={}))
+    bare = render(
+        replace(study, records=[r for r in study.records if r.metric in ("loss", "loss.unigram")], claims=[], tables={})
+    )
     ids = [a["id"] for tag, a in Parsed(bare).elements if tag == "section"]
     assert ids == ["buys", "how"] and '<li class="card">' not in bare and "A probe is a ridge" not in bare
 
@@ -101,7 +105,9 @@ def test_no_string_becomes_markup(kind, hostile_texts, hostile_study, tmp_path):
     assert len(hostile_page.scripts) == 3 and json.loads(hostile_page.scripts[0])["figures"]
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b-\u200f]", found)
     shown = "".join(hostile_page.words).replace("`", "")
-    assert " ".join(text.replace("\u202e", "\ufffd").replace("\u2066", "\ufffd").replace("`", "").split()) in " ".join(shown.split())
+    assert " ".join(text.replace("\u202e", "\ufffd").replace("\u2066", "\ufffd").replace("`", "").split()) in " ".join(
+        shown.split()
+    )
 
 
 def test_numbers_of_the_page_follow_the_records(build):
@@ -185,7 +191,19 @@ def test_a_study_of_everything_asks_all_questions_in_order_and_stays_small(whole
     assert len(whole_text.encode()) < 10e6 and whole_text.count('class="plot"') > 60
     bar = whole_text[whole_text.index("<nav") : whole_text.index("</nav>")]
     assert re.findall(r">([^<]+)</a>", bar) == [
-        *("Result", "What holds", "Position", "Shift", "Shape", "Heads", "Explorer", "Structure", "Corpus", "Training", "How it was done")
+        *(
+            "Result",
+            "What holds",
+            "Position",
+            "Shift",
+            "Shape",
+            "Heads",
+            "Explorer",
+            "Structure",
+            "Corpus",
+            "Training",
+            "How it was done",
+        )
     ]
 
 
@@ -215,12 +233,22 @@ def test_the_explorer_gives_way_to_the_figures(whole, monkeypatch):
 def test_words_and_papers_follow_the_analyses(whole, demo):
     bare, full = methods.words(load_run(demo)), methods.words(load_run(whole))
     assert not any("KL share" in w or "shuffled boundaries" in w for w in bare)
-    for said in ("KL share", "shuffled boundaries", "draws of the documents", "Three controls", "A B A", "appendix B.2", "Hellinger"):
+    for said in (
+        "KL share",
+        "shuffled boundaries",
+        "draws of the documents",
+        "Three controls",
+        "A B A",
+        "appendix B.2",
+        "Hellinger",
+    ):
         assert any(said in w for w in full), said
     cited = [entry.split("{")[1].split(",")[0] for _, entry in methods.cited(load_run(demo))]
     assert cited == ["lequeu-give-it-space", "wennberg-henter-low-dimensional"]
     assert len(methods.cited(load_run(whole))) == 5
-    tupe = Run("s", {"models": [{"name": "a", "config": {"preset": "tupe-a", "absolute": "learned", "untied": "added"}}]})
+    tupe = Run(
+        "s", {"models": [{"name": "a", "config": {"preset": "tupe-a", "absolute": "learned", "untied": "added"}}]}
+    )
     assert [str(w) for w, entry in methods.cited(tupe) if "ke-rethinking" in entry] == ["The untied schemes:"]
 
 

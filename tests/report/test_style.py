@@ -36,7 +36,12 @@ def test_line_colours_reach_three_to_one(theme):
 
 def test_light_streams_have_the_colours_agreed():
     light = PALETTES["light"]
-    assert [light[n] for n in ("semantic", "absolute", "relative", "combined")] == ["#0072B2", "#D55E00", "#009E73", "#555555"]
+    assert [light[n] for n in ("semantic", "absolute", "relative", "combined")] == [
+        "#0072B2",
+        "#D55E00",
+        "#009E73",
+        "#555555",
+    ]
     assert PALETTES["dark"].keys() == light.keys()
 
 

@@ -5,7 +5,19 @@ import pytest
 from whatwhere.points import Point
 from whatwhere.records import Record
 from whatwhere.report.run import Run, load_run
-from whatwhere.report.titles import ABOVE, BELOW, UNCLEAR, against, best, caveats, claimed, compare, each, judged, losses
+from whatwhere.report.titles import (
+    ABOVE,
+    BELOW,
+    UNCLEAR,
+    against,
+    best,
+    caveats,
+    claimed,
+    compare,
+    each,
+    judged,
+    losses,
+)
 
 CLAIM = {
     "id": "kept",
@@ -50,7 +62,9 @@ def test_the_best_is_named_beside_the_next():
     assert best({"a": B, "b": A}, "Read best from") == "Read best from b (0.900), then a (0.500)"
     assert best({"a": NEAR, "b": A}, "Read best from") == "Not separable: read best from b (0.900) or a (0.890)"
     assert best({"a": B, "b": A}, "Lowest in", lowest=True).startswith("Lowest in a")
-    assert best({"a": Point.between(1.0), "b": Point.between(2.0)}, "Most in") == "Most in b (2), then a (1); no interval"
+    assert (
+        best({"a": Point.between(1.0), "b": Point.between(2.0)}, "Most in") == "Most in b (2), then a (1); no interval"
+    )
     assert best({"a": A}, "Read best from") == "Read best from a: 0.900" and best({}, "Read") == "Read"
 
 

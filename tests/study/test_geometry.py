@@ -1,4 +1,5 @@
-"""`whatwhere geometry`: from text to records, arrays, a table that a model loads and a page; what it refuses, in one line each."""
+"""`whatwhere geometry`: from text to records, arrays, a table that a model loads and a page; what it refuses, in one
+line each."""
 
 import json
 
@@ -22,7 +23,17 @@ FEW = ("--set", "splits=2", "--set", "groups=8", "--set", "dims=[16, 64]", "--se
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("geometry") / "run"
-    words = ["geometry", "--corpus", f"three={THREE}", "--corpus", f"other={THREE},seed=1", "--positions", "16", "--out", str(out)]
+    words = [
+        "geometry",
+        "--corpus",
+        f"three={THREE}",
+        "--corpus",
+        f"other={THREE},seed=1",
+        "--positions",
+        "16",
+        "--out",
+        str(out),
+    ]
     done = whatwhere(*words, "--tokenizer", "words", "--json", *FEW)
     assert done.returncode == 0, done.stderr
     return out, json.loads(done.stdout)
@@ -46,7 +57,9 @@ def test_run_leaves_records_that_follow_from_its_counts(run):
     assert len(between) == 16 and all(r.low < r.value < r.high for r in between)
     (curve,) = select(records, model="three", metric="stress.optimal.corrected", part="sinusoidal", index=16)
     assert curve.low < curve.value < curve.high
-    assert {c["name"] for c in said["corpora"]} == {"three", "other"} and all(c["positions_kept"] == 16 for c in said["corpora"])
+    assert {c["name"] for c in said["corpora"]} == {"three", "other"} and all(
+        c["positions_kept"] == 16 for c in said["corpora"]
+    )
     assert "<html" in (out / "report.html").read_text(encoding="utf-8")
     assert not unexplained(out, "geometry --out") and not missing(out, "geometry --out")
 
@@ -142,7 +155,13 @@ def test_model_without_a_table_is_refused_before_counting(tmp_path):
 def test_one_document_is_refused(tmp_path):
     (tmp_path / "one.txt").write_text(sentences(300).replace("\n\n", " "), encoding="utf-8")
     config = GeometryConfig(
-        corpora=[str(tmp_path / "one.txt")], document="file", positions=8, min_support=1, width=64, dims=[16], vocab_size=200
+        corpora=[str(tmp_path / "one.txt")],
+        document="file",
+        positions=8,
+        min_support=1,
+        width=64,
+        dims=[16],
+        vocab_size=200,
     )
     with pytest.raises(ValueError, match="^1 document, or equal ones: nothing tells what chance adds"):
         run_geometry(config, tmp_path / "out", progress=False)
@@ -152,7 +171,9 @@ def test_wrong_argument_is_one_line(tmp_path):
     words = ["geometry", "--dims", "16,x", "--out", str(tmp_path / "out")]
     done = whatwhere(*words)
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()
-    assert done.stderr.splitlines() == ["whatwhere: --dims takes whole numbers with commas, for example 16,64,256; got '16,x'."]
+    assert done.stderr.splitlines() == [
+        "whatwhere: --dims takes whole numbers with commas, for example 16,64,256; got '16,x'."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +206,9 @@ def test_corpus_in_which_position_says_nothing_gets_no_table(tmp_path):
     words = [f"w{i}" for i in range(40)]
     lines = [" ".join(draw.choice(words, size=12, p=np.arange(1, 41) / 820)) for _ in range(1500)]
     (tmp_path / "shuffled.txt").write_text("\n".join(lines), encoding="utf-8")
-    config = GeometryConfig(corpora=[str(tmp_path / "shuffled.txt")], document="line", tokenizer="words", positions=12, intervals=False)
+    config = GeometryConfig(
+        corpora=[str(tmp_path / "shuffled.txt")], document="line", tokenizer="words", positions=12, intervals=False
+    )
     said = run_geometry(config, tmp_path / "out", progress=False)["corpora"][0]
     assert said["table"] is None and not (tmp_path / "out/tables").exists()
     assert "No table made of these distances fits other documents better" in said["summary"][-1]

@@ -1,4 +1,5 @@
-"""Jobs in processes of their own: who gets how many threads, results, what happens when one fails, is killed or is told to stop."""
+"""Jobs in processes of their own: who gets how many threads, results, what happens when one fails, is killed or is told
+to stop."""
 
 import os
 import signal

@@ -17,15 +17,31 @@ from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.run import run_study
 
-VALUES = {"length": 32, "vocab_size": 300, "workers": 1, "probe_documents": 20, "held_out": 0.2, "ablation_documents": 8, "texts": 1}
-TRAINING = {"batch_size": 8, "precision": "fp32", "model": {"num_hidden_layers": 2}, "warmup_steps": 5, "checkpoint_every": 10}
+VALUES = {
+    "length": 32,
+    "vocab_size": 300,
+    "workers": 1,
+    "probe_documents": 20,
+    "held_out": 0.2,
+    "ablation_documents": 8,
+    "texts": 1,
+}
+TRAINING = {
+    "batch_size": 8,
+    "precision": "fp32",
+    "model": {"num_hidden_layers": 2},
+    "warmup_steps": 5,
+    "checkpoint_every": 10,
+}
 
 
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory):
     path = tmp_path_factory.mktemp("study-text") / "corpus.txt"
     path.write_text(sentences(600), encoding="utf-8")
-    config = StudyConfig.parse({**VALUES, "corpus": str(path), "steps": 30, "models": ["dstg", "rope"], "training": TRAINING})
+    config = StudyConfig.parse(
+        {**VALUES, "corpus": str(path), "steps": 30, "models": ["dstg", "rope"], "training": TRAINING}
+    )
     config.save(path.with_suffix(".yaml"))
     return ("study", "--config", str(path.with_suffix(".yaml")), "--json")
 
@@ -118,7 +134,10 @@ def test_a_study_gains_seeds_even_without_its_weights_and_loses_none(arguments, 
     done = whatwhere("study", "--out", str(tmp_path / "grown/s"), "--seeds", "2")
     assert done.returncode == 0, done.stderr[-2000:]
     timed = {"seconds", "tokens_per_second", "memory.peak"}
-    ours, theirs = ([r for r in read_records(tmp_path / d / "s/records.parquet") if r.metric not in timed] for d in ("whole", "grown"))
+    ours, theirs = (
+        [r for r in read_records(tmp_path / d / "s/records.parquet") if r.metric not in timed]
+        for d in ("whole", "grown")
+    )
     assert ours == theirs and {r.seed for r in ours} >= {0, 1}
     done = whatwhere("study", "--out", str(tmp_path / "grown/s"), "--seeds", "1")
     assert done.returncode == 2 and "seeds=2, now seeds=1: a study can gain seeds, not lose them" in done.stderr
@@ -133,7 +152,10 @@ def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
     (saved.parent / "records.parquet").unlink()
     done = whatwhere("study", "--out", str(tmp_path / "s"))
     assert done.returncode == 2
-    assert "pretrain.yaml is of a run that another version's recipe began (Unknown configuration key 'muon_learning_rate')" in done.stderr
+    assert (
+        "pretrain.yaml is of a run that another version's recipe began (Unknown configuration key 'muon_learning_rate')"
+        in done.stderr
+    )
     assert "or choose another --out" in done.stderr and "Traceback" not in done.stderr
     del before[saved.parent / "records.parquet"]
     assert {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()} == before
@@ -146,14 +168,23 @@ def test_a_budget_that_buys_too_few_steps_says_how_many_minutes_would_do(tmp_pat
     run_study(StudyConfig.parse(values), tmp_path / "s")
     said = " ".join(capsys.readouterr().err.split())
     found = re.search(
-        r"0.1 minutes buy (\d+) steps; models of size tiny need about ([\d,]+) .* about ([\d,]+) minutes on this machine", said
+        r"0.1 minutes buy (\d+) steps; models of size tiny need about ([\d,]+) .* about ([\d,]+) minutes on this "
+        r"machine",
+        said,
     )
     assert found, said
-    assert int(found[1]) == json.loads((tmp_path / "s/budget.json").read_text())["steps"] and int(found[3].replace(",", "")) >= 1
+    assert (
+        int(found[1]) == json.loads((tmp_path / "s/budget.json").read_text())["steps"]
+        and int(found[3].replace(",", "")) >= 1
+    )
 
 
 def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments, tmp_path):
-    config = StudyConfig.load(arguments[2], ["probe_splits=2"]).model_dump() | {"steps": None, "minutes": 0.25, "models": ["ap", "nope"]}
+    config = StudyConfig.load(arguments[2], ["probe_splits=2"]).model_dump() | {
+        "steps": None,
+        "minutes": 0.25,
+        "models": ["ap", "nope"],
+    }
     run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
     steps = json.loads((tmp_path / "s/budget.json").read_text())["steps"]
     records = read_records(tmp_path / "s/records.parquet")
@@ -175,7 +206,9 @@ def test_matched_models_cost_the_same_and_a_resumed_study_keeps_their_widths(arg
     saved = json.loads((tmp_path / "s/study.json").read_text())
     assert widths == {"tupe-r": saved["models"][1]["config"]["intermediate_size"]} and saved["match"] == "operations"
     assert [m["source"] for m in saved["models"]] == ["DSTG section 3.3; RoFormer", "TUPE eq. 11"]
-    assert {m["training"]["masking"] for m in saved["models"]} == {"all"} and saved["recipe"] == "dstg"  # the first one's family
+    assert {m["training"]["masking"] for m in saved["models"]} == {"all"} and saved[
+        "recipe"
+    ] == "dstg"  # the first one's family
     run_study(config, tmp_path / "s", progress=False)
     assert StudyConfig.load(tmp_path / "s/study.yaml").widths == widths
 
@@ -219,8 +252,14 @@ def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
         ({"minuets": 3}, "Did you mean minutes"),
         ({"variants": {"dstg": {"preset": "ap"}}}, "variants: a name is .* no preset; got 'dstg'"),
         ({"variants": {"../x": {"preset": "ap"}}}, "variants: a name is .*; got '../x'"),
-        ({"variants": {"mine": {"residual": "stream"}}}, "variants.mine must say its preset, for example .*; got {'residual'"),
-        ({"variants": {"mine": {"preset": "ap", "seed": 2}}, "models": ["mine"]}, "variants.mine.seed is the study's own key"),
+        (
+            {"variants": {"mine": {"residual": "stream"}}},
+            "variants.mine must say its preset, for example .*; got {'residual'",
+        ),
+        (
+            {"variants": {"mine": {"preset": "ap", "seed": 2}}, "models": ["mine"]},
+            "variants.mine.seed is the study's own key",
+        ),
         ({"variants": {"mine": {"preset": "ap", "model": {"resid": 1}}}, "models": ["mine"]}, "no field 'resid'"),
         ({"batch_size": 3}, "batch_size is a key of the trainings: give training.batch_size"),
     ],

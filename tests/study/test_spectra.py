@@ -18,7 +18,13 @@ def sources(tmp_path):
     turn = 2 * np.pi * 5 * np.arange(64)[:, None] / 64
     noise = np.random.default_rng(0).normal(size=(64, 6))
     np.save(tmp_path / "circle.npy", np.concatenate([2 * np.cos(turn), 2 * np.sin(turn)], 1) @ noise[:2] + 0.02 * noise)
-    sizes = {"vocab_size": 90, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    sizes = {
+        "vocab_size": 90,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
     BertModel(BertConfig(**sizes, max_position_embeddings=40)).save_pretrained(tmp_path / "bert")
     return tmp_path / "circle.npy", tmp_path / "bert"
 
@@ -31,7 +37,11 @@ def test_the_text_holds_lowdim_table_1_and_the_rest(sources):
     assert [lines[i].split()[0] for i in heads] == ["positions", "words"]
     records = {r.metric: r for r in run.records[0] if r.index is None}
     expected = ["bert", "40", "16", "16", *(f"{records[f'pca.top{k}'].value:.2f}" for k in (3, 5, 10))]
-    assert lines[heads[0] + 1].split() == [*expected, f"{records['n50.count'].value:.0f}", f"{records['n50'].value:.1f}"]
+    assert lines[heads[0] + 1].split() == [
+        *expected,
+        f"{records['n50.count'].value:.0f}",
+        f"{records['n50'].value:.1f}",
+    ]
     assert lines[heads[1] + 1].split()[:4] == ["bert", "90", "16", "16"]
     assert lines[-1] == "no position table: rope"
 

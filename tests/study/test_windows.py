@@ -1,4 +1,5 @@
-"""The windows one model is looked at with: its tokenizer as it is, its own run's, and never those of another tokenizer."""
+"""The windows one model is looked at with: its tokenizer as it is, its own run's, and never those of another
+tokenizer."""
 
 from contextlib import ExitStack
 
@@ -52,7 +53,9 @@ def test_a_tokenizer_without_line_breaks_stays_as_it_is(bert, text):
     assert source == str(text) and manifest["vocab_size"] == len(tokenizer) and not manifest["newline_token"]
 
 
-def test_windows_of_another_tokenizer_are_refused_when_given_and_passed_over_when_found(bert, text, tmp_path, monkeypatch):
+def test_windows_of_another_tokenizer_are_refused_when_given_and_passed_over_when_found(
+    bert, text, tmp_path, monkeypatch
+):
     # Of the same number of entries: a comparison of sizes says nothing.
     other = train_tokenizer(sentences(120, seed=1).split("\n\n"), 200, newline_token=False)
     folder = tmp_path / "study/models/bert/seed-0"
@@ -61,7 +64,9 @@ def test_windows_of_another_tokenizer_are_refused_when_given_and_passed_over_whe
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     build_windows(open_source(text), other, tmp_path / "study/corpus", length=32, progress=False)
-    with pytest.raises(ValueError, match="were made by another tokenizer than the model's, so their ids are other words") as caught:
+    with pytest.raises(
+        ValueError, match="were made by another tokenizer than the model's, so their ids are other words"
+    ) as caught:
         windows_of(folder, str(tmp_path / "study/corpus"))
     assert "\n" not in str(caught.value)
     monkeypatch.setattr(PythonDocs, "documents", lambda self: iter(open_source(text)))

@@ -1,4 +1,5 @@
-"""GEOM appendix A by numbers: the flow against its closed form, (A1) refuted, bound (13) printed and proved, monotonicity refuted."""
+"""GEOM appendix A by numbers: the flow against its closed form, (A1) refuted, bound (13) printed and proved,
+monotonicity refuted."""
 
 import numpy as np
 import pytest
@@ -85,7 +86,8 @@ def test_wrong_input_of_the_flow_is_one_line():
 
 
 def test_the_flow_is_competitive_and_not_cooperative():
-    # Remark 20: in a cooperative system more of p_i never slows p_j down. f is positive, so every ∂ṗ_j/∂p_i = -α_ij is negative.
+    # Remark 20: in a cooperative system more of p_i never slows p_j down. f is positive, so every ∂ṗ_j/∂p_i = -α_ij is
+    # negative.
     dist, _ = random_positions(0)
     for alpha in (exponential_kernel(dist), 1 + dist):
         nudged = flow(alpha, np.zeros((8, 1)), start=np.eye(8)[:, :1], time=1e-3).tables[-1]
@@ -167,8 +169,9 @@ def test_bound_needs_a_positive_definite_kernel_and_a_known_form():
 
 
 def test_the_derivative_in_the_proof_has_a_term_too_many():
-    # Lemma 18 splits -Σ_l (α_il - α_jl) p_l into "-α(p_i - p_j)" and Σ_l (α_jl - α_il) p_l, which is the whole of it already.
-    # α(p_i - p_j) has no meaning (α is n × n); read as the diagonal α_ii, the printed derivative is too small by α_ii |p_i - p_j|².
+    # Lemma 18 splits -Σ_l (α_il - α_jl) p_l into "-α(p_i - p_j)" and Σ_l (α_jl - α_il) p_l, which is the whole of it
+    # already. α(p_i - p_j) has no meaning (α is n × n); read as the diagonal α_ii, the printed derivative is too small
+    # by α_ii |p_i - p_j|².
     dist, b = random_positions(4)
     alpha = exponential_kernel(dist)
     p = np.random.default_rng(5).normal(size=b.shape)
@@ -195,7 +198,8 @@ def test_distances_of_the_arc_grow_with_the_lag():
 
 @pytest.mark.parametrize("width", [0.1, 0.5, 2.0])
 def test_the_fixed_point_need_not_be_monotone_though_the_corpus_is(width):
-    # (A2)-(A4) hold and α is positive definite: more than half of the triples of the table are in the wrong order all the same.
+    # (A2)-(A4) hold and α is positive definite: more than half of the triples of the table are in the wrong order all
+    # the same.
     dist = hellinger(arc_distributions(8))
     alpha = exponential_kernel(dist, width)
     b = (-1.0) ** np.arange(8)[:, None]

@@ -1,4 +1,5 @@
-"""GEOM's theorem 1 and appendix A on real encoders: permutations, gradients by positions and by scores, the first layer's matrices."""
+"""GEOM's theorem 1 and appendix A on real encoders: permutations, gradients by positions and by scores, the first
+layer's matrices."""
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ VOCAB = 5 + 3
 
 
 def tiny(name: str = "ap", seed: int = 0, **fields) -> ww.EncoderForMaskedLM:
-    """A float64 model 24 wide with 2 layers and 2 heads, weights large enough for the attention to differ from uniform."""
+    """A float64 model 24 wide with 2 layers and 2 heads, weights large enough for the attention to differ from
+    uniform."""
     torch.manual_seed(seed)
     sizes = {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 16}
     spread = {"initializer_range": 0.2, "embedding_initializer_range": 0.2, "dropout": 0.0}
@@ -72,7 +74,9 @@ def test_forcing_is_the_negative_gradient_at_zero_by_finite_differences():
         with torch.no_grad():
             table.zero_()
             table[row, column] = step
-            return sum(float(model(**batch).loss) * count for batch, count in zip(batches, labels, strict=True)) / sum(labels)
+            return sum(float(model(**batch).loss) * count for batch, count in zip(batches, labels, strict=True)) / sum(
+                labels
+            )
 
     for row, column in [(0, 3), (1, 0), (4, 7), (7, 23)]:
         slope = (loss(row, column, 1e-4) - loss(row, column, -1e-4)) / 2e-4
@@ -86,13 +90,16 @@ def test_halves_are_even_and_odd_batches_and_average_to_the_whole():
     batches = list(masked_rows(rows(), model.config, batch_size=10))
     whole, even = forcing(model, batches), forcing(model, batches[::2])
     counts = [sum(int((b["labels"] != -100).sum()) for b in batches[k::2]) for k in (0, 1)]
-    assert np.allclose(whole.halves[0], even.b) and np.allclose(np.average(whole.halves, axis=0, weights=counts), whole.b)
+    assert np.allclose(whole.halves[0], even.b) and np.allclose(
+        np.average(whole.halves, axis=0, weights=counts), whole.b
+    )
     direct = np.sum((whole.halves[0][1] - whole.halves[0][2]) * (whole.halves[1][1] - whole.halves[1][2]))
     assert corrected_squares(*whole.halves)[1, 2] == pytest.approx(direct)
 
 
 def test_equal_distributions_do_not_give_equal_forcing():
-    # Every position is uniform, so every d_H is 0 and (A2) asks for b_0 = b_2. An exact expectation over all documents and masks.
+    # Every position is uniform, so every d_H is 0 and (A2) asks for b_0 = b_2. An exact expectation over all documents
+    # and masks.
     model = tiny()
     found = forcing(model, copied_token_batches(3, 5, model.config, batch_size=101)).b[1:6]
     size = np.linalg.norm(found, axis=1).max()

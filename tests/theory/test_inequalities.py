@@ -1,4 +1,5 @@
-"""Lemmas 12 and 16 of GEOM by numbers: both sides on random distributions, and small cases in which a printed step is false."""
+"""Lemmas 12 and 16 of GEOM by numbers: both sides on random distributions, and small cases in which a printed step is
+false."""
 
 from itertools import product
 
@@ -135,7 +136,8 @@ def test_expected_attention_is_the_mean_over_queries_and_contexts():
 
 
 def test_expected_attention_breaks_the_printed_bound_where_mean_embeddings_vanish():
-    # Tokens ±1 and ±2, both signs alike at every position: ē = 0 everywhere, so L_A = 0 and the lemma says that Ā does not depend on μ_i.
+    # Tokens ±1 and ±2, both signs alike at every position: ē = 0 everywhere, so L_A = 0 and the lemma says that Ā does
+    # not depend on μ_i.
     E = np.array([[1.0], [-1.0], [2.0], [-2.0]])
     p = np.array([[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0, 0, 0.5, 0.5]])
     contexts = np.array(list(product([0, 1], [2, 3], [2, 3])))

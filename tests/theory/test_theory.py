@@ -1,4 +1,5 @@
-"""docs/theory.md is true: what it names exists, and examples/theory prints the numbers that do not depend on the corpus."""
+"""docs/theory.md is true: what it names exists, and examples/theory prints the numbers that do not depend on the
+corpus."""
 
 import importlib.util
 import re
@@ -25,7 +26,10 @@ def printed(example, tmp_path_factory):
     path = tmp_path_factory.mktemp("theory") / "corpus.txt"
     path.write_text(sentences(1200), encoding="utf-8")
     lines: dict[str, list[str]] = {}
-    example.say, say = lambda what, *values: lines.update({what: [v if isinstance(v, str) else f"{v:.4g}" for v in values]}), example.say
+    example.say, say = (
+        lambda what, *values: lines.update({what: [v if isinstance(v, str) else f"{v:.4g}" for v in values]}),
+        example.say,
+    )
     try:
         example.main(["--corpus", str(path), "--positions", "6"])
     finally:
@@ -39,7 +43,9 @@ def number(printed: dict[str, list[str]], what: str, at: int = 0) -> float:
 
 
 def test_functions_and_tests_that_the_page_names_exist():
-    sources = "\n".join(p.read_text(encoding="utf-8") for folder in ("src/whatwhere", "examples") for p in (ROOT / folder).rglob("*.py"))
+    sources = "\n".join(
+        p.read_text(encoding="utf-8") for folder in ("src/whatwhere", "examples") for p in (ROOT / folder).rglob("*.py")
+    )
     tests = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))
     names = re.findall(r"`(\w+)\(\)`", PAGE)
     assert len(names) >= 15
@@ -54,7 +60,9 @@ def test_functions_and_tests_that_the_page_names_exist():
 
 
 def test_the_example_finds_what_must_hold_on_any_corpus(printed):
-    assert number(printed, "largest gap of f(t')_i = f(t)_σ(i)") < 1e-13 < number(printed, "smallest gap of the printed")
+    assert (
+        number(printed, "largest gap of f(t')_i = f(t)_σ(i)") < 1e-13 < number(printed, "smallest gap of the printed")
+    )
     for f in ("1 + d", "exp d", "d²"):
         assert number(printed, f"f(d) = {f}") < 0 > number(printed, f"f(d) = {f}", 1)
     assert number(printed, "f(d) = exp(-d)", 1) > 0
@@ -85,4 +93,6 @@ def test_the_example_finds_what_must_hold_on_any_corpus(printed):
 )
 def test_numbers_of_the_page_that_no_corpus_enters_are_those_of_the_example(printed, what, at):
     (values,) = [values for line, values in printed.items() if line.startswith(what)]
-    assert re.search(rf"(?<![\d.]){re.escape(values[at])}(?!\d|\.\d)", PAGE), f"docs/theory.md lacks {values[at]} ({what})"
+    assert re.search(rf"(?<![\d.]){re.escape(values[at])}(?!\d|\.\d)", PAGE), (
+        f"docs/theory.md lacks {values[at]} ({what})"
+    )

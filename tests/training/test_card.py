@@ -32,15 +32,28 @@ SUMMARY = {
 
 
 def settings(**values) -> dict:
-    return PretrainConfig.parse({"corpus": "/home/somebody/secret/my texts.txt", "seed": 3, "steps": 7, **values}).model_dump()
+    return PretrainConfig.parse(
+        {"corpus": "/home/somebody/secret/my texts.txt", "seed": 3, "steps": 7, **values}
+    ).model_dump()
 
 
 @pytest.fixture(scope="module")
 def trained(corpus_file, tmp_path_factory) -> Path:
     """A folder that a short pretraining left."""
     out = tmp_path_factory.mktemp("trained") / "dstg"
-    small = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "model": {"num_hidden_layers": 2}}
-    pretrain(PretrainConfig.parse({**small, "corpus": str(corpus_file), "steps": 3, "pooling": "semantic"}), out, progress=False)
+    small = {
+        "length": 32,
+        "vocab_size": 300,
+        "batch_size": 8,
+        "workers": 1,
+        "precision": "fp32",
+        "model": {"num_hidden_layers": 2},
+    }
+    pretrain(
+        PretrainConfig.parse({**small, "corpus": str(corpus_file), "steps": 3, "pooling": "semantic"}),
+        out,
+        progress=False,
+    )
     return out
 
 
@@ -49,13 +62,26 @@ def test_pretraining_leaves_card_code_weights_and_pooling(trained):
     card = (trained / "README.md").read_text(encoding="utf-8")
     longest = ww.EncoderConfig.from_pretrained(trained).longest
     assert json.loads((trained / "tokenizer_config.json").read_text(encoding="utf-8"))["model_max_length"] == longest
-    assert f"loss {summary['validation_loss']:.4f} nats" in card and "corpus.txt" in card and str(trained.parent) not in card
+    assert (
+        f"loss {summary['validation_loss']:.4f} nats" in card
+        and "corpus.txt" in card
+        and str(trained.parent) not in card
+    )
     with safe_open(trained / "model.safetensors", "pt") as file:
         head = file.metadata()
-    assert head["format"] == "pt" and head["preset"] == "dstg" and head["tokens"] == str(3 * 8 * 32) and head["corpus"] == "corpus.txt"
+    assert (
+        head["format"] == "pt"
+        and head["preset"] == "dstg"
+        and head["tokens"] == str(3 * 8 * 32)
+        and head["corpus"] == "corpus.txt"
+    )
     assert float(head["validation_loss"]) == summary["validation_loss"]
     assert (trained / "modeling_whatwhere.py").is_file()
-    assert [module["path"] for module in json.loads((trained / "modules.json").read_text(encoding="utf-8"))] == ["", "1_Pooling", "2_Dense"]
+    assert [module["path"] for module in json.loads((trained / "modules.json").read_text(encoding="utf-8"))] == [
+        "",
+        "1_Pooling",
+        "2_Dense",
+    ]
     assert not list((trained / "checkpoints").rglob("*.py"))  # many and small
     assert not list(trained.glob(".*"))
 
@@ -78,7 +104,9 @@ def test_card_states_what_was_measured_and_no_path_of_the_machine():
 
 
 def test_card_of_a_run_without_held_out_text_says_so():
-    card = model_card(ww.preset("nope", "tiny"), settings(), SUMMARY | {"validation_loss": None, "validation_accuracy": None})
+    card = model_card(
+        ww.preset("nope", "tiny"), settings(), SUMMARY | {"validation_loss": None, "validation_accuracy": None}
+    )
     assert "no held-out text" in card and "not limited by the scheme" in card
 
 
@@ -130,7 +158,11 @@ def test_name_of_a_corpus_is_public(corpus, name):
 
 
 def test_metadata_leaves_tensors_alone_and_gives_the_same_bytes(tmp_path):
-    tensors = {"a": torch.randn(3, 5), "b": torch.arange(7, dtype=torch.int64), "c": torch.randn(2, dtype=torch.bfloat16)}
+    tensors = {
+        "a": torch.randn(3, 5),
+        "b": torch.arange(7, dtype=torch.int64),
+        "c": torch.randn(2, dtype=torch.bfloat16),
+    }
     texts = weights_metadata(ww.preset("tupe-r", "tiny"), settings(), SUMMARY)
     assert all(isinstance(value, str) for value in texts.values())
     for name in ("one", "two"):
@@ -147,14 +179,19 @@ def test_metadata_leaves_tensors_alone_and_gives_the_same_bytes(tmp_path):
 def test_metadata_stands_in_every_shard(tmp_path, monkeypatch):
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
     save = model.save_pretrained
-    monkeypatch.setattr(model, "save_pretrained", lambda folder, **kwargs: save(folder, max_shard_size="200KB", **kwargs))
+    monkeypatch.setattr(
+        model, "save_pretrained", lambda folder, **kwargs: save(folder, max_shard_size="200KB", **kwargs)
+    )
     save_model(model, tmp_path, metadata={"preset": "dstg"})
     shards = list(tmp_path.glob("model-*.safetensors"))
     assert len(shards) > 3
     for shard in shards:
         with safe_open(shard, "pt") as file:
             assert file.metadata() == {"format": "pt", "preset": "dstg"}
-    assert torch.equal(ww.EncoderForMaskedLM.from_pretrained(tmp_path).encoder.word_embeddings.weight, model.encoder.word_embeddings.weight)
+    assert torch.equal(
+        ww.EncoderForMaskedLM.from_pretrained(tmp_path).encoder.word_embeddings.weight,
+        model.encoder.word_embeddings.weight,
+    )
 
 
 def test_card_names_what_the_scheme_changes_and_how_an_own_one_is_loaded(monkeypatch):

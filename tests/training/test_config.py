@@ -64,9 +64,16 @@ TUPE = {
 
 def test_a_preset_trains_by_the_recipe_of_its_family():
     dstg, tupe = (PretrainConfig.load(None, ["size=paper"], preset=name) for name in ("dstg", "tupe-a"))
-    assert (dstg.recipe, dstg.mask_rate, dstg.masking, dstg.schedule, dstg.learning_rate) == ("dstg", 0.2, "all", "cosine", 6e-4)
+    assert (dstg.recipe, dstg.mask_rate, dstg.masking, dstg.schedule, dstg.learning_rate) == (
+        "dstg",
+        0.2,
+        "all",
+        "cosine",
+        6e-4,
+    )
     assert tupe.recipe == "tupe" and {key: getattr(tupe, key) for key in TUPE} == TUPE
-    # TUPE table 1: learning rate, batch, warm-up of 1 % of 1M steps, length, clipping, weight decay; dropout is the preset's.
+    # TUPE table 1: learning rate, batch, warm-up of 1 % of 1M steps, length, clipping, weight decay; dropout is the
+    # preset's.
     table = (tupe.learning_rate, tupe.batch_size, tupe.warmup_steps, tupe.length, tupe.clip, tupe.weight_decay)
     assert table == (1e-4, 256, 10_000, 512, 1.0, 0.01) and tupe.encoder_config().dropout == 0.1
     assert PretrainConfig.load(None, preset="split").recipe == "tupe"
@@ -94,7 +101,9 @@ def test_a_scheme_is_found_beside_its_file_then_from_the_current_directory(tmp_p
     config.save_run(tmp_path / "out/pretrain.yaml")
     (tmp_path / "runs/s.py").unlink()
     saved = PretrainConfig.load(tmp_path / "out/pretrain.yaml")
-    assert saved.scheme == str(tmp_path / "out/scheme.py") and "nothing either" in (tmp_path / "out/scheme.py").read_text()
+    assert (
+        saved.scheme == str(tmp_path / "out/scheme.py") and "nothing either" in (tmp_path / "out/scheme.py").read_text()
+    )
 
 
 def test_a_scheme_runs_where_a_process_begins_with_a_folder_not_where_values_are_checked(tmp_path):

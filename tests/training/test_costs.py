@@ -1,4 +1,5 @@
-"""Costs read off the meta model against the real model's parameters and operations counted by formula; matched widths."""
+"""Costs read off the meta model against the real model's parameters and operations counted by formula; matched
+widths."""
 
 import copy
 import functools
@@ -63,7 +64,9 @@ def by_formula(c, n, labelled):
 @everywhere
 def test_operations_equal_the_formula(name, block):
     expected, found = by_formula(build(name, block), N, LABELLED), counted(name, block)
-    assert found.operations == pytest.approx(expected) and found.total_operations == pytest.approx(sum(expected.values()))
+    assert found.operations == pytest.approx(expected) and found.total_operations == pytest.approx(
+        sum(expected.values())
+    )
 
 
 @everywhere
@@ -110,7 +113,9 @@ def test_matched_width_is_the_nearest_that_is_allowed(name, what):
 
 def test_what_cannot_be_matched_or_counted_is_one_line():
     config = build("split", "bert")
-    with pytest.raises(ValueError, match="split cannot be made to cost 1,000 parameters: .*intermediate_size=4.*first in --models"):
+    with pytest.raises(
+        ValueError, match="split cannot be made to cost 1,000 parameters: .*intermediate_size=4.*first in --models"
+    ):
         matched_width(config, "parameters", 1000, N, LABELLED)
     with pytest.raises(ValueError, match="position table has 128 rows"):
         costs(config, 129)

@@ -18,7 +18,12 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
         ("nope", {}, "(q_i·k_j) / √30"),
         ("ap", {}, "(q_i·k_j) / √30   (q, k from words with positions added)"),
         ("rope", {}, "((R_i q_i)·(R_j k_j)) / √30"),
-        ("dstg", {}, "(q_sem_i·k_sem_j + q_pos_i·k_pos_j·[i, j not special]) / √32 + t5(j - i) or a value of its own if i or j is special"),
+        (
+            "dstg",
+            {},
+            "(q_sem_i·k_sem_j + q_pos_i·k_pos_j·[i, j not special]) / √32 + t5(j - i) or a value of its own if i or j "
+            "is special",
+        ),
         ("tupe-r", {}, "(q_i·k_j + reset[(p_i U_Q)·(p_j U_K)]) / √64 + reset[t5(j - i)]"),
         ("tupe-r", {"reset": "each"}, "θ2 if only j is, for each apart; one bias for all layers"),
         ("tupe-free", {}, "(q_i·k_j) / √64 + reset[free(i, j)]"),
@@ -63,11 +68,18 @@ def test_backends_that_are_said_to_train_do(name):
 def test_texts_hold_the_numbers():
     facts = explain(preset("tupe-r", "tiny"), 64, 0.15, "sdpa")
     page = as_text(facts)
-    assert f"{facts['parameters']['total']:,}" in page and f"{facts['operations']['feed_forward']:,.0f}" in page and "√64" in page
+    assert (
+        f"{facts['parameters']['total']:,}" in page
+        and f"{facts['operations']['feed_forward']:,.0f}" in page
+        and "√64" in page
+    )
     rows = kept_rows("tiny")
     assert [r["name"] for r in rows] == list(PRESETS) and rows[0]["length"] == 128
     table = rows_as_text(rows, "tiny")
-    assert all(f"{r['parameters']:,}" in line and r["source"] in line for r, line in zip(rows, table.splitlines()[1:], strict=False))
+    assert all(
+        f"{r['parameters']:,}" in line and r["source"] in line
+        for r, line in zip(rows, table.splitlines()[1:], strict=False)
+    )
 
 
 def test_kept_rows_of_the_presets_are_those_that_counting_gives():

@@ -1,4 +1,5 @@
-"""Fine-tuning: the same loop and exact resume as pretraining, GEOM's marks, accuracy as counted by hand, wrong input in one line."""
+"""Fine-tuning: the same loop and exact resume as pretraining, GEOM's marks, accuracy as counted by hand, wrong input in
+one line."""
 
 import json
 import random
@@ -19,15 +20,32 @@ from whatwhere.training import checkpoints
 from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
 from whatwhere.training.pretrain import PretrainConfig, pretrain
 
-SMALL = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "model": {"num_hidden_layers": 2}}
-QUICK = {"length": 32, "batch_size": 8, "precision": "fp32", "steps": 12, "checkpoint_steps": [2, 5], "log_every": 5, "validate_every": 6}
+SMALL = {
+    "length": 32,
+    "vocab_size": 300,
+    "batch_size": 8,
+    "workers": 1,
+    "precision": "fp32",
+    "model": {"num_hidden_layers": 2},
+}
+QUICK = {
+    "length": 32,
+    "batch_size": 8,
+    "precision": "fp32",
+    "steps": 12,
+    "checkpoint_steps": [2, 5],
+    "log_every": 5,
+    "validate_every": 6,
+}
 
 
 @pytest.fixture(scope="module")
 def encoder(corpus_file, tmp_path_factory) -> Path:
     """A pretrained `ap` folder."""
     out = tmp_path_factory.mktemp("pretrained") / "ap"
-    pretrain(PretrainConfig.parse({**SMALL, "preset": "ap", "corpus": str(corpus_file), "steps": 3}), out, progress=False)
+    pretrain(
+        PretrainConfig.parse({**SMALL, "preset": "ap", "corpus": str(corpus_file), "steps": 3}), out, progress=False
+    )
     return out
 
 
@@ -80,9 +98,15 @@ def test_accuracy_is_that_of_the_saved_folder_and_has_wilsons_interval(encoder, 
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
     rows = [line.split("\t") for line in Path(tables["dev"]).read_text().splitlines()[1:]]
     with torch.no_grad():  # one by one, without padding
-        named = [model.config.id2label[int(model(**tokenizer(text, return_tensors="pt")).logits.argmax())] for text, _ in rows]
+        named = [
+            model.config.id2label[int(model(**tokenizer(text, return_tensors="pt")).logits.argmax())]
+            for text, _ in rows
+        ]
     right = sum(name == label for name, (_, label) in zip(named, rows, strict=True))
-    assert summary["validation_accuracy"] == right / 40 and (summary["accuracy_low"], summary["accuracy_high"]) == share_interval(right, 40)
+    assert summary["validation_accuracy"] == right / 40 and (
+        summary["accuracy_low"],
+        summary["accuracy_high"],
+    ) == share_interval(right, 40)
     assert summary["labels"] == ["no", "yes"] and (summary["rows"], summary["dev_rows"]) == (120, 40)
     shares = [sum(label == name for _, label in rows) / 40 for name in ("no", "yes")]
     assert summary["commonest"] in shares
@@ -99,7 +123,9 @@ def test_it_starts_from_the_pretrained_weights_or_from_fresh_ones(encoder, table
     assert all(torch.equal(value, pretrained[name]) for name, value in started.encoder.state_dict().items())
     fresh = build_classifier(config_of(encoder, tables, from_scratch=True), ["no", "yes"])
     table = fresh.position_table()
-    assert not torch.equal(table, started.position_table()) and float(table.detach().std()) == pytest.approx(0.02, rel=0.1)
+    assert not torch.equal(table, started.position_table()) and float(table.detach().std()) == pytest.approx(
+        0.02, rel=0.1
+    )
     assert fresh.config.num_hidden_layers == 2 and fresh.config.id2label == {0: "no", 1: "yes"}
     again = build_classifier(config_of(encoder, tables, from_scratch=True), ["no", "yes"])
     assert torch.equal(again.position_table(), table)
@@ -116,9 +142,18 @@ def test_it_learns_a_rule_on_the_first_word(encoder, tmp_path):
 
 def test_defaults_are_those_of_geom_for_its_width(encoder, tables):
     config = FinetuneConfig.parse({"start": str(encoder), **tables})
-    assert (config.epochs, config.batch_size, config.schedule, config.checkpoint_steps[:3]) == (3, 64, "linear", [50, 100, 200])
-    assert config.learning_rate == pytest.approx(2e-5 * 768 / 120) and default_rate(str(encoder), True) == pytest.approx(2e-4 * 768 / 120)
-    assert config.total_steps(67349) == 3157 and max(config.checkpoint_steps) < 3157  # SST-2: the eighth checkpoint is the last step
+    assert (config.epochs, config.batch_size, config.schedule, config.checkpoint_steps[:3]) == (
+        3,
+        64,
+        "linear",
+        [50, 100, 200],
+    )
+    assert config.learning_rate == pytest.approx(2e-5 * 768 / 120) and default_rate(
+        str(encoder), True
+    ) == pytest.approx(2e-4 * 768 / 120)
+    assert (
+        config.total_steps(67349) == 3157 and max(config.checkpoint_steps) < 3157
+    )  # SST-2: the eighth checkpoint is the last step
     config.save(Path(tables["data"]).with_name("c.yaml"))
     assert FinetuneConfig.load(Path(tables["data"]).with_name("c.yaml")) == config
 
@@ -159,7 +194,9 @@ def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_pat
 
 def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     out = tmp_path / "run"
-    settings = [a for key in ("length=32", "batch_size=8", "precision=fp32", "checkpoint_steps=[1,3]") for a in ("--set", key)]
+    settings = [
+        a for key in ("length=32", "batch_size=8", "precision=fp32", "checkpoint_steps=[1,3]") for a in ("--set", key)
+    ]
     data = ["--data", tables["data"], "--dev", tables["dev"]]
     done = whatwhere("finetune", str(encoder), "--out", str(out), *data, "--steps", "4", "--json", *settings)
     assert done.returncode == 0, done.stderr

@@ -28,16 +28,21 @@ def config_of(corpus_file, **values) -> PretrainConfig:
 
 
 def test_positions_shift_with_join_none_and_never_by_default(corpus_file, tmp_path):
-    """DSTG 3.3 by settings alone: run-on windows fill the table, so offsets are 0; windows of single documents get every offset."""
+    """DSTG 3.3 by settings alone: run-on windows fill the table, so offsets are 0; windows of single documents get
+    every offset."""
     starts = {}
     for join in ("run-on", "none"):
-        config = config_of(corpus_file, steps=1, join=join, model={"num_hidden_layers": 2, "max_position_embeddings": 32})
+        config = config_of(
+            corpus_file, steps=1, join=join, model={"num_hidden_layers": 2, "max_position_embeddings": 32}
+        )
         windows = prepare_windows(config, tmp_path / join, progress=False)
         model = config.encoder_config(windows)
         batches = make_batches(config, windows, "train", model)
         found = [batches.batch(step, 16) for step in range(12)]
         full = [batch["attention_mask"].sum(1) == model.max_position_embeddings for batch in found]
-        starts[join] = {int(at) for batch, whole in zip(found, full, strict=True) for at in batch["position_ids"][~whole, 0]}
+        starts[join] = {
+            int(at) for batch, whole in zip(found, full, strict=True) for at in batch["position_ids"][~whole, 0]
+        }
         assert all((batch["position_ids"] < model.max_position_embeddings).all() for batch in found)
         held_out = next(make_batches(config, windows, "held_out", model).in_order(8))
         assert not held_out["position_ids"][:, 0].any()  # only training shifts
@@ -67,7 +72,11 @@ def test_a_trapezoid_is_constant_to_seventy_per_cent_then_falls_to_its_end():
 def test_one_learning_rate_for_all_is_the_default():
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
     for kind in ("adamw", "muon"):
-        rates = {g["peak"] for o in make_optimizers(model, LoopConfig(optimizer=kind, learning_rate=3e-3), 10) for g in o.param_groups}
+        rates = {
+            g["peak"]
+            for o in make_optimizers(model, LoopConfig(optimizer=kind, learning_rate=3e-3), 10)
+            for g in o.param_groups
+        }
         assert rates == {3e-3}
 
 
@@ -100,7 +109,9 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
     )
     optimizers = make_optimizers(model, config, 10)
     found = {id(p): group for o in optimizers for group in o.param_groups for p in group["params"]}
-    assert len(found) == sum(len(g["params"]) for o in optimizers for g in o.param_groups) == len(list(model.parameters()))
+    assert (
+        len(found) == sum(len(g["params"]) for o in optimizers for g in o.param_groups) == len(list(model.parameters()))
+    )
     expected = {
         "encoder.layers.2.attention.qkv.0.weight": (0.1, config.weight_decay),
         "encoder.layers.2.attention.qkv.1.weight": (0.1, config.weight_decay),
@@ -141,8 +152,12 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file
 
 def test_loss_falls_below_the_unigram_entropy_of_repetitive_text(tmp_path):
     path = tmp_path / "pattern.txt"
-    path.write_text("\n\n".join("one two three four five six seven eight nine ten." for _ in range(2000)), encoding="utf-8")
-    config = config_of(path, preset="rope", steps=150, join="none", document="blank-line", vocab_size=64, learning_rate=1e-2)
+    path.write_text(
+        "\n\n".join("one two three four five six seven eight nine ten." for _ in range(2000)), encoding="utf-8"
+    )
+    config = config_of(
+        path, preset="rope", steps=150, join="none", document="blank-line", vocab_size=64, learning_rate=1e-2
+    )
     pretrain(config, tmp_path / "run", progress=False)
     windows = Windows(tmp_path / "run/corpus")
     logged = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
@@ -229,11 +244,19 @@ def test_resume_with_other_settings_is_refused_and_without_a_checkpoint_starts(w
     with pytest.raises(ValueError, match="already holds a run"):
         pretrain(config, tmp_path / "run", windows=windows, progress=False)
     with pytest.raises(ValueError, match="learning_rate=0.004, now learning_rate=0.1"):
-        pretrain(config_of(corpus_file, steps=4, learning_rate=0.1), tmp_path / "run", windows=windows, resume=True, progress=False)
+        pretrain(
+            config_of(corpus_file, steps=4, learning_rate=0.1),
+            tmp_path / "run",
+            windows=windows,
+            resume=True,
+            progress=False,
+        )
     with pytest.raises(ValueError, match="steps=4, now steps=5"):
         pretrain(config_of(corpus_file, steps=5), tmp_path / "run", windows=windows, resume=True, progress=False)
     with pytest.raises(ValueError, match="steps=4, now steps=40 are asked"):
-        pretrain(config_of(corpus_file, tokens=40 * 256), tmp_path / "run", windows=windows, resume=True, progress=False)
+        pretrain(
+            config_of(corpus_file, tokens=40 * 256), tmp_path / "run", windows=windows, resume=True, progress=False
+        )
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="is not empty and holds no run"):
@@ -254,7 +277,9 @@ def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys):
     summary = pretrain(config_of(corpus_file, minutes=0.01), tmp_path / "run", windows=windows, progress=False)
     assert 1 <= summary["steps"] <= 600
     said = capsys.readouterr().err
-    assert f"0.01 minutes buy {summary['steps']:,} steps; models of size tiny need about 9,766 to learn" in said  # 2.5M tokens of 8 x 32
+    assert (
+        f"0.01 minutes buy {summary['steps']:,} steps; models of size tiny need about 9,766 to learn" in said
+    )  # 2.5M tokens of 8 x 32
     assert PretrainConfig.load(tmp_path / "run/pretrain.yaml").steps == summary["steps"]
 
 
@@ -283,12 +308,15 @@ def test_positions_are_shifted_in_training_only_and_only_where_a_table_needs_it(
     config = config_of(corpus_file, steps=1)  # windows of 32 in a table of 128 rows (DSTG 3.3)
     model_config = config.encoder_config(windows)
     starts = {
-        split: make_batches(config, windows, split, model_config).batch(0, 8)["position_ids"][:, 0] for split in ("train", "held_out")
+        split: make_batches(config, windows, split, model_config).batch(0, 8)["position_ids"][:, 0]
+        for split in ("train", "held_out")
     }
     assert starts["train"].unique().numel() > 4 and starts["train"].max() <= 128 - 32
     assert (starts["held_out"] == 0).all()
     rope = config_of(corpus_file, steps=1, preset="rope")
-    assert (make_batches(rope, windows, "train", rope.encoder_config(windows)).batch(0, 8)["position_ids"][:, 0] == 0).all()
+    assert (
+        make_batches(rope, windows, "train", rope.encoder_config(windows)).batch(0, 8)["position_ids"][:, 0] == 0
+    ).all()
 
 
 def test_one_process_trains_in_one_precision_after_the_other(windows, corpus_file, tmp_path):
@@ -302,9 +330,14 @@ def test_seeds_give_other_weights_and_other_masks(windows, corpus_file, tmp_path
     tables = []
     for seed in (0, 1):
         pretrain(config_of(corpus_file, steps=1, seed=seed), tmp_path / str(seed), windows=windows, progress=False)
-        tables.append(ww.EncoderForMaskedLM.from_pretrained(tmp_path / str(seed) / "checkpoints/step-0").position_table())
+        tables.append(
+            ww.EncoderForMaskedLM.from_pretrained(tmp_path / str(seed) / "checkpoints/step-0").position_table()
+        )
     assert not torch.equal(*tables)
-    one, two = (make_batches(c := config_of(corpus_file, steps=1, seed=s), windows, "held_out", c.encoder_config(windows)) for s in (0, 1))
+    one, two = (
+        make_batches(c := config_of(corpus_file, steps=1, seed=s), windows, "held_out", c.encoder_config(windows))
+        for s in (0, 1)
+    )
     assert not torch.equal(one.batch(0, 8)["labels"], two.batch(0, 8)["labels"])
 
 
@@ -312,7 +345,12 @@ def test_resuming_at_the_first_checkpoint_logs_nothing_twice(windows, corpus_fil
     config = config_of(corpus_file, steps=4, validate_every=2)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     expected = (tmp_path / "run/log.jsonl").read_text().splitlines()
-    for name in ("model.safetensors", "checkpoints/step-1/state.json", "checkpoints/step-3/state.json", "checkpoints/step-4/state.json"):
+    for name in (
+        "model.safetensors",
+        "checkpoints/step-1/state.json",
+        "checkpoints/step-3/state.json",
+        "checkpoints/step-4/state.json",
+    ):
         (tmp_path / "run" / name).unlink()
     step_0 = tmp_path / "run/checkpoints/step-0"
     pretrain(config_of(corpus_file, steps=1), tmp_path / "fresh", windows=windows, progress=False)

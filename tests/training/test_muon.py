@@ -13,7 +13,8 @@ def parameter(*shape, seed=0):
 
 
 def test_matrices_of_one_parameter_move_as_torchs_muon_moves_them_apart():
-    """Q (12, 8), K (12, 8) and V (8, 8) in one parameter, a wide (4, 10) and a tall (10, 4) beside it; three steps with decay."""
+    """Q (12, 8), K (12, 8) and V (8, 8) in one parameter, a wide (4, 10) and a tall (10, 4) beside it; three steps with
+    decay."""
     rows = [12, 12, 8]
     ours = [parameter(32, 8), parameter(4, 10, seed=1), parameter(10, 4, seed=2)]
     theirs = [torch.nn.Parameter(part.detach().clone()) for part in ours[0].split(rows)]
@@ -46,7 +47,9 @@ def test_together_they_would_move_otherwise():
 def test_singular_values_come_near_one_and_an_entry_moves_as_much_as_adamw_would():
     found = orthogonal(parameter(3, 40, 120).detach())
     values = torch.linalg.svdvals(found.float())
-    assert 0.6 < float(values.min()) and float(values.max()) < 1.3  # the iteration aims at 0.7 to 1.2 (Jordan et al. 2024)
+    assert (
+        0.6 < float(values.min()) and float(values.max()) < 1.3
+    )  # the iteration aims at 0.7 to 1.2 (Jordan et al. 2024)
     for shape in ((8, 128), (376, 120), (64, 64)):
         p = parameter(*shape)
         before = p.detach().clone()

@@ -1,4 +1,5 @@
-"""A run killed at any moment resumes to the same numbers, bit for bit: weights, losses, loader and random generators."""
+"""A run killed at any moment resumes to the same numbers, bit for bit: weights, losses, loader and random
+generators."""
 
 import json
 import subprocess
@@ -9,12 +10,16 @@ import pytest
 from cli_runner import command, environment, settings
 
 # Dropout makes the run depend on the random generators; checkpoints fall between log lines on purpose.
-RECIPE = settings("steps=60", "checkpoint_every=7", "log_every=5", "validate_every=20", "model.dropout=0.1", "accumulate=2")
+RECIPE = settings(
+    "steps=60", "checkpoint_every=7", "log_every=5", "validate_every=20", "model.dropout=0.1", "accumulate=2"
+)
 
 
 def start(corpus, out, processes, *extra):
     arguments = ("pretrain", "--out", str(out), "--corpus", str(corpus), *RECIPE, *extra)
-    return subprocess.Popen(command(*arguments, processes=processes), env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        command(*arguments, processes=processes), env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
 
 
 def finish(process):

@@ -27,7 +27,12 @@ for run in (pretrained, scratch):
 halves = []
 for split in range(10):
     order = np.random.default_rng(split).permutation(len(groups))
-    halves.append([positional_distributions(counts.of(half), min_support=0).p[kept.positions] for half in np.array_split(order, 2)])
+    halves.append(
+        [
+            positional_distributions(counts.of(half), min_support=0).p[kept.positions]
+            for half in np.array_split(order, 2)
+        ]
+    )
 for name, folder in (("untrained", f"{pretraining}/checkpoints/step-0"), ("pretrained", pretraining)):
     model = ww.EncoderForMaskedLM.from_pretrained(folder)
     records += condition_records(scores_of_model(model), kept.p, Who(name, 0), halves=halves)

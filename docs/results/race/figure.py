@@ -1,7 +1,8 @@
 """The race of the absolute table and the T5 bias as a picture: `python figure.py records.parquet race.svg`.
 
-Reads a study whose models are called `{residual}-t5x{a}-table{b}`: `dstg` with the T5 bias learning a times and the position table b times
-as fast as everything else. Rows are quantities, columns residuals. A table with the same numbers goes to stdout, as Markdown.
+Reads a study whose models are called `{residual}-t5x{a}-table{b}`: `dstg` with the T5 bias learning a times and the
+position table b times as fast as everything else. Rows are quantities, columns residuals. A table with the same numbers
+goes to stdout, as Markdown.
 """
 
 import math
@@ -56,7 +57,9 @@ def places(records: Sequence[Record]) -> dict[str, Place]:
     names = sorted({r.model for r in records})
     found = {n: (m["residual"], float(m["t5"]), float(m["table"])) for n in names if (m := NAME.fullmatch(n))}
     if not found:
-        raise ValueError(f"No model is called like normalized-t5x1-table10; got {', '.join(filter(None, names)) or 'none'}.")
+        raise ValueError(
+            f"No model is called like normalized-t5x1-table10; got {', '.join(filter(None, names)) or 'none'}."
+        )
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
@@ -64,7 +67,9 @@ def quantities(records: Sequence[Record], model: str) -> dict[str, Mean]:
     """What was measured of a model, by quantity; without what has no record."""
     of = [r for r in records if r.model == model and math.isfinite(r.value)]
     probes = select(of, metric="r2.token", part="position", index=None, step=None)
-    last = max((r.layer or 0 for r in probes), default=0) - 1  # no gradient reaches the position stream after the last block
+    last = (
+        max((r.layer or 0 for r in probes), default=0) - 1
+    )  # no gradient reaches the position stream after the last block
     near = [r for r in select(of, metric="local.share", layer=None, head=None) if r.step is not None]
     found = {
         "position": [r for r in probes if r.layer == last],
@@ -85,7 +90,8 @@ def _final(records: Sequence[Record]) -> list[Record]:
 
 
 def sentence(found: dict[Place, dict[str, Mean]]) -> str:
-    """Position kept at the slowest and the fastest T5 rate, equal residual and table rate: the `normalized` one at the lowest table rate.
+    """Position kept at the slowest and the fastest T5 rate, equal residual and table rate: the `normalized` one at the
+    lowest table rate.
 
     It falls or rises if the interval of the difference, paired by seed, lies on one side of 0.
     """
@@ -98,10 +104,22 @@ def sentence(found: dict[Place, dict[str, Mean]]) -> str:
         if len(rates) < 2 or not shared:
             continue
         between = seed_interval([fast.each[s] - slow.each[s] for s in shared])
-        verb = "goes from" if between is None else "falls from" if between[1] < 0 else "rises from" if between[0] > 0 else ""
-        values = f"{_two(slow.value)} to {_two(fast.value)} when the T5 bias learns {rates[-1] / rates[0]:g} times as fast"
+        verb = (
+            "goes from"
+            if between is None
+            else "falls from"
+            if between[1] < 0
+            else "rises from"
+            if between[0] > 0
+            else ""
+        )
+        values = (
+            f"{_two(slow.value)} to {_two(fast.value)} when the T5 bias learns {rates[-1] / rates[0]:g} times as fast"
+        )
         which = f"{residual} residual, table rate {table:g}"
-        return f"R² of position {verb} {values} ({which})" if verb else f"Not separable: R² of position {values} ({which})"
+        return (
+            f"R² of position {verb} {values} ({which})" if verb else f"Not separable: R² of position {values} ({which})"
+        )
     return "T5 rate, table rate and residual of dstg"
 
 
@@ -120,7 +138,8 @@ def picture(records: Sequence[Record]) -> str:
     height = TOP + len(QUANTITIES) * (HEIGHT + GAP_Y)
     seeds = sorted({s for q in found.values() for m in q.values() for s in m.each})
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" font-family="sans-serif" font-size="14" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        'font-family="sans-serif" font-size="14" '
         'fill="#1b1e22">',
         '<rect width="100%" height="100%" fill="white"/>',
         *(
@@ -137,7 +156,9 @@ def picture(records: Sequence[Record]) -> str:
     for column, residual in enumerate(residuals):
         middle = LEFT + column * (WIDTH + GAP_X) + WIDTH / 2
         out.append(f'<text x="{middle:.0f}" y="102" text-anchor="middle" font-weight="bold">{residual} residual</text>')
-        out.append(f'<text x="{middle:.0f}" y="{height - 14}" text-anchor="middle">T5 rate, times the common rate</text>')
+        out.append(
+            f'<text x="{middle:.0f}" y="{height - 14}" text-anchor="middle">T5 rate, times the common rate</text>'
+        )
     for row, (name, (heading, share)) in enumerate(QUANTITIES.items()):
         top = TOP + row * (HEIGHT + GAP_Y)
         out.append(f'<text x="{LEFT}" y="{top - 8}">{heading.format(even=EVEN if even else "")}</text>')
@@ -145,7 +166,9 @@ def picture(records: Sequence[Record]) -> str:
         if not values:
             out.append(f'<text x="{LEFT}" y="{top + HEIGHT / 2:.0f}">not measured</text>')
             continue
-        low, high, step = (min(0.0, *(v for m in values for v in m.each.values())), 1.0, 0.25) if share else _ends(values)
+        low, high, step = (
+            (min(0.0, *(v for m in values for v in m.each.values())), 1.0, 0.25) if share else _ends(values)
+        )
         for column, residual in enumerate(residuals):
             frame = _Frame(LEFT + column * (WIDTH + GAP_X), top, low, high, rates)
             out += frame.ground(step, column == 0, row == len(QUANTITIES) - 1)
@@ -186,12 +209,17 @@ class _Frame:
             if named:
                 out.append(f'<text x="{self.left - 8}" y="{y + 5:.1f}" text-anchor="end">{tick:g}</text>')
         for rate in self.rates if below else ():
-            out.append(f'<text x="{self.x(rate):.1f}" y="{self.top + HEIGHT + 20}" text-anchor="middle">{rate:g}</text>')
+            out.append(
+                f'<text x="{self.x(rate):.1f}" y="{self.top + HEIGHT + 20}" text-anchor="middle">{rate:g}</text>'
+            )
         return out
 
     def level(self, value: float, words: str) -> list[str]:
         y = self.y(value)
-        line = f'<line x1="{self.left}" y1="{y:.1f}" x2="{self.left + WIDTH}" y2="{y:.1f}" stroke="#575c63" stroke-dasharray="5 4"/>'
+        line = (
+            f'<line x1="{self.left}" y1="{y:.1f}" x2="{self.left + WIDTH}" y2="{y:.1f}" stroke="#575c63" '
+            'stroke-dasharray="5 4"/>'
+        )
         return [f"{line[:-2]}><title>{words}: {value:.2f}</title></line>"]
 
     def marks(self, points: dict[float, Mean], kind: int, shift: float, seeds: Sequence[int]) -> list[str]:
@@ -203,7 +231,10 @@ class _Frame:
             mean = points[rate]
             if mean.interval:
                 low, high = (self.y(v) for v in mean.interval)
-                out.append(f'<line x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}" stroke="{colour}" stroke-width="2"/>')
+                out.append(
+                    f'<line x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}" stroke="{colour}" '
+                    'stroke-width="2"/>'
+                )
                 for seed, value in mean.each.items():
                     beside = x + 9 + SEEDS_WIDE * seeds.index(seed) / max(1, len(seeds) - 1)
                     out.append(_mark(beside, self.y(value), kind, 2.6, f"T5 rate {rate:g}, seed {seed}: {value:.3f}"))
@@ -217,7 +248,8 @@ def _mark(x: float, y: float, kind: int, size: float, words: str = "") -> str:
     if SYMBOLS[kind % len(SYMBOLS)] == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {edge}>{title}</circle>'
     return (
-        f'<rect x="{x - 0.9 * size:.1f}" y="{y - 0.9 * size:.1f}" width="{1.8 * size:.1f}" height="{1.8 * size:.1f}" {edge}>{title}</rect>'
+        f'<rect x="{x - 0.9 * size:.1f}" y="{y - 0.9 * size:.1f}" width="{1.8 * size:.1f}" height="{1.8 * size:.1f}" '
+        f"{edge}>{title}</rect>"
     )
 
 
@@ -250,12 +282,28 @@ def _two(value: float) -> str:
 
 def table(records: Sequence[Record]) -> str:
     """The same numbers as Markdown: mean and interval between seeds."""
-    heads = ["residual", "T5 rate", "table rate", "seeds", "position R²", "two components", "loss", "absolute near", "relative near"]
+    heads = [
+        "residual",
+        "T5 rate",
+        "table rate",
+        "seeds",
+        "position R²",
+        "two components",
+        "loss",
+        "absolute near",
+        "relative near",
+    ]
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
     for model, (residual, t5, rate) in places(records).items():
         found = quantities(records, model)
         seeds = max((len(m.each) for m in found.values()), default=0)
-        cells = [residual, f"{t5:g}", f"{rate:g}", str(seeds), *(_shown(found[q]) if q in found else "–" for q in QUANTITIES)]
+        cells = [
+            residual,
+            f"{t5:g}",
+            f"{rate:g}",
+            str(seeds),
+            *(_shown(found[q]) if q in found else "–" for q in QUANTITIES),
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -38,10 +38,14 @@ def _tables(s: Subject) -> tuple[list[Record], Arrays]:
 
 def _ablations(s: Subject) -> list[Record]:
     few, everywhere, at_once = s.some(s.ablated), KINDS if s.thorough else KINDS[:1], () if s.thorough else KINDS[1:]
-    records = ablation_records(s.model, few, s.who, kinds=everywhere, batch_size=s.batch_size, progress=s.show("ablation"))
+    records = ablation_records(
+        s.model, few, s.who, kinds=everywhere, batch_size=s.batch_size, progress=s.show("ablation")
+    )
     if at_once:
         show = s.show("replacement")
-        others = ablation_records(s.model, few, s.who, kinds=at_once, by=("all",), batch_size=s.batch_size, progress=show)
+        others = ablation_records(
+            s.model, few, s.who, kinds=at_once, by=("all",), batch_size=s.batch_size, progress=show
+        )
         records += [r for r in others if r.metric != "ablation.loss"]
     return records
 
@@ -75,7 +79,9 @@ INSIDE = (
     ),
     Analysis(
         "retrieval",
-        lambda s: retrieval_records(s.model, s.some(REPEATED), s.who, batch_size=s.batch_size, progress=s.show("retrieval")),
+        lambda s: retrieval_records(
+            s.model, s.some(REPEATED), s.who, batch_size=s.batch_size, progress=s.show("retrieval")
+        ),
         needs=("documents", "terms"),
         optional=True,
     ),
@@ -85,7 +91,9 @@ INSIDE = (
         needs=("documents", "terms"),
     ),
     Analysis("θ", lambda s: theta_records(s.model, s.some(), s.who), needs=("documents", "terms"), optional=True),
-    Analysis("correlations", lambda s: correlation_records(s.model, s.some(), s.who), arrays="correlations", optional=True),
+    Analysis(
+        "correlations", lambda s: correlation_records(s.model, s.some(), s.who), arrays="correlations", optional=True
+    ),
     Analysis("ablations", _ablations, needs=("documents", "loss")),
     Analysis(
         "swapped rows",

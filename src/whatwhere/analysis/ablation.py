@@ -1,8 +1,9 @@
-"""What a model needs: the rise of its masked-language loss when a term of the attention scores, or a stream, is taken away.
+"""What a model needs: the rise of its masked-language loss when a term of the attention scores, or a stream, is taken
+away.
 
-A term is removed (set to 0), replaced by its mean over documents, or shuffled over positions, in all blocks, in one, or in one head;
-everything else is the model as it is. A stream is changed where it enters a block. Each document is compared with itself: same tokens,
-same masks.
+A term is removed (set to 0), replaced by its mean over documents, or shuffled over positions, in all blocks, in one, or
+in one head; everything else is the model as it is. A stream is changed where it enters a block. Each document is
+compared with itself: same tokens, same masks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,8 @@ _STREAM = "stream."
 class Choices:
     """What to ablate, one after the other; None means all that the model has.
 
-    parts: names of terms, `stream.position`, `stream.semantic`. layers: 1 ... L, blocks, for "layer" and "head". heads: from 0, for "head".
+    parts: names of terms, `stream.position`, `stream.semantic`. layers: 1 ... L, blocks, for "layer" and "head". heads:
+    from 0, for "head".
     """
 
     parts: Sequence[str] | None = None
@@ -70,27 +72,30 @@ def ablation_records(
     batch_size: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Record]:
-    """Records of the masked-language loss and of its rise, in nats, with 95 % intervals over documents (percentile bootstrap, paired).
+    """Records of the masked-language loss and of its rise, in nats, with 95 % intervals over documents (percentile
+    bootstrap, paired).
 
-    `ablation.loss`: mean over documents of the mean over their masked tokens (see `masked`), and of each document (index), so that models
-    can be compared document by document. `ablation.KIND` with `part` = the term
-    or stream, `layer` = number of the block (None: all), `head` (None: all): the rise. Kinds:
+    `ablation.loss`: mean over documents of the mean over their masked tokens (see `masked`), and of each document
+    (index), so that models can be compared document by document. `ablation.KIND` with `part` = the term or stream,
+    `layer` = number of the block (None: all), `head` (None: all): the rise. Kinds:
 
     - `remove`: the term is 0; a stream is 0 at every token.
-    - `mean`: the term at a pair (i, j) is its mean over the documents of the batch at (i, j), of those in which i may look at j; a stream
-      is, at every token, its mean over all regular tokens of the batch. A term that is the same in all documents does not change, and
-      its rise is exactly 0.
-    - `shuffle`: rows and columns of the term, or the tokens of a stream, are permuted by one random permutation of the regular tokens
-      of each document, the same in all blocks; special tokens and padding stay. In packed windows each document permutes its own.
+    - `mean`: the term at a pair (i, j) is its mean over the documents of the batch at (i, j), of those in which i may
+      look at j; a stream is, at every token, its mean over all regular tokens of the batch. A term that is the same in
+      all documents does not change, and its rise is exactly 0.
+    - `shuffle`: rows and columns of the term, or the tokens of a stream, are permuted by one random permutation of the
+      regular tokens of each document, the same in all blocks; special tokens and padding stay. In packed windows each
+      document permutes its own.
 
-    A stream is changed where it enters a block; for all blocks that is the embedding, so layer None and layer 1 agree. It has no heads.
-    An ablation that changes nothing gives exactly 0: both sides take the same path.
+    A stream is changed where it enters a block; for all blocks that is the embedding, so layer None and layer 1 agree.
+    It has no heads. An ablation that changes nothing gives exactly 0: both sides take the same path.
 
     Args:
         model: an `EncoderForMaskedLM`.
         by: "all" blocks and heads at once, each "layer", each "head".
         choices: what to ablate; default: everything.
-        batch_size: documents at a time; the last batch takes the rest along, so every mean is over at least as many (if there are).
+        batch_size: documents at a time; the last batch takes the rest along, so every mean is over at least as many (if
+            there are).
         progress: called with (ablations done, ablations in all) over all batches.
 
     Raises:
@@ -101,7 +106,8 @@ def ablation_records(
     ablations = _plan(model, kinds, by, choices or Choices())
     if "mean" in kinds and min(len(documents), batch_size) < 2:
         raise ValueError(
-            f"A mean over documents needs at least 2 in a batch; got {len(documents)} with batch_size={batch_size}. Leave out the kind "
+            f"A mean over documents needs at least 2 in a batch; got {len(documents)} with batch_size={batch_size}. "
+            "Leave out the kind "
             "mean or give more."
         )
     ids, labels = masked(documents, mask_rate, model.config.mask_token_id)
@@ -119,21 +125,27 @@ def ablation_records(
                     if progress is not None:
                         progress(number * len(ablations) + k + 1, len(groups) * len(ablations))
 
-    values = np.stack([np.concatenate(plain), *(np.concatenate(r) for r in rises)], axis=1)  # (documents, 1 + ablations)
+    values = np.stack(
+        [np.concatenate(plain), *(np.concatenate(r) for r in rises)], axis=1
+    )  # (documents, 1 + ablations)
     counted = ~np.isnan(values[:, 0])
     if not counted.any():
         raise ValueError("No document has a regular token, so nothing can be masked.")
     mean = document_mean(values[counted], articles=None if documents.articles is None else documents.articles[counted])
     places = [("loss", None, None, None), *((a.kind, a.part, a.layer, a.head) for a in ablations)]
-    loss, *changes = who.records("ablation.", mean, {("metric", "part", "layer", "head"): places}, n=counted.sum(), unit="nats")
+    loss, *changes = who.records(
+        "ablation.", mean, {("metric", "part", "layer", "head"): places}, n=counted.sum(), unit="nats"
+    )
     each = who.records("ablation.loss", values[:, 0], {"index": range(len(values))}, n=1, unit="nats")
     return [loss, *each, *changes]
 
 
 def masked(documents: Documents, mask_rate: float, mask_id: int, seed: int = SEED) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids and labels (m, n): in each document `mask_rate` of the regular tokens, at least one, are [MASK]; labels are -100 elsewhere.
+    """Token ids and labels (m, n): in each document `mask_rate` of the regular tokens, at least one, are [MASK]; labels
+    are -100 elsewhere.
 
-    Which ones depends on the seed, the number of the document and its regular tokens alone, so all models are asked for the same.
+    Which ones depends on the seed, the number of the document and its regular tokens alone, so all models are asked for
+    the same.
     """
     draws = np.where(documents.regular, np.random.default_rng(seed).random(documents.regular.shape), np.inf)
     words = documents.regular.sum(1)
@@ -143,7 +155,8 @@ def masked(documents: Documents, mask_rate: float, mask_id: int, seed: int = SEE
 
 
 def permutations(documents: Documents, seed: int = SEED) -> np.ndarray:
-    """(m, n): at each regular token the place of another one of the same document, at random; other tokens stay at their own."""
+    """(m, n): at each regular token the place of another one of the same document, at random; other tokens stay at
+    their own."""
     m, n = documents.regular.shape
     generator = np.random.default_rng((seed, 1))
     order = np.tile(np.arange(n), (m, 1))
@@ -158,15 +171,21 @@ def permutations(documents: Documents, seed: int = SEED) -> np.ndarray:
 class _Batch:
     """Some documents on their way through the model; blocks before an ablation are not computed again."""
 
-    def __init__(self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray) -> None:
+    def __init__(
+        self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray
+    ) -> None:
         self.model, self.encoder = model, model.encoder
         device = device_of(model)
 
         def tensor(array: np.ndarray | None) -> Tensor | None:
             return None if array is None else torch.from_numpy(array[rows]).to(device)
 
-        given: list[Any] = [tensor(a) for a in (ids, documents.attention_mask, documents.position_ids, documents.document_ids)]
-        self.labels, self.order, self.regular = (torch.from_numpy(a[rows]).to(device) for a in (labels, order, documents.regular))
+        given: list[Any] = [
+            tensor(a) for a in (ids, documents.attention_mask, documents.position_ids, documents.document_ids)
+        ]
+        self.labels, self.order, self.regular = (
+            torch.from_numpy(a[rows]).to(device) for a in (labels, order, documents.regular)
+        )
         self.layout: Layout = self.encoder.layout(*given)
         self.inputs: list[Streams] = [self.encoder.embed(given[0], self.layout.position_ids)]
         allowed = self.layout.allowed
@@ -178,7 +197,9 @@ class _Batch:
                 self.pairs = self.pairs & given[1].bool()[:, None, :, None]
         self.now: _Ablation | None = None
         self.constant: set[str] = set()  # terms that are the same for all documents of the batch
-        self.same: set[int] = set()  # blocks (from 0) that get their own terms back, to take the path that changed terms take
+        self.same: set[int] = (
+            set()
+        )  # blocks (from 0) that get their own terms back, to take the path that changed terms take
 
     def see(self, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> dict[str, Tensor] | None:
         """What the encoder calls in every block."""
@@ -298,7 +319,9 @@ def _plan(model: Any, kinds: Sequence[str], by: Sequence[str], choices: Choices)
         if head is None or not part.startswith(_STREAM)
     ]
     if not made:
-        raise ValueError(f"A stream has no heads; got by={', '.join(by)} for {', '.join(parts)}. Ablate it by all or by layer.")
+        raise ValueError(
+            f"A stream has no heads; got by={', '.join(by)} for {', '.join(parts)}. Ablate it by all or by layer."
+        )
     return made
 
 
@@ -310,10 +333,13 @@ def _numbers(chosen: Sequence[int] | None, there: range, what: str, who: str) ->
     return found
 
 
-def _check(model: Any, documents: Documents, mask_rate: float, kinds: Sequence[str], by: Sequence[str], batch_size: int) -> None:
+def _check(
+    model: Any, documents: Documents, mask_rate: float, kinds: Sequence[str], by: Sequence[str], batch_size: int
+) -> None:
     if not all(hasattr(model, part) for part in ("encoder", "head", "inspecting")):
         raise ValueError(
-            f"An ablation needs a masked-language model of this package (EncoderForMaskedLM): its terms to take away, its loss to see what "
+            "An ablation needs a masked-language model of this package (EncoderForMaskedLM): its terms to take away, "
+            "its loss to see what "
             f"they were good for. Got {type(model).__name__}."
         )
     if not 0 < mask_rate < 1:
@@ -325,4 +351,7 @@ def _check(model: Any, documents: Documents, mask_rate: float, kinds: Sequence[s
             if word not in known:
                 raise ValueError(f"No {what} {word!r}.{nearest(word, known)} There are: {', '.join(known)}.")
     if batch_size < 1 or not len(documents):
-        raise ValueError(f"An ablation needs at least 1 document and a batch_size of at least 1; got {len(documents)} and {batch_size}.")
+        raise ValueError(
+            f"An ablation needs at least 1 document and a batch_size of at least 1; got {len(documents)} and "
+            f"{batch_size}."
+        )

@@ -1,7 +1,9 @@
-"""Where heads look: attention weights of each term of the scores alone and of their sum, summed up per head while documents pass.
+"""Where heads look: attention weights of each term of the scores alone and of their sum, summed up per head while
+documents pass.
 
-DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside that of the sum. The weights of a batch are reduced at
-once, to means per document, to a profile over lags and to a coarse map, so that memory does not grow with the documents.
+DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside that of the sum. The weights of a batch
+are reduced at once, to means per document, to a profile over lags and to a coarse map, so that memory does not grow
+with the documents.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +30,8 @@ BINS = 64  # rows and columns of a map
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Attention weights of one part of one block, (b or 1, h, n, n), and the entropy of each row in nats, (b or 1, h, n).
+    """Attention weights of one part of one block, (b or 1, h, n, n), and the entropy of each row in nats, (b or 1, h,
+    n).
 
     allowed: (b or 1, 1, n, n) bool, where a query may look at a key, or None for everywhere.
     """
@@ -46,9 +49,12 @@ class Weights:
         return True if self.allowed is None else self.allowed[:, 0].diagonal(lag, -2, -1)
 
     def pairs(self, lag: int, queries: Tensor, keys: Tensor) -> Tensor:
-        """(b, n - |lag|): whether a query is one of `queries` (b, n), the token `lag` after it one of `keys`, and it may look there."""
+        """(b, n - |lag|): whether a query is one of `queries` (b, n), the token `lag` after it one of `keys`, and it
+        may look there."""
         n = queries.shape[1]
-        found: Tensor = queries[:, max(0, -lag) : n - max(0, lag)] & keys[:, max(0, lag) : n - max(0, -lag)] & self.may(lag)
+        found: Tensor = (
+            queries[:, max(0, -lag) : n - max(0, lag)] & keys[:, max(0, lag) : n - max(0, -lag)] & self.may(lag)
+        )
         return found
 
 
@@ -71,7 +77,9 @@ class WeightReader(Reader, ABC):
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         if not terms:
-            raise ValueError(f"Block {block} has no term of its attention scores. A scheme needs at least one product or bias.")
+            raise ValueError(
+                f"Block {block} has no term of its attention scores. A scheme needs at least one product or bias."
+            )
         total: Tensor | None = None
         for name, scores in terms.items():
             total = scores if total is None else total + scores
@@ -86,21 +94,25 @@ class WeightReader(Reader, ABC):
 
 
 class AttentionScores(WeightReader):
-    """How much each head looks at neighbours, at itself, at special tokens and around, for every term and for the total.
+    """How much each head looks at neighbours, at itself, at special tokens and around, for every term and for the
+    total.
 
-    Records `attention.KIND` with layer (1 ... L, the block's number), head and part (a term's name or `total`), the mean over documents
-    of the mean over their regular queries of the weight on
+    Records `attention.KIND` with layer (1 ... L, the block's number), head and part (a term's name or `total`), the
+    mean over documents of the mean over their regular queries of the weight on
 
     - `previous`, `next`: the token before or after in the row, over queries that have one and may look at it;
-    - `self`: the query's own token; `special`: all special tokens together; `local`: the three nearest tokens on each side together;
-    - `broad` is no weight but the entropy of the weights divided by the logarithm of the number of allowed keys, in [0, 1].
+    - `self`: the query's own token; `special`: all special tokens together; `local`: the three nearest tokens on each
+      side together;
+    - `broad` is no weight but the entropy of the weights divided by the logarithm of the number of allowed keys, in [0,
+      1].
 
-    `attention.special.keys` (of the model): share of special tokens among the keys that a regular token may look at, which is what
-    indifferent attention gives them. Intervals: bootstrap over documents. n: documents.
+    `attention.special.keys` (of the model): share of special tokens among the keys that a regular token may look at,
+    which is what indifferent attention gives them. Intervals: bootstrap over documents. n: documents.
 
-    Arrays, L blocks of h heads: `lags` (2w + 1,), -w ... w with w = min(n - 1, 128); `profile.PART` (L, h, 2w + 1), mean weight of a
-    regular query on a regular key that is `lag` places after it and that it may look at, nan where there is no such pair;
-    `mean.PART` (L, h, m, m), mean weight over documents and over the tokens in m = min(n, 64) equal bins, special tokens included.
+    Arrays, L blocks of h heads: `lags` (2w + 1,), -w ... w with w = min(n - 1, 128); `profile.PART` (L, h, 2w + 1),
+    mean weight of a regular query on a regular key that is `lag` places after it and that it may look at, nan where
+    there is no such pair; `mean.PART` (L, h, m, m), mean weight over documents and over the tokens in m = min(n, 64)
+    equal bins, special tokens included.
     """
 
     def __init__(self, model: Any) -> None:
@@ -138,8 +150,15 @@ class AttentionScores(WeightReader):
         """
         values = dict(sorted(self._means.items()))
         check_seen(values)
-        keys, means = np.concatenate(self._special), np.stack(list(values.values()), axis=1)  # means: (documents, places, h, kinds)
-        axes = {("layer", "part"): [(block + 1, part) for block, part in values], "head": range(self.heads), "metric": KINDS}
+        keys, means = (
+            np.concatenate(self._special),
+            np.stack(list(values.values()), axis=1),
+        )  # means: (documents, places, h, kinds)
+        axes = {
+            ("layer", "part"): [(block + 1, part) for block, part in values],
+            "head": range(self.heads),
+            "metric": KINDS,
+        }
         special, mean = (document_mean(v, articles=self._articles) for v in (keys, means))
         return [
             *who.records("attention.special.keys", special, {}, n=(~np.isnan(keys)).sum()),
@@ -155,8 +174,12 @@ class AttentionScores(WeightReader):
         found: dict[str, np.ndarray] = {"lags": np.arange(-w, w + 1)}
         with np.errstate(invalid="ignore", divide="ignore"):
             for part in parts:
-                found[f"profile.{part}"] = (np.stack([self._profiles[b, part] for b in blocks]) / self._pairs).astype(np.float32)
-                found[f"mean.{part}"] = (np.stack([self._maps[b, part] for b in blocks]) / self._cells).astype(np.float32)
+                found[f"profile.{part}"] = (np.stack([self._profiles[b, part] for b in blocks]) / self._pairs).astype(
+                    np.float32
+                )
+                found[f"mean.{part}"] = (np.stack([self._maps[b, part] for b in blocks]) / self._cells).astype(
+                    np.float32
+                )
         return found
 
 
@@ -165,12 +188,14 @@ def check_seen(values: Any) -> None:
         raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
     if all(np.isnan(v).all() for v in values.values()):
         raise ValueError(
-            "No document has a regular token, so nobody looks anywhere. Give documents of at least 3 tokens: [CLS], a word, [SEP]."
+            "No document has a regular token, so nobody looks anywhere. Give documents of at least 3 tokens: [CLS], a "
+            "word, [SEP]."
         )
 
 
 def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> np.ndarray:
-    """(b,) mean over regular queries of the share of special tokens among the keys that they may look at; nan without such a query."""
+    """(b,) mean over regular queries of the share of special tokens among the keys that they may look at; nan without
+    such a query."""
     may = real[:, None, :] if allowed is None else real[:, None, :] & allowed[:, 0]
     may = may.expand(len(regular), regular.shape[1], -1)
     share = (may & ~regular[:, None, :]).sum(-1) / may.sum(-1).clamp(min=1)  # (b, n)
@@ -179,9 +204,11 @@ def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> np.n
 
 
 def keep(found: dict[tuple[int, str], np.ndarray], key: tuple[int, str], batch: Batch, values: Tensor) -> None:
-    """Write `values` (b, ...) of a batch into an array (documents, ...) that exists from the first batch on, nan where not seen.
+    """Write `values` (b, ...) of a batch into an array (documents, ...) that exists from the first batch on, nan where
+    not seen.
 
-    Small arrays of every batch, kept one by one, would lie between its large ones and keep their memory from being used again.
+    Small arrays of every batch, kept one by one, would lie between its large ones and keep their memory from being used
+    again.
     """
     if key not in found:
         found[key] = np.full((len(batch.documents), *values.shape[1:]), np.nan)
@@ -235,7 +262,8 @@ def query_mean(values: Tensor, queries: Tensor) -> Tensor:
 
 
 def _over_documents(p: Tensor, regular: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums (h, n, n) over the documents of a batch of weights p (b or 1, h, n, n): of all tokens, and of pairs of regular ones."""
+    """Sums (h, n, n) over the documents of a batch of weights p (b or 1, h, n, n): of all tokens, and of pairs of
+    regular ones."""
 
     def summed(tokens: Tensor) -> Tensor:
         pairs = (tokens[:, :, None] & tokens[:, None, :]).to(p.dtype)  # (b, n, n)
@@ -250,7 +278,8 @@ def _over_documents(p: Tensor, regular: Tensor, real: Tensor) -> tuple[Tensor, T
 
 
 def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
-    """Sums (h, 2·farthest + 1) over the diagonals of `pairs` (h, n, n), entry j - i + farthest for query i and key j, in float64."""
+    """Sums (h, 2·farthest + 1) over the diagonals of `pairs` (h, n, n), entry j - i + farthest for query i and key j,
+    in float64."""
     h, n, _ = pairs.shape
     # Rows turned over and padded to width 2n; read again with width 2n - 1, row i stands i places further right.
     slanted = F.pad(pairs.flip(-2), (0, n)).flatten(1)[:, : n * (2 * n - 1)].view(h, n, 2 * n - 1)
@@ -272,7 +301,8 @@ def foreign_scores(
     batch_size: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Records and arrays of `AttentionScores` for any encoder of transformers that returns its attention weights: part `total` alone.
+    """Records and arrays of `AttentionScores` for any encoder of transformers that returns its attention weights: part
+    `total` alone.
 
     The model runs in its eager implementation, in evaluation mode, and is left as it was.
 
@@ -292,7 +322,9 @@ def foreign_scores(
     return scores.records(who), scores.arrays()
 
 
-def attention_weights(model: Any, documents: Documents, batch_size: int = 8) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
+def attention_weights(
+    model: Any, documents: Documents, batch_size: int = 8
+) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
     """The weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`."""
     body = getattr(model, "base_model", model)
     device = device_of(model)
@@ -304,25 +336,33 @@ def attention_weights(model: Any, documents: Documents, batch_size: int = 8) -> 
                 tensors = {key: torch.from_numpy(value[rows]).to(device) for key, value in inputs.items()}
                 attentions = body(**tensors, output_attentions=True).attentions
             shape = (len(rows), model.config.num_attention_heads, documents.length, documents.length)
-            if attentions is None or not len(attentions) or any(a is None or tuple(a.shape) != shape for a in attentions):
+            if (
+                attentions is None
+                or not len(attentions)
+                or any(a is None or tuple(a.shape) != shape for a in attentions)
+            ):
                 got = "none" if not attentions else str([None if a is None else tuple(a.shape) for a in attentions])
                 raise ValueError(
-                    f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got {got}. Only encoders whose "
+                    f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got {got}. "
+                    "Only encoders whose "
                     "tokens all look at all tokens can be measured."
                 )
             yield Batch.of(documents, rows, device), attentions
 
 
 def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:
-    """A+B+A and, as its control, A+B+C of pieces of real documents, as long as those (DSTG figure 3: DOC-A + DOC-B + DOC-A).
+    """A+B+A and, as its control, A+B+C of pieces of real documents, as long as those (DSTG figure 3: DOC-A + DOC-B +
+    DOC-A).
 
-    A, B and C are the first regular tokens of three different documents, each document being A once; B and C are drawn from `seed`. A
-    and C have a third of the regular tokens each, B the rest, so that every place of A+B+C is the same place in A+B+A. Special tokens
-    stand at the ends as in the document that gives A; those within documents are left out. Documents with padding, or with too few
-    regular tokens for a piece, are left out. Positions are 0, 1, 2, ... and a text is one attention span.
+    A, B and C are the first regular tokens of three different documents, each document being A once; B and C are drawn
+    from `seed`. A and C have a third of the regular tokens each, B the rest, so that every place of A+B+C is the same
+    place in A+B+A. Special tokens stand at the ends as in the document that gives A; those within documents are left
+    out. Documents with padding, or with too few regular tokens for a piece, are left out. Positions are 0, 1, 2, ...
+    and a text is one attention span.
 
     Returns:
-        Both sets, text by text the same but for the last piece. Target "segment" is 0, 1, 2 in the three pieces, -1 at special tokens.
+        Both sets, text by text the same but for the last piece. Target "segment" is 0, 1, 2 in the three pieces, -1 at
+        special tokens.
 
     Raises:
         ValueError: fewer than three documents, or fewer than three regular tokens in them.
@@ -336,7 +376,8 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     full &= (middle >= 1) & (regular.sum(1) >= np.maximum(piece, middle.max(initial=0, where=full)))
     if piece < 1 or full.sum() < 3:
         raise ValueError(
-            f"A repeated text needs three documents of at least 3 regular tokens and no padding; got {int(full.sum()) if piece else 0} of "
+            "A repeated text needs three documents of at least 3 regular tokens and no padding; got "
+            f"{int(full.sum()) if piece else 0} of "
             f"{len(documents)} documents of {n} tokens. Give more or longer documents."
         )
     chosen = np.flatnonzero(full)
@@ -360,12 +401,16 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
         intra = (positions - starts[within, rows]) / np.where(lengths > 1, lengths - 1.0, np.nan)[within, rows]
     targets = {"token": positions / n, "segment": segment.astype(np.float64), "intra": intra}
     articles = None if documents.articles is None else documents.articles[chosen]
-    made = [Documents(np.stack(ids), positions, None, segment >= 0, targets, articles=articles) for ids in (repeated, control)]
+    made = [
+        Documents(np.stack(ids), positions, None, segment >= 0, targets, articles=articles)
+        for ids in (repeated, control)
+    ]
     return made[0], made[1]
 
 
 class CopyReader(WeightReader):
-    """Mean weight of each document's tokens in pieces 0 and 2 on the same place of the other piece; see `repeated_documents`."""
+    """Mean weight of each document's tokens in pieces 0 and 2 on the same place of the other piece; see
+    `repeated_documents`."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[int, str], np.ndarray] = {}  # (documents, h)
@@ -383,11 +428,11 @@ class CopyReader(WeightReader):
 class RetrievalScores:
     """Which heads look from a token at its copy (DSTG section 4 (3): retrieval heads), by attention to known places.
 
-    `repeated` and `control` are readers, one for a pass of each set of `repeated_documents`. Records with layer, head and part (a
-    term's name or `total`): `attention.retrieval.raw`, mean over documents of the mean weight of a token of either copy on the same
-    token of the other; `attention.retrieval.control`, the same places where another text stands in place of the copy: what the
-    place alone gets; `attention.retrieval`, their difference, in [-1, 1]. Intervals: bootstrap over documents, paired for the
-    difference. n: documents.
+    `repeated` and `control` are readers, one for a pass of each set of `repeated_documents`. Records with layer, head
+    and part (a term's name or `total`): `attention.retrieval.raw`, mean over documents of the mean weight of a token of
+    either copy on the same token of the other; `attention.retrieval.control`, the same places where another text stands
+    in place of the copy: what the place alone gets; `attention.retrieval`, their difference, in [-1, 1]. Intervals:
+    bootstrap over documents, paired for the difference. n: documents.
     """
 
     def __init__(self) -> None:
@@ -404,9 +449,14 @@ class RetrievalScores:
         check_seen(control)
         counts = {len(v) for values in (raw, control) for v in values.values()}
         if len(counts) > 1:
-            raise ValueError(f"Both sets of repeated documents must pass once, whole; seen were {sorted(counts)} documents.")
+            raise ValueError(
+                f"Both sets of repeated documents must pass once, whole; seen were {sorted(counts)} documents."
+            )
         records: list[Record] = []
-        both, other = np.stack(list(raw.values()), axis=1), np.stack([control[key] for key in raw], axis=1)  # (documents, parts, h)
+        both, other = (
+            np.stack(list(raw.values()), axis=1),
+            np.stack([control[key] for key in raw], axis=1),
+        )  # (documents, parts, h)
         axes = {("layer", "part"): [(block + 1, part) for block, part in raw], "head": range(both.shape[2])}
         for metric, values in (("", both - other), (".raw", both), (".control", other)):
             mean = document_mean(values, articles=self.repeated.articles)

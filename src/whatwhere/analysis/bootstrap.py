@@ -8,11 +8,12 @@ DRAWS = 1000
 
 
 def draw_documents(documents: int, draws: int = DRAWS, seed: int = 0, articles: np.ndarray | None = None) -> np.ndarray:
-    """(draws, documents): how often each document is in each sample of as many documents, drawn with replacement; rows sum to `documents`.
+    """(draws, documents): how often each document is in each sample of as many documents, drawn with replacement; rows
+    sum to `documents`.
 
-    With `articles` (documents,) whole articles are drawn, as many as there are, each with all of its documents: windows of one article
-    are alike, and drawn one by one they would make intervals too narrow. Rows then sum to about `documents`.
-    Equal calls give equal samples, so that two quantities of the same documents are resampled together.
+    With `articles` (documents,) whole articles are drawn, as many as there are, each with all of its documents: windows
+    of one article are alike, and drawn one by one they would make intervals too narrow. Rows then sum to about
+    `documents`. Equal calls give equal samples, so that two quantities of the same documents are resampled together.
     """
     if articles is None:
         return np.random.default_rng(seed).multinomial(documents, np.full(documents, 1 / documents), size=draws)
@@ -32,13 +33,15 @@ def joined(articles: list[np.ndarray | None]) -> np.ndarray | None:
 
 
 def document_mean(values: np.ndarray, draws: int = DRAWS, seed: int = 0, articles: np.ndarray | None = None) -> Mean:
-    """Mean of `values` (documents, ...) over the documents, with the percentile bootstrap's 95 % interval; articles: see `draw_documents`.
+    """Mean of `values` (documents, ...) over the documents, with the percentile bootstrap's 95 % interval; articles:
+    see `draw_documents`.
 
-    It speaks of this model on other documents like these, not of another training seed. Documents with nan have no value and are left
-    out, of the quantity concerned alone.
+    It speaks of this model on other documents like these, not of another training seed. Documents with nan have no
+    value and are left out, of the quantity concerned alone.
 
     Returns:
-        mean, low and high, each (...); low and high are None for a single document or article. nan where no document has a value.
+        mean, low and high, each (...); low and high are None for a single document or article. nan where no document
+        has a value.
     """
     values = np.asarray(values, dtype=np.float64)
     flat = values.reshape(len(values), -1)

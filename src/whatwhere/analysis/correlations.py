@@ -1,8 +1,10 @@
-"""Four correlations in the first block of a model that adds a position table to its words (TUPE section 3.1, eq. 6, figure 2).
+"""Four correlations in the first block of a model that adds a position table to its words (TUPE section 3.1, eq. 6,
+figure 2).
 
-With x = w + p at the input, scale · (x W_Q)(x W_K)ᵀ is the sum of word-word, word-position, position-word and position-position. The norm
-in between is kept exact: it divides each token by one number, found for the whole x and applied to both parts. A LayerNorm also takes
-away the mean of the features, of each part its own. What belongs to neither, biases and token types, is a third part, `constant`.
+With x = w + p at the input, scale · (x W_Q)(x W_K)ᵀ is the sum of word-word, word-position, position-word and
+position-position. The norm in between is kept exact: it divides each token by one number, found for the whole x and
+applied to both parts. A LayerNorm also takes away the mean of the features, of each part its own. What belongs to
+neither, biases and token types, is a third part, `constant`.
 """
 
 from collections.abc import Callable
@@ -33,8 +35,9 @@ Parts = dict[str, Tensor]  # "word", "position", "constant" -> (b, n, d) or (b, 
 class FirstBlock:
     """What lies between the tables and the scores of the first block.
 
-    types: what all tokens get beside word and position, (d,), or None. norm: of the sum of the tables. between: a map after the norm
-    (ELECTRA). query, key: weight (heads · d_head, d) and bias of the projections. turn: the rotation of queries and keys, or None.
+    types: what all tokens get beside word and position, (d,), or None. norm: of the sum of the tables. between: a map
+    after the norm (ELECTRA). query, key: weight (heads · d_head, d) and bias of the projections. turn: the rotation of
+    queries and keys, or None.
     """
 
     words: nn.Embedding
@@ -50,7 +53,8 @@ class FirstBlock:
 
 
 def first_block(model: Any) -> FirstBlock:
-    """The first block of `ap`, `sinusoidal`, `low-rank`, `fourier`, `bert-a`, `bert-r`, or of a transformers model built like BERT.
+    """The first block of `ap`, `sinusoidal`, `low-rank`, `fourier`, `bert-a`, `bert-r`, or of a transformers model
+    built like BERT.
 
     Raises:
         ValueError: the model adds no position table to its words, and what it does instead.
@@ -70,8 +74,10 @@ def _own(model: Any, body: Any) -> FirstBlock:
         else:
             why = "has no position table"
         raise ValueError(
-            f"{config.preset or 'The model'} {why}: nothing is added to the words that could be taken apart. Its scores have named terms "
-            "(attention_terms). The four correlations are those of ap, sinusoidal, low-rank, fourier, bert-a and bert-r."
+            f"{config.preset or 'The model'} {why}: nothing is added to the words that could be taken apart. Its "
+            "scores have named terms "
+            "(attention_terms). The four correlations are those of ap, sinusoidal, low-rank, fourier, bert-a and "
+            "bert-r."
         )
     layer = body.layers[0]
     norm = (body.embedding_norm or layer.attention_norm).norms[0]
@@ -99,7 +105,10 @@ def _own(model: Any, body: Any) -> FirstBlock:
 # Where models built like BERT keep the projections of their first block: BERT and its kin, ALBERT, DistilBERT.
 _QUERY_KEY = (
     ("encoder.layer.0.attention.self.query", "encoder.layer.0.attention.self.key"),
-    ("encoder.albert_layer_groups.0.albert_layers.0.attention.query", "encoder.albert_layer_groups.0.albert_layers.0.attention.key"),
+    (
+        "encoder.albert_layer_groups.0.albert_layers.0.attention.query",
+        "encoder.albert_layer_groups.0.albert_layers.0.attention.key",
+    ),
     ("transformer.layer.0.attention.q_lin", "transformer.layer.0.attention.k_lin"),
 )
 _BETWEEN = ("embeddings_project", "encoder.embedding_hidden_mapping_in")
@@ -116,11 +125,25 @@ def _like_bert(model: Any, body: Any) -> FirstBlock:
     embeddings = getattr(body, "embeddings", None)
     words, positions = getattr(embeddings, "word_embeddings", None), getattr(embeddings, "position_embeddings", None)
     norm = getattr(embeddings, "LayerNorm", None)
-    pair = next(((q, k) for q, k in ((_module(body, a), _module(body, b)) for a, b in _QUERY_KEY) if q is not None and k is not None), None)
-    if not isinstance(words, nn.Embedding) or not isinstance(positions, nn.Embedding) or not isinstance(norm, nn.LayerNorm) or not pair:
+    pair = next(
+        (
+            (q, k)
+            for q, k in ((_module(body, a), _module(body, b)) for a, b in _QUERY_KEY)
+            if q is not None and k is not None
+        ),
+        None,
+    )
+    if (
+        not isinstance(words, nn.Embedding)
+        or not isinstance(positions, nn.Embedding)
+        or not isinstance(norm, nn.LayerNorm)
+        or not pair
+    ):
         raise ValueError(
-            f"{type(model).__name__} is not built like BERT: needed are embeddings.word_embeddings, .position_embeddings and .LayerNorm, "
-            "and a first block with a query and a key projection (BERT, RoBERTa, ELECTRA, CamemBERT, XLM-RoBERTa, ALBERT, DistilBERT)."
+            f"{type(model).__name__} is not built like BERT: needed are embeddings.word_embeddings, "
+            ".position_embeddings and .LayerNorm, "
+            "and a first block with a query and a key projection (BERT, RoBERTa, ELECTRA, CamemBERT, XLM-RoBERTa, "
+            "ALBERT, DistilBERT)."
         )
     types = getattr(embeddings, "token_type_embeddings", None)
     between = next((m for m in (_module(body, path) for path in _BETWEEN) if m is not None), None)
@@ -142,8 +165,8 @@ def _like_bert(model: Any, body: Any) -> FirstBlock:
 def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tensor) -> Parts:
     """Three parts (b, n, d) of x taken through a norm, so that they sum to the norm of their sum.
 
-    RMSNorm multiplies each token by one number and the weights. LayerNorm also subtracts the mean over features, part by part; its bias
-    is constant.
+    RMSNorm multiplies each token by one number and the weights. LayerNorm also subtracts the mean over features, part
+    by part; its bias is constant.
 
     Raises:
         ValueError: another kind of norm.
@@ -152,11 +175,17 @@ def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tens
     weight: Any = norm.weight
     if isinstance(norm, RMSNorm):
         factor = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
-        return {"word": word * factor * weight, "position": position * factor * weight, "constant": constant * factor * weight}
+        return {
+            "word": word * factor * weight,
+            "position": position * factor * weight,
+            "constant": constant * factor * weight,
+        }
     if not isinstance(norm, nn.LayerNorm):
         raise ValueError(f"A sum can be followed through RMSNorm and LayerNorm, not through {type(norm).__name__}.")
     factor = (x.var(-1, correction=0, keepdim=True) + norm.eps).rsqrt()
-    parts = {name: (p - p.mean(-1, keepdim=True)) * factor * weight for name, p in _named(word, position, constant).items()}
+    parts = {
+        name: (p - p.mean(-1, keepdim=True)) * factor * weight for name, p in _named(word, position, constant).items()
+    }
     if norm.bias is not None:
         parts["constant"] = parts["constant"] + norm.bias
     return parts
@@ -173,9 +202,11 @@ def _mapped(parts: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
 
 @torch.inference_mode()
 def first_block_correlations(model: Any, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
-    """The four correlations of eq. 6 and the rest, each (b, h, n, n) in score units; together they are the product of queries and keys.
+    """The four correlations of eq. 6 and the rest, each (b, h, n, n) in score units; together they are the product of
+    queries and keys.
 
-    Keys: `word-word`, `word-position` (query word), `position-word`, `position-position`, and `constant`, all pairs with a part that is
+    Keys: `word-word`, `word-position` (query word), `position-word`, `position-position`, and `constant`, all pairs
+        with a part that is
     neither: norm and projection biases, token types. Biases of the distance (`bert-r`) are no part of the product.
 
     Args:
@@ -206,7 +237,11 @@ def _correlate(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None
         return x if block.turn is None else block.turn(x, position_ids)
 
     q, k = ({name: heads(x) for name, x in _mapped(parts, *project).items()} for project in (block.query, block.key))
-    found = {f"{a}-{b}": block.scale * (q[a] @ k[b].transpose(-1, -2)) for a in ("word", "position") for b in ("word", "position")}
+    found = {
+        f"{a}-{b}": block.scale * (q[a] @ k[b].transpose(-1, -2))
+        for a in ("word", "position")
+        for b in ("word", "position")
+    }
     # Every pair with a constant: constant query with the whole key, and the rest of the query with a constant key.
     whole = k["word"] + k["position"] + k["constant"]
     constant = q["constant"] @ whole.transpose(-1, -2) + (q["word"] + q["position"]) @ k["constant"].transpose(-1, -2)
@@ -225,16 +260,18 @@ def correlation_records(
 
     Records, part one of the four, mean over documents with bootstrap interval, n documents:
 
-    - `correlation.share`: variance of the matrix (over all pairs of regular tokens of a document) ÷ sum of the four variances;
+    - `correlation.share`: variance of the matrix (over all pairs of regular tokens of a document) ÷ sum of the four
+      variances;
     - `correlation.std`: its standard deviation, in score units;
-    - `correlation.row`, `correlation.column`: share of its variance that is between rows (queries) and between columns (keys). TUPE
-      finds the second and third "uniform": small `std` beside word-word.
+    - `correlation.row`, `correlation.column`: share of its variance that is between rows (queries) and between columns
+      (keys). TUPE finds the second and third "uniform": small `std` beside word-word.
 
-    A correlation without variance has no row and column. Where the model has no term that is free of content (`ap`, BERT), the patterns of
-    the mean position-position correlation are added: `pattern`, `patterns.share` (TUPE 4.4) of this one block.
+    A correlation without variance has no row and column. Where the model has no term that is free of content (`ap`,
+    BERT), the patterns of the mean position-position correlation are added: `pattern`, `patterns.share` (TUPE 4.4) of
+    this one block.
 
-    Arrays: of each of the four, (h, m, m), mean over documents of the m positions that are mostly regular tokens, at most 128: with
-    more, means over 128 equal bins.
+    Arrays: of each of the four, (h, m, m), mean over documents of the m positions that are mostly regular tokens, at
+    most 128: with more, means over 128 equal bins.
 
     Args:
         model: one of ours with an added table, or one of transformers built like BERT, with or without a head.
@@ -295,7 +332,12 @@ def _records(values: np.ndarray, articles: np.ndarray | None, who: Who) -> list[
     """Records of variances (documents, correlations, 3, h): whole, between rows, between columns."""
     whole = values[:, :, 0]  # (documents, correlations, h)
     with np.errstate(invalid="ignore", divide="ignore"):
-        statistics = [whole / whole.sum(1, keepdims=True), values[:, :, 1] / whole, values[:, :, 2] / whole, np.sqrt(whole)]
+        statistics = [
+            whole / whole.sum(1, keepdims=True),
+            values[:, :, 1] / whole,
+            values[:, :, 2] / whole,
+            np.sqrt(whole),
+        ]
     stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
     mean = document_mean(np.where(np.isfinite(stacked), stacked, np.nan), articles=articles)
     axes = {"metric": STATISTICS, "part": CORRELATIONS, "head": range(values.shape[3])}

@@ -1,7 +1,9 @@
-"""How much position matters in a corpus, and how well position tables fit it: every statistic of GEOM sections 5 and 6 with its interval.
+"""How much position matters in a corpus, and how well position tables fit it: every statistic of GEOM sections 5 and 6
+with its interval.
 
-Two geometries side by side: "plug-in", the Hellinger distances of the counted distributions, as GEOM has them; and "corrected", without
-what few samples add (`geometry.corrected_hellinger`). A statistic of the second has the ending `.corrected`.
+Two geometries side by side: "plug-in", the Hellinger distances of the counted distributions, as GEOM has them; and
+"corrected", without what few samples add (`geometry.corrected_hellinger`). A statistic of the second has the ending
+`.corrected`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +37,9 @@ from ..geometry import (
 from ..geometry.counts import Counts
 from ..geometry.distances import distances
 
-SPLITS_OF_INTERVALS = 2  # splits of the documents for each interval: fewer than for the value, so an interval is rather too wide
+SPLITS_OF_INTERVALS = (
+    2  # splits of the documents for each interval: fewer than for the value, so an interval is rather too wide
+)
 FEWEST_GROUPS = 8  # of documents, to fit a table on half of them and to try it on the corrected distances of the others
 MOST_POSITIONS = 2048  # (m, m) matrices and their eigenvectors, a few times for each group
 MOST_WITH_INTERVALS = 512  # positions up to which every single distance gets an interval: more would fill the memory
@@ -50,7 +54,8 @@ class Plan:
     paper: GEOM's own protocol: all positions, the last two always empty, smoothed counts, no correction.
     min_support: tokens of a position that is kept.
     width: d of the encodings. dims: d of the curves. ranks: r of the MDS tables. heads: columns of ALiBi's table.
-    tables: further tables by name, each (positions, width), row i of position i. splits: random halves. intervals: whether there are any.
+    tables: further tables by name, each (positions, width), row i of position i. splits: random halves. intervals:
+    whether there are any.
     """
 
     paper: bool = False
@@ -68,7 +73,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number of a corpus: metric, part (encoding) and index (rank, width, component or position) as in `Record`; interval if any."""
+    """One number of a corpus: metric, part (encoding) and index (rank, width, component or position) as in `Record`;
+    interval if any."""
 
     metric: str
     value: float
@@ -99,7 +105,8 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class CorpusDistances:
-    """Hellinger distances of a corpus (m, m) and the positions that their rows are, counted from 0 without special tokens (m,).
+    """Hellinger distances of a corpus (m, m) and the positions that their rows are, counted from 0 without special
+    tokens (m,).
 
     corrected: the same without what few samples add (`geometry.corrected_hellinger`), or None.
     """
@@ -109,7 +116,8 @@ class CorpusDistances:
     corrected: np.ndarray | None = None
 
     def kinds(self) -> dict[str, np.ndarray]:
-        """The distances by the ending of what is measured on them: "" and, if there are corrected ones, ".corrected"."""
+        """The distances by the ending of what is measured on them: "" and, if there are corrected ones,
+        ".corrected"."""
         return {"": self.dist} | ({} if self.corrected is None else {".corrected": self.corrected})
 
     def stress(self, rows: np.ndarray) -> dict[str, float]:
@@ -155,7 +163,9 @@ def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
     return found
 
 
-def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], None] = lambda what, done, all: None) -> Geometry:
+def corpus_geometry(
+    counts: Counts, plan: Plan, show: Callable[[str, int, int], None] = lambda what, done, all: None
+) -> Geometry:
     """Distances, MDS, stress, violations and their intervals for the counts of one corpus.
 
     Args:
@@ -172,20 +182,25 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
     kept = positional_distributions(counts.total(), smoothing, support)
     if len(kept.positions) < 3:
         raise ValueError(
-            f"{len(kept.positions)} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3. "
+            f"{len(kept.positions)} of {counts.positions} positions have at least {support:g} tokens; a geometry needs "
+            "3. "
             "Count more text, or lower min_support."
         )
     if len(kept.positions) > MOST_POSITIONS:
         raise ValueError(
-            f"{len(kept.positions)} positions have enough tokens; a run compares at most {MOST_POSITIONS}. Ask for fewer --positions, with "
+            f"{len(kept.positions)} positions have enough tokens; a run compares at most {MOST_POSITIONS}. Ask for "
+            "fewer --positions, with "
             "--align relative for whole documents; geometry.hellinger_mds scales more in Python."
         )
     tables = {name: table[kept.positions] for name, table in encoding_tables(plan, counts.positions).items()}
-    apart = {(name, None): distances(table) for name, table in tables.items()} | _curve_distances(plan, counts.positions, kept.positions)
+    apart = {(name, None): distances(table) for name, table in tables.items()} | _curve_distances(
+        plan, counts.positions, kept.positions
+    )
     groups = [counts.group(g) for g in range(counts.groups) if counts.documents[g]]
     if len(groups) < 2 and not plan.paper:
         raise ValueError(
-            f"{int(counts.documents.sum())} document, or equal ones: nothing tells what chance adds to its distances. Give two at least; "
+            f"{int(counts.documents.sum())} document, or equal ones: nothing tells what chance adds to its distances. "
+            "Give two at least; "
             "--set document=line or blank-line cuts a text into documents."
         )
     can_correct = not plan.paper
@@ -201,7 +216,9 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
     bounds: dict[Key, float] = {}
     dist_half = squares_half = None
     if plan.intervals and len(groups) > 1:
-        keys = [key for key in values if key[0] not in ("floor.mean", "rank", "rank.corrected") and key[1:] != ("mds", None)]
+        keys = [
+            key for key in values if key[0] not in ("floor.mean", "rank", "rank.corrected") and key[1:] != ("mds", None)
+        ]
         half, dist_half, squares_half = _intervals(groups, kept, apart, plan, smoothing, keys, can_correct, show)
         bounds = {key: float(h) for key, h in zip(keys, half, strict=True) if np.isfinite(h)}
     values |= dict(_of_tables(apart, full, kept.positions, plan))
@@ -213,9 +230,12 @@ def corpus_geometry(counts: Counts, plan: Plan, show: Callable[[str, int, int], 
 
 
 def _with_room_for_specials(counts: Counts) -> Counts:
-    """Counts without the last two positions: GEOM cuts to n tokens with [CLS] and [SEP], n - 2 of text, and keeps the empty rows."""
+    """Counts without the last two positions: GEOM cuts to n tokens with [CLS] and [SEP], n - 2 of text, and keeps the
+    empty rows."""
     matrix = counts.matrix.copy()
-    last = np.concatenate([g * counts.positions + np.arange(max(counts.positions - 2, 0), counts.positions) for g in range(counts.groups)])
+    last = np.concatenate(
+        [g * counts.positions + np.arange(max(counts.positions - 2, 0), counts.positions) for g in range(counts.groups)]
+    )
     for row in last:
         matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]] = 0
     matrix.eliminate_zeros()
@@ -223,7 +243,8 @@ def _with_room_for_specials(counts: Counts) -> Counts:
 
 
 def _scaled(squares: np.ndarray) -> MDS | None:
-    """Classical MDS of corrected squares; None where no dimension stands out of chance, which is a finding, not an error."""
+    """Classical MDS of corrected squares; None where no dimension stands out of chance, which is a finding, not an
+    error."""
     try:
         return mds_of_squares(squares)
     except ValueError:
@@ -252,7 +273,8 @@ def _statistics(
 ) -> Iterator[tuple[Key, float]]:
     """Every number of one geometry that gets an interval; `distance.mean` as the mean square.
 
-    Corrected distances come signed, so that orders and correlations are not those of numbers cut at 0; stress takes them cut at 0.
+    Corrected distances come signed, so that orders and correlations are not those of numbers cut at 0; stress takes
+    them cut at 0.
     """
     squares = np.sign(signed) * signed**2
     dist = np.maximum(signed, 0.0)
@@ -299,7 +321,9 @@ def _curve_distances(plan: Plan, n: int, positions: np.ndarray) -> dict[TableKey
     return found
 
 
-def _of_tables(apart: Mapping[TableKey, np.ndarray], mds: MDS, positions: np.ndarray, plan: Plan) -> Iterator[tuple[Key, float]]:
+def _of_tables(
+    apart: Mapping[TableKey, np.ndarray], mds: MDS, positions: np.ndarray, plan: Plan
+) -> Iterator[tuple[Key, float]]:
     """What does not depend on the corpus: violations of the tables, parameters (GEOM Table 2)."""
     for (name, width), d in apart.items():
         if width is None:
@@ -309,18 +333,25 @@ def _of_tables(apart: Mapping[TableKey, np.ndarray], mds: MDS, positions: np.nda
     yield ("parameters", "free", None), float(len(positions) * plan.width)
 
 
-def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan) -> Iterator[tuple[Key, float]]:
-    """Stress at the best scale of tables fitted on half of the documents, against the corrected distances of the other half.
+def _held_out(
+    groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan
+) -> Iterator[tuple[Key, float]]:
+    """Stress at the best scale of tables fitted on half of the documents, against the corrected distances of the other
+    half.
 
-    At full rank MDS fits the distances that it is given exactly, noise and all; on other documents the noise is a fault. Mean over
-    `splits` random halves, each used both ways. The other tables are measured on the same distances. The part "noise" has one half's
-    distances themselves against those of the other, for comparison; a table of few dimensions has less noise and may well be below.
+    At full rank MDS fits the distances that it is given exactly, noise and all; on other documents the noise is a
+    fault. Mean over `splits` random halves, each used both ways. The other tables are measured on the same distances.
+    The part "noise" has one half's distances themselves against those of the other, for comparison; a table of few
+    dimensions has less noise and may well be below.
     """
     rng = np.random.default_rng(plan.seed)
     found: dict[Key, list[float]] = {}
     for _ in range(max(1, plan.splits // 2)):
         order = rng.permutation(len(groups))
-        halves = [corrected_hellinger([groups[i] for i in half], positions, plan.splits, plan.seed) for half in np.array_split(order, 2)]
+        halves = [
+            corrected_hellinger([groups[i] for i in half], positions, plan.splits, plan.seed)
+            for half in np.array_split(order, 2)
+        ]
         for fitted, other in (halves, halves[::-1]):
             dist = other.distances
             mds = _scaled(fitted.squares)
@@ -331,7 +362,9 @@ def _held_out(groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str,
             for name, table in tables.items():
                 found.setdefault(("stress.held_out", name, None), []).append(stress(table, dist, "optimal"))
             equal = np.ones_like(dist) - np.eye(len(dist))
-            found.setdefault(("stress.held_out", "equidistant", None), []).append(stress_of_distances(equal, dist, "optimal"))
+            found.setdefault(("stress.held_out", "equidistant", None), []).append(
+                stress_of_distances(equal, dist, "optimal")
+            )
             for scale in ("raw", "optimal"):
                 value = stress_of_distances(fitted.distances, dist, scale)  # type: ignore[arg-type]
                 found.setdefault((f"stress.{scale}.corrected", "noise", None), []).append(value)
@@ -346,11 +379,14 @@ def best_rank(geometry: Geometry) -> int | None:
 
 
 def stands_out(geometry: Geometry) -> bool:
-    """Whether the corpus's own table fits documents that it has not seen better than a random one; True if nothing was corrected."""
+    """Whether the corpus's own table fits documents that it has not seen better than a random one; True if nothing was
+    corrected."""
     if geometry.corrected is None:
         return True
     mds, random = _held_out_of(geometry, "mds"), _held_out_of(geometry, "random")
-    return geometry.mds_corrected is not None and (not random or min((s.value for s in mds), default=np.inf) < random[0].value)
+    return geometry.mds_corrected is not None and (
+        not random or min((s.value for s in mds), default=np.inf) < random[0].value
+    )
 
 
 def _held_out_of(geometry: Geometry, part: str) -> list[Statistic]:
@@ -367,7 +403,8 @@ def _intervals(
     can_correct: bool,
     show: Callable[[str, int, int], None],
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Half intervals of the numbers `keys`, of the distances and of the corrected squares, by leaving out groups of documents."""
+    """Half intervals of the numbers `keys`, of the distances and of the corrected squares, by leaving out groups of
+    documents."""
     positions, m = kept.positions, len(kept.positions)
     whole = m <= MOST_WITH_INTERVALS
     steps = 0
@@ -393,11 +430,15 @@ def _intervals(
     return half[: len(keys)], matrices[0], matrices[1]
 
 
-def scatter(geometry: Geometry, tables: Mapping[str, np.ndarray], seed: int = 0, most: int = 400) -> dict[str, np.ndarray]:
-    """Distances of tables at their best scale beside those of the corpus, for up to `most` random pairs of positions (GEOM figure 7).
+def scatter(
+    geometry: Geometry, tables: Mapping[str, np.ndarray], seed: int = 0, most: int = 400
+) -> dict[str, np.ndarray]:
+    """Distances of tables at their best scale beside those of the corpus, for up to `most` random pairs of positions
+    (GEOM figure 7).
 
     Returns:
-        scatter_dist (k,): of the corpus, corrected where it is. scatter_lag (k,). scatter_names (encodings,). scatter_table (encodings, k).
+        scatter_dist (k,): of the corpus, corrected where it is. scatter_lag (k,). scatter_names (encodings,).
+        scatter_table (encodings, k).
     """
     positions = geometry.distributions.positions
     i, j = np.triu_indices(len(positions), 1)

@@ -1,7 +1,8 @@
-"""What drives each attention head: the weight of each term of its scores by removing it (DSTG section 4 (3), eq. 4, figure 2).
+"""What drives each attention head: the weight of each term of its scores by removing it (DSTG section 4 (3), eq. 4,
+figure 2).
 
-KL(A ‖ A without t) = Σ_j A_ij t_ij - lse(l_i) + lse(l_i - t_i), l the sum of all terms and lse the log of the sum of exp over the
-allowed keys: a softmax for each term and one of all, no logarithm of a weight that has underflowed.
+KL(A ‖ A without t) = Σ_j A_ij t_ij - lse(l_i) + lse(l_i - t_i), l the sum of all terms and lse the log of the sum of
+exp over the allowed keys: a softmax for each term and one of all, no logarithm of a weight that has underflowed.
 """
 
 from contextlib import suppress
@@ -16,8 +17,9 @@ from .bootstrap import DRAWS, document_mean, draw_documents, enough, joined
 from .passes import Batch, Reader, device_of, evaluating
 from .who import Who
 
-# A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure 2's corners
-# against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents with the same label.
+# A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure
+# 2's corners against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents
+# with the same label.
 SHARE = 0.5
 SEVERAL = "several"
 NOTHING = 1e-9  # nats over all terms: below, no term changes what the head attends to, and shares mean nothing
@@ -31,14 +33,16 @@ class _Seen(Exception):
 
 
 def term_names(model: Any) -> list[str]:
-    """Names of the terms of the model's attention scores, in the order in which they are summed (two tokens in the first block say it).
+    """Names of the terms of the model's attention scores, in the order in which they are summed (two tokens in the
+    first block say it).
 
     Raises:
         ValueError: the model is not one of ours, so its scores are not a sum of named terms.
     """
     if not hasattr(model, "inspecting"):
         raise ValueError(
-            f"{type(model).__name__} does not say which part of its attention scores comes from position; the encoders of this package "
+            f"{type(model).__name__} does not say which part of its attention scores comes from position; the encoders "
+            "of this package "
             "do (whatwhere presets)."
         )
     names: list[str] = []
@@ -56,7 +60,8 @@ def term_names(model: Any) -> list[str]:
 
 
 def separable_terms(model: Any) -> list[str]:
-    """As `term_names`, of a model whose scores have at least two terms, so that one can be removed and something is left.
+    """As `term_names`, of a model whose scores have at least two terms, so that one can be removed and something is
+    left.
 
     Raises:
         ValueError: the model is not one of ours, or has a single term; the message says which and why.
@@ -68,11 +73,14 @@ def separable_terms(model: Any) -> list[str]:
     if config.rotation != "none":
         why = "rotation is inside the product of queries and keys, so position cannot be taken out of it"
     elif names == ["mixed"]:
-        why = "positions are added to the words before the product of queries and keys, so they cannot be taken out of it"
+        why = (
+            "positions are added to the words before the product of queries and keys, so they cannot be taken out of it"
+        )
     else:
         why = "nothing of position is in its scores"
     raise ValueError(
-        f"{getattr(config, 'preset', None) or type(model).__name__} has one term, {names[0]}: {why}. A share by term needs two or more, as "
+        f"{getattr(config, 'preset', None) or type(model).__name__} has one term, {names[0]}: {why}. A share by term "
+        "needs two or more, as "
         "in dstg, rp, alibi, split, bert-r, bert-ad and tupe-r; removing the term in an ablation works in every model."
     )
 
@@ -80,12 +88,14 @@ def separable_terms(model: Any) -> list[str]:
 def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor) -> Tensor:
     """Mean over the queries of each document of KL(A ‖ A without t) in nats (DSTG eq. 4): (b, h, terms) in float64.
 
-    Computed in at least float32; means that rounding makes negative are 0. A term that is zero everywhere gives exactly 0.
+    Computed in at least float32; means that rounding makes negative are 0. A term that is zero everywhere gives exactly
+    0.
 
     Args:
         terms: each (b or 1, h, n, n), at least two, in score units, finite.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
-        queries: (b, n), True at queries that count; each must be allowed at least one key. nan where a document has none.
+        queries: (b, n), True at queries that count; each must be allowed at least one key. nan where a document has
+        none.
     """
     parts = list(terms.values())
     wide = parts[0].dtype
@@ -130,7 +140,8 @@ def _sum(maps: list[Tensor], mask: Tensor | None, out: Tensor) -> Tensor:
 def _softmax(x: Tensor, out: Tensor) -> Tensor:
     """log Σ exp over the last axis of x (heads, n, n): (heads, n), and softmax of x in `out`, which may be x itself.
 
-    torch's logsumexp takes new memory three times. The largest weight is at least 1 / n, so its logarithm loses no digits.
+    torch's logsumexp takes new memory three times. The largest weight is at least 1 / n, so its logarithm loses no
+    digits.
     """
     top = x.amax(-1)
     torch.softmax(x, -1, out=out)
@@ -138,14 +149,16 @@ def _softmax(x: Tensor, out: Tensor) -> Tensor:
 
 
 class HeadTaxonomy(Reader):
-    """A reader of a pass (`passes.read`): for every block, head and term, how much the attention changes when the term is removed.
+    """A reader of a pass (`passes.read`): for every block, head and term, how much the attention changes when the term
+    is removed.
 
-    kl: see there. Records of `records`: KL by term, its share, the label of each head, and how many heads have which label.
+    kl: see there. Records of `records`: KL by term, its share, the label of each head, and how many heads have which
+        label.
 
     Args:
         model: one of ours, with at least two terms.
-        queries: "regular" averages over the words; "all" also over [CLS] and [SEP], but not over padding. The paper does not say
-            which. As keys special tokens always count, padding never.
+        queries: "regular" averages over the words; "all" also over [CLS] and [SEP], but not over padding. The paper
+            does not say which. As keys special tokens always count, padding never.
 
     Raises:
         ValueError: see `separable_terms`.
@@ -170,7 +183,8 @@ class HeadTaxonomy(Reader):
         found = removal_kl({name: terms[name] for name in self.names}, allowed, queries).cpu().numpy()
         if np.isinf(found).any() or np.isnan(found[queries.any(-1).cpu().numpy()]).any():
             raise ValueError(
-                f"The attention scores of block {block + 1} are not finite, so no term can be taken out of them. If the model diverged, "
+                f"The attention scores of block {block + 1} are not finite, so no term can be taken out of them. If "
+                "the model diverged, "
                 "use an earlier checkpoint; a scheme of your own must give finite numbers (-1e4 instead of -inf)."
             )
         if block == 0:
@@ -180,7 +194,8 @@ class HeadTaxonomy(Reader):
 
     @property
     def kl(self) -> np.ndarray:
-        """(documents, L, h, terms) mean over the queries of a document of KL(A ‖ A without the term), nats; nan without a query.
+        """(documents, L, h, terms) mean over the queries of a document of KL(A ‖ A without the term), nats; nan without
+        a query.
 
         Terms in the order of `names`, documents in that of the pass.
         """
@@ -189,12 +204,14 @@ class HeadTaxonomy(Reader):
         return np.concatenate(self._batches)
 
     def records(self, who: Who) -> list[Record]:
-        """Records with 95 % intervals over documents (percentile bootstrap); `layer` is the number of the block, from 1.
+        """Records with 95 % intervals over documents (percentile bootstrap); `layer` is the number of the block, from
+        1.
 
-        `kl.TERM` (nats) and `kl.share.TERM` = its share of the sum over terms, n = documents. `head.label`, `part` the label: the term
-        with a share of at least SHARE, else "several"; value = share of the bootstrap's draws with the same label (1 with a single
-        document, which has no other draw). `heads.share`, `part` the label: share of all heads with it, n = heads. Where the KLs of a
-        head sum to less than NOTHING it has no shares and its label is "several".
+        `kl.TERM` (nats) and `kl.share.TERM` = its share of the sum over terms, n = documents. `head.label`, `part` the
+        label: the term with a share of at least SHARE, else "several"; value = share of the bootstrap's draws with the
+        same label (1 with a single document, which has no other draw). `heads.share`, `part` the label: share of all
+        heads with it, n = heads. Where the KLs of a head sum to less than NOTHING it has no shares and its label is
+        "several".
         """
         kl = self.kl
         seen = ~np.isnan(kl).any(axis=(1, 2, 3))
@@ -208,7 +225,9 @@ class HeadTaxonomy(Reader):
         repeated = enough(documents, articles)
         if repeated:
             samples = draw_documents(documents, articles=articles)
-            drawn = (samples / samples.sum(1, keepdims=True) @ kl.reshape(documents, -1)).reshape(DRAWS, layers, heads, terms)
+            drawn = (samples / samples.sum(1, keepdims=True) @ kl.reshape(documents, -1)).reshape(
+                DRAWS, layers, heads, terms
+            )
         share, shares = term_shares(mean), term_shares(drawn)
         label, labels = head_labels(share), head_labels(shares)
         # A draw without shares counts as the mean's; a head without any has no record.
@@ -221,7 +240,9 @@ class HeadTaxonomy(Reader):
             return tuple(np.quantile(draws, [0.025, 0.975], axis=0)) if repeated else (None, None)
 
         places: dict[str, Any] = {"layer": range(1, layers + 1), "head": range(heads)}
-        by_label = {("layer", "head", "part"): [(layer + 1, head, names[k]) for (layer, head), k in np.ndenumerate(label)]}
+        by_label = {
+            ("layer", "head", "part"): [(layer + 1, head, names[k]) for (layer, head), k in np.ndenumerate(label)]
+        }
         return [
             *who.records("kl.", (mean, low, high), {**places, "metric": self.names}, n=documents, unit="nats"),
             *who.records("kl.share.", (share, *interval(filled)), {**places, "metric": self.names}, n=documents),

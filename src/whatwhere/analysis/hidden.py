@@ -1,17 +1,17 @@
 """What the hidden states of documents vary with: sentences and few directions, position, a shift of all positions.
 
-Whether the states of a document cluster by sentence, and how few directions they fill (DSTG section 4 (2), figure 4): the paper shows one
-document. Here are numbers over many, with a null: position alone makes every stretch of neighbours compact, so the sentences are compared
-with other cuts of the same document into stretches of the same lengths.
+Whether the states of a document cluster by sentence, and how few directions they fill (DSTG section 4 (2), figure 4):
+the paper shows one document. Here are numbers over many, with a null: position alone makes every stretch of neighbours
+compact, so the sentences are compared with other cuts of the same document into stretches of the same lengths.
 
-How much of a stream, and of a probe's target, is a matter of position alone: a linear probe says what a line through the states can read
-(DSTG section 5); its R² falls with the frequencies of a position table, not only with forgetting. The share of a stream's variance that
-lies between positions asks what is there at all. For a target, the best function of position alone is the ceiling that no pure position
-stream can exceed.
+How much of a stream, and of a probe's target, is a matter of position alone: a linear probe says what a line through
+the states can read (DSTG section 5); its R² falls with the frequencies of a position table, not only with forgetting.
+The share of a stream's variance that lies between positions asks what is there at all. For a target, the best function
+of position alone is the ceiling that no pure position stream can exceed.
 
-How much the states change when only the positions are shifted (the claim of the SPLIT notes, eq. 1): the notes say that semantic states do
-not depend on position. Their values do not, but the attention weights do, and through them the semantic stream. Here the same tokens stand
-once at the start of the position table and once further on.
+How much the states change when only the positions are shifted (the claim of the SPLIT notes, eq. 1): the notes say that
+semantic states do not depend on position. Their values do not, but the attention weights do, and through them the
+semantic stream. Here the same tokens stand once at the start of the position table and once further on.
 """
 
 import logging
@@ -41,22 +41,24 @@ _log = logging.getLogger(__name__)
 
 
 class SentenceMaps(Reader):
-    """A `passes.Reader` of hidden states: how sentences and principal components share the variance within each document.
+    """A `passes.Reader` of hidden states: how sentences and principal components share the variance within each
+    document.
 
-    Records of every layer and part ("all", and with two streams "position" and "semantic"), each the mean over documents with the
-    bootstrap's 95 % interval over documents, n their number. Only regular tokens count, N of a document, in S sentences
-    (`Documents.targets["segment"]`).
+    Records of every layer and part ("all", and with two streams "position" and "semantic"), each the mean over
+    documents with the bootstrap's 95 % interval over documents, n their number. Only regular tokens count, N of a
+    document, in S sentences (`Documents.targets["segment"]`).
 
     `hidden.top2`: share of the variance in the first two principal components of the document's states, in [0, 1].
     `sentences.separation`: variance between sentences ÷ variance within,
-    Σ_s n_s |m_s - m|² / (S - 1) ÷ Σ_s Σ_{i in s} |x_i - m_s|² / (N - S): the index of Calinski & Harabasz (scikit-learn's), 1 on average
-    where the states do not know sentences and tokens are independent, and far above 1 for any contiguous cut of states that know position.
-    `sentences.null`: the same for cuts into stretches of the same lengths in random order, geometric mean over `shuffles` orders.
-    `sentences.excess`: log(separation ÷ null); its mean is 0 where sentence boundaries are not special among such cuts, for the true cut
-    is then one of them, and above 0 where states of a sentence lie closer together, or further from others, than position explains.
+    Σ_s n_s |m_s - m|² / (S - 1) ÷ Σ_s Σ_{i in s} |x_i - m_s|² / (N - S): the index of Calinski & Harabasz
+    (scikit-learn's), 1 on average where the states do not know sentences and tokens are independent, and far above 1
+    for any contiguous cut of states that know position. `sentences.null`: the same for cuts into stretches of the same
+    lengths in random order, geometric mean over `shuffles` orders. `sentences.excess`: log(separation ÷ null); its mean
+    is 0 where sentence boundaries are not special among such cuts, for the true cut is then one of them, and above 0
+    where states of a sentence lie closer together, or further from others, than position explains.
 
-    Documents of fewer than two sentences, of sentences of one token each, or with equal states in every sentence have no `sentences.*`;
-    n says so, and if none is left the log does and there are no such records.
+    Documents of fewer than two sentences, of sentences of one token each, or with equal states in every sentence have
+    no `sentences.*`; n says so, and if none is left the log does and there are no such records.
 
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
@@ -68,7 +70,9 @@ class SentenceMaps(Reader):
 
     def __init__(self, model: Any, shuffles: int = SHUFFLES, shown: int = SHOWN) -> None:
         if shuffles < 1:
-            raise ValueError(f"The null needs at least 1 order of the sentences. Got shuffles={shuffles}. The default is {SHUFFLES}.")
+            raise ValueError(
+                f"The null needs at least 1 order of the sentences. Got shuffles={shuffles}. The default is {SHUFFLES}."
+            )
         config = model.config
         self.parts = stream_columns(config.hidden_size, getattr(config, "position_size", 0))
         self.layers, self.shuffles, self.shown = config.num_hidden_layers + 1, shuffles, shown
@@ -86,7 +90,9 @@ class SentenceMaps(Reader):
         regular = batch.documents.regular[batch.indices]
         self._articles.append(batch.articles)
         segments = np.where(regular, batch.documents.targets["segment"][batch.indices], -1).astype(np.int64)
-        cuts = np.stack([_cuts(row, self.shuffles, int(i)) for row, i in zip(segments, batch.indices, strict=True)], axis=1)
+        cuts = np.stack(
+            [_cuts(row, self.shuffles, int(i)) for row, i in zip(segments, batch.indices, strict=True)], axis=1
+        )
         # (1 + shuffles) x (b, n, S): a matrix product with it sums the tokens of each sentence.
         members = [torch.from_numpy(cut[..., None] == np.arange(max(cut.max() + 1, 1))).double() for cut in cuts]
         mask = torch.from_numpy(regular)[..., None]
@@ -97,12 +103,16 @@ class SentenceMaps(Reader):
             x = (x - x.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)) * mask
             squares = x.square().sum(1)
             if not torch.isfinite(squares).all():
-                raise ValueError(f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint.")
+                raise ValueError(
+                    f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint."
+                )
             between = torch.stack([_between(x, member) for member in members], dim=1)  # (b, 1 + shuffles, width)
             for i, columns in enumerate(self.parts.values()):
                 floor = ROUNDING * raw[:, columns].sum(-1).numpy()
                 total, of_cuts = squares[:, columns].sum(-1).numpy(), between[..., columns].sum(-1).numpy()
-                top[:, layer, i] = np.where(total > floor, _top2(x[..., columns]) / np.where(total > floor, total, 1.0), np.nan)
+                top[:, layer, i] = np.where(
+                    total > floor, _top2(x[..., columns]) / np.where(total > floor, total, 1.0), np.nan
+                )
                 ratios = _ratios(of_cuts, total, floor, regular.sum(1), cuts[0].max(1) + 1)
                 separation[:, layer, i] = ratios[:, 0]
                 null[:, layer, i] = np.exp(np.log(ratios[:, 1:]).mean(1))
@@ -121,33 +131,43 @@ class SentenceMaps(Reader):
             ValueError: nothing was read.
         """
         if not self._found["hidden.top2"]:
-            raise ValueError("No documents were read: give this reader to passes.read(model, documents, [reader]) first.")
+            raise ValueError(
+                "No documents were read: give this reader to passes.read(model, documents, [reader]) first."
+            )
         found = {metric: np.concatenate(values) for metric, values in self._found.items()}
         found["sentences.excess"] = np.log(found["sentences.separation"]) - np.log(found["sentences.null"])
         if np.isnan(found["sentences.excess"]).all():
-            _log.warning("No separation of sentences: none of %d documents has two sentences.", len(found["hidden.top2"]))
+            _log.warning(
+                "No separation of sentences: none of %d documents has two sentences.", len(found["hidden.top2"])
+            )
         records: list[Record] = []
         for metric, values in found.items():
             mean, *ends = document_mean(values, articles=joined(self._articles))
             n = np.sum(~np.isnan(values), axis=0)
             low, high = (None if end is None else np.where(n > 1, end, np.nan) for end in ends)
-            records += who.records(metric, (mean, low, high), {"layer": range(self.layers), "part": list(self.parts)}, n=n)
+            records += who.records(
+                metric, (mean, low, high), {"layer": range(self.layers), "part": list(self.parts)}, n=n
+            )
         return records
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For figure 4, of the first documents of the pass, float32; {} if nothing was read.
 
-        `scores.PART` (documents, layers + 1, n, 2): all tokens on the first two principal axes of the document's regular tokens. Signs:
-        of layer 0 so that scores rise with the place in the document, and of every later layer so that they agree with the layer before.
-        `segments` (documents, n): the sentence of each token, -1 at special tokens.
+        `scores.PART` (documents, layers + 1, n, 2): all tokens on the first two principal axes of the document's
+        regular tokens. Signs: of layer 0 so that scores rise with the place in the document, and of every later layer
+        so that they agree with the layer before. `segments` (documents, n): the sentence of each token, -1 at special
+        tokens.
         """
         if not self._segments:
             return {}
-        return {f"scores.{part}": np.stack(scores) for part, scores in self._scores.items()} | {"segments": np.stack(self._segments)}
+        return {f"scores.{part}": np.stack(scores) for part, scores in self._scores.items()} | {
+            "segments": np.stack(self._segments)
+        }
 
 
 def _cuts(segments: np.ndarray, shuffles: int, document: int) -> np.ndarray:
-    """(1 + shuffles, n): the sentences of a document from 0, then stretches of the same lengths in random orders; -1 stays -1."""
+    """(1 + shuffles, n): the sentences of a document from 0, then stretches of the same lengths in random orders; -1
+    stays -1."""
     regular = segments >= 0
     cuts = np.full((1 + shuffles, len(segments)), -1)
     _, own, lengths = np.unique(segments[regular], return_inverse=True, return_counts=True)
@@ -159,12 +179,15 @@ def _cuts(segments: np.ndarray, shuffles: int, document: int) -> np.ndarray:
 
 
 def _between(x: Tensor, member: Tensor) -> Tensor:
-    """(b, width) squares between the sentences, Σ_s n_s m_s² of centred states x (b, n, width), for members (b, n, S)."""
+    """(b, width) squares between the sentences, Σ_s n_s m_s² of centred states x (b, n, width), for members (b, n,
+    S)."""
     sums = member.transpose(1, 2) @ x
     return (sums.square() / member.sum(1).clamp(min=1)[..., None]).sum(1)
 
 
-def _ratios(between: np.ndarray, total: np.ndarray, floor: np.ndarray, tokens: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+def _ratios(
+    between: np.ndarray, total: np.ndarray, floor: np.ndarray, tokens: np.ndarray, sentences: np.ndarray
+) -> np.ndarray:
     """(b, cuts) variance between ÷ within, nan where it is not defined for some cut of the document."""
     within = total[:, None] - between
     possible = (sentences > 1) & (tokens > sentences) & (np.minimum(within, between) > floor[:, None]).all(1)
@@ -193,11 +216,13 @@ def _component_scores(states: list[np.ndarray], regular: np.ndarray) -> np.ndarr
 
 
 def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
-    """Share of the variance between groups without what chance adds: (η² - c) / (1 - c), c = (groups - 1) / (tokens - 1).
+    """Share of the variance between groups without what chance adds: (η² - c) / (1 - c), c = (groups - 1) / (tokens -
+    1).
 
-    η² = between / total is that of one-way analysis of variance. If groups mean nothing, so that every order of the tokens over them is as
-    likely, its mean over the orders is exactly c, whatever their sizes: the corrected share is then 0 on average (and may be negative),
-    and it is 1 for a pure function of the group. It equals Kelley's ε², 1 - (within / (tokens - groups)) / (total / (tokens - 1)).
+    η² = between / total is that of one-way analysis of variance. If groups mean nothing, so that every order of the
+    tokens over them is as likely, its mean over the orders is exactly c, whatever their sizes: the corrected share is
+    then 0 on average (and may be negative), and it is 1 for a pure function of the group. It equals Kelley's ε², 1 -
+    (within / (tokens - groups)) / (total / (tokens - 1)).
 
     Args:
         counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean.
@@ -215,15 +240,18 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
 class PositionVariance(Reader):
     """A `passes.Reader` of hidden states: share of the variance of each layer that lies between positions.
 
-    Records `variance.position` for each layer (0 = embedding) and part ("all", and with two streams "position" and "semantic"):
-    `corrected_share` of the states of regular tokens grouped by position id, squares summed over the columns of the part. 1: the states are
-    a function of position; 0: position says nothing of them, not even in a way that no line shows. Interval: 95 %, jackknife over at
-    most 16 groups of articles (documents where they are their own), as a bootstrap would add the bias of few tokens a position once
-    more. n: documents. A part without variance has no record.
+    Records `variance.position` for each layer (0 = embedding) and part ("all", and with two streams "position" and
+    "semantic"): `corrected_share` of the states of regular tokens grouped by position id, squares summed over the
+    columns of the part. 1: the states are a function of position; 0: position says nothing of them, not even in a way
+    that no line shows. Interval: 95 %, jackknife over at most 16 groups of articles (documents where they are their
+    own), as a bootstrap would add the bias of few tokens a position once more. n: documents. A part without variance
+    has no record.
 
-    Tokens of a document share its subject, so a share of documents in the variance makes the correction too large, by at most c.
+    Tokens of a document share its subject, so a share of documents in the variance makes the correction too large, by
+    at most c.
 
-    Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes whatever the documents (tiny: 10 MB).
+    Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes whatever the documents (tiny: 10
+    MB).
     """
 
     wants_hidden = True
@@ -250,18 +278,28 @@ class PositionVariance(Reader):
             self._begin(batch.documents, hidden, regular)
         self._documents += len(batch.indices)
         groups, positions = self._counts.shape
-        cells = torch.from_numpy(self._groups[batch.indices][:, None] * positions + batch.documents.position_ids[batch.indices])[regular]
+        cells = torch.from_numpy(
+            self._groups[batch.indices][:, None] * positions + batch.documents.position_ids[batch.indices]
+        )[regular]
         self._counts.view(-1).index_add_(0, cells, torch.ones(len(cells), dtype=torch.float64))
         for layer, states in enumerate(hidden):
             x = states.detach().cpu()[regular].double() - self._shift[layer]  # (tokens, width)
-            squares = torch.stack([torch.linalg.vecdot(x[:, columns], x[:, columns]) for columns in self.parts.values()], dim=1)
+            squares = torch.stack(
+                [torch.linalg.vecdot(x[:, columns], x[:, columns]) for columns in self.parts.values()], dim=1
+            )
             if not torch.isfinite(squares).all():
-                raise ValueError(f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint.")
+                raise ValueError(
+                    f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint."
+                )
             self._sums[layer].view(groups * positions, -1).index_add_(0, cells, x)
             self._squares[layer].index_add_(0, cells // positions, squares)
 
     def _begin(self, documents: Documents, hidden: tuple[Tensor, ...], regular: Tensor) -> None:
-        articles = np.arange(len(documents)) if documents.articles is None else np.unique(documents.articles, return_inverse=True)[1]
+        articles = (
+            np.arange(len(documents))
+            if documents.articles is None
+            else np.unique(documents.articles, return_inverse=True)[1]
+        )
         self._groups = articles * min(GROUPS, articles.max() + 1) // (articles.max() + 1)
         groups, positions = int(self._groups.max()) + 1, int(documents.position_ids.max()) + 1
         self._counts = torch.zeros(groups, positions, dtype=torch.float64)
@@ -278,7 +316,9 @@ class PositionVariance(Reader):
             ValueError: nothing was read.
         """
         if not self._sums:
-            raise ValueError("No documents were read: give this reader to passes.read(model, documents, [reader]) first.")
+            raise ValueError(
+                "No documents were read: give this reader to passes.read(model, documents, [reader]) first."
+            )
         found = []
         for layer in range(self.layers):
             whole = self._shares(layer, None)
@@ -286,7 +326,9 @@ class PositionVariance(Reader):
             for part, value in whole.items():
                 if np.isfinite(value):
                     low, high = jackknife_interval(value, [shares[part] for shares in left]) or (None, None)
-                    found.append(who.record("variance.position", value, low, high, layer=layer, part=part, n=self._documents))
+                    found.append(
+                        who.record("variance.position", value, low, high, layer=layer, part=part, n=self._documents)
+                    )
         return found
 
     def _shares(self, layer: int, left_out: int | None) -> dict[str, float]:
@@ -303,18 +345,21 @@ class PositionVariance(Reader):
         for i, (part, columns) in enumerate(self.parts.items()):
             spread = squares[i] - float((whole[columns] ** 2).sum()) / tokens
             raw = spread + float(((whole / tokens + shift)[columns] ** 2).sum()) * tokens  # about 0, not about the mean
-            found[part] = corrected_share(counts, float(between[columns].sum()), spread if spread > ROUNDING * raw else 0.0)
+            found[part] = corrected_share(
+                counts, float(between[columns].sum()), spread if spread > ROUNDING * raw else 0.0
+            )
         return found
 
 
 def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits: int = 5) -> list[Record]:
-    """R² of the best function of position alone for the segment index and the progress in segments: what a stream that knows position only
-    can reach in the probes.
+    """R² of the best function of position alone for the segment index and the progress in segments: what a stream that
+    knows position only can reach in the probes.
 
-    `r2.segment.ceiling`, `r2.intra.ceiling`, facts about the corpus (model ""): the mean of the target at each position in the training
-    documents of a split, tested on its test documents; the documents and splits are those of `probe_records`. A position without training
-    token predicts the mean of all. One record a split (index; n: tokens tested), and the mean (n: tokens) with
-    `intervals.split_interval`. A target that does not vary has none, as in the probes; position itself has the ceiling 1.
+    `r2.segment.ceiling`, `r2.intra.ceiling`, facts about the corpus (model ""): the mean of the target at each position
+    in the training documents of a split, tested on its test documents; the documents and splits are those of
+    `probe_records`. A position without training token predicts the mean of all. One record a split (index; n: tokens
+    tested), and the mean (n: tokens) with `intervals.split_interval`. A target that does not vary has none, as in the
+    probes; position itself has the ceiling 1.
 
     Raises:
         ValueError: as `choose_documents`, or no split.
@@ -330,7 +375,9 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
             continue
         y = targets.values[..., targets.columns.index(target)]
         has = targets.kinds == 0 if target == "intra" else targets.kinds >= 0
-        values = [_position_r2(chosen.position_ids, y, has & ~held_out[:, None], has & held_out[:, None]) for held_out in test]
+        values = [
+            _position_r2(chosen.position_ids, y, has & ~held_out[:, None], has & held_out[:, None]) for held_out in test
+        ]
         tokens, who = targets.tokens(target), Who(CORPUS, study=study)
         records += who.splits(f"r2.{target}.ceiling", values, len(chosen), test @ tokens, int(tokens.sum()))
     return records
@@ -345,12 +392,15 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
     return float(1 - np.sum((y[test] - fitted) ** 2) / np.sum((y[test] - y[test].mean()) ** 2))
 
 
-def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = SHIFTED, batch_size: int = 32) -> list[Record]:
-    """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`, `semantic`).
+def shift_records(
+    model: Any, window_set: Any, who: Who, *, documents: int = SHIFTED, batch_size: int = 32
+) -> list[Record]:
+    """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`,
+    `semantic`).
 
-    The first half of each document is encoded at positions 0, 1, ... and again at those of the second half ([CLS] moves along). The
-    value is the mean over documents, low and high its 95 % interval over documents, n their number. A model whose positions are not
-    numbered by a table is moved just as far.
+    The first half of each document is encoded at positions 0, 1, ... and again at those of the second half ([CLS] moves
+    along). The value is the mean over documents, low and high its 95 % interval over documents, n their number. A model
+    whose positions are not numbered by a table is moved just as far.
 
     Raises:
         ValueError: too few windows have the full length (see `choose_documents`).
@@ -361,7 +411,9 @@ def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = SHI
     here = _first(chosen, half)
     there = replace(here, position_ids=here.position_ids + half)
     parts = stream_columns(config.hidden_size, config.position_size)
-    changes: dict[tuple[int, str], list[float]] = {(layer, part): [] for layer in range(config.num_hidden_layers + 1) for part in parts}
+    changes: dict[tuple[int, str], list[float]] = {
+        (layer, part): [] for layer in range(config.num_hidden_layers + 1) for part in parts
+    }
     passes = (hidden_states(model, moved, batch_size=batch_size) for moved in (here, there))
     for (indices, before), (_, after) in zip(*passes, strict=True):
         words = torch.from_numpy(here.regular[indices]).to(before[0].device)[..., None]

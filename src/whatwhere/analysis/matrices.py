@@ -1,9 +1,11 @@
-"""What the matrices M = W_Q W_Kᵀ of the attention make of differences between positions: distances of a table, means of words.
+"""What the matrices M = W_Q W_Kᵀ of the attention make of differences between positions: distances of a table, means of
+words.
 
-Stress of a position table behind the M of each block (GEOM section 6.8, figure 8). Conditions H1 and H3 of GEOM's separation theorem
-(section 4): H1: ē_i ≠ ē_j, where ē_i is the mean word embedding at position i. H3: M(ē_i - ē_j) ≠ 0, M of an attention head. Any sample
-makes two means differ, and M, of rank d_head, annihilates most directions, so that "≠ 0" says little by itself: the smallest distances
-stand beside what two halves of the documents differ by at the same position.
+Stress of a position table behind the M of each block (GEOM section 6.8, figure 8). Conditions H1 and H3 of GEOM's
+separation theorem (section 4): H1: ē_i ≠ ē_j, where ē_i is the mean word embedding at position i. H3: M(ē_i - ē_j) ≠ 0,
+M of an attention head. Any sample makes two means differ, and M, of rank d_head, annihilates most directions, so that
+"≠ 0" says little by itself: the smallest distances stand beside what two halves of the documents differ by at the same
+position.
 """
 
 import json
@@ -32,9 +34,9 @@ BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model 
 class ScoreMatrices:
     """The matrices M through which a model's attention compares positions, in float64.
 
-    blocks: M of each block, (width, width), on the stream that holds positions. table: the model's own (rows, width of its matrices),
-    row 0 that of [CLS], or None. own: the matrices that read the table: `blocks`, or one for all blocks where it is untied from the
-    words (TUPE, BERT-A^d).
+    blocks: M of each block, (width, width), on the stream that holds positions. table: the model's own (rows, width of
+    its matrices), row 0 that of [CLS], or None. own: the matrices that read the table: `blocks`, or one for all blocks
+    where it is untied from the words (TUPE, BERT-A^d).
     """
 
     blocks: list[np.ndarray]
@@ -45,8 +47,8 @@ class ScoreMatrices:
 def score_matrices(model: Any) -> ScoreMatrices:
     """M = W_Qᵀ W_K of every block, for weights as torch keeps them, (out, in).
 
-    x_i M x_jᵀ is the sum over all heads of q_i · k_j before the scale, without biases, rotations and norms. With two streams, M and table
-    are those of the position stream.
+    x_i M x_jᵀ is the sum over all heads of q_i · k_j before the scale, without biases, rotations and norms. With two
+    streams, M and table are those of the position stream.
 
     Raises:
         ValueError: the model is neither ours nor laid out as BERT (`encoder.layer[l].attention.self.query`).
@@ -59,7 +61,8 @@ def score_matrices(model: Any) -> ScoreMatrices:
         blocks = [_product(a.query.weight, a.key.weight) for a in attentions]
     except (AttributeError, TypeError):
         raise ValueError(
-            f"{type(model).__name__} has no encoder.layer[l].attention.self.query and .key, so W_Q and W_K of its blocks are not found. "
+            f"{type(model).__name__} has no encoder.layer[l].attention.self.query and .key, so W_Q and W_K of its "
+            "blocks are not found. "
             "Encoders of this package and of BERT's layout have them: BERT, RoBERTa, ELECTRA."
         ) from None
     positions = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
@@ -79,7 +82,9 @@ def _ours(body: Encoder) -> ScoreMatrices:
     if table is None:
         return ScoreMatrices(blocks, None, [])
     untied = body.untied
-    return ScoreMatrices(blocks, _array(table), blocks if untied is None else [_product(untied.query.weight, untied.key.weight)])
+    return ScoreMatrices(
+        blocks, _array(table), blocks if untied is None else [_product(untied.query.weight, untied.key.weight)]
+    )
 
 
 def _product(query: torch.Tensor, key: torch.Tensor) -> np.ndarray:
@@ -93,16 +98,18 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
 def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Record]:
     """Stress of P and of P · M(l), for every block l, against the corpus's distances at the corpus's positions.
 
-    Records `projected.stress.raw` and `projected.stress.optimal` (at the best scale), and the same with the ending `.corrected` against
-    corrected distances if the corpus has them; layer 0 is P itself, layer l the matrix of block l; n is the number of positions. Part
-    "sinusoidal": P is the sinusoidal table of the matrices' width, row i position i, the paper's measure. Part "own": P is the model's
-    table, row i + 1 position i, as row 0 is [CLS]; absent for models without one, and where its width is not that of the blocks
-    (ELECTRA-small). Where the table is untied from the words, the only matrix that reads it is U_Qᵀ U_K, one for all blocks: layer 1,
-    while "sinusoidal" goes through the blocks as in every model. With two streams, matrices and width are those of the position stream.
+    Records `projected.stress.raw` and `projected.stress.optimal` (at the best scale), and the same with the ending
+    `.corrected` against corrected distances if the corpus has them; layer 0 is P itself, layer l the matrix of block l;
+    n is the number of positions. Part "sinusoidal": P is the sinusoidal table of the matrices' width, row i position i,
+    the paper's measure. Part "own": P is the model's table, row i + 1 position i, as row 0 is [CLS]; absent for models
+    without one, and where its width is not that of the blocks (ELECTRA-small). Where the table is untied from the
+    words, the only matrix that reads it is U_Qᵀ U_K, one for all blocks: layer 1, while "sinusoidal" goes through the
+    blocks as in every model. With two streams, matrices and width are those of the position stream.
 
-    Raw stress grows with the square of the scale of M, which says little: the paper's peaks are in it, its "near-zero" of an untrained
-    model is 1 here, all distances being nearly 0 beside the corpus's. Neither is the attention of the model: norms, biases, rotations
-    and what the blocks before have done to positions are left out, and M is of all heads together. There are no intervals.
+    Raw stress grows with the square of the scale of M, which says little: the paper's peaks are in it, its "near-zero"
+    of an untrained model is 1 here, all distances being nearly 0 beside the corpus's. Neither is the attention of the
+    model: norms, biases, rotations and what the blocks before have done to positions are left out, and M is of all
+    heads together. There are no intervals.
 
     Raises:
         ValueError: see `score_matrices`; the corpus has positions that the table has not, or not two that differ.
@@ -124,7 +131,8 @@ def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Re
 class Scores:
     """What the content term of attention scores is made of, float64.
 
-    words: (V, d) word embeddings. query, key: (layers, heads, d_head, d) matrices that turn a vector into a head's query or key.
+    words: (V, d) word embeddings. query, key: (layers, heads, d_head, d) matrices that turn a vector into a head's
+    query or key.
     """
 
     words: np.ndarray
@@ -133,7 +141,8 @@ class Scores:
 
 
 def scores_of_model(model: Any) -> Scores:
-    """The word embeddings and the query and key matrices of one of our models; of two streams those of the semantic one."""
+    """The word embeddings and the query and key matrices of one of our models; of two streams those of the semantic
+    one."""
     encoder = getattr(model, "encoder", model)
     heads = encoder.config.num_attention_heads
     matrices = [layer.attention.qkv[-1].weight.detach().double().numpy() for layer in encoder.layers]
@@ -144,7 +153,8 @@ def scores_of_model(model: Any) -> Scores:
 
 
 def scores_of_folder(folder: str | Path) -> Scores:
-    """The same of a transformers folder in BERT's form (BERT, RoBERTa, ELECTRA), read by name from its safetensors; no model is built.
+    """The same of a transformers folder in BERT's form (BERT, RoBERTa, ELECTRA), read by name from its safetensors; no
+    model is built.
 
     Raises:
         ValueError: no such folder, another kind of model, or weights that are missing, pickled or damaged.
@@ -154,7 +164,10 @@ def scores_of_folder(folder: str | Path) -> Scores:
         raise ValueError(f"No model at {folder}: config.json is missing. Give a transformers folder.")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config.get("model_type") not in BERT_LIKE:
-        raise ValueError(f"{folder} is of type {config.get('model_type')!r}. Read here are {', '.join(BERT_LIKE)}, and models of ours.")
+        raise ValueError(
+            f"{folder} is of type {config.get('model_type')!r}. Read here are {', '.join(BERT_LIKE)}, and models of "
+            "ours."
+        )
     layers, heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
     wanted = ["embeddings.word_embeddings.weight"]
     wanted += [f"encoder.layer.{i}.attention.self.{kind}.weight" for kind in ("query", "key") for i in range(layers)]
@@ -170,25 +183,30 @@ def scores_of_folder(folder: str | Path) -> Scores:
             raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise ValueError(f"{folder} has no safetensors weights named {missing[0]}. Save the whole model with safetensors.")
+        raise ValueError(
+            f"{folder} has no safetensors weights named {missing[0]}. Save the whole model with safetensors."
+        )
     words = found[wanted[0]]
     width = found[wanted[1]].shape[1]
     if words.shape[1] != width:
         raise ValueError(
-            f"The words of {folder} are {words.shape[1]} wide, its attention {width}: a map stands between them, as in ELECTRA-small."
+            f"The words of {folder} are {words.shape[1]} wide, its attention {width}: a map stands between them, as in "
+            "ELECTRA-small."
         )
-    query, key = (np.stack([found[n].reshape(heads, -1, width) for n in wanted if f".{kind}." in n]) for kind in ("query", "key"))
+    query, key = (
+        np.stack([found[n].reshape(heads, -1, width) for n in wanted if f".{kind}." in n]) for kind in ("query", "key")
+    )
     return Scores(words, query, key)
 
 
 def condition_records(scores: Scores, p: Any, who: Who, *, halves: Sequence[tuple[Any, Any]] = ()) -> list[Record]:
     """Records `h1` and `h3`, the smallest distance over pairs of positions, and `h1.median`, `h3.median`.
 
-    h1: of |ē_i - ē_j|. h3, by layer (0 = the first block's) and head: part "M" |M(ē_i - ē_j)|, as H3 states, and "M^T" |Mᵀ(ē_i - ē_j)|,
-    which the proof of theorem 4 uses. With `halves` also `h1.floor` and `h3.floor`: the mean over positions and splits of the distance
-    between the means of two halves at one position; a smallest distance below it is not shown to be more than chance. n is the number of
-    positions. (M multiplies the word embeddings here, as in the paper, whose model has one layer and no norm; in later layers of a real
-    model it meets hidden states.)
+    h1: of |ē_i - ē_j|. h3, by layer (0 = the first block's) and head: part "M" |M(ē_i - ē_j)|, as H3 states, and "M^T"
+    |Mᵀ(ē_i - ē_j)|, which the proof of theorem 4 uses. With `halves` also `h1.floor` and `h3.floor`: the mean over
+    positions and splits of the distance between the means of two halves at one position; a smallest distance below it
+    is not shown to be more than chance. n is the number of positions. (M multiplies the word embeddings here, as in the
+    paper, whose model has one layer and no norm; in later layers of a real model it meets hidden states.)
 
     Args:
         p: (m, V) distributions of tokens at positions, rows that sum to 1, sparse or dense.
@@ -199,14 +217,18 @@ def condition_records(scores: Scores, p: Any, who: Who, *, halves: Sequence[tupl
     """
     means = _means(p, scores)
     if len(means) < 2:
-        raise ValueError(f"Positions are compared in pairs; got {len(means)}. Count more text, or lower the support that is asked for.")
+        raise ValueError(
+            f"Positions are compared in pairs; got {len(means)}. Count more text, or lower the support that is asked "
+            "for."
+        )
     noise = [_means(a, scores) - _means(b, scores) for a, b in halves]
     record = partial(who.record, n=len(means))
     records = _smallest(means, noise, "h1", record)
     for layer, (queries, keys) in enumerate(zip(scores.query, scores.key, strict=True)):
         for head, (query, key) in enumerate(zip(queries, keys, strict=True)):
             for part, outer, inner in (("M", query, key), ("M^T", key, query)):
-                # M = W_Q W_Kᵀ with the paper's W (d, d_head), which are our matrices transposed; rows are multiplied from the right.
+                # M = W_Q W_Kᵀ with the paper's W (d, d_head), which are our matrices transposed; rows are multiplied
+                # from the right.
                 matrix = inner.T @ outer
                 here = partial(record, layer=layer, head=head, part=part)
                 records += _smallest(means @ matrix, [n @ matrix for n in noise], "h3", here)
@@ -217,7 +239,8 @@ def _means(p: Any, scores: Scores) -> np.ndarray:
     """ē (m, d): the mean word embedding at each position."""
     if p.shape[1] != len(scores.words):
         raise ValueError(
-            f"The corpus is counted over {p.shape[1]} tokens, the model has {len(scores.words)}. Count with the model's own tokenizer."
+            f"The corpus is counted over {p.shape[1]} tokens, the model has {len(scores.words)}. Count with the "
+            "model's own tokenizer."
         )
     return np.asarray(p @ scores.words)
 

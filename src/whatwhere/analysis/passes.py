@@ -1,8 +1,8 @@
 """Held-out documents of full length, and a pass of them through a model that many analyses read.
 
-DSTG section 5: documents of the maximum input length; targets of 5.1 (token), 5.2 (segment) and 5.3 (intra). In a pass each analysis reads
-the attention terms of every block and the hidden states; nothing of a document is kept once its batch is done, so memory is bounded by one
-batch whatever the number of documents and analyses.
+DSTG section 5: documents of the maximum input length; targets of 5.1 (token), 5.2 (segment) and 5.3 (intra). In a pass
+each analysis reads the attention terms of every block and the hidden states; nothing of a document is kept once its
+batch is done, so memory is bounded by one batch whatever the number of documents and analyses.
 """
 
 import logging
@@ -30,10 +30,13 @@ class Documents:
     """m windows of n tokens each, as arrays (m, n).
 
     regular: False at special tokens, which no probe sees.
-    targets: "token" = position / n; "segment" = index of the token's segment in the window, from 0; "intra" = progress in the
-        segment, 0 at its first token, 1 at its last, nan in segments of one token. Values at special tokens mean nothing.
-    document_ids: None where a window is one attention span. attention_mask: (m, n), 0 at padding, which is not regular; None: no padding.
-    articles: (m,) which article of the corpus each begins in, as windows of one article are not independent; None: each is its own.
+    targets: "token" = position / n; "segment" = index of the token's segment in the window, from 0; "intra" = progress
+        in the segment, 0 at its first token, 1 at its last, nan in segments of one token. Values at special tokens mean
+        nothing.
+    document_ids: None where a window is one attention span. attention_mask: (m, n), 0 at padding, which is not regular;
+        None: no padding.
+    articles: (m,) which article of the corpus each begins in, as windows of one article are not independent; None: each
+    is its own.
     """
 
     input_ids: np.ndarray
@@ -67,27 +70,36 @@ class Documents:
 
 
 def choose_documents(window_set: Any, documents: int = 500) -> Documents:
-    """At most `documents` windows of the set's maximum length, evenly spaced over the set, in its order; the same ones every time.
+    """At most `documents` windows of the set's maximum length, evenly spaced over the set, in its order; the same ones
+    every time.
 
     Args:
-        window_set: len(), and [i] -> a window with arrays input_ids, position_ids, document_ids, segments (-1 at special
-            tokens) and progress (nan where a segment has one token).
+        window_set: len(), and [i] -> a window with arrays input_ids, position_ids, document_ids, segments (-1 at
+            special tokens) and progress (nan where a segment has one token).
 
     Raises:
         ValueError: fewer than ten windows have the maximum length, or `documents` is below ten.
     """
     if documents < FEWEST_DOCUMENTS:
-        raise ValueError(f"Probes need at least {FEWEST_DOCUMENTS} documents. Got documents={documents}. The paper uses 500.")
+        raise ValueError(
+            f"Probes need at least {FEWEST_DOCUMENTS} documents. Got documents={documents}. The paper uses 500."
+        )
     lengths = _lengths(window_set)
     full = np.flatnonzero(lengths == lengths.max()) if len(lengths) else lengths
     if len(full) < FEWEST_DOCUMENTS:
         length = int(lengths.max()) if len(lengths) else 0
         raise ValueError(
-            f"Probes need at least {FEWEST_DOCUMENTS} held-out windows of the maximum length. Got {len(full)} of {len(lengths)} with "
+            f"Probes need at least {FEWEST_DOCUMENTS} held-out windows of the maximum length. Got {len(full)} of "
+            f"{len(lengths)} with "
             f"{length} tokens. Give more text, a larger held-out share, shorter windows or join=run-on."
         )
     if len(full) < documents:
-        _log.warning("Probes use %d documents of %d tokens, not %d: the held-out part has no more.", len(full), lengths.max(), documents)
+        _log.warning(
+            "Probes use %d documents of %d tokens, not %d: the held-out part has no more.",
+            len(full),
+            lengths.max(),
+            documents,
+        )
     else:
         full = full[np.arange(documents) * len(full) // documents]
     windows = [window_set[int(i)] for i in full]
@@ -124,11 +136,12 @@ def _lengths(window_set: Any) -> np.ndarray:
 
 
 def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
-    """What a model is called with, all documents together: input_ids, and where it needs them the positions, documents and mask.
+    """What a model is called with, all documents together: input_ids, and where it needs them the positions, documents
+    and mask.
 
-    A model of this package gets the positions as they are. Another encoder counts for itself where they are 0, 1, 2, ... in every
-    document: not every encoder takes positions, and RoBERTa's begin behind the padding id. Positions that are no such row are given
-    to it counted from where its table begins.
+    A model of this package gets the positions as they are. Another encoder counts for itself where they are 0, 1, 2,
+    ... in every document: not every encoder takes positions, and RoBERTa's begin behind the padding id. Positions that
+    are no such row are given to it counted from where its table begins.
 
     Raises:
         ValueError: packed documents for an encoder that is not ours: its attention does not keep them apart.
@@ -142,7 +155,8 @@ def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
         return inputs
     if documents.document_ids is not None:
         raise ValueError(
-            f"{type(model).__name__} cannot keep the documents of a packed window apart: it takes no document_ids. Build windows that "
+            f"{type(model).__name__} cannot keep the documents of a packed window apart: it takes no document_ids. "
+            "Build windows that "
             "are one span each (join=run-on), or use an encoder of this package."
         )
     counted = documents.position_ids == np.arange(documents.length)
@@ -156,7 +170,8 @@ def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
 
 
 def first_position(model: Any) -> int:
-    """Row of an encoder's position table at which counting begins: behind the padding id in RoBERTa and its kin, 0 elsewhere."""
+    """Row of an encoder's position table at which counting begins: behind the padding id in RoBERTa and its kin, 0
+    elsewhere."""
     embeddings = getattr(getattr(model, "base_model", model), "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
@@ -200,7 +215,8 @@ def hidden_states(
     batch_size: int = 32,
     progress: Callable[[int, int], None] | None = None,
 ) -> Generator[tuple[np.ndarray, tuple[torch.Tensor, ...]], None, None]:
-    """Hidden states of the documents, a batch at a time, in evaluation mode and without gradients; the tokens are not masked.
+    """Hidden states of the documents, a batch at a time, in evaluation mode and without gradients; the tokens are not
+    masked.
 
     The model is called on its own device and left in the mode it was in. Only its body runs, never the vocabulary head.
 
@@ -212,8 +228,8 @@ def hidden_states(
         (indices (b,), hidden): the documents of the batch, and layers + 1 tensors (b, n, hidden_size), 0 = embedding.
 
     Raises:
-        ValueError: the model returns another number of hidden states, or other widths, than its configuration says; or, as
-            `model_inputs`, it cannot tell packed documents apart.
+        ValueError: the model returns another number of hidden states, or other widths, than its configuration says; or,
+            as `model_inputs`, it cannot tell packed documents apart.
     """
     order = np.arange(len(documents)) if order is None else order
     body: Any = getattr(model, "base_model", model)
@@ -229,7 +245,8 @@ def hidden_states(
             expected = (len(indices), documents.length, config.hidden_size)
             if len(hidden) != config.num_hidden_layers + 1 or any(tuple(h.shape) != expected for h in hidden):
                 raise ValueError(
-                    f"The model returned hidden states of shapes {[tuple(h.shape) for h in hidden]}; its configuration says "
+                    f"The model returned hidden states of shapes {[tuple(h.shape) for h in hidden]}; its configuration "
+                    "says "
                     f"{config.num_hidden_layers + 1} of shape {expected}. Check num_hidden_layers and hidden_size."
                 )
             yield indices, hidden
@@ -239,10 +256,11 @@ def hidden_states(
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a pass hands to its readers with every batch of documents; `documents.regular` and `.targets` are rows of `indices`.
+    """What a pass hands to its readers with every batch of documents; `documents.regular` and `.targets` are rows of
+    `indices`.
 
-    indices: (b,) numbers of the documents in the set. input_ids: (b, n). regular: (b, n) bool on the model's device, False at [CLS], [SEP]
-    and padding.
+    indices: (b,) numbers of the documents in the set. input_ids: (b, n). regular: (b, n) bool on the model's device,
+    False at [CLS], [SEP] and padding.
     """
 
     documents: Documents
@@ -263,7 +281,8 @@ class Batch:
 
 
 class Reader:
-    """An analysis that reads a pass. `wants_terms` and `wants_hidden` say what it needs; what nobody needs is not computed."""
+    """An analysis that reads a pass. `wants_terms` and `wants_hidden` say what it needs; what nobody needs is not
+    computed."""
 
     wants_terms = False
     wants_hidden = False
@@ -304,7 +323,8 @@ def read(
     if seers:
         if not hasattr(model, "inspecting"):
             raise ValueError(
-                f"{type(model).__name__} does not say which part of its attention scores comes from position; the encoders of this package "
+                f"{type(model).__name__} does not say which part of its attention scores comes from position; the "
+                "encoders of this package "
                 "do (whatwhere presets). Hidden states and whole attention weights can be analysed in any encoder."
             )
 

@@ -1,8 +1,8 @@
 """Linear probes for position: how well a ridge regression reads position, segment and progress off every hidden state.
 
-DSTG section 5 (tables 2-4): 500 documents of the maximum length, 400 to fit and 100 to test, five random splits, Ridge, R².
-Equal to scikit-learn's Ridge(alpha=penalty) and r2_score in float64, and after `Sums.project` to its PCA before them, but each token is
-looked at once however many fits there are: all share sums of outer products.
+DSTG section 5 (tables 2-4): 500 documents of the maximum length, 400 to fit and 100 to test, five random splits, Ridge,
+R². Equal to scikit-learn's Ridge(alpha=penalty) and r2_score in float64, and after `Sums.project` to its PCA before
+them, but each token is looked at once however many fits there are: all share sums of outer products.
 """
 
 import logging
@@ -62,8 +62,9 @@ def principal_axes(sums: Sums, components: int) -> np.ndarray:
 def ridge_r2(train: Sums, test: Sums, penalty: float) -> np.ndarray:
     """(q,) R² on the test tokens of the ridge regression of each target on all features of the training tokens.
 
-    The penalty is on the coefficients and not on the intercept, and R² is 1 - squared errors / squares about the mean of the test
-    tokens: below 0 where that mean would have been better. Meaningless for a target that does not vary in the test.
+    The penalty is on the coefficients and not on the intercept, and R² is 1 - squared errors / squares about the mean
+    of the test tokens: below 0 where that mean would have been better. Meaningless for a target that does not vary in
+    the test.
     """
     gram, moments = train.moments()
     gram[np.diag_indices_from(gram)] += penalty
@@ -92,17 +93,19 @@ def probe_records(
 ) -> list[Record]:
     """R² of linear probes for the three targets at every hidden[l], as records.
 
-    Split s (index) puts a random fifth of the documents, drawn from seed s, in the test; the same documents for every model, so
-    models can be compared split by split. Special tokens are left out, and one-token segments from the intra-segment target. For a
-    model with a position stream (`position_size` > 0) the probes also read each stream alone, parts "position" and "semantic".
+    Split s (index) puts a random fifth of the documents, drawn from seed s, in the test; the same documents for every
+    model, so models can be compared split by split. Special tokens are left out, and one-token segments from the
+    intra-segment target. For a model with a position stream (`position_size` > 0) the probes also read each stream
+    alone, parts "position" and "semantic".
 
     Records: `r2.token`, `r2.segment`, `r2.intra` for each layer and part: one a split (n = tokens tested), and the mean
-    over splits (index None, n = tokens in all) with the corrected interval of `intervals.split_interval`. The same with `.chance`:
-    targets shuffled across tokens. `probe.documents` and `probe.length` say how many documents of how many tokens there were.
-    With `components` the probes also read only the first k principal components of each part, parts "all.pca2", "position.pca2", ...:
-    the control that says how much of a part's position a figure of its two components shows. The components are those of the training
-    tokens of each split (scikit-learn's PCA before its Ridge); a part with fewer than k columns has no such probe.
-    A target that does not vary, such as the segment in text without boundaries, has no R² and no records; this is logged.
+    over splits (index None, n = tokens in all) with the corrected interval of `intervals.split_interval`. The same with
+    `.chance`: targets shuffled across tokens. `probe.documents` and `probe.length` say how many documents of how many
+    tokens there were. With `components` the probes also read only the first k principal components of each part, parts
+    "all.pca2", "position.pca2", ...: the control that says how much of a part's position a figure of its two components
+    shows. The components are those of the training tokens of each split (scikit-learn's PCA before its Ridge); a part
+    with fewer than k columns has no such probe. A target that does not vary, such as the segment in text without
+    boundaries, has no R² and no records; this is logged.
 
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
@@ -113,15 +116,17 @@ def probe_records(
         components: numbers of principal components, for example (2, 8).
 
     Raises:
-        ValueError: too few documents, a penalty, a number of splits or of components that is not positive, or hidden states that are
-            not finite.
+        ValueError: too few documents, a penalty, a number of splits or of components that is not positive, or hidden
+            states that are not finite.
     """
     if not penalty > 0:
         raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The paper's is 1.")
     if splits < 1:
         raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
     if any(k < 1 for k in components):
-        raise ValueError(f"Probes read at least 1 principal component. Got components={tuple(components)}. For example (2, 8).")
+        raise ValueError(
+            f"Probes read at least 1 principal component. Got components={tuple(components)}. For example (2, 8)."
+        )
     chosen = choose_documents(window_set, documents)
     test = split_documents(len(chosen), splits)
     targets = probe_targets(chosen, test)
@@ -129,7 +134,9 @@ def probe_records(
     parts = stream_columns(config.hidden_size, getattr(config, "position_size", 0))
     found: dict[tuple[str, str, int], list[float]] = {}
     for layers in _chunks(config, splits):
-        for layer, sums in zip(layers, gram_sums(model, chosen, targets, test, layers, batch_size, progress), strict=True):
+        for layer, sums in zip(
+            layers, gram_sums(model, chosen, targets, test, layers, batch_size, progress), strict=True
+        ):
             for part, columns in parts.items():
                 fewer = [k for k in sorted(set(components)) if k <= columns.stop - columns.start]
                 for k, by_target in sums.r2(columns, penalty, fewer).items():
@@ -142,12 +149,15 @@ def probe_records(
     ]
     for (target, part, layer), values in found.items():
         tokens = targets.tokens(target)  # (documents,)
-        records += who.splits(f"r2.{target}", values, len(chosen), test @ tokens, int(tokens.sum()), part=part, layer=layer)
+        records += who.splits(
+            f"r2.{target}", values, len(chosen), test @ tokens, int(tokens.sum()), part=part, layer=layer
+        )
     return records
 
 
 def split_documents(documents: int, splits: int) -> np.ndarray:
-    """(splits, documents) bool: True where a document is tested. Split s is drawn from seed s; a fifth is tested, 100 of 500."""
+    """(splits, documents) bool: True where a document is tested. Split s is drawn from seed s; a fifth is tested, 100
+    of 500."""
     test = np.zeros((splits, documents), dtype=bool)
     for s in range(splits):
         test[s, np.random.default_rng(s).permutation(documents)[: tested(documents)]] = True
@@ -167,8 +177,8 @@ class Targets:
     """What the probes predict, m documents of n tokens.
 
     columns: names, "token", ... and "token.chance", ... for the same values shuffled across the tokens that have one.
-    values: (m, n, columns), 0 where a token has no value. kinds: (m, n) int, 0 for tokens with an intra-segment target, 1 for
-        the others, -1 for special tokens.
+    values: (m, n, columns), 0 where a token has no value. kinds: (m, n) int, 0 for tokens with an intra-segment target,
+        1 for the others, -1 for special tokens.
     """
 
     columns: list[str]
@@ -200,16 +210,20 @@ def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
         else:
             _log.warning("No probe of target %r: it does not vary over the tokens of these documents.", target)
     if not columns:
-        raise ValueError(f"Nothing to probe: windows of {documents.length} tokens hold no two regular tokens. Build longer windows.")
+        raise ValueError(
+            f"Nothing to probe: windows of {documents.length} tokens hold no two regular tokens. Build longer windows."
+        )
     return Targets(columns, np.stack(values, axis=-1), kinds)
 
 
 class GramSums:
-    """Sums of z zᵀ over the tokens of one layer, z = [hidden - shift, 1, targets]: all that a ridge regression and its R² need.
+    """Sums of z zᵀ over the tokens of one layer, z = [hidden - shift, 1, targets]: all that a ridge regression and its
+    R² need.
 
-    They are kept for all documents and for the test documents of every split, apart for tokens that have an intra-segment
-    target and tokens that have none, so any split, target, part and penalty is solved without another look at a token. `shift`
-    is any vector near the mean; without it, features far from zero would lose their digits in the sums.
+    They are kept for all documents and for the test documents of every split, apart for tokens that have an
+    intra-segment target and tokens that have none, so any split, target, part and penalty is solved without another
+    look at a token. `shift` is any vector near the mean; without it, features far from zero would lose their digits in
+    the sums.
 
     total: (2, m, m), test: (splits, 2, m, m); m = width + 1 + number of target columns.
     """
@@ -222,7 +236,8 @@ class GramSums:
         self._group = np.zeros((2, size, size))
 
     def add(self, kind: int, hidden: np.ndarray, targets: np.ndarray) -> None:
-        """Add tokens of the running group: hidden (t, width), targets (t, columns); kind 0 has an intra-segment target."""
+        """Add tokens of the running group: hidden (t, width), targets (t, columns); kind 0 has an intra-segment
+        target."""
         z = np.empty((len(hidden), self.total.shape[1]))
         np.subtract(hidden, self.shift, out=z[:, : self.width])
         z[:, self.width] = 1.0
@@ -235,12 +250,15 @@ class GramSums:
         self.test[splits] += self._group
         self._group[:] = 0.0
 
-    def r2(self, columns: slice, penalty: float, components: Sequence[int] = ()) -> dict[int | None, dict[str, list[float]]]:
+    def r2(
+        self, columns: slice, penalty: float, components: Sequence[int] = ()
+    ) -> dict[int | None, dict[str, list[float]]]:
         """R² in every split of ridge regressions on some columns of the hidden state, for each target column.
 
         Returns:
-            {None: {target: R² of each split}}, and the same under each number of `components` for regressions on that many principal
-            components of the columns. They are those of the training tokens of the split that have the target.
+            {None: {target: R² of each split}}, and the same under each number of `components` for regressions on that
+            many principal components of the columns. They are those of the training tokens of the split that have the
+            target.
         """
         found: dict[int | None, dict[str, list[float]]] = {k: {} for k in (None, *components)}
         x = np.arange(self.width)[columns]
@@ -253,7 +271,11 @@ class GramSums:
                     train, test = self._sums(total - held_out, x, y), self._sums(held_out, x, y)
                     axes = principal_axes(train, max(components)) if components else None
                     for k, by_target in found.items():
-                        pair = (train, test) if k is None or axes is None else (train.project(axes[:, :k]), test.project(axes[:, :k]))
+                        pair = (
+                            (train, test)
+                            if k is None or axes is None
+                            else (train.project(axes[:, :k]), test.project(axes[:, :k]))
+                        )
                         for target, value in zip(targets, ridge_r2(*pair, penalty), strict=True):
                             by_target.setdefault(target, []).append(float(value))
         return found
@@ -261,7 +283,9 @@ class GramSums:
     def _sums(self, sums: np.ndarray, x: np.ndarray, y: np.ndarray) -> Sums:
         """Features in columns `x` of z, targets in columns `y`."""
         one = self.width
-        return Sums(sums[one, one], sums[x, one], sums[one, y], sums[np.ix_(x, x)], sums[np.ix_(x, y)], np.diag(sums)[y])
+        return Sums(
+            sums[one, one], sums[x, one], sums[one, y], sums[np.ix_(x, x)], sums[np.ix_(x, y)], np.diag(sums)[y]
+        )
 
 
 def gram_sums(
@@ -297,7 +321,9 @@ def gram_sums(
     _close(sums, open_pattern)
     for layer, s in zip(layers, sums, strict=True):
         if not np.isfinite(s.total).all():
-            raise ValueError(f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint.")
+            raise ValueError(
+                f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint."
+            )
     return sums
 
 

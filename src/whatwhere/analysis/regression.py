@@ -1,4 +1,5 @@
-"""How much of one model's streams is in another's hidden states: ridge regression from states to states (DSTG B.2, figure 8)."""
+"""How much of one model's streams is in another's hidden states: ridge regression from states to states (DSTG B.2,
+figure 8)."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -12,7 +13,11 @@ from .probes import MEMORY, Sums, as_numpy, ridge_r2, split_documents, stream_co
 from .who import Who
 
 STREAMS = ("position", "semantic")
-ENDINGS = ("", ".place", ".chance")  # targets: of the same token, of another document's, of another document's in random order
+ENDINGS = (
+    "",
+    ".place",
+    ".chance",
+)  # targets: of the same token, of another document's, of another document's in random order
 CONSTANT = 1e-12  # a target whose squares about its mean are a smaller share of the largest target's does not vary
 
 _log = logging.getLogger(__name__)
@@ -32,21 +37,23 @@ def regression_records(
     batch_size: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Record]:
-    """R² of ridge regressions from the hidden states of each model onto the position and the semantic stream of a reference model.
+    """R² of ridge regressions from the hidden states of each model onto the position and the semantic stream of a
+    reference model.
 
-    Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`, one a split (index)
-    and the mean over splits with the corrected interval of `intervals.split_interval`; n is the number of documents tested, or in all.
-    The value is the mean over the target columns of R² on the documents of the test (scikit-learn's Ridge and r2_score); columns that do
-    not vary are left out. Regular tokens only; splits as of the probes (`split_documents`). States of layer l of a model of L blocks are
-    set against those of layer l of the reference, or of the nearest relative depth, l · L_reference / L, where it has another number of
-    blocks; `layer` is the model's.
+    Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`,
+    one a split (index) and the mean over splits with the corrected interval of `intervals.split_interval`; n is the
+    number of documents tested, or in all. The value is the mean over the target columns of R² on the documents of the
+    test (scikit-learn's Ridge and r2_score); columns that do not vary are left out. Regular tokens only; splits as of
+    the probes (`split_documents`). States of layer l of a model of L blocks are set against those of layer l of the
+    reference, or of the nearest relative depth, l · L_reference / L, where it has another number of blocks; `layer` is
+    the model's.
 
-    Two controls, with the targets of another document of the set. `.place`: of its token in the same place among the regular ones (from
-    the start again if it has fewer): what the streams of all documents have in common, of the position stream most. `.chance`: of its
-    tokens in random order: the floor, near 0.
+    Two controls, with the targets of another document of the set. `.place`: of its token in the same place among the
+    regular ones (from the start again if it has fewer): what the streams of all documents have in common, of the
+    position stream most. `.chance`: of its tokens in random order: the floor, near 0.
 
-    All models run side by side over the same batches; sums of outer products are all that is kept, at most 2 GiB of them at a time. What
-    needs more is done layer by layer, with a pass of the models for each such chunk.
+    All models run side by side over the same batches; sums of outer products are all that is kept, at most 2 GiB of
+    them at a time. What needs more is done layer by layer, with a pass of the models for each such chunk.
 
     Args:
         reference_model: has a position stream (`config.position_size` > 0).
@@ -57,24 +64,32 @@ def regression_records(
         progress: called with (documents done, documents in all) in each pass.
 
     Raises:
-        ValueError: a reference without streams, a document without regular tokens, options out of range, or hidden states that are not
-            finite.
+        ValueError: a reference without streams, a document without regular tokens, options out of range, or hidden
+            states that are not finite.
     """
     config = reference_model.config
     if not getattr(config, "position_size", 0):
         raise ValueError(
-            f"{reference} has no position stream to predict (position_size is 0). Give a model with two streams: dstg, split or low-rank."
+            f"{reference} has no position stream to predict (position_size is 0). Give a model with two streams: dstg, "
+            "split or low-rank."
         )
     if not penalty > 0:
         raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The probes' is 1.")
     if splits < 1 or batch_size < 2:
-        raise ValueError(f"The regression needs at least 1 split and 2 documents at a time. Got splits={splits}, batch_size={batch_size}.")
+        raise ValueError(
+            f"The regression needs at least 1 split and 2 documents at a time. Got splits={splits}, "
+            f"batch_size={batch_size}."
+        )
     if len(documents) < 2 or not documents.regular.any(1).all():
-        raise ValueError(f"Each of at least 2 documents must have regular tokens; {int(documents.regular.any(1).sum())} have some.")
+        raise ValueError(
+            f"Each of at least 2 documents must have regular tokens; {int(documents.regular.any(1).sum())} have some."
+        )
     test = split_documents(len(documents), splits)
     found: dict[tuple[str, str, int], list[float]] = {}
     for pairs in _chunks(models, config, splits):
-        for (name, layer), sums in _cross_sums(reference_model, models, documents, test, pairs, batch_size, progress).items():
+        for (name, layer), sums in _cross_sums(
+            reference_model, models, documents, test, pairs, batch_size, progress
+        ).items():
             for metric, values in sums.r2(stream_columns(config.hidden_size, config.position_size), penalty).items():
                 found[metric, name, layer] = values
     records: list[Record] = []
@@ -85,10 +100,11 @@ def regression_records(
 
 
 class CrossSums:
-    """Sums over tokens of [x, 1]ᵀ[x, 1, y] and of y², for states x (p wide) and three kinds of targets y (q each): what `Sums` needs.
+    """Sums over tokens of [x, 1]ᵀ[x, 1, y] and of y², for states x (p wide) and three kinds of targets y (q each): what
+    `Sums` needs.
 
-    Those of all documents, and of the documents that each split tests. `x_shift` and `y_shift` are vectors near the means, without which
-    states far from zero would lose their digits in the sums.
+    Those of all documents, and of the documents that each split tests. `x_shift` and `y_shift` are vectors near the
+    means, without which states far from zero would lose their digits in the sums.
     """
 
     def __init__(self, x_shift: np.ndarray, y_shift: np.ndarray, splits: int) -> None:
@@ -99,7 +115,8 @@ class CrossSums:
         self.test = np.zeros((splits, *self.total.shape))
 
     def add(self, x: np.ndarray, targets: list[np.ndarray], tested_in: np.ndarray) -> None:
-        """Add tokens of documents that the splits `tested_in` test and all others train on: x (t, p), targets (t, q) of each kind."""
+        """Add tokens of documents that the splits `tested_in` test and all others train on: x (t, p), targets (t, q) of
+        each kind."""
         z = np.empty((len(x), self.total.shape[1]))
         np.subtract(x, self.x_shift, out=z[:, : self.p])
         z[:, self.p] = 1.0
@@ -112,7 +129,8 @@ class CrossSums:
             sums[-1] += squares
 
     def r2(self, parts: Mapping[str, slice], penalty: float) -> dict[str, list[float]]:
-        """Mean R² of each split for the streams of the reference and their controls, by metric; without streams that do not vary."""
+        """Mean R² of each split for the streams of the reference and their controls, by metric; without streams that do
+        not vary."""
         found: dict[str, list[float]] = {}
         for test in self.test:
             train, held_out = self._sums(self.total - test), self._sums(test)
@@ -152,10 +170,14 @@ def _cross_sums(
     # Documents that the same splits test one after the other, so that most batches need one sum.
     order = np.lexsort(test[::-1])
     depth = reference_model.config.num_hidden_layers
-    running = {id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))}  # each once, the reference first
+    running = {
+        id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))
+    }  # each once, the reference first
     passes = [hidden_states(model, documents, order, batch_size) for model in running.values()]
     found: dict[Pair, CrossSums] = {}
-    before: tuple[int, list[np.ndarray]] | None = None  # the last document of the batch before, and its states in the reference
+    before: tuple[int, list[np.ndarray]] | None = (
+        None  # the last document of the batch before, and its states in the reference
+    )
     done = 0
     for states in zip(*passes, strict=True):
         indices, hidden = states[0][0], dict(zip(running, (h for _, h in states), strict=True))
@@ -174,7 +196,9 @@ def _cross_sums(
                 x_mean, y_mean = (a[documents.regular[indices]].mean(axis=0, dtype=np.float64) for a in (x, y))
                 found[name, layer] = CrossSums(x_mean, y_mean, len(test))
             for tested_in, rows in groups:
-                taken = [_targets(documents, int(indices[r]), y[r], partners[r][0], partners[r][1][target]) for r in rows]
+                taken = [
+                    _targets(documents, int(indices[r]), y[r], partners[r][0], partners[r][1][target]) for r in rows
+                ]
                 own = np.concatenate([x[r][documents.regular[indices[r]]] for r in rows])
                 found[name, layer].add(own, [np.concatenate(kind) for kind in zip(*taken, strict=True)], tested_in)
         before = int(indices[-1]), [h[-1] for h in theirs]
@@ -183,12 +207,17 @@ def _cross_sums(
             progress(done, len(order))
     for (name, layer), sums in found.items():
         if not np.isfinite(sums.total).all():
-            raise ValueError(f"hidden[{layer}] of {name} or its reference has NaN or infinite values. Use an earlier checkpoint.")
+            raise ValueError(
+                f"hidden[{layer}] of {name} or its reference has NaN or infinite values. Use an earlier checkpoint."
+            )
     return found
 
 
-def _targets(documents: Documents, document: int, own: np.ndarray, partner: int, others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Targets (t, q) for the t regular tokens of a document: its own, another's in the same places, another's in random order."""
+def _targets(
+    documents: Documents, document: int, own: np.ndarray, partner: int, others: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Targets (t, q) for the t regular tokens of a document: its own, another's in the same places, another's in random
+    order."""
     mine = own[documents.regular[document]]
     theirs = others[documents.regular[partner]]
     places = np.arange(len(mine)) % len(theirs)

@@ -1,12 +1,14 @@
-"""The terms of the attention scores before the softmax: their spread, TUPE's θ beside the scores that it replaces, their patterns.
+"""The terms of the attention scores before the softmax: their spread, TUPE's θ beside the scores that it replaces,
+their patterns.
 
-DSTG 3.1 projects both streams to one head width and says that the variances of the two products are thereby matched. With weights of one
-spread σ and normed inputs, a product q·k/√d_head of a stream d wide has the standard deviation σ²d: position scores start at
-d_AP/d_sem of the semantic ones. TUPE 3.2: θ1 and θ2 stand where the query, or only the key, is [CLS] (eq. 9).
+DSTG 3.1 projects both streams to one head width and says that the variances of the two products are thereby matched.
+With weights of one spread σ and normed inputs, a product q·k/√d_head of a stream d wide has the standard deviation σ²d:
+position scores start at d_AP/d_sem of the semantic ones. TUPE 3.2: θ1 and θ2 stand where the query, or only the key, is
+[CLS] (eq. 9).
 
-TUPE section 4.4 sorts the position correlations of its heads by eye, here fixed rules do it. Five patterns (figure 6): attending
-(1) globally and ignoring local positions, (2) locally, (3) broadly, (4) to the previous positions, (5) to the next positions. The
-thresholds were set on matrices built for each pattern, before any model was looked at.
+TUPE section 4.4 sorts the position correlations of its heads by eye, here fixed rules do it. Five patterns (figure 6):
+attending (1) globally and ignoring local positions, (2) locally, (3) broadly, (4) to the previous positions, (5) to the
+next positions. The thresholds were set on matrices built for each pattern, before any model was looked at.
 """
 
 from collections import Counter
@@ -27,8 +29,10 @@ PATTERNS = ("global", "local", "broad", "previous", "next")
 POSITION_TERMS = ("absolute", "relative")  # terms that know where tokens are and not what they say
 NEAR = 3  # tokens on each side that count as near, fewer in texts of less than 48
 REACH = 4  # a side is looked at over n / 4 tokens
-LIFT = 2.0  # times the share that uniform attention gives from which a region is sought, or under whose inverse it is avoided
-ONE_SIDED = 1 / 3  # (before - after) / (before + after) from which a side is preferred: one has twice the weight of the other
+LIFT = 2.0  # times uniform attention's share from which a region is sought; under the inverse it is avoided
+ONE_SIDED = (
+    1 / 3
+)  # (before - after) / (before + after) from which a side is preferred: one has twice the weight of the other
 SPREAD = 0.5  # entropy ÷ log n under which attention is not broad: fewer than √n keys in effect
 
 
@@ -42,7 +46,9 @@ class ScoreSpread(Reader):
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         regular = batch.regular
-        pairs = (regular[:, :, None] & regular[:, None, :]).to(torch.promote_types(next(iter(terms.values())).dtype, torch.float32))
+        pairs = (regular[:, :, None] & regular[:, None, :]).to(
+            torch.promote_types(next(iter(terms.values())).dtype, torch.float32)
+        )
         if allowed is not None:
             pairs = pairs * allowed[:, 0]
         count = pairs.sum((1, 2))[:, None]  # (b, 1)
@@ -55,10 +61,12 @@ class ScoreSpread(Reader):
 
 
 def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
-    """Records `scores.std`: standard deviation of each term (part) of the scores in each block (layer, from 1), in score units.
+    """Records `scores.std`: standard deviation of each term (part) of the scores in each block (layer, from 1), in
+    score units.
 
-    Variance about the mean over the pairs of regular tokens of a document that may see each other, mean over heads, then over documents;
-    the root of that. Interval: bootstrap over documents; n: documents. A term that is 0 everywhere has 0.
+    Variance about the mean over the pairs of regular tokens of a document that may see each other, mean over heads,
+    then over documents; the root of that. Interval: bootstrap over documents; n: documents. A term that is 0 everywhere
+    has 0.
 
     Raises:
         ValueError: the model is not one of ours.
@@ -77,10 +85,10 @@ def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int
 def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
     """Records of TUPE's θ for every head, in score units, read as the model uses it; [] for a scheme without reset.
 
-    `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is (its column).
-    `theta.mean` and `theta.std` are mean and standard deviation, over pairs of other positions, of the positional scores that it stands
-    in place of, v_ij with b_{j-i} where the scheme has one (TUPE eq. 9 and 11). Positions are those of a document. The layer is 1
-    where all blocks share them, as in TUPE.
+    `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is
+    (its column). `theta.mean` and `theta.std` are mean and standard deviation, over pairs of other positions, of the
+    positional scores that it stands in place of, v_ij with b_{j-i} where the scheme has one (TUPE eq. 9 and 11).
+    Positions are those of a document. The layer is 1 where all blocks share them, as in TUPE.
 
     Raises:
         ValueError: no [CLS] with two regular tokens after it in the first document.
@@ -90,9 +98,14 @@ def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
     regular = documents.regular[0]
     cls = np.flatnonzero(documents.input_ids[0] == model.config.cls_token_id)
     if not len(cls) or regular.sum() < 2:
-        raise ValueError(f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {regular.sum()} regular tokens.")
+        raise ValueError(
+            f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {regular.sum()} regular tokens."
+        )
     device = device_of(model)
-    ids, positions = torch.from_numpy(documents.input_ids[:1]).to(device), torch.from_numpy(documents.position_ids[:1]).to(device)
+    ids, positions = (
+        torch.from_numpy(documents.input_ids[:1]).to(device),
+        torch.from_numpy(documents.position_ids[:1]).to(device),
+    )
     terms = model.attention_terms(input_ids=ids, position_ids=positions)
     v = sum(terms[part].double().cpu() for part in POSITION_TERMS if part in terms)[:, 0].numpy()  # (layers, h, n, n)
     v = v[:1] if (v == v[:1]).all() else v
@@ -102,7 +115,10 @@ def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
         own = v[layer, head]
         record = partial(who.record, layer=layer + 1, head=head)
         between = own[np.ix_(where, where)]
-        records += [record("theta.query", float(own[cls[0], where[0]])), record("theta.key", float(own[where[0], cls[0]]))]
+        records += [
+            record("theta.query", float(own[cls[0], where[0]])),
+            record("theta.key", float(own[where[0], cls[0]])),
+        ]
         records += [record("theta.mean", float(between.mean())), record("theta.std", float(between.std()))]
     return records
 
@@ -110,13 +126,15 @@ def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
 def pattern_of(scores: np.ndarray) -> tuple[str, float]:
     """Pattern of a head with content-free `scores` (n, n), query i in row i, and how clear it is, in [0, 1].
 
-    The rules read the softmax of each row. Means over the queries of the weight within ±3 tokens (M) and, within n/4 tokens, before (B) and
-    after the query (A) stand beside what uniform attention gives, U and V (for each side). In this order:
+    The rules read the softmax of each row. Means over the queries of the weight within ±3 tokens (M) and, within n/4
+    tokens, before (B) and after the query (A) stand beside what uniform attention gives, U and V (for each side). In
+    this order:
 
     - `previous`: B ≥ 2V and B ≥ 2A; `next`: A ≥ 2V and A ≥ 2B. Strength |B - A| / (B + A), from 1/3.
     - `local`: M ≥ 2U. Strength 1 - U/M, from 1/2.
-    - `global`: M ≤ U/2, near tokens are avoided. Strength 1 - M/U, from 1/2. Or neither near tokens nor a side are preferred, yet
-      entropy ÷ log n is below 1/2: attention to a few places anywhere. Strength 1 - that entropy, from 1/2.
+    - `global`: M ≤ U/2, near tokens are avoided. Strength 1 - M/U, from 1/2. Or neither near tokens nor a side are
+      preferred, yet entropy ÷ log n is below 1/2: attention to a few places anywhere. Strength 1 - that entropy, from
+      1/2.
     - `broad`: everything else. Strength: mean entropy of the rows ÷ log n, from 1/2.
 
     Source: the patterns are TUPE section 4.4's; the paper gives no rule.
@@ -127,7 +145,9 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
     scores = np.asarray(scores, dtype=np.float64)
     n = len(scores) if scores.ndim else 0
     if scores.shape != (n, n) or n < 3:
-        raise ValueError(f"A pattern needs content-free scores (n, n) of at least 3 regular tokens; got shape {scores.shape}.")
+        raise ValueError(
+            f"A pattern needs content-free scores (n, n) of at least 3 regular tokens; got shape {scores.shape}."
+        )
     if not np.isfinite(scores).all():
         raise ValueError("Content-free scores hold NaN or infinity. The model diverged; use an earlier checkpoint.")
     weights = softmax(scores, axis=1)
@@ -156,8 +176,9 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
 def content_free_terms(model: Any) -> list[str]:
     """The terms of a model's scores that depend on positions: `absolute`, `relative`, or both.
 
-    In a model with a position stream (`dstg`, `split`) `absolute` moves with the text after the first block; its mean over documents is
-    what remains. Where a table is added to the words as well (`bert-r`), only the bias of the distance counts, alike in all blocks.
+    In a model with a position stream (`dstg`, `split`) `absolute` moves with the text after the first block; its mean
+    over documents is what remains. Where a table is added to the words as well (`bert-r`), only the bias of the
+    distance counts, alike in all blocks.
 
     Raises:
         ValueError: the model has none, and why.
@@ -173,7 +194,10 @@ def content_free_terms(model: Any) -> list[str]:
     if not found:
         name = config.preset or "this model"
         if config.absolute != "none":
-            why = f"{name} adds its positions to the words. Its first block has a position-position correlation: correlation_records."
+            why = (
+                f"{name} adds its positions to the words. Its first block has a position-position correlation: "
+                "correlation_records."
+            )
         elif config.rotation != "none":
             why = f"in {name} the position turns queries and keys of words: without words there is no score."
         else:
@@ -185,13 +209,22 @@ def content_free_terms(model: Any) -> list[str]:
 def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
     """Records of content-free scores (L, h, n, n) of blocks 1 ... L.
 
-    `pattern`: for each layer and head, part = its pattern, value = how clear it is (`pattern_of`), n = documents. `patterns.share`:
-    share of all heads with a pattern (part), n = heads. No intervals: these are all heads of this model.
+    `pattern`: for each layer and head, part = its pattern, value = how clear it is (`pattern_of`), n = documents.
+    `patterns.share`: share of all heads with a pattern (part), n = heads. No intervals: these are all heads of this
+    model.
     """
-    found = {(block, head): pattern_of(of_head) for block, of_block in enumerate(scores) for head, of_head in enumerate(of_block)}
-    records = [who.record("pattern", s, layer=block + 1, head=head, part=p, n=n) for (block, head), (p, s) in found.items()]
+    found = {
+        (block, head): pattern_of(of_head)
+        for block, of_block in enumerate(scores)
+        for head, of_head in enumerate(of_block)
+    }
+    records = [
+        who.record("pattern", s, layer=block + 1, head=head, part=p, n=n) for (block, head), (p, s) in found.items()
+    ]
     counts = Counter(p for p, _ in found.values())
-    return records + who.records("patterns.share", np.array([counts[p] / len(found) for p in PATTERNS]), {"part": PATTERNS}, n=len(found))
+    return records + who.records(
+        "patterns.share", np.array([counts[p] / len(found) for p in PATTERNS]), {"part": PATTERNS}, n=len(found)
+    )
 
 
 class MeanScores:
@@ -234,10 +267,11 @@ def counted_tokens(batch: Batch) -> Tensor:
 
 
 class PatternCounts(Reader):
-    """A `Reader` of the position terms, `absolute` + `relative`: means over documents between regular tokens, and their patterns.
+    """A `Reader` of the position terms, `absolute` + `relative`: means over documents between regular tokens, and their
+    patterns.
 
-    What special tokens get in their place (DSTG eq. 1, TUPE eq. 9) is left out with them. Records: `pattern_records`. The maps of each
-    term are in the arrays of `AttentionScores`.
+    What special tokens get in their place (DSTG eq. 1, TUPE eq. 9) is left out with them. Records: `pattern_records`.
+    The maps of each term are in the arrays of `AttentionScores`.
 
     Raises:
         ValueError: the model has no content-free term; see `content_free_terms`.
@@ -252,7 +286,10 @@ class PatternCounts(Reader):
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         missing = [name for name in self.names if name not in terms]
         if missing:
-            raise ValueError(f"Block {block} has no term {missing[0]!r}; it has {', '.join(terms)}. Give the model of this configuration.")
+            raise ValueError(
+                f"Block {block} has no term {missing[0]!r}; it has {', '.join(terms)}. Give the model of this "
+                "configuration."
+            )
         scores = [terms[name] for name in self.names]
         total = scores[0] if len(scores) == 1 else scores[0] + scores[1]
         self._means.setdefault(block, MeanScores()).add(total, counted_tokens(batch))
@@ -274,6 +311,8 @@ class PatternCounts(Reader):
             ValueError: no document has passed, or documents have fewer than 3 regular tokens.
         """
         scores = self.scores()
-        if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: the heads of one block are all that there are
+        if (
+            scores == scores[:1]
+        ).all():  # shared by the blocks, as in TUPE: the heads of one block are all that there are
             scores = scores[:1]
         return pattern_records(scores, who, n=self._means[0].documents)

@@ -83,8 +83,10 @@ class Analysis:
     """An analysis: a reader of the one pass of the documents, or a function of the subject.
 
     name: in `left_out`. reader: makes a reader for the model. measure: gives records, or records and arrays.
-    needs: attributes of the subject without which it is not done. arrays: what the name of its file of arrays begins with.
-    optional: a model that has nothing of the kind (a ValueError) is told of in `left_out`; anywhere else it is an error.
+    needs: attributes of the subject without which it is not done. arrays: what the name of its file of arrays begins
+        with.
+    optional: a model that has nothing of the kind (a ValueError) is told of in `left_out`; anywhere else it is an
+    error.
     """
 
     name: str

@@ -1,9 +1,10 @@
-"""The loss when the tokens at two positions change places (GEOM section 4, hypothesis H2), by the distance of the positions.
+"""The loss when the tokens at two positions change places (GEOM section 4, hypothesis H2), by the distance of the
+positions.
 
-H2: for every i ≠ j, swapping positions i and j strictly increases the expected loss, with P fixed. The tokens at i and j, with the words
-that are hidden there, are given each other's position; everything that the model derives from positions, table, biases and rotation,
-follows, so this is exactly a text with two tokens exchanged. One pair among n tokens hardly moves the mean loss, so the tokens at the two
-positions are looked at apart from the others.
+H2: for every i ≠ j, swapping positions i and j strictly increases the expected loss, with P fixed. The tokens at i and
+j, with the words that are hidden there, are given each other's position; everything that the model derives from
+positions, table, biases and rotation, follows, so this is exactly a text with two tokens exchanged. One pair among n
+tokens hardly moves the mean loss, so the tokens at the two positions are looked at apart from the others.
 """
 
 from collections.abc import Callable
@@ -46,15 +47,15 @@ def swap_records(
 ) -> list[Record]:
     """Records of the rise of the masked-language loss, in nats, when the tokens at two positions change places.
 
-    Lags are 1, 2, 4, ... as far as the positions of regular tokens go; of each at most `pairs` pairs, evenly spaced. Masks are those of
-    the ablations. A document counts for a pair if it has regular tokens at both positions and one of them is masked, and only then runs
-    through the model: 36 % of the full ones at a mask rate of 0.2.
+    Lags are 1, 2, 4, ... as far as the positions of regular tokens go; of each at most `pairs` pairs, evenly spaced.
+    Masks are those of the ablations. A document counts for a pair if it has regular tokens at both positions and one of
+    them is masked, and only then runs through the model: 36 % of the full ones at a mask rate of 0.2.
 
-    - `swap.loss` (index: lag; part "swapped": masked tokens at the two positions, "others": all other masked tokens of the same
-      documents): mean of the paired rise over pairs and tokens of a document, then over documents, with the bootstrap's 95 % interval
-      over articles; n: documents.
-    - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all documents is above 0 by
-      more than rounding, with Wilson's interval; n: pairs. At random it is one half.
+    - `swap.loss` (index: lag; part "swapped": masked tokens at the two positions, "others": all other masked tokens of
+      the same documents): mean of the paired rise over pairs and tokens of a document, then over documents, with the
+      bootstrap's 95 % interval over articles; n: documents.
+    - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all documents is above
+      0 by more than rounding, with Wilson's interval; n: pairs. At random it is one half.
 
     [] for a model without any position encoding.
 
@@ -62,12 +63,16 @@ def swap_records(
         ValueError: not an `EncoderForMaskedLM`, or no document with two regular positions.
     """
     if not all(hasattr(model, part) for part in ("encoder", "head")):
-        raise ValueError(f"A swap needs a masked-language model of this package (EncoderForMaskedLM). Got {type(model).__name__}.")
+        raise ValueError(
+            f"A swap needs a masked-language model of this package (EncoderForMaskedLM). Got {type(model).__name__}."
+        )
     if {model.config.absolute, model.config.relative, model.config.rotation} == {"none"}:
         return []
     lags = swap_pairs(np.unique(documents.position_ids[documents.regular]), pairs)
     if not lags:
-        raise ValueError("No document has two positions with regular tokens that could be swapped. Give longer documents.")
+        raise ValueError(
+            "No document has two positions with regular tokens that could be swapped. Give longer documents."
+        )
     ids, labels = masked(documents, mask_rate, model.config.mask_token_id)
     positions = documents.position_ids
     sums, counts = (np.zeros((len(documents), len(lags), len(PARTS))) for _ in range(2))
@@ -92,7 +97,9 @@ def swap_records(
                     progress(done, total)
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     mean = document_mean(means, articles=documents.articles)
-    records = who.records("swap.loss", mean, {"index": list(lags), "part": PARTS}, n=np.isfinite(means).sum(0), unit="nats")
+    records = who.records(
+        "swap.loss", mean, {"index": list(lags), "part": PARTS}, n=np.isfinite(means).sum(0), unit="nats"
+    )
     for lag, (hits, tried) in zip(lags, positive.astype(int).tolist(), strict=True):
         if tried:
             records.append(who.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried))
@@ -102,19 +109,26 @@ def swap_records(
 def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
     """(documents, n) which tokens are the regular ones at position i or j of a document that has both."""
     spans = np.arange(len(documents))[:, None] * documents.position_ids.shape[1]
-    spans = np.broadcast_to(spans if documents.document_ids is None else spans + documents.document_ids, documents.position_ids.shape)
+    spans = np.broadcast_to(
+        spans if documents.document_ids is None else spans + documents.document_ids, documents.position_ids.shape
+    )
     at_i, at_j = (documents.regular & (documents.position_ids == k) for k in (i, j))
     return (at_i | at_j) & np.isin(spans, np.intersect1d(spans[at_i], spans[at_j]))
 
 
-def _losses(model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """(rows, n) cross-entropy in nats at the masked tokens of some documents, 0 elsewhere; `positions` as position ids."""
+def _losses(
+    model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray
+) -> np.ndarray:
+    """(rows, n) cross-entropy in nats at the masked tokens of some documents, 0 elsewhere; `positions` as position
+    ids."""
     device = device_of(model)
 
     def tensor(array: np.ndarray | None) -> Tensor | None:
         return None if array is None else torch.from_numpy(array[rows]).to(device)
 
-    out = model.encoder(tensor(ids), tensor(documents.attention_mask), tensor(positions), tensor(documents.document_ids))
+    out = model.encoder(
+        tensor(ids), tensor(documents.attention_mask), tensor(positions), tensor(documents.document_ids)
+    )
     wanted = torch.from_numpy(labels[rows]).to(device)
     chosen = wanted != IGNORED
     logits = model.head(out.last_hidden_state[chosen])

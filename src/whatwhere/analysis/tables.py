@@ -1,7 +1,7 @@
 """Position and word tables: where they come from, and their shape as records and as arrays for figures.
 
-The shape is that of DSTG section 4 (1) and LOWDIM table 1, figures 1-7. A table is a .npy file or that of a model, shipped or in a folder,
-of all models of a study, or of the Hub.
+The shape is that of DSTG section 4 (1) and LOWDIM table 1, figures 1-7. A table is a .npy file or that of a model,
+shipped or in a folder, of all models of a study, or of the Hub.
 """
 
 import json
@@ -48,20 +48,21 @@ _SEED = re.compile(r"seed-(\d+)")
 def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and arrays of a model's position table, all rows (the papers leave none out).
 
-    Records, n the number of positions: `pca.share` of the first ten components (index from 0), `pca.top2`, `pca.top3`, `pca.top5`,
-    `pca.top10` (sums of the first), `n50` (unit "%") and `n50.count`; `dct.low4` and `fft.turns` of the first three and ten components
-    (index from 0); `fft.peak`, the dominant frequencies of all components together (index from 0, highest first); of every pair that
-    rotates (part "1+2": components from 1) `rotation.turns`, `.strength`, `.shift` and `.share` (index: order by share, from 0);
-    `equivariance`, `equivariance.null` (mean over 99 shuffled orders, low and high their middle 95 %) and `equivariance.first` (index:
-    how many components); `outlier` (index: position; value: its isolation in medians). There are no other intervals: the positions
-    of one table are no sample of anything, so only tables of several training seeds can give one.
+    Records, n the number of positions: `pca.share` of the first ten components (index from 0), `pca.top2`, `pca.top3`,
+    `pca.top5`, `pca.top10` (sums of the first), `n50` (unit "%") and `n50.count`; `dct.low4` and `fft.turns` of the
+    first three and ten components (index from 0); `fft.peak`, the dominant frequencies of all components together
+    (index from 0, highest first); of every pair that rotates (part "1+2": components from 1) `rotation.turns`,
+    `.strength`, `.shift` and `.share` (index: order by share, from 0); `equivariance`, `equivariance.null` (mean over
+    99 shuffled orders, low and high their middle 95 %) and `equivariance.first` (index: how many components); `outlier`
+    (index: position; value: its isolation in medians). There are no other intervals: the positions of one table are no
+    sample of anything, so only tables of several training seeds can give one.
 
     Args:
         table: (positions, width), an array or a tensor.
 
     Returns:
-        The records, and arrays `scores` (positions, 3), `shares` (k,), `dct_power` (3, positions), `outliers` (positions that stand
-        alone); fewer than three where the table has fewer components.
+        The records, and arrays `scores` (positions, 3), `shares` (k,), `dct_power` (3, positions), `outliers`
+        (positions that stand alone); fewer than three where the table has fewer components.
 
     Raises:
         ValueError: the table is not finite, or all its rows are equal.
@@ -92,7 +93,8 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
 
 
 def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Records and arrays of a model's word table, all rows: shares and N50 as of a position table, part "words" (LOWDIM Table 1b).
+    """Records and arrays of a model's word table, all rows: shares and N50 as of a position table, part "words" (LOWDIM
+    Table 1b).
 
     Raises:
         ValueError: the table is not finite, or all its rows are equal.
@@ -105,9 +107,10 @@ def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarr
 def table_arrays(table: Any) -> dict[str, np.ndarray]:
     """Arrays for the figures of one position table: those of `table_records`, more of each, and pictures of E·Eᵀ.
 
-    scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all components.
-    rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows, rows) of E·Eᵀ from 2, 5 and 10
-    components, where the table has more, and from all; products_of: the number of components of each.
+    scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all
+        components.
+    rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows, rows) of E·Eᵀ
+    from 2, 5 and 10 components, where the table has more, and from all; products_of: the number of components of each.
     """
     table = _array(table)
     s = spectrum(table)
@@ -145,9 +148,9 @@ def _share_records(who: Who, shares: np.ndarray, total: int, **columns: Any) -> 
 class SourceTable:
     """A table and where it comes from.
 
-    name: of its model, unlike every other in a call. kind: "positions" or "words". rows: (rows, width) float64, row i position i
-    (or token id i). seed: training seed of a model of a study, else None. source: as given, with the model where it holds several.
-    config: the model's config.json; empty for a file.
+    name: of its model, unlike every other in a call. kind: "positions" or "words". rows: (rows, width) float64, row i
+    position i (or token id i). seed: training seed of a model of a study, else None. source: as given, with the model
+    where it holds several. config: the model's config.json; empty for a file.
     """
 
     name: str
@@ -161,16 +164,17 @@ class SourceTable:
 def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[list[SourceTable], list[str]]:
     """The position tables of all sources in their order, with `words` each followed by the word table of its model.
 
-    A source is a .npy file (one table); a folder of transformers or of ours (safetensors only, one tensor read by name, no model
-    built, no code run); a study folder (all its models and seeds); the name of a model on the Hub, whose configuration and
-    safetensors are fetched into the Hub's own cache; or the text `reference`, the model that comes with the package.
+    A source is a .npy file (one table); a folder of transformers or of ours (safetensors only, one tensor read by name,
+    no model built, no code run); a study folder (all its models and seeds); the name of a model on the Hub, whose
+    configuration and safetensors are fetched into the Hub's own cache; or the text `reference`, the model that comes
+    with the package.
 
     Returns:
         The tables, and the names of models of a study that have no position table (`rope`, `rp`), which are left out.
 
     Raises:
-        ValueError: no source, nothing there, a model that keeps no position table or no word table, a study without any table,
-            pickle weights, a damaged file, or numbers that are not finite.
+        ValueError: no source, nothing there, a model that keeps no position table or no word table, a study without any
+            table, pickle weights, a damaged file, or numbers that are not finite.
     """
     if not sources:
         raise ValueError("No source of a table. Give a .npy file, a model folder, a study folder or a name on the Hub.")
@@ -186,7 +190,9 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
 def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
     source, path = str(given), Path(model_source(given))
     if path.is_dir():
-        models = sorted((m for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)), key=_in_order)
+        models = sorted(
+            (m for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)), key=_in_order
+        )
         if models:
             return _tables_of_study(source, [m.parent for m in models], words)
         return _tables_of_model(path, source, words), []
@@ -213,7 +219,9 @@ def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[lis
             tables += _tables_of_model(folder, str(folder), words)
     missing = list(dict.fromkeys(missing))
     if not tables:
-        raise ValueError(f"No model of {source} has a position table: {', '.join(missing)}. Train dstg or ap beside them.")
+        raise ValueError(
+            f"No model of {source} has a position table: {', '.join(missing)}. Train dstg or ap beside them."
+        )
     return tables, missing
 
 
@@ -237,7 +245,8 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _fetched(name: str) -> Path:
-    """Folder in the Hub's cache with a model's configuration and weights: no code, no pickle, nothing from subfolders."""
+    """Folder in the Hub's cache with a model's configuration and weights: no code, no pickle, nothing from
+    subfolders."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -245,12 +254,14 @@ def _fetched(name: str) -> Path:
     except Exception as error:  # the network and the Hub raise classes of several libraries
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"{name!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the name and the network."
+            f"{name!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the name and "
+            "the network."
         ) from None
 
 
 def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:
-    """Tables of different models under different names: the second model of a name is `name (2)`; seeds of one model share it."""
+    """Tables of different models under different names: the second model of a name is `name (2)`; seeds of one model
+    share it."""
 
     def model(table: SourceTable) -> tuple[str, str]:
         return table.name, str(Path(table.source).parent) if table.seed is not None else table.source

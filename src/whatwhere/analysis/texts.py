@@ -1,7 +1,8 @@
 """Attention of every head in a few texts, whole and term by term, for the attention explorer (DSTG figure 3).
 
-Each term has its own softmax over all keys, as in the figure; `total` is the softmax of their sum, the attention that the model uses.
-On disk a weight w is one byte, round(255 √w): wrong by at most √w / 255 + 4e-6, so by 0.004 at w = 1 and by less where weights are small.
+Each term has its own softmax over all keys, as in the figure; `total` is the softmax of their sum, the attention that
+the model uses. On disk a weight w is one byte, round(255 √w): wrong by at most √w / 255 + 4e-6, so by 0.004 at w = 1
+and by less where weights are small.
 """
 
 import json
@@ -28,8 +29,9 @@ _ORDER = ("semantic", "mixed", "absolute", "semantic_to_absolute", "absolute_to_
 class TextMaps:
     """The attention of every head in one text of n tokens.
 
-    weights: name of a term, and `total` last, -> (L, h, n, n) float32; [l, i, q, k] is the weight that the query at token q gives to the
-    key at token k in head i of block l + 1, and rows sum to 1. missing: why `total` stands alone; empty if it does not.
+    weights: name of a term, and `total` last, -> (L, h, n, n) float32; [l, i, q, k] is the weight that the query at
+    token q gives to the key at token k in head i of block l + 1, and rows sum to 1. missing: why `total` stands alone;
+    empty if it does not.
     """
 
     title: str
@@ -43,7 +45,8 @@ class TextMaps:
 
 
 def quantise(weights: np.ndarray) -> np.ndarray:
-    """round(255 √w) as uint8, of weights in [0, 1]; `LEVELS` turns it back, wrong by at most √w / 255 + 4e-6, so by 0.004."""
+    """round(255 √w) as uint8, of weights in [0, 1]; `LEVELS` turns it back, wrong by at most √w / 255 + 4e-6, so by
+    0.004."""
     return np.rint(np.sqrt(np.clip(weights, 0, 1)) * STEPS).astype(np.uint8)
 
 
@@ -53,7 +56,8 @@ def repeated_text(seed: int = 0, sentences: int = 3) -> tuple[str, str]:
 
 
 def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
-    """What each token id is called: the vocabulary's entry, bytes of a byte-level vocabulary decoded, line breaks and blanks as signs."""
+    """What each token id is called: the vocabulary's entry, bytes of a byte-level vocabulary decoded, line breaks and
+    blanks as signs."""
     names = []
     for i in input_ids:
         name = tokenizer.convert_ids_to_tokens(int(i))
@@ -69,15 +73,19 @@ def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
 def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: str = "") -> TextMaps:
     """The attention of every head in one text; blocks are seen one after the other and nothing else of a block is kept.
 
-    model: an encoder of this package, or any of transformers that gives attention weights (`total` only, `missing` says why); it is left
-    in the mode and with the attention backend it had. input_ids: (n,), special tokens included. tokens: n names.
+    model: an encoder of this package, or any of transformers that gives attention weights (`total` only, `missing` says
+    why); it is left in the mode and with the attention backend it had. input_ids: (n,), special tokens included.
+    tokens: n names.
 
     Raises:
         ValueError: no tokens, numbers that disagree, more tokens than the model has positions, or no attention weights.
     """
     input_ids = np.asarray(input_ids, dtype=np.int64)
     if input_ids.ndim != 1 or not len(input_ids) or len(tokens) != len(input_ids):
-        raise ValueError(f"A text is one row of at least one token id, each with a name; got ids {input_ids.shape}, {len(tokens)} names.")
+        raise ValueError(
+            f"A text is one row of at least one token id, each with a name; got ids {input_ids.shape}, {len(tokens)} "
+            "names."
+        )
     most = most_tokens(model)
     if most is not None and len(input_ids) > most:
         raise ValueError(f"The model has {most} positions; the text {title!r} has {len(input_ids)} tokens. Shorten it.")
@@ -126,13 +134,16 @@ def _terms(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
     with model.inspecting(see):
         body(ids)
     common = [name for name in blocks[0] if all(name in block for block in blocks)]
-    ordered = sorted(common, key=lambda name: (name == "total", _ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+    ordered = sorted(
+        common, key=lambda name: (name == "total", _ORDER.index(name) if name in _ORDER else len(_ORDER), name)
+    )
     missing = ""
     if len(ordered) == 1:
         preset = getattr(model.config, "preset", None)
         who = f"`{preset}`" if preset else "this model"
         missing = (
-            f"The attention scores of {who} are one term ({', '.join(f'`{n}`' for n in sorted(names))}), so only their softmax is shown."
+            f"The attention scores of {who} are one term ({', '.join(f'`{n}`' for n in sorted(names))}), so only "
+            "their softmax is shown."
         )
     return {name: np.stack([block.pop(name) for block in blocks]) for name in ordered}, missing
 
@@ -142,10 +153,12 @@ def _whole(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
         attentions = getattr(model(input_ids=ids, output_attentions=True), "attentions", None)
     if not attentions or any(a is None or a.dim() != 4 for a in attentions):
         raise ValueError(
-            f"{type(model).__name__} gives no attention weights (output_attentions). Use an encoder of transformers that does."
+            f"{type(model).__name__} gives no attention weights (output_attentions). Use an encoder of transformers "
+            "that does."
         )
     missing = (
-        f"{type(model).__name__} does not say which part of its scores comes from position, so only the attention itself is shown; "
+        f"{type(model).__name__} does not say which part of its scores comes from position, so only the attention "
+        "itself is shown; "
         "the encoders of whatwhere have named terms."
     )
     return {"total": np.stack([a[0].float().cpu().numpy() for a in attentions])}, missing
@@ -161,15 +174,17 @@ def save_texts(
     seed: int | None,
     profile: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
-    """Write the attention of `model` in each text to a study's folder: `arrays/explorer-NAME-seed-K.npz`, and its entry in explorer.json.
+    """Write the attention of `model` in each text to a study's folder: `arrays/explorer-NAME-seed-K.npz`, and its entry
+    in explorer.json.
 
-    The arrays are `levels` (256,), the weight of each byte, and `I.TERM` (L, h, n, n) uint8 of text I. An entry of explorer.json has name,
-    seed, file, terms, missing, and of each text title and tokens; one of the same name and seed is replaced. Each file is written whole or
-    not at all, the index last.
+    The arrays are `levels` (256,), the weight of each byte, and `I.TERM` (L, h, n, n) uint8 of text I. An entry of
+    explorer.json has name, seed, file, terms, missing, and of each text title and tokens; one of the same name and seed
+    is replaced. Each file is written whole or not at all, the index last.
 
     Args:
         texts: title and token ids (n,) of each, special tokens included.
-        profile: `AttentionScores.arrays()` of the model, written to `arrays/attention-NAME-seed-K.npz`; None: left as it is.
+        profile: `AttentionScores.arrays()` of the model, written to `arrays/attention-NAME-seed-K.npz`; None: left as
+            it is.
 
     Raises:
         ValueError: as `text_maps`, or explorer.json is damaged.
@@ -191,7 +206,14 @@ def save_texts(
     write_arrays(path, arrays)
     if profile is not None:
         write_arrays(out / "arrays" / f"attention-{stem}.npz", profile)
-    entry = {"name": name, "seed": seed, "file": f"arrays/{path.name}", "terms": terms, "missing": missing, "texts": entries}
+    entry = {
+        "name": name,
+        "seed": seed,
+        "file": f"arrays/{path.name}",
+        "terms": terms,
+        "missing": missing,
+        "texts": entries,
+    }
     places = [i for i, e in enumerate(before) if e["name"] == name and e["seed"] == seed]
     if places:
         before[places[0]] = entry

@@ -31,13 +31,20 @@ class Who:
         """What files of this model end in: `NAME-seed-K`."""
         return self.model if self.seed is None else f"{self.model}-seed-{self.seed}"
 
-    def record(self, metric: str, value: float, low: float | None = None, high: float | None = None, **columns: Any) -> Record:
+    def record(
+        self, metric: str, value: float, low: float | None = None, high: float | None = None, **columns: Any
+    ) -> Record:
         """One record; `columns` are others of `Record`."""
         low, high = (None if end is None else float(end) for end in (low, high))
-        return Record(self.study, self.model, metric, float(value), low, high, seed=self.seed, step=self.step, **columns)
+        return Record(
+            self.study, self.model, metric, float(value), low, high, seed=self.seed, step=self.step, **columns
+        )
 
-    def splits(self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any) -> list[Record]:
-        """The mean of a value of each random split of the same documents, with `split_interval`, and each (index: the split).
+    def splits(
+        self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any
+    ) -> list[Record]:
+        """The mean of a value of each random split of the same documents, with `split_interval`, and each (index: the
+        split).
 
         tested: observations that each split tests. n: observations in all.
         """
@@ -45,14 +52,16 @@ class Who:
         whole = self.record(metric, float(np.mean(values)), low, high, n=n, **columns)
         return [whole, *self.records(metric, np.asarray(values), {"index": range(len(values))}, n=tested, **columns)]
 
-    def records(self, metric: str, values: np.ndarray | Mean, axes: Axes, n: Any = None, **columns: Any) -> list[Record]:
+    def records(
+        self, metric: str, values: np.ndarray | Mean, axes: Axes, n: Any = None, **columns: Any
+    ) -> list[Record]:
         """A record of each entry of an array that is not nan, in the order of the array.
 
         Args:
             values: (...), or a `Mean` of three such arrays; ends that are nan are none.
             axes: the column of `Record` that each axis of the array runs through, and the values of that column:
-                `{"layer": range(1, L + 1), "head": range(h)}`. An axis of several columns has a tuple of them, and tuples
-                of values. Values of the column "metric" are appended to `metric`.
+                `{"layer": range(1, L + 1), "head": range(h)}`. An axis of several columns has a tuple of them, and
+                tuples of values. Values of the column "metric" are appended to `metric`.
             n: number of observations, one for all or (...).
             columns: columns that are the same in all.
         """
@@ -67,5 +76,7 @@ class Who:
                 here |= {column: entries[i]} if isinstance(column, str) else dict(zip(column, entries[i], strict=True))
             name = metric + here.pop("metric", "")
             low, high = (None if end is None or np.isnan(end[place]) else float(end[place]) for end in ends)
-            records.append(self.record(name, v, low, high, n=None if counts is None else int(counts[place]), **columns, **here))
+            records.append(
+                self.record(name, v, low, high, n=None if counts is None else int(counts[place]), **columns, **here)
+            )
         return records

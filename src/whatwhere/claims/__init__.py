@@ -1,8 +1,8 @@
 """The ledger of claims: what a paper says, a fixed rule that decides it, and the verdict from a run's records alone.
 
-A claim is a function whose docstring is its rule, one file a paper. The thresholds say in numbers what the paper says in
-words; the paper's own printed values meet every one of them. `docs/claims.md` lists them all
-(`python -m whatwhere.claims`), and says what was known when they were set.
+A claim is a function whose docstring is its rule, one file a paper. The thresholds say in numbers what the paper says
+in words; the paper's own printed values meet every one of them. `docs/claims.md` lists them all (`python -m
+whatwhere.claims`), and says what was known when they were set.
 """
 
 from . import dstg, tupe, geom, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)

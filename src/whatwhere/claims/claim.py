@@ -91,12 +91,12 @@ class _Finding:
 def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None = None) -> list[dict[str, Any]]:
     """Every claim with its verdict, as claims.json holds them.
 
-    A claim holds if every part of its rule does. A part with an interval (over training seeds if there are several; else
-    over document splits, or the one that the records carry) is "not separable" if the interval of its margin straddles
-    the threshold; without one the value alone decides. Records' own intervals are combined in quadrature, as `Point`
-    says. Where records are missing, or a model never left the unigram plateau, the claim is "not testable here" and
-    `scale` says what is missing. With one training seed a verdict is about that model; `scale` says so. It also names
-    models whose loss was still falling and, where the records of step 0 are there, what the same rule says of the
+    A claim holds if every part of its rule does. A part with an interval (over training seeds if there are several;
+    else over document splits, or the one that the records carry) is "not separable" if the interval of its margin
+    straddles the threshold; without one the value alone decides. Records' own intervals are combined in quadrature, as
+    `Point` says. Where records are missing, or a model never left the unigram plateau, the claim is "not testable here"
+    and `scale` says what is missing. With one training seed a verdict is about that model; `scale` says so. It also
+    names models whose loss was still falling and, where the records of step 0 are there, what the same rule says of the
     untrained model. A claim about corpora or tables is judged for each that the records have; the row is that of the
     worst (does not hold before not separable before holds, then by the smallest margin), which `scale` names first.
 
@@ -106,7 +106,8 @@ def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None =
 
     Returns:
         Dictionaries with id, claim, verdict, value, low, high, paper_value, scale, source, rule, unit, models,
-        records; value, low, high and paper_value may be None; models is what was judged, records what decided, in words.
+        records; value, low, high and paper_value may be None; models is what was judged, records what decided, in
+        words.
     """
     table = records if isinstance(records, Table) else Table(records)
     return [_row(claim, table) for claim in (REGISTRY if claims is None else claims)]

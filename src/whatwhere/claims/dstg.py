@@ -93,7 +93,8 @@ def semantic_stream_little_position(e: Evidence) -> Measured:
 
 
 def moved(e: Evidence, model: str) -> None:
-    """Refuse to judge a table that has not left its random start, whose many dimensions and fast changes it would show."""
+    """Refuse to judge a table that has not left its random start, whose many dimensions and fast changes it would
+    show."""
     before, after = e.value("pca.top2", model, step=0), e.value("pca.top2", model)
     if not (after.at >= MOVED * before.at).all():
         shares = f"two components of {model}'s hold {after.at.max():.2f}, {before.at.max():.2f} before the first step"
@@ -137,8 +138,8 @@ def dstg_third_component_fast(e: Evidence) -> Measured:
     paper=DSTG_TABLES["pca.top2", "ap", None],
 )
 def ap_table_high_dimensional(e: Evidence) -> Measured:
-    """Two components hold at most {LOST} of the variance of ap's table, and at least {MOVED} times what they held before
-    training."""
+    """Two components hold at most {LOST} of the variance of ap's table, and at least {MOVED} times what they held
+    before training."""
     moved(e, "ap")
     share = e.value("pca.top2")
     return share, share <= LOST
@@ -163,8 +164,8 @@ def ap_high_frequency(e: Evidence) -> Measured:
 
 @claim("The position stream keeps the segment index", _TABLE_3, "dstg", paper=_paper("segment", "dstg", "position", 5))
 def segment_follows_position(e: Evidence) -> Measured:
-    """R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, and at
-    least {PRESENT}. An untrained model that carries its table along may meet this too: its value is in the scale;
+    """R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, and
+    at least {PRESENT}. An untrained model that carries its table along may meet this too: its value is in the scale;
     position alone explains much of the segment index, so this is no proof of segments as such."""
     return _kept(e, "segment")
 
@@ -220,7 +221,8 @@ def intra_in_all_models(e: Evidence) -> Measured:
     paper=round(_paper("intra", "dstg", "all", 3) - _paper("intra", "rope", "all", 3), 2),
 )
 def intra_better_with_absolute(e: Evidence) -> Measured:
-    """R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is shown."""
+    """R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is
+    shown."""
     absolute, relative = ([e.peak(model, "intra") for model in pair] for pair in (("ap", "dstg"), ("rope", "rp")))
     gap = smallest(absolute) - largest(relative)
     return gap, gap >= 0
@@ -255,7 +257,10 @@ def dstg_sentences_separate(e: Evidence) -> Measured:
     """Log of the separation of sentences in the position stream over that of cuts of the same lengths in random order:
     larger after the last block but one than after the first, there above 0, and more so than in the untrained model
     (half-widths in quadrature); the growth is shown."""
-    trained, start = ([of.value("sentences.excess", layer=layer, part="position") for layer in (1, e.late())] for of in (e, e.untrained()))
+    trained, start = (
+        [of.value("sentences.excess", layer=layer, part="position") for layer in (1, e.late())]
+        for of in (e, e.untrained())
+    )
     growth, before = (late - first for first, late in (trained, start))
     e.remark(f"untrained {before.value:.3g}")
     return growth, growth >= 0, trained[1] >= 0, growth >= before
@@ -350,7 +355,9 @@ def dstg_scores_matched(e: Evidence) -> Measured:
     ratio of the widths, 1/15."""
     ratios = []
     for layer in e.layers("scores.std", "absolute"):
-        absolute, semantic = (e.value("scores.std", layer=layer, part=part, step=0) for part in ("absolute", "semantic"))
+        absolute, semantic = (
+            e.value("scores.std", layer=layer, part=part, step=0) for part in ("absolute", "semantic")
+        )
         ratios.append(absolute / semantic)
     lowest = smallest(ratios)
     return lowest, lowest >= 1 / MATCHED, largest(ratios) <= MATCHED
@@ -403,8 +410,9 @@ def dstg_few_semantic_heads(e: Evidence) -> Measured:
     "dstg",
 )
 def dstg_heads_cluster(e: Evidence) -> Measured:
-    """In at least {MOST} of the heads one of the semantic and the absolute term makes at least {CLEAR} of the divergence
-    of the two, and each of the two does in at least {GROUP} of the heads; the share of such heads is shown."""
+    """In at least {MOST} of the heads one of the semantic and the absolute term makes at least {CLEAR} of the
+    divergence of the two, and each of the two does in at least {GROUP} of the heads; the share of such heads is
+    shown."""
     both = list(zip(e.heads("kl.semantic"), e.heads("kl.absolute"), strict=True))
     semantic, absolute = [portion(s, a) for s, a in both], [portion(a, s) for s, a in both]
     groups = [share_above(values, CLEAR) for values in (semantic, absolute)]
@@ -416,8 +424,8 @@ def dstg_heads_cluster(e: Evidence) -> Measured:
 
 @claim("Relative position supports the semantic heads", "DSTG section 4 (3), figure 2 (no number printed)", "dstg")
 def dstg_relative_supports_semantics(e: Evidence) -> Measured:
-    """Spearman's correlation over heads of the relative term's divergence with the semantic term's, in nats, is above 0,
-    and above that with the absolute term's; both intervals are bootstraps over heads. Shares of it would correlate
+    """Spearman's correlation over heads of the relative term's divergence with the semantic term's, in nats, is above
+    0, and above that with the absolute term's; both intervals are bootstraps over heads. Shares of it would correlate
     because they sum to one."""
     semantic, gap = rank_correlations(*(e.heads(f"kl.{term}") for term in ("relative", "semantic", "absolute")))
     return semantic, semantic >= 0, gap >= 0
@@ -432,7 +440,9 @@ def dstg_relative_supports_semantics(e: Evidence) -> Measured:
 def dstg_relative_least_needed(e: Evidence) -> Measured:
     """Leaving out the relative term in all heads raises the held-out MLM loss less than leaving out either other; its
     rise is shown."""
-    semantic, absolute, relative = (e.value("ablation.remove", part=term) for term in ("semantic", "absolute", "relative"))
+    semantic, absolute, relative = (
+        e.value("ablation.remove", part=term) for term in ("semantic", "absolute", "relative")
+    )
     return relative, relative <= semantic, relative <= absolute
 
 
@@ -461,7 +471,10 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
     seeds = np.flatnonzero(chosen.any(axis=0))
     if not len(seeds):
         most = max(v.at.max() for v in retrieval)
-        raise Missing(f"needs a retrieval head: the largest attention.retrieval of the semantic term is {most:.2f}, below {RETRIEVES}")
+        raise Missing(
+            f"needs a retrieval head: the largest attention.retrieval of the semantic term is {most:.2f}, below "
+            f"{RETRIEVES}"
+        )
     at, below, above = (
         np.array([np.mean([getattr(itself[head], side)[s] for head in np.flatnonzero(chosen[:, s])]) for s in seeds])
         for side in ("at", "below", "above")

@@ -103,7 +103,9 @@ class Evidence:
         """Output of the last block whose position stream is trained; the one after it gets no gradient (DSTG 3.3)."""
         layer = self.last(model) - 1
         if layer < 2:
-            raise Missing(f"{model or self.models[0]} has {layer + 1} blocks; losing position through the layers needs three")
+            raise Missing(
+                f"{model or self.models[0]} has {layer + 1} blocks; losing position through the layers needs three"
+            )
         return layer
 
     def heads(self, metric: str, part: str | None = None, layer: int | None = None) -> list[Point]:
@@ -144,7 +146,9 @@ class Evidence:
         if not all(self.table.rows("ablation.loss", name) for name in self.models):
             return self.last_step("loss", "validation", model)
         rows = {name: self.rows("ablation.loss", name) for name in self.models}
-        documents = [{r.index for r in rows[name] if r.seed == seed} - {None} for name in self.models for seed in self.seeds]
+        documents = [
+            {r.index for r in rows[name] if r.seed == seed} - {None} for name in self.models for seed in self.seeds
+        ]
         shared = sorted(index for index in set.intersection(*documents) if index is not None)
         chosen = [r for r in rows[model] if r.index in (shared if len(shared) > 1 else (None,))]
         if len(shared) < 2 and not chosen:

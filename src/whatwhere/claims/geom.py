@@ -1,5 +1,5 @@
-"""Claims of GEOM: distances between positions of corpora and the tables that reproduce them (sections 5 and 6.2-6.4), and
-models (theorems 1 and 4, sections 6.5-6.8).
+"""Claims of GEOM: distances between positions of corpora and the tables that reproduce them (sections 5 and 6.2-6.4),
+and models (theorems 1 and 4, sections 6.5-6.8).
 
 Those about corpora are judged for every corpus of a run, on the plug-in distances that the paper has unless a rule says
 "corrected". Some are known to be false, or to be effects of scale (docs/theory.md); the rules are the paper's words all
@@ -59,7 +59,9 @@ def geom_mds_exact(e: Evidence) -> Measured:
     return left, left <= EXACT
 
 
-@of_corpora("Classical MDS has the least stress at its rank", "GEOM proposition 6 (a minimum: nothing is below)", paper=0.0)
+@of_corpora(
+    "Classical MDS has the least stress at its rank", "GEOM proposition 6 (a minimum: nothing is below)", paper=0.0
+)
 def geom_mds_least_stress(e: Evidence) -> Measured:
     """At no rank does SMACOF, started from MDS, reach a lower raw stress; the largest excess of MDS is shown."""
     better = e.indices("stress.raw", "smacof")
@@ -107,7 +109,9 @@ def geom_alibi_far_below_optimal(e: Evidence) -> Measured:
     return _alibi_below(e, "optimal")
 
 
-@of_corpora("Sinusoids and RoPE have nearly the same stress", "GEOM section 6.3, Table 4 (SST-2: 279 against 272)", paper=0.0257)
+@of_corpora(
+    "Sinusoids and RoPE have nearly the same stress", "GEOM section 6.3, Table 4 (SST-2: 279 against 272)", paper=0.0257
+)
 def geom_sinusoidal_like_rope(e: Evidence) -> Measured:
     """Raw stress of RoPE's rotations differs from that of the sinusoidal table by at most {NEARLY:.0%}; the relative
     excess is shown."""
@@ -227,7 +231,9 @@ def geom_corpus_monotone(e: Evidence) -> Measured:
     return violations, violations <= MONOTONE
 
 
-@of_corpora("Two eigenvectors hold most of the positional variance", "GEOM remark 8, figure 1 (synthetic corpus)", paper=0.799)
+@of_corpora(
+    "Two eigenvectors hold most of the positional variance", "GEOM remark 8, figure 1 (synthetic corpus)", paper=0.799
+)
 def geom_two_eigenvectors(e: Evidence) -> Measured:
     """The first two eigenvalues are at least {LOST} of the sum of the positive ones."""
     share = e.value("mds.share", index=0) + e.value("mds.share", index=1)
@@ -309,7 +315,9 @@ def _by_step(e: Evidence, metric: str) -> list[Point]:
     return list(e.steps(metric).values())
 
 
-@of_checkpoints("Training never merges two positions", "GEOM theorem 4, section 6.5, figure 5 (pre-trained model)", paper=0.35)
+@of_checkpoints(
+    "Training never merges two positions", "GEOM theorem 4, section 6.5, figure 5 (pre-trained model)", paper=0.35
+)
 def geom_separation_positive(e: Evidence) -> Measured:
     """The smallest distance of two rows of a learned table is at least {APART:g} at every checkpoint; the smallest is
     shown."""
@@ -317,7 +325,9 @@ def geom_separation_positive(e: Evidence) -> Measured:
     return least, least >= APART
 
 
-@of_checkpoints("Training leaves the smallest separation as it was", "GEOM section 6.5, figure 5 (under 1 %)", paper=FLAT)
+@of_checkpoints(
+    "Training leaves the smallest separation as it was", "GEOM section 6.5, figure 5 (under 1 %)", paper=FLAT
+)
 def geom_separation_flat(e: Evidence) -> Measured:
     """The smallest distance of two rows stays within {FLAT:.0%} of that of the first checkpoint; the largest change is
     shown."""
@@ -382,9 +392,9 @@ def _layer_peak(e: Evidence, metric: str) -> Measured:
     paper=3.0,
 )
 def geom_layer_peak(e: Evidence) -> Measured:
-    """Raw stress of the sinusoidal table, projected through each block's query and key matrices: the largest of the first
-    half of the blocks is at least {SHARP:g} times the median of the second half; the ratio is shown (the paper: more
-    than 3)."""
+    """Raw stress of the sinusoidal table, projected through each block's query and key matrices: the largest of the
+    first half of the blocks is at least {SHARP:g} times the median of the second half; the ratio is shown (the paper:
+    more than 3)."""
     return _layer_peak(e, "projected.stress.raw")
 
 

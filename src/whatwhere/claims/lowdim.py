@@ -64,8 +64,8 @@ def lowdim_ten_components(e: Evidence) -> Measured:
     unit="turns a position",
 )
 def lowdim_slow_components(e: Evidence) -> Measured:
-    """None of the first ten components of a learned table turns more than {SLOW} times for each position; the fastest is
-    shown."""
+    """None of the first ten components of a learned table turns more than {SLOW} times for each position; the fastest
+    is shown."""
     _trained(e)
     turns = [v for i, v in e.indices("fft.turns").items() if i < FIRST]
     fastest = largest(turns) * (1 / e.count("fft.turns"))
@@ -116,8 +116,8 @@ def lowdim_words_high_dimensional(e: Evidence) -> Measured:
     paper=17.2,
 )
 def lowdim_words_above_positions(e: Evidence) -> Measured:
-    """The share of components that hold half of the variance is larger in the word table than in the position table; the
-    gap is shown."""
+    """The share of components that hold half of the variance is larger in the word table than in the position table;
+    the gap is shown."""
     gap = e.value("n50", part="words") - e.value("n50")
     return gap, gap >= 0
 
@@ -134,5 +134,7 @@ def lowdim_sinusoidal_row(e: Evidence) -> Measured:
     share, components = e.value("pca.top10"), 100 * e.value("n50.count").value / e.value("n50").value
     if (e.count("n50"), round(components)) != SHAPE:
         shape = f"{SHAPE[0]} positions and {SHAPE[1]} dimensions"
-        raise Missing(f"needs a sinusoidal table of {shape}; this one has {e.count('n50')} and {components:.0f} components")
+        raise Missing(
+            f"needs a sinusoidal table of {shape}; this one has {e.count('n50')} and {components:.0f} components"
+        )
     return share, share >= SINUSOIDAL - ROUNDED, share <= SINUSOIDAL + ROUNDED

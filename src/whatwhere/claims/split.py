@@ -11,8 +11,8 @@ from .evidence import Evidence
     paper=0.0,
 )
 def split_semantics_invariant(e: Evidence) -> Measured:
-    """Shifting all positions by half a document changes the semantic states after the last block by at most {UNMOVED} of
-    their size. By construction it can change them through the attention weights alone."""
+    """Shifting all positions by half a document changes the semantic states after the last block by at most {UNMOVED}
+    of their size. By construction it can change them through the attention weights alone."""
     change = e.value("shift.change", layer=e.last(), part="semantic")
     return change, change <= UNMOVED
 

@@ -1,7 +1,7 @@
 """Claims of TUPE: what its correlations look like, and that untying them trains faster and to a lower loss.
 
-The paper compares scores on GLUE, whose averages are printed in Table 2, and validation losses, of which it draws figure
-5a alone; a study compares losses on the same held-out documents, so most claims here have no printed value.
+The paper compares scores on GLUE, whose averages are printed in Table 2, and validation losses, of which it draws
+figure 5a alone; a study compares losses on the same held-out documents, so most claims here have no printed value.
 """
 
 import itertools
@@ -105,16 +105,16 @@ def _share_of_steps(e: Evidence, model: str, baseline: str) -> Point:
 
 @claim("Untied position needs 30 % of the steps", _STEPS, "tupe-a", "bert-a", paper=FASTER)
 def tupe_a_30_percent(e: Evidence) -> Measured:
-    """tupe-a reaches the final validation loss of bert-a in at most {FASTER} of its steps; a model that never does counts
-    as 1. The paper judges by GLUE as well."""
+    """tupe-a reaches the final validation loss of bert-a in at most {FASTER} of its steps; a model that never does
+    counts as 1. The paper judges by GLUE as well."""
     share = _share_of_steps(e, "tupe-a", "bert-a")
     return share, share <= FASTER
 
 
 @claim("With relative position too, 30 % of the steps", _STEPS, "tupe-r", "bert-r", paper=FASTER)
 def tupe_r_30_percent(e: Evidence) -> Measured:
-    """tupe-r reaches the final validation loss of bert-r in at most {FASTER} of its steps; a model that never does counts
-    as 1. The paper judges by GLUE as well."""
+    """tupe-r reaches the final validation loss of bert-r in at most {FASTER} of its steps; a model that never does
+    counts as 1. The paper judges by GLUE as well."""
     share = _share_of_steps(e, "tupe-r", "bert-r")
     return share, share <= FASTER
 
@@ -148,7 +148,9 @@ def tupe_five_patterns(e: Evidence) -> Measured:
     shown. Not testable below five heads whose positional scores differ."""
     shares = [e.value("patterns.share", part=pattern) for pattern in PATTERNS]
     if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):
-        raise Missing(f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.models[0]} has {distinct}")
+        raise Missing(
+            f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.models[0]} has {distinct}"
+        )
     there = np.sum([s.at >= SOME for s in shares], axis=0)
     return Point.of(there), Point.of(smallest(shares).at) >= SOME
 
@@ -179,7 +181,9 @@ def tupe_first_column(e: Evidence) -> Measured:
     return trained, trained >= LOST, trained >= before
 
 
-@claim("Free positional scores converge much slower than BERT", "TUPE section 5 (no number printed)", "tupe-free", "bert-a")
+@claim(
+    "Free positional scores converge much slower than BERT", "TUPE section 5 (no number printed)", "tupe-free", "bert-a"
+)
 def tupe_free_form_slower(e: Evidence) -> Measured:
     """bert-a reaches the final validation loss of tupe-free in at most {LOST} of its steps; never counts as 1."""
     share = _share_of_steps(e, "bert-a", "tupe-free")
@@ -188,6 +192,7 @@ def tupe_free_form_slower(e: Evidence) -> Measured:
 
 @_nats("A relative bias made of products gains little", "TUPE section 5 (no number printed)", "tupe-product", "tupe-r")
 def tupe_product_bias_marginal(e: Evidence) -> Measured:
-    """Held-out MLM losses of tupe-product and tupe-r differ by at most {MARGINAL} nats; the gain over tupe-r is shown."""
+    """Held-out MLM losses of tupe-product and tupe-r differ by at most {MARGINAL} nats; the gain over tupe-r is
+    shown."""
     gain = e.loss("tupe-r") - e.loss("tupe-product")
     return gain, gain <= MARGINAL, gain >= -MARGINAL

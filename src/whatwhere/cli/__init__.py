@@ -1,12 +1,13 @@
-"""The command line: `whatwhere VERB --help`. Wrong input ends with status 2 and one line on stderr, never a traceback."""
+"""The command line: `whatwhere VERB --help`. Wrong input ends with status 2 and one line on stderr, never a
+traceback."""
 
 import os
 import sys
 
 import typer
 
-# Each registers its verbs, and help lists them in this order. A verb imports what it needs when it is called: help and a mistyped verb
-# must not wait for torch.
+# Each registers its verbs, and help lists them in this order. A verb imports what it needs when it is called: help and
+# a mistyped verb must not wait for torch.
 # isort: off
 from . import train, measure, look, show  # noqa: F401
 
@@ -29,7 +30,10 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt, SystemExit) as stop:
         if isinstance(stop, SystemExit) and stop.code != 130:
             raise
-        print("\nwhatwhere: stopped. The same command goes on from what is finished (pretrain, finetune: add --resume).", file=sys.stderr)
+        print(
+            "\nwhatwhere: stopped. The same command goes on from what is finished (pretrain, finetune: add --resume).",
+            file=sys.stderr,
+        )
         sys.exit(130)
     except (ValueError, OSError) as error:
         if os.environ.get("WHATWHERE_DEBUG"):

@@ -19,23 +19,33 @@ def heads(
     ablate: Annotated[
         int,
         typer.Option(
-            help="Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, and each stream: "
+            help="Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, and "
+            "each stream: "
             "one pass for every term, block and head. 0: none.",
             min=0,
         ),
     ] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False)
+        Path | None,
+        typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False),
     ] = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """What drives each attention head: its terms by KL (DSTG eq. 4), where it looks, and what the loss pays without it."""
+    """What drives each attention head: its terms by KL (DSTG eq. 4), where it looks, and what the loss pays without
+    it."""
     from ..study.heads import heads_text, run_heads
 
     encoder, tokenizer = open_encoder(model, scheme, head=ablate > 0), open_tokenizer(model)
     found = run_heads(
-        encoder, tokenizer, Path(model_source(model)), corpus=corpus, field=field, documents=documents, ablated=ablate, out=out
+        encoder,
+        tokenizer,
+        Path(model_source(model)),
+        corpus=corpus,
+        field=field,
+        documents=documents,
+        ablated=ablate,
+        out=out,
     )
     written = f"\nThe report is {found['report']}: open it in a browser." if found["report"] else ""
     emit(found, as_json, heads_text(found) + written)
@@ -44,12 +54,21 @@ def heads(
 @app.command()
 def attention(
     model: AnyModel,
-    text: Annotated[list[str] | None, typer.Option(help="A text to look at; may be given again.", show_default=False)] = None,
-    file: Annotated[list[Path] | None, typer.Option(help="A file that holds one text; may be given again.", show_default=False)] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="A text to look at; may be given again.", show_default=False)
+    ] = None,
+    file: Annotated[
+        list[Path] | None, typer.Option(help="A file that holds one text; may be given again.", show_default=False)
+    ] = None,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="Also a made-up text of the shape A + B + A (DSTG figure 3); alone where no text is given.")
+        bool,
+        typer.Option(
+            "--repeat", help="Also a made-up text of the shape A + B + A (DSTG figure 3); alone where no text is given."
+        ),
     ] = False,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are longer than the model reads.")] = False,
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Cut texts that are longer than the model reads.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("attention.html"),
     scheme: Scheme = None,
     as_json: Json = False,
@@ -75,7 +94,8 @@ def attention(
         if most is not None and len(ids) > most:
             if not truncate:
                 raise ValueError(
-                    f"{model} has {most} positions; the text “{title}” has {len(ids)} tokens. Shorten it, or cut it there: --truncate."
+                    f"{model} has {most} positions; the text “{title}” has {len(ids)} tokens. Shorten it, or cut it "
+                    "there: --truncate."
                 )
             ids = tokenizer(words, truncation=True, max_length=most, verbose=False)["input_ids"]
         maps = text_maps(encoder, ids, shown_tokens(tokenizer, ids), title)
@@ -91,7 +111,10 @@ def attention(
         ("Terms", ", ".join(maps.weights)),
     ]
     path = write_attention_page(
-        out, ExplorerModel(name, None, found, LEVELS, maps.missing), facts=[f for f in facts if f[1]], versions=list(versions().items())
+        out,
+        ExplorerModel(name, None, found, LEVELS, maps.missing),
+        facts=[f for f in facts if f[1]],
+        versions=list(versions().items()),
     )
     result = {
         "report": str(path),

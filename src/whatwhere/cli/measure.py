@@ -47,18 +47,22 @@ def spectra(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; safetensors only), "
-            "a study folder (all its models), a model's name on the Hub, or `reference`, the model that comes with the package.",
+            help="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; "
+            "safetensors only), "
+            "a study folder (all its models), a model's name on the Hub, or `reference`, the model that comes with the "
+            "package.",
         ),
     ],
     words: Annotated[bool, typer.Option("--words", help="Word tables too: their shares and N50.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False)
+        Path | None,
+        typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False),
     ] = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """Shape of any position table: components, frequencies, rotations, translation equivariance, outliers (LOWDIM; DSTG section 4)."""
+    """Shape of any position table: components, frequencies, rotations, translation equivariance, outliers (LOWDIM; DSTG
+    section 4)."""
     from ..study.spectra import run_spectra, spectra_text
     from ..training.config import use_scheme
 
@@ -67,7 +71,11 @@ def spectra(
         run, page = run_spectra(sources, out, words)
     except ValueError as error:
         raise own_scheme(error, Path(sources[0])) from None
-    facts = {**run.facts(), "records": [vars(r) for records in run.records for r in records], "report": str(page) if page else None}
+    facts = {
+        **run.facts(),
+        "records": [vars(r) for records in run.records for r in records],
+        "report": str(page) if page else None,
+    }
     written = f"\n\nThe report is {page}: open it in a browser." if page else ""
     emit(facts, as_json, spectra_text(run) + written)
 
@@ -77,68 +85,88 @@ def geometry(
     out: Annotated[
         Path,
         typer.Option(
-            help="Folder of the results, new or of a geometry run, which is replaced; its counts of the same text are used again."
+            help="Folder of the results, new or of a geometry run, which is replaced; its counts of the same text are "
+            "used again."
         ),
     ],
     corpus: Annotated[
         list[str] | None,
         typer.Option(
-            help="Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a name without / or :; "
+            help="Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a "
+            "name without / or :; "
             "several are compared. [default: python-docs]",
             show_default=False,
         ),
     ] = None,
     field: Annotated[
-        list[str] | None, typer.Option(help="Field of the text in tables and JSON lines; one for all corpora or one each. [default: text]")
+        list[str] | None,
+        typer.Option(
+            help="Field of the text in tables and JSON lines; one for all corpora or one each. [default: text]"
+        ),
     ] = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="Vocabulary file, tokenizer or model folder, Hub name, `reference`, `words` or `characters`. [default: the first "
+            help="Vocabulary file, tokenizer or model folder, Hub name, `reference`, `words` or `characters`. "
+            "[default: the first "
             "--model's, else a WordPiece trained on the corpora]",
             show_default=False,
         ),
     ] = None,
     positions: Annotated[
-        int | None, typer.Option(help="Positions to count, special tokens not among them. [default: 128]", show_default=False)
+        int | None,
+        typer.Option(help="Positions to count, special tokens not among them. [default: 128]", show_default=False),
     ] = None,
     align: Annotated[
         str | None,
-        typer.Option(help="start: position from the start of a document; relative: its place in --positions equal parts. [default: start]"),
+        typer.Option(
+            help="start: position from the start of a document; relative: its place in --positions equal parts. "
+            "[default: start]"
+        ),
     ] = None,
     dims: Annotated[
         str | None,
-        typer.Option(help="Widths d of the curve of stress, with commas. [default: 16,32,64,128,256,512,768]", show_default=False),
+        typer.Option(
+            help="Widths d of the curve of stress, with commas. [default: 16,32,64,128,256,512,768]", show_default=False
+        ),
     ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]", show_default=False
+            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]",
+            show_default=False,
         ),
     ] = None,
     table: Annotated[
         list[str] | None,
         typer.Option(
-            help="A further table: .npy, model folder, Hub name or `reference`. Row 0 is [CLS]'s unless --set first_row=0; may come again."
+            help="A further table: .npy, model folder, Hub name or `reference`. Row 0 is [CLS]'s unless --set "
+            "first_row=0; may come again."
         ),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; may be given again."
+            help="A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; "
+            "may be given again."
         ),
     ] = None,
     intervals: Annotated[
-        bool | None, typer.Option("--intervals/--no-intervals", help="95 % intervals, which take most of the time. [default: intervals]")
+        bool | None,
+        typer.Option(
+            "--intervals/--no-intervals", help="95 % intervals, which take most of the time. [default: intervals]"
+        ),
     ] = None,
     smacof: Annotated[
-        bool | None, typer.Option("--smacof/--no-smacof", help="Tables of least stress beside classical MDS. [default: smacof]")
+        bool | None,
+        typer.Option("--smacof/--no-smacof", help="Tables of least stress beside classical MDS. [default: smacof]"),
     ] = None,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
-    """How much position matters in corpora: Hellinger distances, MDS, stress of position tables, with noise floor and intervals."""
+    """How much position matters in corpora: Hellinger distances, MDS, stress of position tables, with noise floor and
+    intervals."""
     from ..study.geometry import GeometryConfig, run_geometry
 
     try:

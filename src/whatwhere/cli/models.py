@@ -1,4 +1,5 @@
-"""Models and tokenizers that a verb is given: folders of ours, of transformers, names on the Hub, or `reference`, the shipped one.
+"""Models and tokenizers that a verb is given: folders of ours, of transformers, names on the Hub, or `reference`, the
+shipped one.
 
 Never a pickle, never remote code, and never fewer than 32 bits: numbers of analyses are not those of bfloat16.
 """
@@ -17,16 +18,18 @@ _SHIPPED = f"`{REFERENCE}`, the one that comes with the package (a folder of tha
 AnyModel = Annotated[
     str,
     typer.Argument(
-        help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub name; or "
-        + _SHIPPED
-        + "."
+        help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub "
+        "name; or " + _SHIPPED + "."
     ),
 ]
-OurModel = Annotated[str, typer.Argument(help="A trained model: a folder that pretrain or a study wrote, or " + _SHIPPED + ".")]
+OurModel = Annotated[
+    str, typer.Argument(help="A trained model: a folder that pretrain or a study wrote, or " + _SHIPPED + ".")
+]
 
 
 def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
-    """An encoder in evaluation mode: one of ours, without its heads or with the masked-language head, or the body of one of transformers.
+    """An encoder in evaluation mode: one of ours, without its heads or with the masked-language head, or the body of
+    one of transformers.
 
     Raises:
         ValueError: there is none, several, or a damaged one; or `head` is wanted of another package's model.
@@ -55,7 +58,8 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             return ours.from_pretrained(folder, dtype=wide, local_files_only=True).eval()
         if head:
             raise ValueError(
-                f"{model} is no model of this package, and only its encoders with their vocabulary head can be measured so. "
+                f"{model} is no model of this package, and only its encoders with their vocabulary head can be "
+                "measured so. "
                 "Give one of those."
             )
         config = AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
@@ -69,7 +73,9 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             **_here(local),
         ).eval()
     except (SafetensorError, RuntimeError, OSError, KeyError) as error:
-        raise ValueError(f"{model} does not load ({' '.join(str(error).split())[:200]}). Use a complete copy.") from None
+        raise ValueError(
+            f"{model} does not load ({' '.join(str(error).split())[:200]}). Use a complete copy."
+        ) from None
     except ValueError as error:
         raise own_scheme(error, folder) from None
 
@@ -85,10 +91,17 @@ def open_tokenizer(model: str) -> Any:
     model = model_source(model)
     folder = Path(model)
     local = folder.is_dir()
-    if local and not _has_tokenizer(folder) and folder.parent.name == "checkpoints" and _has_tokenizer(folder.parent.parent):
+    if (
+        local
+        and not _has_tokenizer(folder)
+        and folder.parent.name == "checkpoints"
+        and _has_tokenizer(folder.parent.parent)
+    ):
         model = str(folder.parent.parent)
     elif local and not _has_tokenizer(folder):
-        raise ValueError(f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: tokenizer.save_pretrained.")
+        raise ValueError(
+            f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: tokenizer.save_pretrained."
+        )
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **_here(local))
     except (ValueError, OSError, KeyError) as error:
@@ -96,7 +109,9 @@ def open_tokenizer(model: str) -> Any:
 
 
 def _has_tokenizer(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json"))
+    return any(
+        (folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json")
+    )
 
 
 def run_folder(folder: Path) -> Path:
@@ -106,12 +121,16 @@ def run_folder(folder: Path) -> Path:
         ValueError: the shipped model is named, which is no run.
     """
     if str(folder) == REFERENCE and not folder.is_dir():
-        raise ValueError(f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads {REFERENCE}.")
+        raise ValueError(
+            f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads "
+            f"{REFERENCE}."
+        )
     return folder
 
 
 def _at_least_32_bits(config: Any) -> Any:
-    """float64 for a model that is saved as such, else float32: transformers opens weights in the type of config.json, or in their own."""
+    """float64 for a model that is saved as such, else float32: transformers opens weights in the type of config.json,
+    or in their own."""
     import torch
 
     return torch.float64 if getattr(config, "dtype", None) in (torch.float64, "float64") else torch.float32

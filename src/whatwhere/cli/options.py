@@ -14,7 +14,8 @@ C = TypeVar("C", bound="SchemeConfig")
 
 app = typer.Typer(
     name="whatwhere",
-    help="Train text encoders that keep meaning apart from position, and measure what position encodings do inside a model.",
+    help="Train text encoders that keep meaning apart from position, and measure what position encodings do inside a "
+    "model.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # its markup would swallow [default: ...]
@@ -26,7 +27,8 @@ Corpus = Annotated[
     str | None,
     typer.Option(
         help="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
-        "(.txt .jsonl .parquet .tsv .csv, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat, synthetic:three-regimes. "
+        "(.txt .jsonl .parquet .tsv .csv, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat, "
+        "synthetic:three-regimes. "
         "[default: python-docs]",
         show_default=False,
     ),
@@ -35,28 +37,37 @@ HeldOut = Annotated[
     str | None,
     typer.Option(
         "--corpus",
-        help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is read; both by the "
+        help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is "
+        "read; both by the "
         "model's own tokenizer. [default: the windows of the model's own run, else a part of python-docs]",
         show_default=False,
     ),
 ]
 Field = Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")]
-Setting = Annotated[list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")]
+Setting = Annotated[
+    list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")
+]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file with configuration keys.")]
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        help="Vocabulary file, tokenizer folder, Hub name, `reference`, words or characters. [default: train a WordPiece on the corpus]",
+        help="Vocabulary file, tokenizer folder, Hub name, `reference`, words or characters. [default: train a "
+        "WordPiece on the corpus]",
         show_default=False,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
-Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]", show_default=False)]
+Size = Annotated[
+    str | None,
+    typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]", show_default=False),
+]
 
 Scheme = Annotated[
     Path | None,
     typer.Option(
-        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is run.", show_default=False
+        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is "
+        "run.",
+        show_default=False,
     ),
 ]
 
@@ -78,5 +89,8 @@ def configured(kind: type[C], path: Path | None, settings: Iterable[str] | None,
 def own_scheme(error: ValueError, folder: Path) -> ValueError:
     """The error of an unknown scheme, with the file that the model's folder carries."""
     if "--scheme FILE" in str(error) and (folder / "own_scheme.py").is_file():
-        return ValueError(f"{error} The model carries it: read {folder / 'own_scheme.py'}, then add --scheme {folder / 'own_scheme.py'}.")
+        return ValueError(
+            f"{error} The model carries it: read {folder / 'own_scheme.py'}, then add --scheme "
+            f"{folder / 'own_scheme.py'}."
+        )
     return error

@@ -15,17 +15,24 @@ from .options import Json, Scheme, Setting, app, configured, emit, own_scheme
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folder that study, geometry or spectra wrote; several studies are compared on one page."),
+        typer.Argument(
+            metavar="RUN...",
+            help="Folder that study, geometry or spectra wrote; several studies are compared on one page.",
+        ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]", show_default=False
+            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]",
+            show_default=False,
         ),
     ] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.", show_default=False),
+        typer.Option(
+            help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.",
+            show_default=False,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -68,11 +75,14 @@ def _interval(claim: dict[str, Any]) -> str:
 
 @app.command()
 def presets(
-    size: Annotated[str, typer.Option(help="tiny, small or paper: the widths, layers and length that are counted.")] = "paper",
+    size: Annotated[
+        str, typer.Option(help="tiny, small or paper: the widths, layers and length that are counted.")
+    ] = "paper",
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """The encoders this version builds: streams, terms of the attention scores, costs, longest input, backends that train them."""
+    """The encoders this version builds: streams, terms of the attention scores, costs, longest input, backends that
+    train them."""
     from ..training.preset_table import kept_rows, rows_as_text
 
     rows = kept_rows(size) if scheme is None else []
@@ -88,14 +98,20 @@ def presets(
 @app.command()
 def explain(
     what: Annotated[
-        str, typer.Argument(metavar="CONFIG", help="A preset, a YAML file of a training, the folder of a trained model, or `reference`.")
+        str,
+        typer.Argument(
+            metavar="CONFIG", help="A preset, a YAML file of a training, the folder of a trained model, or `reference`."
+        ),
     ],
-    size: Annotated[str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]", show_default=False)] = None,
+    size: Annotated[
+        str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]", show_default=False)
+    ] = None,
     scheme: Scheme = None,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
-    """What an encoder is: resolved configuration, formula of its scores, parameters and operations by part, backends here and why."""
+    """What an encoder is: resolved configuration, formula of its scores, parameters and operations by part, backends
+    here and why."""
     from ..encoder import EncoderConfig
     from ..encoder.tables import check_table_files
     from ..training.config import use_scheme
@@ -108,7 +124,9 @@ def explain(
         if size or settings:
             raise ValueError(f"{what} is a trained model, whose configuration is fixed. Leave --size and --set out.")
         if not (path / "config.json").is_file():
-            raise ValueError(f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset.")
+            raise ValueError(
+                f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset."
+            )
         use_scheme(scheme)
         try:
             encoder = EncoderConfig.from_pretrained(path, local_files_only=True)
@@ -121,11 +139,16 @@ def explain(
             _one_encoder(path)
             config = configured(PretrainConfig, path, settings, size=size, scheme=own)
         elif path.is_file():
-            raise ValueError(f"{what} is no configuration: its name does not end in .yaml. Give a preset, a YAML file or a model's folder.")
+            raise ValueError(
+                f"{what} is no configuration: its name does not end in .yaml. Give a preset, a YAML file or a model's "
+                "folder."
+            )
         else:
             config = configured(PretrainConfig, None, settings, preset=what, size=size, scheme=own)
         if config.tokenizer is None and "vocab_size" not in config.model:
-            config = config.model_copy(update={"model": {**config.model, "vocab_size": config.vocab_size}})  # of the WordPiece to train
+            config = config.model_copy(
+                update={"model": {**config.model, "vocab_size": config.vocab_size}}
+            )  # of the WordPiece to train
         encoder = config.encoder_config()
         check_table_files(encoder)
         facts = facts_of(encoder, config.length, config.mask_rate, config.backend)
@@ -141,7 +164,9 @@ def _one_encoder(path: Path) -> None:
     except ValueError:
         return
     if "models:" in path.read_text(encoding="utf-8"):
-        raise ValueError(f"{path} is the configuration of a study of {', '.join(models)}. Name one: whatwhere explain {models[0]}.")
+        raise ValueError(
+            f"{path} is the configuration of a study of {', '.join(models)}. Name one: whatwhere explain {models[0]}."
+        )
 
 
 @app.command()

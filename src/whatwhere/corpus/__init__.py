@@ -5,7 +5,14 @@ from .build import build_windows
 from .counting import count_source, count_windows
 from .source import Source
 from .sources import open_source
-from .tokenizer import add_newline_token, build_tokenizer, load_tokenizer, special_token_ids, tokenizer_hash, train_tokenizer
+from .tokenizer import (
+    add_newline_token,
+    build_tokenizer,
+    load_tokenizer,
+    special_token_ids,
+    tokenizer_hash,
+    train_tokenizer,
+)
 from .windows import Window, Windows, WindowSet
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""Batches as a pure function of the step: order by (seed, epoch); for masked-language modelling masks, position shift and padding."""
+"""Batches as a pure function of the step: order by (seed, epoch); for masked-language modelling masks, position shift
+and padding."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ IGNORED = -100
 
 
 class Batches(ABC):
-    """`total` rows in another random order each epoch, dealt out to steps and processes; `_collate` makes a batch of some of them.
+    """`total` rows in another random order each epoch, dealt out to steps and processes; `_collate` makes a batch of
+    some of them.
 
     Raises:
         ValueError: a negative seed.
@@ -38,12 +40,15 @@ class Batches(ABC):
         return self._order[1]
 
     def batch(self, step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
-        """The rows of process `rank` in optimizer step `step`; `batch_size` counts the rows of all `world` processes together.
+        """The rows of process `rank` in optimizer step `step`; `batch_size` counts the rows of all `world` processes
+        together.
 
         Global sample s = step * batch_size + row; process r takes the rows r, r + world, ...
         """
         if batch_size < 1 or batch_size % world:
-            raise ValueError(f"batch_size={batch_size} must be a positive multiple of the number of processes, {world}.")
+            raise ValueError(
+                f"batch_size={batch_size} must be a positive multiple of the number of processes, {world}."
+            )
         chosen = []
         for sample in range(step * batch_size + rank, (step + 1) * batch_size, world):
             epoch, at = divmod(sample, self.total)
@@ -51,7 +56,8 @@ class Batches(ABC):
         return self._collate(chosen)
 
     def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
-        """`limit` rows (default all), evenly spaced, in their own order as in epoch 0; the last batch may be smaller."""
+        """`limit` rows (default all), evenly spaced, in their own order as in epoch 0; the last batch may be
+        smaller."""
         chosen = np.linspace(0, self.total - 1, self.total if limit is None else min(limit, self.total), dtype=np.int64)
         for begin in range(0, len(chosen), batch_size):
             yield self._collate([(0, int(i)) for i in chosen[begin : begin + batch_size]])
@@ -64,10 +70,10 @@ class Batches(ABC):
 class MaskedBatches(Batches):
     """Batches of a `WindowSet`, each window masked and shifted by its own random numbers.
 
-    mask_rate: every token but the special ones is masked with this probability; a window in which none was drawn gets the one with the
-    smallest draw. masking: "all" puts [MASK] at each, "80-10-10" leaves a tenth as it is and puts a random token at another tenth.
-    max_positions: m, the rows of the position table. shift: add a random k in [0, m - n] to the positions of a window of n tokens
-    (DSTG 3.3), of each document where documents are isolated.
+    mask_rate: every token but the special ones is masked with this probability; a window in which none was drawn gets
+    the one with the smallest draw. masking: "all" puts [MASK] at each, "80-10-10" leaves a tenth as it is and puts a
+    random token at another tenth. max_positions: m, the rows of the position table. shift: add a random k in [0, m - n]
+    to the positions of a window of n tokens (DSTG 3.3), of each document where documents are isolated.
 
     Raises:
         ValueError: an empty set, a rate outside (0, 1), an unknown masking, windows longer than the position table.
@@ -83,7 +89,9 @@ class MaskedBatches(Batches):
         shift: bool = True,
     ):
         if not len(window_set):
-            raise ValueError(f"The split {window_set.split!r} has no windows. Use more text, or another held_out share.")
+            raise ValueError(
+                f"The split {window_set.split!r} has no windows. Use more text, or another held_out share."
+            )
         if not 0 < mask_rate < 1:
             raise ValueError(f"mask_rate={mask_rate} must lie between 0 and 1, for example 0.2.")
         if masking not in MASKINGS:
@@ -103,7 +111,8 @@ class MaskedBatches(Batches):
         self.ordinary = np.flatnonzero(~self.special)
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
-        """input_ids, labels (-100 where not masked), attention_mask, position_ids, document_ids if isolated: (b, n) int64.
+        """input_ids, labels (-100 where not masked), attention_mask, position_ids, document_ids if isolated: (b, n)
+        int64.
 
         Padded on the right to the longest.
         """

@@ -100,7 +100,9 @@ def build_windows(
     with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
         shards = build(held_out)
         if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
-            shards = build(float(np.nextafter(min(s["least_share"] for s in shards), 1)))  # too few documents: keep the smallest hash
+            shards = build(
+                float(np.nextafter(min(s["least_share"] for s in shards), 1))
+            )  # too few documents: keep the smallest hash
         if _total(shards, "windows")["held_out"] and not _total(shards, "windows")["train"]:
             shards = build(0.0)  # the few documents, or one document again and again, all fell to the held-out side
     if not _total(shards, "windows")["train"]:
@@ -108,7 +110,10 @@ def build_windows(
             shutil.rmtree(path)
         (out / "settings.json").unlink()
         count = sum(_total(shards, "documents").values())
-        raise ValueError(f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that has some.")
+        raise ValueError(
+            f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that has "
+            "some."
+        )
     windows = _finish(out, settings, shards)
     if progress:
         facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
@@ -177,7 +182,9 @@ def _shards_of_text(source: Source, size: int) -> Iterator[list[Part]]:
         yield shard
 
 
-def _build(source: Source, pool: Workers, job_of: Callable[[int], Job], progress: bool, size: int) -> list[dict[str, Any]]:
+def _build(
+    source: Source, pool: Workers, job_of: Callable[[int], Job], progress: bool, size: int
+) -> list[dict[str, Any]]:
     """Builds the shards that are not on disk yet; the descriptions of all, in order."""
     done: dict[int, dict[str, Any]] = {}
     read = built = 0

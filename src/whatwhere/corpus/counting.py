@@ -1,7 +1,7 @@
 """A corpus to counts of tokens by position (GEOM algorithm 1, line 3): straight from text, or from windows on disk.
 
-Text is read once, in order, in shards; worker processes and the processes of a launcher (accelerate, torchrun) count some each.
-Memory holds the counts and a few shards, whatever the size of the corpus.
+Text is read once, in order, in shards; worker processes and the processes of a launcher (accelerate, torchrun) count
+some each. Memory holds the counts and a few shards, whatever the size of the corpus.
 """
 
 import hashlib
@@ -47,7 +47,9 @@ class CountJob:
     keys: Mapping[str, str] | None = None  # the text whose hash gives a document its group, where that is not its own
 
     def tally(self) -> Tally:
-        return Tally(self.vocab_size, self.positions, special_ids=self.special_ids, align=self.align, n_groups=self.groups)
+        return Tally(
+            self.vocab_size, self.positions, special_ids=self.special_ids, align=self.align, n_groups=self.groups
+        )
 
 
 def count_source(
@@ -63,16 +65,19 @@ def count_source(
 ) -> Counts:
     """How often each token stands at each position of the documents of `source`, in `groups` groups of documents.
 
-    Position 0 is the first token of the document: no [CLS] is put before it, and special tokens written in the text are read as plain text.
-    [UNK] is a token like others. A document's group is the CRC-32 of its text modulo `groups`, so equal documents share a group. Counted
-    by "start", a document is read up to 64 characters a position (or a million, if that is more) and tokenised as far as needed.
+    Position 0 is the first token of the document: no [CLS] is put before it, and special tokens written in the text are
+    read as plain text. [UNK] is a token like others. A document's group is the CRC-32 of its text modulo `groups`, so
+    equal documents share a group. Counted by "start", a document is read up to 64 characters a position (or a million,
+    if that is more) and tokenised as far as needed.
 
     Args:
         positions, align: see `geometry.positional_counts`.
-        phrases: documents that stand inside longer ones get the group of the longest (`overlap.containing`): random halves of the documents
-            then share no sentence. The texts are read twice and held in memory, and counted by this process alone.
-        workers: processes, this one included; default one a core. They start only for a large corpus (workers.WORTH_WORKERS). Under a
-            launcher each of its processes counts its share of the corpus, all of them get the sum, and the default is 1.
+        phrases: documents that stand inside longer ones get the group of the longest (`overlap.containing`): random
+            halves of the documents then share no sentence. The texts are read twice and held in memory, and counted by
+            this process alone.
+        workers: processes, this one included; default one a core. They start only for a large corpus
+            (workers.WORTH_WORKERS). Under a launcher each of its processes counts its share of the corpus, all of them
+            get the sum, and the default is 1.
         progress: a bar on stderr.
 
     Raises:
@@ -100,7 +105,9 @@ def count_source(
         backend.save(str(Path(folder) / "tokenizer.json"))
         alone = phrases or (workers is None and world > 1)
         with Workers(Path(folder) / "tokenizer.json", 1 if alone else workers) as pool:
-            for matrix, counted, characters in pool.each(count_texts, shards(), lambda: pool.worth_it(read, source.share_read())):
+            for matrix, counted, characters in pool.each(
+                count_texts, shards(), lambda: pool.worth_it(read, source.share_read())
+            ):
                 tally.add_counts(matrix)
                 documents += counted
                 done += characters
@@ -117,17 +124,23 @@ def count_source(
     return Counts(matrix, positions, groups, documents, align, facts)
 
 
-def count_windows(window_set: WindowSet, positions: int, *, align: str = "start", groups: int = 32, whole: bool = False) -> Counts:
-    """The same from windows on disk: position 0 is the first token of a row, or of a document where documents are isolated.
+def count_windows(
+    window_set: WindowSet, positions: int, *, align: str = "start", groups: int = 32, whole: bool = False
+) -> Counts:
+    """The same from windows on disk: position 0 is the first token of a row, or of a document where documents are
+    isolated.
 
-    A group is a run of neighbouring rows, because rows next to each other may be pieces of one document. Its `documents` are rows.
-    With `whole`, documents that run on are followed from row to row: position 0 is the first token of each, and `documents` are those.
+    A group is a run of neighbouring rows, because rows next to each other may be pieces of one document. Its
+    `documents` are rows. With `whole`, documents that run on are followed from row to row: position 0 is the first
+    token of each, and `documents` are those.
 
     Raises:
         ValueError: an option out of range, or `whole` for windows whose documents do not run on.
     """
     if whole and window_set.join != "run-on":
-        raise ValueError(f"Documents are followed from row to row in run-on windows only; these are join={window_set.join}.")
+        raise ValueError(
+            f"Documents are followed from row to row in run-on windows only; these are join={window_set.join}."
+        )
     manifest = Windows(window_set.folder).manifest
     job = CountJob(window_set.vocab_size, positions, _no_text(window_set.special_ids), align, groups)
     tally, documents, done = job.tally(), np.zeros(groups, np.int64), 0
@@ -141,12 +154,17 @@ def count_windows(window_set: WindowSet, positions: int, *, align: str = "start"
         tally.add(ids, starts, chosen)
         documents += np.bincount(chosen, minlength=groups)
     source = {**manifest["source"], "split": window_set.split}
-    facts = {"corpora": [source], "tokenizer_sha256": manifest["tokenizer_sha256"], "special_ids": list(job.special_ids)}
+    facts = {
+        "corpora": [source],
+        "tokenizer_sha256": manifest["tokenizer_sha256"],
+        "special_ids": list(job.special_ids),
+    }
     return Counts(tally.total(), positions, groups, documents, align, facts)
 
 
 def count_texts(tokenizer: Tokenizer, job: CountJob, texts: Sequence[str]) -> tuple[csr_array, np.ndarray, int]:
-    """Counts, documents of each group (G,), and the number of characters of some documents; may run in a worker process."""
+    """Counts, documents of each group (G,), and the number of characters of some documents; may run in a worker
+    process."""
     tally, encoder = job.tally(), _encoder(tokenizer)
     keys = texts if job.keys is None else [job.keys.get(text, text) for text in texts]
     groups = np.array([zlib.crc32(key.encode("utf-8")) % job.groups for key in keys], np.int64)
@@ -207,7 +225,8 @@ def _rank() -> tuple[int, int]:
 
 
 def _sum_over_processes(matrix: csr_array, documents: np.ndarray, job: CountJob) -> tuple[csr_array, np.ndarray]:
-    """The sum of what the processes of a launcher counted, in each of them; one after the other, so that two matrices are held."""
+    """The sum of what the processes of a launcher counted, in each of them; one after the other, so that two matrices
+    are held."""
     channel = torch.distributed.new_group(backend="gloo")  # counts are in this machine's memory, whatever the device
     tally, total = job.tally(), np.zeros_like(documents)
     for sender in range(torch.distributed.get_world_size()):

@@ -1,6 +1,7 @@
 """Token ids of many texts at once, without offsets: what counting needs, at a fraction of the cost of `encode_batch`.
 
-Where a tokenizer treats what stands between two spaces on its own (BERT's does), each different word is tokenised once and looked up after.
+Where a tokenizer treats what stands between two spaces on its own (BERT's does), each different word is tokenised once
+and looked up after.
 """
 
 import json
@@ -12,15 +13,22 @@ import numpy as np
 from tokenizers import Tokenizer
 
 MOST_WORDS = 500_000  # different words that are remembered, some hundred bytes each
-_LIKELY_TOKEN = 8  # characters: how much of a text is tried if only its first tokens are wanted, then four times as much
+_LIKELY_TOKEN = (
+    8  # characters: how much of a text is tried if only its first tokens are wanted, then four times as much
+)
 _TOGETHER = 100  # words that are tokenised in one list: half the time of one by one
 _SPACE = re.compile(r"\s")
 # Whether these split at a space, whatever stands on either side, and look at nothing beyond it.
-_NORMALIZERS, _SPLITTERS, _MODELS = ("BertNormalizer", None), ("BertPreTokenizer", "WhitespaceSplit"), ("WordPiece", "WordLevel")
+_NORMALIZERS, _SPLITTERS, _MODELS = (
+    ("BertNormalizer", None),
+    ("BertPreTokenizer", "WhitespaceSplit"),
+    ("WordPiece", "WordLevel"),
+)
 
 
 class BulkEncoder:
-    """Ids of texts as `tokenizer.encode_batch` gives them, special tokens written in the text read as plain text, none added."""
+    """Ids of texts as `tokenizer.encode_batch` gives them, special tokens written in the text read as plain text, none
+    added."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         tokenizer.encode_special_tokens = True
@@ -45,7 +53,9 @@ class BulkEncoder:
             ids, starts = self._whole(heads)
             for i, begin, end in zip(left, starts[:-1], starts[1:], strict=True):
                 rows[i] = ids[begin:end]
-            left = [i for i, head in zip(left, heads, strict=True) if len(head) < len(texts[i]) and len(rows[i]) < enough]
+            left = [
+                i for i, head in zip(left, heads, strict=True) if len(head) < len(texts[i]) and len(rows[i]) < enough
+            ]
             characters *= 4
         return np.concatenate(rows), _bounds([len(row) for row in rows])
 
@@ -72,9 +82,14 @@ class BulkEncoder:
 
     def _learn(self, words: list[str]) -> None:
         lists = [words[at : at + _TOGETHER] for at in range(0, len(words), _TOGETHER)]
-        encodings = self.tokenizer.encode_batch(lists, is_pretokenized=True, add_special_tokens=False)  # the fast one forgets the words
+        encodings = self.tokenizer.encode_batch(
+            lists, is_pretokenized=True, add_special_tokens=False
+        )  # the fast one forgets the words
         ids = np.fromiter(chain.from_iterable([encoding.ids for encoding in encodings]), np.uint32)
-        lengths = [np.bincount(np.array(e.word_ids, np.int64), minlength=len(some)) for e, some in zip(encodings, lists, strict=True)]
+        lengths = [
+            np.bincount(np.array(e.word_ids, np.int64), minlength=len(some))
+            for e, some in zip(encodings, lists, strict=True)
+        ]
         self._number.update(zip(words, range(len(self._number), len(self._number) + len(words)), strict=True))
         self._starts = np.concatenate([self._starts, len(self._ids) + _bounds(np.concatenate(lengths))[1:]])
         self._ids = np.concatenate([self._ids, ids])
@@ -85,15 +100,19 @@ class BulkEncoder:
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether the ids of a text are certainly those of what stands between its spaces and line ends, one after the other."""
+    """Whether the ids of a text are certainly those of what stands between its spaces and line ends, one after the
+    other."""
     about = json.loads(tokenizer.to_str())
     kinds = [(about[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     known = all(kind in good for kind, good in zip(kinds, (_NORMALIZERS, _SPLITTERS, _MODELS), strict=True))
-    return known and all(token["special"] for token in about["added_tokens"])  # others, as [NL], are looked for across spaces
+    return known and all(
+        token["special"] for token in about["added_tokens"]
+    )  # others, as [NL], are looked for across spaces
 
 
 def _head(text: str, characters: int) -> str:
-    """The text up to the first white space after so many characters, or after a thousand more; all of it if little is left."""
+    """The text up to the first white space after so many characters, or after a thousand more; all of it if little is
+    left."""
     if len(text) <= 2 * characters:
         return text
     space = _SPACE.search(text, characters, characters + 1000)

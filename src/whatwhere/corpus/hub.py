@@ -8,9 +8,11 @@ from .text_files import text_field
 
 
 class Hub(Source):
-    """`hub:NAME[:CONFIG]`: the rows of the split "train" (or of the first split) in their order, each a document, its text in `field`.
+    """`hub:NAME[:CONFIG]`: the rows of the split "train" (or of the first split) in their order, each a document, its
+    text in `field`.
 
-    Streamed, so nothing of it is kept on disk; the revision is fixed at the first look, so later passes read the same text.
+    Streamed, so nothing of it is kept on disk; the revision is fixed at the first look, so later passes read the same
+    text.
 
     Raises:
         ValueError: no name. While reading: the Hub cannot be reached, has no such data set, configuration or field.
@@ -20,7 +22,8 @@ class Hub(Source):
         parts = spec.removeprefix("hub:").split(":")
         if len(parts) > 2 or not all(parts):
             raise ValueError(
-                f"Corpus {spec!r} names no data set. Write hub:NAME or hub:NAME:CONFIG, for example hub:HuggingFaceFW/fineweb:sample-10BT."
+                f"Corpus {spec!r} names no data set. Write hub:NAME or hub:NAME:CONFIG, for example "
+                "hub:HuggingFaceFW/fineweb:sample-10BT."
             )
         self.name, self.field = spec, field
         self.dataset, self.config = parts[0], parts[1] if len(parts) == 2 else None
@@ -38,12 +41,20 @@ class Hub(Source):
                 splits = datasets.load_dataset(self.dataset, self.config, revision=revision, streaming=True)
             except Exception as error:  # network, Hub and data set scripts raise classes of half a dozen libraries
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                raise ValueError(f"Cannot open {self.name!r} on the Hub: {reason} Check the name and the network.") from error
+                raise ValueError(
+                    f"Cannot open {self.name!r} on the Hub: {reason} Check the name and the network."
+                ) from error
             split = "train" if "train" in splits else next(iter(splits))
             self._rows = splits[split]
             sizes = self._rows.info.splits or {}
             self._total = sizes[split].num_examples if split in sizes else None
-            self._about = {"dataset": self.dataset, "config": self.config, "split": split, "revision": revision, "field": self.field}
+            self._about = {
+                "dataset": self.dataset,
+                "config": self.config,
+                "split": split,
+                "revision": revision,
+                "field": self.field,
+            }
         return self._rows
 
     def documents(self) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Labelled texts: read from tables (.tsv, .csv, .jsonl, also packed), encoded, and dealt out in batches for sequence classification."""
+"""Labelled texts: read from tables (.tsv, .csv, .jsonl, also packed), encoded, and dealt out in batches for sequence
+classification."""
 
 import hashlib
 import json
@@ -28,13 +29,15 @@ class LabelledTexts:
 
 
 def read_labelled(path: str | Path, text: str, label: str, text_pair: str | None = None) -> LabelledTexts:
-    """The rows of a table with a header (.tsv without quoting, .csv with) or of a JSON-lines file, plain or .gz .xz .zst.
+    """The rows of a table with a header (.tsv without quoting, .csv with) or of a JSON-lines file, plain or .gz .xz
+    .zst.
 
     Args:
         text, text_pair, label: names of the columns or fields; a label may be a word or a whole number.
 
     Raises:
-        ValueError: no such file, an unknown ending, no such column, a row of another width or without a label, or no rows.
+        ValueError: no such file, an unknown ending, no such column, a row of another width or without a label, or no
+        rows.
     """
     path = Path(path)
     texts: list[str] = []
@@ -44,10 +47,13 @@ def read_labelled(path: str | Path, text: str, label: str, text_pair: str | None
         for name in (text, label, *([text_pair] if text_pair else [])):
             if name not in row:
                 raise ValueError(
-                    f"{place}: no column {name!r}. Columns there: {', '.join(map(str, row))}. Choose with text, text_pair, label."
+                    f"{place}: no column {name!r}. Columns there: {', '.join(map(str, row))}. Choose with text, "
+                    "text_pair, label."
                 )
         if not isinstance(row[label], str | int) or not str(row[label]).strip():
-            raise ValueError(f"{place}: the label {row[label]!r} is neither a word nor a whole number. Leave such rows out.")
+            raise ValueError(
+                f"{place}: the label {row[label]!r} is neither a word nor a whole number. Leave such rows out."
+            )
         for name, found in ((text, texts), *([(text_pair, pairs)] if text_pair else [])):
             if not isinstance(row[name], str):
                 raise ValueError(f"{place}: {name!r} holds {type(row[name]).__name__}, not text.")
@@ -64,7 +70,9 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ValueError(f"No labelled table {str(path)!r}: no such file. Give a {', '.join(KINDS)} file.")
     kind = next((end for end in path.suffixes if end in KINDS), None)
     if kind is None:
-        raise ValueError(f"{path} has an unknown ending. A labelled table is {', '.join(KINDS)}, also with .gz, .xz or .zst.")
+        raise ValueError(
+            f"{path} has an unknown ending. A labelled table is {', '.join(KINDS)}, also with .gz, .xz or .zst."
+        )
     with path.open("rb") as raw:
         if kind == ".jsonl":
             yield from _objects(path, raw)
@@ -94,30 +102,38 @@ def label_names(labels: list[str]) -> list[str]:
     """
     names = sorted(set(labels), key=lambda name: (int(name) if name.isdecimal() else -1, name))
     if len(names) < 2:
-        raise ValueError(f"All {len(labels)} rows have the label {names[0]!r}. Classification needs two classes or more.")
+        raise ValueError(
+            f"All {len(labels)} rows have the label {names[0]!r}. Classification needs two classes or more."
+        )
     if len(names) > MOST_LABELS:
         raise ValueError(
-            f"The label column has {len(names)} different values, for example {names[0][:40]!r}. Name the column of the classes."
+            f"The label column has {len(names)} different values, for example {names[0][:40]!r}. Name the column of "
+            "the classes."
         )
     return names
 
 
 class LabelledBatches(Batches):
-    """Batches of encoded texts with class numbers: `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`, padded to the longest.
+    """Batches of encoded texts with class numbers: `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`, padded to the
+    longest.
 
-    names: the classes; a label's number is its place there. length: most tokens of a row, special ones included; of longer rows the end
-    is cut (of pairs, that of the longer text). truncated: the number of such rows.
+    names: the classes; a label's number is its place there. length: most tokens of a row, special ones included; of
+    longer rows the end is cut (of pairs, that of the longer text). truncated: the number of such rows.
 
     Raises:
         ValueError: a label that is not among `names`.
     """
 
-    def __init__(self, data: LabelledTexts, names: list[str], tokenizer: PreTrainedTokenizerFast, length: int, seed: int = 0) -> None:
+    def __init__(
+        self, data: LabelledTexts, names: list[str], tokenizer: PreTrainedTokenizerFast, length: int, seed: int = 0
+    ) -> None:
         super().__init__(len(data.labels), seed)
         numbers = {name: number for number, name in enumerate(names)}
         strange = sorted(set(data.labels) - set(names))
         if strange:
-            raise ValueError(f"The label {strange[0]!r} does not occur in the training data. Labels there: {', '.join(names)}.")
+            raise ValueError(
+                f"The label {strange[0]!r} does not occur in the training data. Labels there: {', '.join(names)}."
+            )
         backend = tokenizer.backend_tokenizer
         backend.no_padding()
         backend.enable_truncation(length, strategy="longest_first")

@@ -20,14 +20,20 @@ from typing import Any
 
 from .source import Source
 
-# In this order; packages that are not installed are passed over. Packages whose docstrings a program wrote (plotly) are not in the list.
+# In this order; packages that are not installed are passed over. Packages whose docstrings a program wrote (plotly) are
+# not in the list.
 PACKAGES = (
-    "numpy scipy pandas sklearn networkx sympy torch matplotlib statsmodels transformers datasets huggingface_hub accelerate "
+    "numpy scipy pandas sklearn networkx sympy torch matplotlib statsmodels transformers datasets huggingface_hub "
+    "accelerate "
     "pyarrow joblib pydantic mpmath"
 ).split()
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
-_LEFT_OUT = frozenset("test tests testing conftest.py site-packages dist-packages idlelib lib2to3 turtledemo vendored".split())
-_PUBLIC = frozenset(["_core"])  # folders with a leading underscore are private, but numpy documents its public functions here
+_LEFT_OUT = frozenset(
+    "test tests testing conftest.py site-packages dist-packages idlelib lib2to3 turtledemo vendored".split()
+)
+_PUBLIC = frozenset(
+    ["_core"]
+)  # folders with a leading underscore are private, but numpy documents its public functions here
 
 SHORTEST = 120  # characters of a document: less is a label, not a text
 MOST_SYMBOLS = 0.15  # share of brackets, digits, operators ... above which a paragraph is code, a formula or a table
@@ -49,17 +55,19 @@ _UNDERLINE = re.compile(r"^[ \t]*([-=~^*#\"'+.])\1{2,}[ \t]*$\n?", re.M)
 _ITEM = re.compile(r"[-*+•] |\d+[.)] |\[\w+\] |:\w|@\w|\*{0,2}[\w.]+(, \*{0,2}[\w.]+)* : |\*{0,2}\w+( \([^)]*\))?: ")
 _NUMPY_ITEM = re.compile(r"\*{0,2}[\w.]+(, \*{0,2}[\w.]+)* : ")
 _HEADINGS = frozenset(
-    "parameters,other parameters,returns,return,yields,receives,raises,warns,warnings,see also,notes,note,references,examples,example,"
+    "parameters,other parameters,returns,return,yields,receives,raises,warns,warnings,see "
+    "also,notes,note,references,examples,example,"
     "attributes,methods,args,arguments,keyword args,shape,usage,inputs,outputs,input,output".split(",")
 )
 
 
 class PythonDocs(Source):
-    """Docstrings as documents of unwrapped paragraphs, one a line, in the order of PACKAGES, of the file names, and of the files.
+    """Docstrings as documents of unwrapped paragraphs, one a line, in the order of PACKAGES, of the file names, and of
+    the files.
 
-    Left out: tests and vendored code, private folders, functions and classes; doctests, code blocks and paragraphs that are mostly
-    symbols; documents under SHORTEST characters; and documents most of whose text was there before. What is read stays in memory,
-    some twenty MB, so that a second pass costs nothing.
+    Left out: tests and vendored code, private folders, functions and classes; doctests, code blocks and paragraphs that
+    are mostly symbols; documents under SHORTEST characters; and documents most of whose text was there before. What is
+    read stays in memory, some twenty MB, so that a second pass costs nothing.
 
     every: read one file of so many, evenly over all packages, where little text will do.
     """
@@ -104,7 +112,8 @@ def _version(name: str) -> str:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Syntax trees have no cycles, but their many nodes set off the cycle collector again and again: three times slower."""
+    """Syntax trees have no cycles, but their many nodes set off the cycle collector again and again: three times
+    slower."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -177,7 +186,8 @@ def _added(module: ast.Module) -> Iterator[str]:
 
 
 def prose(docstring: str) -> list[str]:
-    """The paragraphs of a docstring, each on one line, without markup, code, formulas, tables, and headings of nothing."""
+    """The paragraphs of a docstring, each on one line, without markup, code, formulas, tables, and headings of
+    nothing."""
     text = inspect.cleandoc(docstring)
     text = _UNDERLINE.sub("\n", _CODE.sub("", text))
     text = _DIRECTIVE.sub(lambda m: m[1] + m[2].replace("::", ":"), text)
@@ -215,7 +225,8 @@ def _unwrap(block: str) -> list[str]:
             hangs = False
         else:
             out.append([bare])
-            # The text of an item hangs to the right of its mark; in numpy's style a description stands below the name, apart.
+            # The text of an item hangs to the right of its mark; in numpy's style a description stands below the name,
+            # apart.
             hangs = item and _NUMPY_ITEM.match(bare) is None
         last = indent
     return [" ".join(" ".join(lines).split()) for lines in out]

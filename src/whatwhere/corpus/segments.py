@@ -1,4 +1,5 @@
-"""Segments of a text: where sentences and lines begin, as character offsets, and each token's index and progress (DSTG section 5).
+"""Segments of a text: where sentences and lines begin, as character offsets, and each token's index and progress (DSTG
+section 5).
 
 Boundaries come from the characters, because a tokenizer drops line breaks and white space.
 """
@@ -15,15 +16,19 @@ DOCUMENT = 4  # it is the first token of a document (or of an isolated piece)
 # Possessive, and started only at the beginning of a run: linear also on a megabyte of dots.
 _END = re.compile("(?<![.!?\u2026])([.!?\u2026]++)[\"'\u2019\u201d\u00bb)\\]}*_`]*+\\s++|[\\n\\r\u2028\u2029]\\s*+")
 _BREAK = re.compile("[\\n\\r\u2028\u2029]")
-_ABBREVIATIONS = frozenset("cf vs al eq eqs fig figs vol pp mr mrs ms dr prof st jr sr inc ltd co approx resp ca".split())
+_ABBREVIATIONS = frozenset(
+    "cf vs al eq eqs fig figs vol pp mr mrs ms dr prof st jr sr inc ltd co approx resp ca".split()
+)
 
 
 def segment_starts(text: str) -> np.ndarray:
-    """Character offsets at which the second, third, ... segment of `text` begins: int64, ascending (the first begins at 0).
+    """Character offsets at which the second, third, ... segment of `text` begins: int64, ascending (the first begins at
+    0).
 
-    A segment ends at a line break, or at a run of . ! ? … with closing quotes and brackets and white space after it. So a full stop inside
-    a number or name ("3.14", "numpy.ndarray") ends none; nor does one after a capital on its own or a letter after another full stop
-    ("J. Smith", "U.S.", "e.g."), after a number that opens a line ("1. First") and after a few abbreviations ("Dr.", "cf.", "Fig.").
+    A segment ends at a line break, or at a run of . ! ? … with closing quotes and brackets and white space after it. So
+    a full stop inside a number or name ("3.14", "numpy.ndarray") ends none; nor does one after a capital on its own or
+    a letter after another full stop ("J. Smith", "U.S.", "e.g."), after a number that opens a line ("1. First") and
+    after a few abbreviations ("Dr.", "cf.", "Fig.").
     """
     starts = []
     for match in _END.finditer(text):
@@ -54,8 +59,8 @@ def token_segments(marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         segments (n,) int32: counted from 0 in the window, -1 at special tokens.
-        progress (n,) float32: (position - start) / (length - 1) inside the segment's part that the window shows (DSTG 5.3), in [0, 1];
-        nan at special tokens and in one-token segments.
+        progress (n,) float32: (position - start) / (length - 1) inside the segment's part that the window shows (DSTG
+        5.3), in [0, 1]; nan at special tokens and in one-token segments.
     """
     regular = np.flatnonzero((marks & SPECIAL) == 0)
     segments = np.full(len(marks), -1, np.int32)

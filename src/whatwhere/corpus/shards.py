@@ -85,7 +85,9 @@ def build_rows(
     lay_out = {"run-on": _run_on, "none": _pieces, "isolate": _isolate}[join]
     for split in SPLITS:
         chosen = [i for i, part in enumerate(parts) if (part.share < threshold) == (split == "held_out")]
-        ids, marks, starts, left_out = lay_out([encoded[i] for i in chosen], [parts[i].first for i in chosen], length, cls_id, sep_id)
+        ids, marks, starts, left_out = lay_out(
+            [encoded[i] for i in chosen], [parts[i].first for i in chosen], length, cls_id, sep_id
+        )
         result[split] = Rows(
             ids,
             marks,
@@ -129,7 +131,8 @@ def _run_on(encoded: Encoded, first: Sequence[bool], length: int, cls_id: int, s
 
 
 def _cut(encoded: Encoded, first: Sequence[bool], room: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-    """Pieces of at most `room` tokens of one document each, and the number of tokens in the remainders that were left out."""
+    """Pieces of at most `room` tokens of one document each, and the number of tokens in the remainders that were left
+    out."""
     pieces, left_out = [], 0
     for (ids, marks), opens in zip(encoded, first, strict=True):
         for at in range(0, len(ids), room):
@@ -199,7 +202,9 @@ class Job:
 
     def digest(self, parts: Sequence[Part]) -> str:
         """Hash of all that decides the rows (the tokenizer apart, which a folder of windows has only one of)."""
-        digest = hashlib.sha256(repr((self.length, self.join, self.threshold, self.cls_id, self.sep_id, self.dtype)).encode())
+        digest = hashlib.sha256(
+            repr((self.length, self.join, self.threshold, self.cls_id, self.sep_id, self.dtype)).encode()
+        )
         for part in parts:
             text = part.text.encode("utf-8")
             digest.update(f"\0{len(text)} {part.first}\0".encode())
@@ -226,7 +231,8 @@ def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: s
         "least_share": min(part.share for part in parts),
         "windows": {split: len(row.starts) - 1 for split, row in rows.items()},
         **{
-            key: {split: int(getattr(row, key)) for split, row in rows.items()} for key in ("documents", "characters", "tokens", "left_out")
+            key: {split: int(getattr(row, key)) for split, row in rows.items()}
+            for key in ("documents", "characters", "tokens", "left_out")
         },
     }
     write_json(folder / f"{job.name}.json", description)

@@ -29,5 +29,8 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
     if name.startswith("synthetic:") and kind == "three-regimes":
         return ThreeRegimes(Regimes.parse(options))
     if name.startswith("synthetic:"):
-        raise ValueError(f"Unknown synthetic corpus {name!r}. There are synthetic:repeat and synthetic:three-regimes[:n=32,seed=0,...].")
+        raise ValueError(
+            f"Unknown synthetic corpus {name!r}. There are synthetic:repeat and "
+            "synthetic:three-regimes[:n=32,seed=0,...]."
+        )
     return Files(Path(spec).expanduser(), field, document)

@@ -1,5 +1,5 @@
-"""Synthetic documents: DOC-A + DOC-B + DOC-A, where the second DOC-A can only be told from the first by its place (DSTG fig. 3);
-and the three-regime corpus, where what stands at a position is known (GEOM 6.1).
+"""Synthetic documents: DOC-A + DOC-B + DOC-A, where the second DOC-A can only be told from the first by its place (DSTG
+fig. 3); and the three-regime corpus, where what stands at a position is known (GEOM 6.1).
 """
 
 import hashlib
@@ -13,29 +13,31 @@ import numpy as np
 from .source import Source
 
 _SUBJECTS = (
-    "the miller,a young doctor,my neighbour,the old captain,a tired clerk,the gardener,her brother,the teacher,a stranger,the twins".split(
-        ","
-    )
-)
+    "the miller,a young doctor,my neighbour,the old captain,a tired clerk,the gardener,her brother,"
+    "the teacher,a stranger,the twins"
+).split(",")
 _VERBS = "found,carried,painted,forgot,sold,repaired,hid,borrowed,weighed,described,counted,praised".split(",")
 _OBJECTS = (
-    "a wooden box,the long letter,two silver spoons,an empty cup,the broken clock,his winter coat,a map,the last apple,some rope".split(",")
-)
+    "a wooden box,the long letter,two silver spoons,an empty cup,the broken clock,his winter coat,"
+    "a map,the last apple,some rope"
+).split(",")
 _PLACES = (
-    "near the river,behind the station,before breakfast,in the attic,under the bridge,at noon,on the hill,without a word,in spring".split(
-        ","
-    )
-)
+    "near the river,behind the station,before breakfast,in the attic,under the bridge,at noon,"
+    "on the hill,without a word,in spring"
+).split(",")
 
 
 class RepeatedDocuments(Source):
-    """`synthetic:repeat`: each document is a text A of a few sentences, another text B, and A again, each a paragraph on its own line."""
+    """`synthetic:repeat`: each document is a text A of a few sentences, another text B, and A again, each a paragraph
+    on its own line."""
 
     name = "synthetic:repeat"
 
     def __init__(self, documents: int = 4000, sentences: int = 3, seed: int = 0):
         if documents < 1 or sentences < 1:
-            raise ValueError(f"synthetic:repeat needs at least one document and one sentence, got {documents} and {sentences}.")
+            raise ValueError(
+                f"synthetic:repeat needs at least one document and one sentence, got {documents} and {sentences}."
+            )
         self.count, self.sentences, self.seed = documents, sentences, seed
         self._read = 0
 
@@ -48,7 +50,8 @@ class RepeatedDocuments(Source):
 
     def _text(self, generator: np.random.Generator) -> str:
         chosen = [
-            [words[i] for i in generator.integers(len(words), size=self.sentences)] for words in (_SUBJECTS, _VERBS, _OBJECTS, _PLACES)
+            [words[i] for i in generator.integers(len(words), size=self.sentences)]
+            for words in (_SUBJECTS, _VERBS, _OBJECTS, _PLACES)
         ]
         return " ".join(f"{' '.join(words)}.".capitalize() for words in zip(*chosen, strict=True))
 
@@ -64,10 +67,10 @@ class RepeatedDocuments(Source):
 class Regimes:
     """The three-regime corpus: what may follow `synthetic:three-regimes:`, as key=value with commas.
 
-    n: words of a document. vocabulary: different words. documents: how many. seed: of all random numbers. initial, terminal: positions of
-    the first and the last regime; those between are the medial one. own, other: Dirichlet concentrations at a position of the words
-    that belong to its regime, a third of the vocabulary, and of the others: a large `own` makes the positions of a regime alike, a
-    small `other` keeps the regimes apart.
+    n: words of a document. vocabulary: different words. documents: how many. seed: of all random numbers. initial,
+    terminal: positions of the first and the last regime; those between are the medial one. own, other: Dirichlet
+    concentrations at a position of the words that belong to its regime, a third of the vocabulary, and of the others: a
+    large `own` makes the positions of a regime alike, a small `other` keeps the regimes apart.
     """
 
     n: int = 32
@@ -80,15 +83,26 @@ class Regimes:
     other: float = 0.01
 
     def __post_init__(self) -> None:
-        for name, least in (("n", 1), ("vocabulary", 3), ("documents", 1), ("seed", 0), ("initial", 0), ("terminal", 0)):
+        for name, least in (
+            ("n", 1),
+            ("vocabulary", 3),
+            ("documents", 1),
+            ("seed", 0),
+            ("initial", 0),
+            ("terminal", 0),
+        ):
             if getattr(self, name) < least:
                 raise ValueError(f"synthetic:three-regimes: {name}={getattr(self, name)} must be at least {least}.")
         for name in ("own", "other"):
             if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"synthetic:three-regimes: {name}={getattr(self, name)} is a Dirichlet concentration: it must be above 0.")
+                raise ValueError(
+                    f"synthetic:three-regimes: {name}={getattr(self, name)} is a Dirichlet concentration: it must be "
+                    "above 0."
+                )
         if self.initial + self.terminal > self.n:
             raise ValueError(
-                f"synthetic:three-regimes: initial={self.initial} and terminal={self.terminal} are more than n={self.n} positions."
+                f"synthetic:three-regimes: initial={self.initial} and terminal={self.terminal} are more than "
+                f"n={self.n} positions."
             )
 
     @classmethod
@@ -112,10 +126,11 @@ class Regimes:
 class ThreeRegimes(Source):
     """`synthetic:three-regimes[:OPTIONS]`: documents of n words, each drawn from the distribution of its position.
 
-    GEOM 6.1 gives n = 32, V = 200, N = 5,000 and three regimes, initial, medial and terminal, and leaves the rest open. Here each position
-    has a Dirichlet draw of its own, most of it on the third of the vocabulary that belongs to its regime. The defaults come near GEOM's
-    Table 2: two components hold 0.83 of the variance (GEOM 0.80), the stress of MDS at ranks 1, 2, 3, 7 is 0.27, 0.06, 0.04, 0.02
-    (0.28, 0.06, 0.05, 0.02), that of the sinusoidal table at d = 128 19 (19). Count it with the tokenizer `words`.
+    GEOM 6.1 gives n = 32, V = 200, N = 5,000 and three regimes, initial, medial and terminal, and leaves the rest open.
+    Here each position has a Dirichlet draw of its own, most of it on the third of the vocabulary that belongs to its
+    regime. The defaults come near GEOM's Table 2: two components hold 0.83 of the variance (GEOM 0.80), the stress of
+    MDS at ranks 1, 2, 3, 7 is 0.27, 0.06, 0.04, 0.02 (0.28, 0.06, 0.05, 0.02), that of the sinusoidal table at d = 128
+    19 (19). Count it with the tokenizer `words`.
     """
 
     _BLOCK = 1000
@@ -132,7 +147,9 @@ class ThreeRegimes(Source):
         r = self.regimes
         regime = np.where(np.arange(r.n) < r.initial, 0, np.where(np.arange(r.n) < r.n - r.terminal, 1, 2))
         third = np.arange(r.vocabulary) * 3 // r.vocabulary
-        return np.stack([self._generator(0, i).dirichlet(np.where(third == regime[i], r.own, r.other)) for i in range(r.n)])
+        return np.stack(
+            [self._generator(0, i).dirichlet(np.where(third == regime[i], r.own, r.other)) for i in range(r.n)]
+        )
 
     def documents(self) -> Iterator[str]:
         words = np.array([self.word(v) for v in range(self.regimes.vocabulary)])
@@ -140,7 +157,11 @@ class ThreeRegimes(Source):
         for begin in range(0, self.regimes.documents, self._BLOCK):
             draws = self._generator(1, begin).random((self._BLOCK, self.regimes.n))
             chosen = np.stack(
-                [np.searchsorted(step, draw * step[-1], side="right") for step, draw in zip(steps, draws.T, strict=True)], axis=1
+                [
+                    np.searchsorted(step, draw * step[-1], side="right")
+                    for step, draw in zip(steps, draws.T, strict=True)
+                ],
+                axis=1,
             )
             for number, row in enumerate(words[chosen][: self.regimes.documents - begin], begin + 1):
                 self._read = number

@@ -35,15 +35,16 @@ _LONGEST_ROW = 1 << 27  # characters of a line of a table
 class Files(Source):
     """A file, or all files of known endings below a folder (others are passed over) in the order of their sorted paths.
 
-    `document` says what a document of a text file is: "file", the whole file; "blank-line", a block between empty lines; "heading", from
-    one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first megabyte of the first text file: "heading" if its
-    first line that is not empty is a heading; else "file" in a folder; else "blank-line" if there is an empty line between others; else
-    "line". A JSON line, a row of a table or a parquet row is a document, its text in `field`. The first line of a table names its
-    fields; .csv has commas and may quote, .tsv has tabs and does not.
+    `document` says what a document of a text file is: "file", the whole file; "blank-line", a block between empty
+    lines; "heading", from one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first
+    megabyte of the first text file: "heading" if its first line that is not empty is a heading; else "file" in a
+    folder; else "blank-line" if there is an empty line between others; else "line". A JSON line, a row of a table or a
+    parquet row is a document, its text in `field`. The first line of a table names its fields; .csv has commas and may
+    quote, .tsv has tabs and does not.
 
     Raises:
-        ValueError: nothing there, an unknown ending, no file of a known ending in a folder, an unknown rule. While reading: bytes that are
-        not UTF-8, a damaged file, a field that is not there.
+        ValueError: nothing there, an unknown ending, no file of a known ending in a folder, an unknown rule. While
+        reading: bytes that are not UTF-8, a damaged file, a field that is not there.
     """
 
     def __init__(self, path: Path, field: str = "text", document: str = "auto"):
@@ -52,9 +53,13 @@ class Files(Source):
         if not path.exists():
             raise ValueError(f"No corpus {str(path)!r}: no such file or folder. A corpus is {KINDS}.")
         if (path / "manifest.json").is_file() and (path / "shards").is_dir():
-            raise ValueError(f"{path} holds windows of token ids, made for a training. Give the text that they were made from.")
+            raise ValueError(
+                f"{path} holds windows of token ids, made for a training. Give the text that they were made from."
+            )
         if path.is_dir():
-            self.paths = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".") and _kind(p) is not None)
+            self.paths = sorted(
+                p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".") and _kind(p) is not None
+            )
             if not self.paths:
                 raise ValueError(f"No file with a known ending in {path}. Endings: {_ENDINGS}.")
         elif _kind(path) is None:
@@ -78,7 +83,11 @@ class Files(Source):
             for path, size in zip(self.paths, self._sizes, strict=True):
                 with open(path, "rb") as file:
                     files.append(
-                        {"file": str(path.relative_to(base)), "bytes": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+                        {
+                            "file": str(path.relative_to(base)),
+                            "bytes": size,
+                            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+                        }
                     )
             self._fingerprint = {"files": files, "field": self.field, "document": self.document}
         return self._fingerprint
@@ -122,7 +131,9 @@ def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
         if ending == ".zst":
             yield from _unpack_zstd(raw)
         else:
-            stream: Any = {".gz": lambda: gzip.GzipFile(fileobj=raw), ".xz": lambda: lzma.LZMAFile(raw)}.get(ending, lambda: raw)()
+            stream: Any = {".gz": lambda: gzip.GzipFile(fileobj=raw), ".xz": lambda: lzma.LZMAFile(raw)}.get(
+                ending, lambda: raw
+            )()
             while block := stream.read(_CHUNK):
                 yield block
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
@@ -146,7 +157,8 @@ def _unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
 
 def _not_utf8(path: Path, at: int, byte: int) -> ValueError:
     return ValueError(
-        f"{path} is not UTF-8: byte 0x{byte:02x} at offset {at} of the text. Convert it first, e.g. iconv -f latin1 -t utf-8."
+        f"{path} is not UTF-8: byte 0x{byte:02x} at offset {at} of the text. Convert it first, e.g. iconv -f latin1 -t "
+        "utf-8."
     )
 
 
@@ -237,7 +249,9 @@ def _json_lines(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
         except RecursionError as error:
             raise ValueError(f"{path}, line {number}: JSON nested too deeply.") from error
         if not isinstance(value, dict):
-            raise ValueError(f"{path}, line {number}: an object with a field {field!r} is wanted, this is a {type(value).__name__}.")
+            raise ValueError(
+                f"{path}, line {number}: an object with a field {field!r} is wanted, this is a {type(value).__name__}."
+            )
         return text_field(value, field, f"{path}, line {number}")
 
     for block in _blocks(path, raw):
@@ -258,7 +272,8 @@ def _table_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     _, names = next(rows, (0, []))
     if names and field not in names:
         raise ValueError(
-            f"{path}: no field {field!r}. Its first line must name the fields, there: {', '.join(name[:40] for name in names)}. "
+            f"{path}: no field {field!r}. Its first line must name the fields, there: "
+            f"{', '.join(name[:40] for name in names)}. "
             "Name the one that holds the text: --set field=NAME (geometry: --field NAME)."
         )
     for _, row in rows:
@@ -266,7 +281,8 @@ def _table_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
 
 
 def table_rows(path: Path, raw: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
-    """(number of its last line, fields) of each row of a .tsv or .csv file, the first one the header; all are as wide as that.
+    """(number of its last line, fields) of each row of a .tsv or .csv file, the first one the header; all are as wide
+    as that.
 
     Raises:
         ValueError: a row of another width, or broken quotes.
@@ -283,7 +299,9 @@ def table_rows(path: Path, raw: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
         if len(row) == width:
             yield number, row
         elif row not in ([], [""]):
-            raise ValueError(f"{path}, line {number}: {len(row)} fields, but the first line names {width}. Mend or remove the line.")
+            raise ValueError(
+                f"{path}, line {number}: {len(row)} fields, but the first line names {width}. Mend or remove the line."
+            )
 
 
 def _quoted_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
@@ -294,7 +312,9 @@ def _quoted_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[s
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: no comma-separated values ({error}). Mend the line, or its quotes.") from error
+        raise ValueError(
+            f"{path}, line {reader.line_num}: no comma-separated values ({error}). Mend the line, or its quotes."
+        ) from error
 
 
 def whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
@@ -306,7 +326,10 @@ def whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
             yield "".join(pieces)
             pieces = []
         elif len(pieces) * PART_CHARACTERS > _LONGEST_ROW:
-            raise ValueError(f"{path}: a line of more than {_LONGEST_ROW:,} characters after {number - len(pieces):,} others: no table.")
+            raise ValueError(
+                f"{path}: a line of more than {_LONGEST_ROW:,} characters after {number - len(pieces):,} others: no "
+                "table."
+            )
     if pieces:
         yield "".join(pieces)
 

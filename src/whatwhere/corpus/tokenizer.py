@@ -1,4 +1,5 @@
-"""Tokenizers: load bert-base-uncased (or any fast tokenizer), or make one from the corpus: BERT-like word pieces, words, characters.
+"""Tokenizers: load bert-base-uncased (or any fast tokenizer), or make one from the corpus: BERT-like word pieces,
+words, characters.
 
 All can carry an [NL] token for line breaks, which BERT's normaliser drops and DSTG 3.2 needs to see a segment end.
 """
@@ -24,7 +25,8 @@ _LINE_BREAKS = Regex("\\s*[\\n\\r\u2028\u2029]\\s*")
 TRAINING_CHARACTERS = 50_000_000  # held in memory while a tokenizer is trained
 _MOST_CHARACTERS = 1000  # different characters of a trained vocabulary
 _NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-# Tokenizers that are made from a corpus by name: what a token is, for text that is no prose (code, tags, protein strings).
+# Tokenizers that are made from a corpus by name: what a token is, for text that is no prose (code, tags, protein
+# strings).
 UNITS: dict[str, pre_tokenizers.PreTokenizer] = {
     "words": pre_tokenizers.WhitespaceSplit(),
     "characters": pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"),
@@ -35,23 +37,29 @@ MOST_UNITS = 50_000
 def build_tokenizer(
     spec: str | Path | None, texts: Iterable[str], vocab_size: int | None = None, newline_token: bool = False
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer that an argument names: "words" or "characters" of `texts`, none (a WordPiece trained on them), or one to load.
+    """The tokenizer that an argument names: "words" or "characters" of `texts`, none (a WordPiece trained on them), or
+    one to load.
 
-    vocab_size: entries of one that is made; default 4,096 for a WordPiece, 50,000 for words and characters. newline_token: it carries [NL].
+    vocab_size: entries of one that is made; default 4,096 for a WordPiece, 50,000 for words and characters.
+        newline_token: it carries [NL].
 
     Raises:
         ValueError: as `train_tokenizer`, `unit_tokenizer` and `load_tokenizer`.
     """
     if spec is None:
         return train_tokenizer(texts, vocab_size or 4096, newline_token=newline_token)
-    tokenizer = unit_tokenizer(str(spec), texts, vocab_size or MOST_UNITS) if str(spec) in UNITS else load_tokenizer(spec)
+    tokenizer = (
+        unit_tokenizer(str(spec), texts, vocab_size or MOST_UNITS) if str(spec) in UNITS else load_tokenizer(spec)
+    )
     return add_newline_token(tokenizer) if newline_token else tokenizer
 
 
 def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
-    """A tokenizer from a vocabulary file (one token a line, BERT's form), a tokenizer folder, a Hub name, or `reference` (shipped).
+    """A tokenizer from a vocabulary file (one token a line, BERT's form), a tokenizer folder, a Hub name, or
+    `reference` (shipped).
 
-    A vocabulary file gives BERT's tokenizer: lower-cased unless the vocabulary itself has upper-case letters. A Hub name needs the network.
+    A vocabulary file gives BERT's tokenizer: lower-cased unless the vocabulary itself has upper-case letters. A Hub
+    name needs the network.
 
     Raises:
         ValueError: nothing is there, the vocabulary lacks a special token, or the tokenizer is no fast one.
@@ -63,20 +71,28 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
         tokenizer = _from_vocabulary(path)
     else:
         looks_like_path = (
-            path.is_absolute() or str(spec).startswith((".", "~")) or str(spec).count("/") > 1 or path.suffix in (".txt", ".json")
+            path.is_absolute()
+            or str(spec).startswith((".", "~"))
+            or str(spec).count("/") > 1
+            or path.suffix in (".txt", ".json")
         )
         if not path.is_dir() and looks_like_path:
-            raise ValueError(f"No tokenizer at {spec}. Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased.")
+            raise ValueError(
+                f"No tokenizer at {spec}. Give a vocabulary file, a tokenizer folder or a Hub name such as "
+                "bert-base-uncased."
+            )
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(spec), trust_remote_code=False)
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ValueError(
-                f"No tokenizer {str(spec)!r}: {reason} Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased."
+                f"No tokenizer {str(spec)!r}: {reason} Give a vocabulary file, a tokenizer folder or a Hub name such "
+                "as bert-base-uncased."
             ) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ValueError(
-            f"Tokenizer {str(spec)!r} is a {type(tokenizer).__name__}, which gives no character offsets. Use a fast tokenizer."
+            f"Tokenizer {str(spec)!r} is a {type(tokenizer).__name__}, which gives no character offsets. Use a fast "
+            "tokenizer."
         )
     special_token_ids(tokenizer)
     return tokenizer
@@ -86,14 +102,17 @@ def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
     try:
         tokens = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 (byte {error.start}), so it is no vocabulary file of one token a line.") from error
+        raise ValueError(
+            f"{path} is not UTF-8 (byte {error.start}), so it is no vocabulary file of one token a line."
+        ) from error
     while tokens and not tokens[-1]:
         tokens.pop()
     vocabulary = {token.rstrip("\r"): i for i, token in enumerate(tokens)}
     missing = [t for t in SPECIAL_TOKENS if t not in vocabulary]
     if missing:
         raise ValueError(
-            f"{path} has no token {missing[0]}: a vocabulary file holds one token a line, among them {' '.join(SPECIAL_TOKENS)}."
+            f"{path} has no token {missing[0]}: a vocabulary file holds one token a line, among them "
+            f"{' '.join(SPECIAL_TOKENS)}."
         )
     if len(vocabulary) != len(tokens):
         raise ValueError(f"{path} names a token twice: {len(tokens)} lines, {len(vocabulary)} different tokens.")
@@ -126,7 +145,8 @@ def _finished(backend: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def _see_line_breaks(backend: Tokenizer) -> None:
-    """Makes `backend` turn each run of line breaks into [NL]: an ordinary token, masked and predicted like any other."""
+    """Makes `backend` turn each run of line breaks into [NL]: an ordinary token, masked and predicted like any
+    other."""
     before = [backend.normalizer] if backend.normalizer is not None else []
     backend.normalizer = normalizers.Sequence([normalizers.Replace(_LINE_BREAKS, NEWLINE_TOKEN), *before])
     # normalized=True: the token is looked for after lower-casing, where "[NL]" reads "[nl]".
@@ -134,7 +154,8 @@ def _see_line_breaks(backend: Tokenizer) -> None:
 
 
 def add_newline_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """A copy of `tokenizer` that turns each run of line breaks into the token [NL]; a new id at the end unless the vocabulary has [NL]."""
+    """A copy of `tokenizer` that turns each run of line breaks into the token [NL]; a new id at the end unless the
+    vocabulary has [NL]."""
     if has_newline_token(tokenizer):
         return tokenizer
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -158,7 +179,8 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
     missing = [name for name, i in ids.items() if i is None]
     if missing:
         raise ValueError(
-            f"The tokenizer has no {missing[0].removesuffix('_id')}, which masked-language modelling needs. Use one in BERT's style."
+            f"The tokenizer has no {missing[0].removesuffix('_id')}, which masked-language modelling needs. Use one in "
+            "BERT's style."
         )
     return ids
 
@@ -166,10 +188,11 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
 def train_tokenizer(
     texts: Iterable[str], vocab_size: int = 4096, newline_token: bool = True, max_characters: int = TRAINING_CHARACTERS
 ) -> PreTrainedTokenizerFast:
-    """A lower-casing WordPiece tokenizer trained on `texts`: ids [PAD] 0 [UNK] 1 [CLS] 2 [SEP] 3 [MASK] 4, then [NL] 5 if asked.
+    """A lower-casing WordPiece tokenizer trained on `texts`: ids [PAD] 0 [UNK] 1 [CLS] 2 [SEP] 3 [MASK] 4, then [NL] 5
+    if asked.
 
-    The same texts give the same ids: after the special tokens come single characters, then longer pieces, each sorted. Reading stops after
-    `max_characters`: a vocabulary of some thousand pieces hardly changes after ten million.
+    The same texts give the same ids: after the special tokens come single characters, then longer pieces, each sorted.
+    Reading stops after `max_characters`: a vocabulary of some thousand pieces hardly changes after ten million.
 
     Raises:
         ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
@@ -181,8 +204,8 @@ def train_tokenizer(
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    # Left alone, the trainer numbers continuations in the order of a hash map and breaks ties by these numbers, so that two runs differ.
-    # Named in advance they have a fixed order.
+    # Left alone, the trainer numbers continuations in the order of a hash map and breaks ties by these numbers, so that
+    # two runs differ. Named in advance they have a fixed order.
     characters = backend.normalizer.normalize_str(" ".join(sorted(set().union(*map(set, held)))))
     continuations = [f"##{c}" for c in sorted(set(characters)) if _inside_words(c)][:_MOST_CHARACTERS]
     trainer = trainers.WordPieceTrainer(
@@ -192,16 +215,20 @@ def train_tokenizer(
         show_progress=False,
     )
     backend.train_from_iterator(held, trainer)
-    pieces = sorted(set(backend.get_vocab()) - set(special), key=lambda t: (len(t.removeprefix("##")), t.startswith("##"), t))
+    pieces = sorted(
+        set(backend.get_vocab()) - set(special), key=lambda t: (len(t.removeprefix("##")), t.startswith("##"), t)
+    )
     return _wordpiece({t: i for i, t in enumerate([*special, *pieces])}, lowercase=True, newline_token=newline_token)
 
 
 def unit_tokenizer(
     unit: str, texts: Iterable[str], vocab_size: int = MOST_UNITS, max_characters: int = TRAINING_CHARACTERS
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of the most frequent words (what stands between white space) or characters of `texts`, as they are; others are [UNK].
+    """A tokenizer of the most frequent words (what stands between white space) or characters of `texts`, as they are;
+    others are [UNK].
 
-    Special tokens as in `train_tokenizer`, then by falling count, equal counts by the alphabet. White space is a character too.
+    Special tokens as in `train_tokenizer`, then by falling count, equal counts by the alphabet. White space is a
+    character too.
 
     Raises:
         ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
@@ -213,7 +240,9 @@ def unit_tokenizer(
     found = backend.get_vocab()
     if not found:
         raise ValueError(f"No text to take {unit} from: the corpus is empty.")
-    units = [token for token in sorted(found, key=found.__getitem__) if token not in SPECIAL_TOKENS]  # a text may hold their names
+    units = [
+        token for token in sorted(found, key=found.__getitem__) if token not in SPECIAL_TOKENS
+    ]  # a text may hold their names
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *units][:vocab_size])}
     backend.model = models.WordLevel(vocabulary, unk_token="[UNK]")
     return _finished(backend)
@@ -231,7 +260,8 @@ def _beginning(texts: Iterable[str], characters: int, vocab_size: int, special: 
 
 
 def _inside_words(character: str) -> bool:
-    """Whether BERT's pre-tokeniser can leave the character inside a word: no white space, no punctuation, no Chinese character."""
+    """Whether BERT's pre-tokeniser can leave the character inside a word: no white space, no punctuation, no Chinese
+    character."""
     return not (
         character.isspace()
         or character in string.punctuation
@@ -246,6 +276,7 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerFast) -> str:
 
 
 def tokenizer_rules(backend: Tokenizer) -> dict[str, Any]:
-    """What decides the ids of a text. (How a text is cut or filled up does not, and an earlier call may have changed it.)"""
+    """What decides the ids of a text. (How a text is cut or filled up does not, and an earlier call may have changed
+    it.)"""
     rules: dict[str, Any] = json.loads(backend.to_str())
     return {key: value for key, value in rules.items() if key not in ("version", "truncation", "padding")}

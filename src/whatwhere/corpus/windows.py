@@ -66,7 +66,10 @@ class WindowSet:
         there are none."""
         if self.join == "none" or not len(self):
             return None
-        opens = (marks[starts[:-1]] | marks[np.minimum(starts[:-1] + 1, starts[1:] - 1)] for _, marks, starts in self.shards())
+        opens = (
+            marks[starts[:-1]] | marks[np.minimum(starts[:-1] + 1, starts[1:] - 1)]
+            for _, marks, starts in self.shards()
+        )
         return sum(int(((found & DOCUMENT) != 0).sum()) for found in opens) / len(self)
 
     def shards(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -78,7 +81,9 @@ class WindowSet:
     def _shard(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if number not in self._open:
             stem = self.folder / "shards" / f"{self._names[number]}.{self.split}"
-            ids, marks, starts = (np.load(f"{stem}.{part}.npy", mmap_mode="r", allow_pickle=False) for part in ("ids", "marks", "starts"))
+            ids, marks, starts = (
+                np.load(f"{stem}.{part}.npy", mmap_mode="r", allow_pickle=False) for part in ("ids", "marks", "starts")
+            )
             self._open[number] = ids, marks, starts
         return self._open[number]
 
@@ -127,18 +132,22 @@ class Windows:
         path = self.folder / "manifest.json"
         if not path.is_file():
             raise ValueError(
-                f"{folder} holds no finished windows: it has no manifest.json. Run again what builds them; it goes on from there."
+                f"{folder} holds no finished windows: it has no manifest.json. Run again what builds them; it goes on "
+                "from there."
             )
         self.manifest: dict[str, Any] = read_json(path)
         if self.manifest.get("format") != FORMAT:
             raise ValueError(
-                f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build them again."
+                f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build "
+                "them again."
             )
         for name, size in self.manifest["files"].items():
             file = self.folder / name
             seen = f"{file.stat().st_size} bytes long" if file.is_file() else "missing"
             if seen != f"{size} bytes long":
-                raise ValueError(f"{file} should be {size} bytes long, it is {seen}. Delete {folder} and build the windows again.")
+                raise ValueError(
+                    f"{file} should be {size} bytes long, it is {seen}. Delete {folder} and build the windows again."
+                )
 
     def __getitem__(self, split: str) -> WindowSet:
         if split not in SPLITS:
@@ -173,7 +182,9 @@ class Windows:
             raise ValueError(f"{type(tokenizer).__name__} gives no character offsets. Use a fast tokenizer.")
         if self.manifest["tokenizer_sha256"] == tokenizer_hash(tokenizer):
             return True
-        return (self.folder / "tokenizer").is_dir() and tokenizer_rules(self.tokenizer().backend_tokenizer) == tokenizer_rules(backend)
+        return (self.folder / "tokenizer").is_dir() and tokenizer_rules(
+            self.tokenizer().backend_tokenizer
+        ) == tokenizer_rules(backend)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -185,5 +196,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is no readable JSON ({error}). Delete the folder {path.parent} and build the windows again.") from error
+        raise ValueError(
+            f"{path} is no readable JSON ({error}). Delete the folder {path.parent} and build the windows again."
+        ) from error
     return value

@@ -18,7 +18,8 @@ from tokenizers import Tokenizer
 Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
 Task = tuple[Any, ...]
 
-# A worker process takes some seconds to start (it imports torch): it is worth it if that many characters are still to be done.
+# A worker process takes some seconds to start (it imports torch): it is worth it if that many characters are still to
+# be done.
 WORTH_WORKERS = 20_000_000
 
 
@@ -34,7 +35,8 @@ def check_not_in_worker(caller: str) -> None:
 
 
 class Workers:
-    """Worker processes, started late and only for a large corpus; the process that owns them works too while they are busy.
+    """Worker processes, started late and only for a large corpus; the process that owns them works too while they are
+    busy.
 
     They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
     """
@@ -50,7 +52,8 @@ class Workers:
         return self.executor is not None or left >= WORTH_WORKERS
 
     def each(self, work: Work, tasks: Iterable[Task], worth: Callable[[], bool]) -> Iterator[Any]:
-        """The results of work(tokenizer, *task), in any order. `worth`: whether this task may go to a process, started if there is none."""
+        """The results of work(tokenizer, *task), in any order. `worth`: whether this task may go to a process, started
+        if there is none."""
         waiting: deque[tuple[Task, Future[Any]]] = deque()
 
         def collect() -> Any:
@@ -75,7 +78,9 @@ class Workers:
         if self.executor is None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
             context = multiprocessing.get_context("spawn")
-            self.executor = ProcessPoolExecutor(self.children, context, initializer=_start_worker, initargs=(self.file,))
+            self.executor = ProcessPoolExecutor(
+                self.children, context, initializer=_start_worker, initargs=(self.file,)
+            )
         try:
             return self.executor.submit(_work, work, task)
         except BrokenProcessPool as error:
@@ -131,6 +136,11 @@ def progress_bar(progress: bool, what: str) -> Iterator[Callable[[int, int, floa
         task = bar.add_task(what, total=None, said="")
 
         def show(done: int, read: int, share: float | None) -> None:
-            bar.update(task, completed=done, total=max(done, read / share) if share else None, said=f"{done / 1e6:.1f} million characters")
+            bar.update(
+                task,
+                completed=done,
+                total=max(done, read / share) if share else None,
+                said=f"{done / 1e6:.1f} million characters",
+            )
 
         yield show

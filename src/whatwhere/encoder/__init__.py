@@ -1,10 +1,16 @@
-"""The encoder: everything a saved model needs. Imports only within this folder, so that a checkpoint can carry it along."""
+"""The encoder: everything a saved model needs. Imports only within this folder, so that a checkpoint can carry it
+along."""
 
 import transformers
 
 from .carry import AUTO_CLASSES
 from .config import EncoderConfig
-from .heads import EncoderForMaskedLM, EncoderForQuestionAnswering, EncoderForSequenceClassification, EncoderForTokenClassification
+from .heads import (
+    EncoderForMaskedLM,
+    EncoderForQuestionAnswering,
+    EncoderForSequenceClassification,
+    EncoderForTokenClassification,
+)
 from .model import Encoder, EncoderPreTrainedModel
 from .presets import PRESETS, SIZES, SOURCES, preset
 from .registry import load_scheme, register_bias, register_preset, register_rotation, register_table

@@ -1,8 +1,8 @@
 """One attention for every scheme: scores are a declared sum of terms, products of two projections or additive biases.
 
-`eager` is the specification; the other backends compute the same in one call on the concatenated projections. DSTG eq. 2: the
-indicator [i, j not in S] factorises, so q_pos and k_pos are set to zero at special tokens and [q_pos; q_sem]·[k_pos; k_sem] is the
-sum of both products.
+`eager` is the specification; the other backends compute the same in one call on the concatenated projections. DSTG eq.
+2: the indicator [i, j not in S] factorises, so q_pos and k_pos are set to zero at special tokens and [q_pos;
+q_sem]·[k_pos; k_sem] is the sum of both products.
 """
 
 from collections.abc import Callable
@@ -40,12 +40,12 @@ class Product:
 class Layout:
     """What all layers share in one forward pass.
 
-    special, cls: (b, n), True at tokens of S = {cls, sep} and at [CLS]; (1, n) where they stand alike in all examples, so that a bias that
-    is equal over the batch exists once. position_ids: (b, n).
-    distance: key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused.
-    allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
-    rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions that join the words' (BERT-A^d).
-    biases: those that are the same for all layers, computed once, and `summed` their sum (of one element, or empty).
+    special, cls: (b, n), True at tokens of S = {cls, sep} and at [CLS]; (1, n) where they stand alike in all examples,
+    so that a bias that is equal over the batch exists once. position_ids: (b, n). distance: key position minus query
+    position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. allowed: (b, 1, 1 or n, n), True
+    where a query may look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None.
+    positions: query and key of the positions that join the words' (BERT-A^d). biases: those that are the same for all
+    layers, computed once, and `summed` their sum (of one element, or empty).
     """
 
     special: Tensor
@@ -59,12 +59,14 @@ class Layout:
     summed: tuple[Bias, ...] = ()
 
 
-# What `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to go on with, or None to change nothing.
+# What `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to go on with, or None to change
+# nothing.
 Inspect = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
-    """The named terms of the scores, each (b or 1, h, n, n), before the padding mask; their sum is what softmax sees."""
+    """The named terms of the scores, each (b or 1, h, n, n), before the padding mask; their sum is what softmax
+    sees."""
     terms: dict[str, Tensor] = {}
     for product in products:
         terms |= product.terms(scale)
@@ -81,11 +83,16 @@ def eager(terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, drop
     return F.dropout(attn, dropout) @ values, attn
 
 
-def sdpa(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float) -> Tensor:
-    """torch's scaled_dot_product_attention, or our own function on a CPU where a bias, dropout or bfloat16 make that slow."""
+def sdpa(
+    q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
+) -> Tensor:
+    """torch's scaled_dot_product_attention, or our own function on a CPU where a bias, dropout or bfloat16 make that
+    slow."""
     slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
-        base, at, special = (None, None, None) if bias is None else (bias.base, bias.values, bias.special.expand(q.shape[0], -1))
+        base, at, special = (
+            (None, None, None) if bias is None else (bias.base, bias.values, bias.special.expand(q.shape[0], -1))
+        )
         return biased_attention(q, k, values, base, at, special, allowed, scale, dropout)
     width = values.shape[-1]
     if width < q.shape[-1]:
@@ -115,7 +122,9 @@ def check_backend(name: str, device: torch.device, training: bool, dropout: floa
         if device.type == "cpu" and training:
             raise ValueError("flex_attention has no backward pass on a CPU. Train there with sdpa or eager.")
         if dropout:
-            raise ValueError(f"flex_attention has no dropout of attention weights; dropout={dropout}. Use sdpa, eager, or dropout=0.")
+            raise ValueError(
+                f"flex_attention has no dropout of attention weights; dropout={dropout}. Use sdpa, eager, or dropout=0."
+            )
 
 
 def _beside(parts: list[dict[str, Tensor]], b: int) -> Tensor:
@@ -125,7 +134,13 @@ def _beside(parts: list[dict[str, Tensor]], b: int) -> Tensor:
 
 
 def fused(
-    products: list[Product], biases: list[Bias], values: Tensor, scale: float, allowed: Tensor | None, dropout: float, backend: str = "sdpa"
+    products: list[Product],
+    biases: list[Bias],
+    values: Tensor,
+    scale: float,
+    allowed: Tensor | None,
+    dropout: float,
+    backend: str = "sdpa",
 ) -> Tensor:
     """The same outputs in one call of a backend."""
     q, k = _beside([p.q for p in products], values.shape[0]), _beside([p.k for p in products], values.shape[0])
@@ -147,7 +162,8 @@ class Stacked(nn.Linear):
 class Attention(nn.Module):
     """Multi-head attention over all streams: one set of weights from the sum of terms, applied to each stream's values.
 
-    Queries and keys of every stream have width d_head = hidden_size / heads, values d_stream / heads (DSTG section 3.1).
+    Queries and keys of every stream have width d_head = hidden_size / heads, values d_stream / heads (DSTG section
+    3.1).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -167,7 +183,8 @@ class Attention(nn.Module):
         self.inspect: Inspect | None = None
 
     def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
-        """Products, biases and values (b, h, n, sum of d_stream / heads) of the `streams` (b, n, d_stream) that a block gives."""
+        """Products, biases and values (b, h, n, sum of d_stream / heads) of the `streams` (b, n, d_stream) that a block
+        gives."""
         queries, keys, values = {}, {}, []
         for name, x, project in zip(self.names, streams, self.qkv, strict=True):
             q, k, v = project(x)
@@ -198,14 +215,18 @@ class Attention(nn.Module):
         return torch.cat([v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in values], dim=-1)
 
     def _over_streams(self, mixed: Tensor) -> tuple[Tensor, ...]:
-        """The inverse: outputs of the heads (b, h, n, hidden_size / h) put together for each stream, (b, n, d_stream)."""
+        """The inverse: outputs of the heads (b, h, n, hidden_size / h) put together for each stream, (b, n,
+        d_stream)."""
         if self.consecutive:
             return mixed.transpose(1, 2).flatten(2).split(list(self.sizes), dim=-1)
         parts = mixed.split([d // self.heads for d in self.sizes], dim=-1)
         return tuple(part.transpose(1, 2).flatten(2) for part in parts)
 
-    def forward(self, streams: tuple[Tensor, ...], layout: Layout, backend: str) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """Outputs per stream (b, n, d_stream), and the attention weights (b, h, n, n) if `backend` is eager or `inspect` changes them."""
+    def forward(
+        self, streams: tuple[Tensor, ...], layout: Layout, backend: str
+    ) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """Outputs per stream (b, n, d_stream), and the attention weights (b, h, n, n) if `backend` is eager or
+        `inspect` changes them."""
         products, biases, values = self.terms(streams, layout)
         dropout = self.dropout if self.training else 0.0
         attn, terms = None, None

@@ -1,8 +1,9 @@
 """Attention with additive biases and dropout on CPU, forward and backward in pieces that stay in the cache.
 
-torch's flash kernel for CPUs multiplies bfloat16 no faster than float32, and leaves the fast path altogether for dropout or for a
-bias that needs a gradient. Here the products are batched matrix products, the softmax runs in place in at least float32, and the
-backward pass of long sequences forms the weights again. A bias that all examples share is never copied for each example.
+torch's flash kernel for CPUs multiplies bfloat16 no faster than float32, and leaves the fast path altogether for
+dropout or for a bias that needs a gradient. Here the products are batched matrix products, the softmax runs in place in
+at least float32, and the backward pass of long sequences forms the weights again. A bias that all examples share is
+never copied for each example.
 """
 
 import math
@@ -33,12 +34,13 @@ def biased_attention(
 
     Args:
         q, k: (b, h, n, d_qk). v: (b, h, n, d_v), any width.
-        base: the bias (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance key minus query alone, distance -(n - 1)
-            first, or None.
-        values: (3, h), what pairs of which both, only the query, only the key is special get instead of `base`, or None.
+        base: the bias (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance key minus query alone,
+            distance -(n - 1) first, or None.
+        values: (3, h), what pairs of which both, only the query, only the key is special get instead of `base`, or
+            None.
         special: (b, n), True at special tokens; needed with `values`.
-        allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks everywhere
-            alike, as in the eager computation.
+        allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
+            everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
@@ -46,7 +48,9 @@ def biased_attention(
     return _BiasedAttention.apply(torch.is_grad_enabled(), q, k, v, *rest)  # type: ignore[no-any-return]
 
 
-Rest = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, float, float, int]  # base ... dropout, and the seed
+Rest = tuple[
+    Tensor | None, Tensor | None, Tensor | None, Tensor | None, float, float, int
+]  # base ... dropout, and the seed
 
 
 class _Piece(NamedTuple):
@@ -73,7 +77,8 @@ def _part(memory: Tensor, *shape: int) -> Tensor:
 
 
 class _Weights:
-    """Forms attention weights piece by piece, in memory that is allocated once: fresh pages cost more than the arithmetic."""
+    """Forms attention weights piece by piece, in memory that is allocated once: fresh pages cost more than the
+    arithmetic."""
 
     def __init__(self, q: Tensor, k: Tensor, rest: Rest) -> None:
         base, values, special, allowed, scale, dropout, seed = rest
@@ -95,7 +100,8 @@ class _Weights:
         self.generator = torch.Generator().manual_seed(seed)
 
     def groups(self) -> Iterator[list[_Piece]]:
-        """Pieces of as many whole examples as fit, else of heads, else of queries of a head; a group has all examples of a part."""
+        """Pieces of as many whole examples as fit, else of heads, else of queries of a head; a group has all examples
+        of a part."""
         b, h, n = self.b, self.h, self.n
         examples, heads, rows = (max(1, PIECE // max(1, size)) for size in (h * n * n, n * n, n))
         for head in range(0, h if b else 0, heads):
@@ -106,8 +112,8 @@ class _Weights:
     def slant(self, memory: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
         """The same memory as (heads, queries, distances) and as (heads, queries, n): row i has distance j - i at key j.
 
-        So values per distance, copied into each row of the first, give the map of pairs, and a map of pairs written to the second
-        is summed over equal distances by the columns of the first.
+        So values per distance, copied into each row of the first, give the map of pairs, and a map of pairs written to
+        the second is summed over equal distances by the columns of the first.
         """
         h, r = piece.heads.stop - piece.heads.start, piece.queries.stop - piece.queries.start
         width = r + self.n - 1
@@ -148,7 +154,9 @@ class _Weights:
 
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
         """The attention weights (examples, heads, queries, n), negative where dropout removes them."""
-        scores = self.product(piece.of_queries(self.q), piece.of_keys(self.k), self.scores)  # to be scaled with the next pass
+        scores = self.product(
+            piece.of_queries(self.q), piece.of_keys(self.k), self.scores
+        )  # to be scaled with the next pass
         scores = scores.unflatten(0, (-1, piece.heads.stop - piece.heads.start))
         base = self.base[piece].to(self.wide) if self.base is not None and self.by_example else shared
         values = self.values if len(self.examples) else None
@@ -170,8 +178,12 @@ class _Weights:
             scores += (~piece.of_mask(self.allowed)).to(self.wide).mul_(torch.finfo(self.wide).min)
         torch.softmax(scores, dim=-1, out=scores)
         if self.drop:
-            bits = self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator).view(torch.int16)
-            kept = torch.ge(bits[: scores.numel()].view(scores.shape), self.drop - LEVELS // 2, out=_part(self.noise, *scores.shape))
+            bits = (
+                self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator).view(torch.int16)
+            )
+            kept = torch.ge(
+                bits[: scores.numel()].view(scores.shape), self.drop - LEVELS // 2, out=_part(self.noise, *scores.shape)
+            )
             scores.copysign_(kept.sub_(0.5))
         return scores
 
@@ -230,7 +242,9 @@ class _BiasedAttention(torch.autograd.Function):
             for x, needed in zip(optional, ctx.needs_input_grad[4:6], strict=False)
         )
         sums = torch.empty_like(work.slanted) if d_base is not None and work.slanted is not None else None
-        blind = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # their weights are uniform whatever the scores
+        blind = (
+            None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
+        )  # their weights are uniform whatever the scores
         blind = blind if blind is not None and bool(blind.any()) else None
         other = torch.empty_like(work.scores)
         for group in work.groups():

@@ -1,7 +1,7 @@
 """Additive attention biases of the distance between two positions, and what special tokens put in their place.
 
-T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE footnote 2), ALiBi, and a product of learned vectors
-(TUPE section 5).
+T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE footnote 2), ALiBi, and a product of learned
+vectors (TUPE section 5).
 """
 
 import math
@@ -21,9 +21,10 @@ from .registry import BIASES, register_bias
 class Bias:
     """An additive term of the scores, kept small: one map for the whole batch and what special tokens put in its place.
 
-    base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in column
-    j - i + n - 1. values: (3, h), for pairs of which both, only the query, only the key is special; None if special tokens
-    are treated like all others. special: (b, n), True at special tokens, or (1, n) where they stand alike in all examples.
+    base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in
+    column j - i + n - 1. values: (3, h), for pairs of which both, only the query, only the key is special; None if
+    special tokens are treated like all others. special: (b, n), True at special tokens, or (1, n) where they stand
+    alike in all examples.
     """
 
     name: str
@@ -45,7 +46,8 @@ class Bias:
 
 
 def toeplitz(values: Tensor) -> Tensor:
-    """(..., 2n - 1) values of the distances -(n - 1) ... n - 1 to (..., n, n): entry (i, j) is the value of distance j - i."""
+    """(..., 2n - 1) values of the distances -(n - 1) ... n - 1 to (..., n, n): entry (i, j) is the value of distance j
+    - i."""
     n = (values.shape[-1] + 1) // 2
     if torch.compiler.is_compiling():  # which knows no `unfold` of a length that is not a number yet
         places = torch.arange(n, device=values.device)
@@ -62,7 +64,9 @@ def total(biases: list[Bias]) -> Bias | None:
         return first
     name = " + ".join(b.name for b in biases)
     if any((b.values is None) != (first.values is None) or b.special is not first.special for b in biases):
-        return Bias(name, torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0), None, first.special)
+        return Bias(
+            name, torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0), None, first.special
+        )
     same = all(b.base.ndim == first.base.ndim for b in biases)
     base = sum((b.base if same else b.map() for b in biases[1:]), start=first.base if same else first.map())
     values = None if first.values is None else torch.stack([b.values for b in biases if b.values is not None]).sum(0)
@@ -72,8 +76,8 @@ def total(biases: list[Bias]) -> Bias | None:
 def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> Tensor:
     """Bucket of the signed distance `key position - query position`, bidirectional (T5; DSTG A.1).
 
-    Half of the buckets serve each direction: exact for |distance| < buckets/4, then logarithmic up to `max_distance`, the
-    last one for everything beyond. Any shape of integers in, values in [0, buckets) out.
+    Half of the buckets serve each direction: exact for |distance| < buckets/4, then logarithmic up to `max_distance`,
+    the last one for everything beyond. Any shape of integers in, values in [0, buckets) out.
     """
     half = buckets // 2
     exact = half // 2
@@ -85,7 +89,8 @@ def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> T
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """The standard slopes of ALiBi (Press et al. 2022): 2^(-8k/h), filled up from twice as many where h is no power of two."""
+    """The standard slopes of ALiBi (Press et al. 2022): 2^(-8k/h), filled up from twice as many where h is no power of
+    two."""
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * (k + 1) / power) for k in range(power)]
     return slopes + [2 ** (-4 * (2 * k + 1) / power) for k in range(heads - power)]
@@ -110,7 +115,8 @@ class T5Bias(nn.Module):
 
 @register_bias("clipped")
 class ClippedBias(nn.Module):
-    """A learned value per head and distance, constant beyond `relative_max_distance`, zero at the start (TUPE footnote 2)."""
+    """A learned value per head and distance, constant beyond `relative_max_distance`, zero at the start (TUPE footnote
+    2)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -144,7 +150,8 @@ class AlibiBias(nn.Module):
 
 @register_bias("product")
 class ProductBias(nn.Module):
-    """(r F_Q)(r F_K)ᵀ/√d_head with a learned vector r for each distance up to `relative_max_distance` (TUPE section 5)."""
+    """(r F_Q)(r F_K)ᵀ/√d_head with a learned vector r for each distance up to `relative_max_distance` (TUPE section
+    5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -168,14 +175,16 @@ class ProductBias(nn.Module):
 class RelativeBias(nn.Module):
     """The configured bias of the distance, and what it is at special tokens.
 
-    `special` (3, h), DSTG eq. 1: values for both, only the query, only the key in S. `cls` (2, h): θ1, θ2 of TUPE eq. 9 where the
-    bias has its own. A reset together with an absolute correlation leaves zero here: θ stands there (TUPE eq. 11).
+    `special` (3, h), DSTG eq. 1: values for both, only the query, only the key in S. `cls` (2, h): θ1, θ2 of TUPE eq. 9
+    where the bias has its own. A reset together with an absolute correlation leaves zero here: θ stands there (TUPE eq.
+    11).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.name, self.function = config.relative, BIASES[config.relative](config)
-        # Order: special_special, special_query, special_key. i is the query (eq. 2; the text around eq. 1 says the reverse).
+        # Order: special_special, special_query, special_key. i is the query (eq. 2; the text around eq. 1 says the
+        # reverse).
         self.special = nn.Parameter(torch.zeros(3, config.num_attention_heads)) if config.relative_special else None
         own = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
         self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if own else None
@@ -187,7 +196,8 @@ class RelativeBias(nn.Module):
                 init.zeros_(values)
 
     def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
-        """The bias for `distance`, key minus query position: (b or 1, n, n), or (2n - 1,), the distances -(n-1) ... n-1.
+        """The bias for `distance`, key minus query position: (b or 1, n, n), or (2n - 1,), the distances -(n-1) ...
+        n-1.
 
         special, cls: (b or 1, n), True at tokens of S and at [CLS].
         """
@@ -199,7 +209,9 @@ class RelativeBias(nn.Module):
             )
         base = values.t() if distance.ndim == 1 else values.permute(0, 3, 1, 2)
         if self.reset:
-            return Bias("relative", base, base.new_zeros(3, self.heads) if self.cls is None else reset_values(self.cls), cls)
+            return Bias(
+                "relative", base, base.new_zeros(3, self.heads) if self.cls is None else reset_values(self.cls), cls
+            )
         return Bias("relative", base, self.special, special)
 
 
@@ -211,5 +223,6 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def reset_values(theta: Tensor) -> Tensor:
-    """θ1, θ2 (2, h) of TUPE eq. 9 as values (3, h) of a `Bias`: θ1 where the query is [CLS], θ2 where only the key is."""
+    """θ1, θ2 (2, h) of TUPE eq. 9 as values (3, h) of a `Bias`: θ1 where the query is [CLS], θ2 where only the key
+    is."""
     return theta[[0, 0, 1]]

@@ -1,4 +1,5 @@
-"""The blocks over streams: NeoBERT's (pre-RMSNorm, SwiGLU, no biases; DSTG 3.1-3.2) and BERT's (post-LayerNorm, GELU, biases)."""
+"""The blocks over streams: NeoBERT's (pre-RMSNorm, SwiGLU, no biases; DSTG 3.1-3.2) and BERT's (post-LayerNorm, GELU,
+biases)."""
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,8 @@ class RMSNorm(nn.Module):
 
 
 class StreamNorm(nn.Module):
-    """A norm for each stream, so that neither depends on the other (DSTG section 3.1): the block's, RMSNorm or LayerNorm."""
+    """A norm for each stream, so that neither depends on the other (DSTG section 3.1): the block's, RMSNorm or
+    LayerNorm."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -36,7 +38,8 @@ class StreamNorm(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """W_down(swish(W_gate x) · W_up x) in the NeoBERT block, W_down gelu(W_up x) in BERT's; each stream has its own W_down.
+    """W_down(swish(W_gate x) · W_up x) in the NeoBERT block, W_down gelu(W_up x) in BERT's; each stream has its own
+    W_down.
 
     "shared": gate and up see all streams (DSTG eq. 3); "separate": each stream has its own (SPLIT).
     """
@@ -51,7 +54,9 @@ class FeedForward(nn.Module):
         if self.separate:
             rows = list(zip(config.stream_sizes, self.inner, strict=True))
         self.up = nn.ModuleList(Stacked(d, (inner,) * (1 + self.gated), biased) for d, inner in rows)
-        self.down = nn.ModuleList(nn.Linear(i, d, bias=biased) for i, d in zip(self.inner, config.stream_sizes, strict=True))
+        self.down = nn.ModuleList(
+            nn.Linear(i, d, bias=biased) for i, d in zip(self.inner, config.stream_sizes, strict=True)
+        )
 
     def _activate(self, x: Tensor, *up: Tensor) -> Tensor:
         return F.silu(x) * up[0] if self.gated else F.gelu(x)

@@ -1,7 +1,8 @@
 """A saved model carries this folder's files, so that transformers opens it where this package is not installed.
 
-transformers copies the file that `auto_map` in config.json names, and what it imports by lines `from .x import`, into a package of its own
-(`trust_remote_code=True`). That file is `modeling_whatwhere.py`: this folder's `__init__.py`, and the own schemes of the model.
+transformers copies the file that `auto_map` in config.json names, and what it imports by lines `from .x import`, into a
+package of its own (`trust_remote_code=True`). That file is `modeling_whatwhere.py`: this folder's `__init__.py`, and
+the own schemes of the model.
 """
 
 import ast
@@ -53,9 +54,13 @@ def _rewritten(node: ast.Import | ast.ImportFrom) -> list[str]:
         if all(alias.name in public for alias in node.names):
             return [f"from .{public[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
     if isinstance(node, ast.ImportFrom) and str(node.module).startswith("whatwhere.encoder."):
-        return [f"from .{str(node.module).removeprefix('whatwhere.encoder.')} import {', '.join(map(ast.unparse, node.names))}"]
+        return [
+            f"from .{str(node.module).removeprefix('whatwhere.encoder.')} import "
+            f"{', '.join(map(ast.unparse, node.names))}"
+        ]
     raise ValueError(
-        f"A scheme travels with the encoder alone, so of whatwhere it can only say `from whatwhere.encoder import NAME`; "
+        "A scheme travels with the encoder alone, so of whatwhere it can only say `from whatwhere.encoder import "
+        "NAME`; "
         f"got `{ast.unparse(node)}` in line {node.lineno}. Names: {', '.join(sorted(_public()))}."
     )
 
@@ -67,16 +72,23 @@ def relative_imports(text: str) -> str:
         ValueError: it imports anything else of whatwhere, or not on a line of its own.
     """
     lines = text.splitlines()
-    for node in sorted(_whatwhere(ast.parse(text)), key=lambda node: -node.lineno):  # from the last, so that line numbers stay
+    for node in sorted(
+        _whatwhere(ast.parse(text)), key=lambda node: -node.lineno
+    ):  # from the last, so that line numbers stay
         first, last = node.lineno - 1, node.end_lineno or node.lineno
         indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
         statement = "\n".join(line.strip() for line in lines[first:last])
         try:
-            alone = isinstance(ast.parse(statement).body[0], ast.Import | ast.ImportFrom) and len(ast.parse(statement).body) == 1
+            alone = (
+                isinstance(ast.parse(statement).body[0], ast.Import | ast.ImportFrom)
+                and len(ast.parse(statement).body) == 1
+            )
         except SyntaxError:
             alone = False
         if not alone:
-            raise ValueError(f"An import of whatwhere in a scheme must stand on a line of its own; got `{lines[first].strip()}`.")
+            raise ValueError(
+                f"An import of whatwhere in a scheme must stand on a line of its own; got `{lines[first].strip()}`."
+            )
         lines[first:last] = [indent + line for line in _rewritten(node)]
     return "\n".join(lines) + "\n"
 
@@ -116,7 +128,9 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
 class CarriedModel(PreTrainedModel):
     """A model that is saved with its code, and read from safetensors only."""
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, code: bool = True, **kwargs: Any) -> None:
+    def save_pretrained(
+        self, save_directory: str | os.PathLike[str], *args: Any, code: bool = True, **kwargs: Any
+    ) -> None:
         """As transformers', with the code beside the weights; see there for the other arguments.
 
         Args:
@@ -125,7 +139,8 @@ class CarriedModel(PreTrainedModel):
         Raises:
             ValueError: an own scheme cannot travel (see `relative_imports`).
         """
-        # Set when transformers opened a carried copy: it would now copy this class's own file and name that in auto_map instead.
+        # Set when transformers opened a carried copy: it would now copy this class's own file and name that in auto_map
+        # instead.
         type(self)._auto_class = type(self.config)._auto_class = None
         if code:
             if kwargs.get("is_main_process", True):
@@ -136,7 +151,9 @@ class CarriedModel(PreTrainedModel):
         super().save_pretrained(save_directory, *args, **kwargs)
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike[str] | None, *args: Any, **kwargs: Any) -> Self:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | os.PathLike[str] | None, *args: Any, **kwargs: Any
+    ) -> Self:
         """As transformers', but a pickle is never read.
 
         Raises:

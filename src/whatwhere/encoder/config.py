@@ -26,7 +26,8 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
 _HF_KEYS = frozenset(
-    "torch_dtype num_labels name_or_path _commit_hash output_attentions attn_implementation experts_implementation model_type "
+    "torch_dtype num_labels name_or_path _commit_hash output_attentions attn_implementation experts_implementation "
+    "model_type "
     "_attn_implementation_internal _experts_implementation_internal auto_map use_cache problem_type".split()
 )
 
@@ -42,31 +43,33 @@ def _multiples(value: int, of: int) -> str:
 class EncoderConfig(PretrainedConfig):
     """Configuration of an `Encoder`.
 
-    Widths: `hidden_size` is the width of `last_hidden_state`, position stream first; `position_size` of it belong to the
-    position stream (0: one stream). `intermediate_size` None means 4 × hidden_size (DSTG section 3.2).
-    `block`: "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases). `residual`, NeoBERT only: "stream"
-    adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one (their code; `dstg`).
+    Widths: `hidden_size` is the width of `last_hidden_state`, position stream first; `position_size` of it belong to
+    the position stream (0: one stream). `intermediate_size` None means 4 × hidden_size (DSTG section 3.2). `block`:
+    "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases). `residual`, NeoBERT only:
+    "stream" adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one (their code;
+    `dstg`).
 
-    Scheme, absolute positions: `absolute` names the position table. It feeds the position stream if there is one, is added to
-    the word embedding otherwise, unless `untied` takes it: "position" adds the term pU_Q·pU_K (TUPE eq. 7), "crossed" all four
-    products of words and positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in place of a table (TUPE section 5).
-    Tables: `table_width` is a width of their own with a learned map to the one that is needed; `table_rank` that of `low_rank`;
-    `table_file` a .npy file or model folder for `mds`; `table_start` what `learned` starts from ("normal", "sinusoidal", a .npy file
-    or a model folder); `table_scale` what a fixed table is multiplied by (None: to root mean square position_initializer_range).
-    Scheme, relative positions: `relative` names the bias (`relative_buckets` buckets of T5, logarithmic up to
-    `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard ones),
-    `relative_shared` makes one for all layers; `rotation` names the rotation of queries and keys ("rope", base `rope_theta`).
-    Scheme, special tokens: `relative_special` gives pairs with a token of S = {cls, sep} three values of their own (DSTG eq. 1),
-    `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator);
-    `reset` unties [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both
-    separately (its published code). They are found by id.
-    Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies queries and keys of both (SPLIT);
-    `stream_feed_forward` "shared" reads both (DSTG eq. 3), "separate" keeps one for each; `stream_values` "per_head" cuts each
-    stream's values over the heads, "consecutive" cuts their concatenation, so that the first heads carry position (SPLIT).
-    `mlm_head`: "semantic" predicts from the semantic stream, "full" from all of hidden (DSTG B.2).
-    Initial weights: `initializer` is "normal" with standard deviation r, or "uniform" on [-r, r] (the code of DSTG's authors, r = 0.02);
-    r is `initializer_range` for matrices, `embedding_initializer_range` for word embeddings, `position_initializer_range` for the
-    position table (None: as the word embeddings).
+    Scheme, absolute positions: `absolute` names the position table. It feeds the position stream if there is one, is
+    added to the word embedding otherwise, unless `untied` takes it: "position" adds the term pU_Q·pU_K (TUPE eq. 7),
+    "crossed" all four products of words and positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in
+    place of a table (TUPE section 5). Tables: `table_width` is a width of their own with a learned map to the one that
+    is needed; `table_rank` that of `low_rank`; `table_file` a .npy file or model folder for `mds`; `table_start` what
+    `learned` starts from ("normal", "sinusoidal", a .npy file or a model folder); `table_scale` what a fixed table is
+    multiplied by (None: to root mean square position_initializer_range). Scheme, relative positions: `relative` names
+    the bias (`relative_buckets` buckets of T5, logarithmic up to `relative_max_distance`, beyond which "clipped" and
+    "product" are constant; `alibi_slopes`, None for the standard ones), `relative_shared` makes one for all layers;
+    `rotation` names the rotation of queries and keys ("rope", base `rope_theta`). Scheme, special tokens:
+    `relative_special` gives pairs with a token of S = {cls, sep} three values of their own (DSTG eq. 1),
+    `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator); `reset` unties
+    [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both separately (its
+    published code). They are found by id. Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2),
+    "joint" multiplies queries and keys of both (SPLIT); `stream_feed_forward` "shared" reads both (DSTG eq. 3),
+    "separate" keeps one for each; `stream_values` "per_head" cuts each stream's values over the heads, "consecutive"
+    cuts their concatenation, so that the first heads carry position (SPLIT). `mlm_head`: "semantic" predicts from the
+    semantic stream, "full" from all of hidden (DSTG B.2). Initial weights: `initializer` is "normal" with standard
+    deviation r, or "uniform" on [-r, r] (the code of DSTG's authors, r = 0.02); r is `initializer_range` for matrices,
+    `embedding_initializer_range` for word embeddings, `position_initializer_range` for the position table (None: as the
+    word embeddings).
 
     Raises:
         ValueError: an unknown key, a value outside its choices, or parts that do not fit together.
@@ -135,7 +138,9 @@ class EncoderConfig(PretrainedConfig):
                 own = ""
                 if key in ("absolute", "relative", "rotation"):
                     own = " An own scheme must be loaded first: --scheme FILE; a saved model carries its own_scheme.py."
-                raise ValueError(f"{key} must be one of {', '.join(choices())}; got {value!r}.{nearest(str(value), choices())}{own}")
+                raise ValueError(
+                    f"{key} must be one of {', '.join(choices())}; got {value!r}.{nearest(str(value), choices())}{own}"
+                )
         self._check_numbers()
         self._check_streams()
         self._check_scheme()
@@ -150,7 +155,9 @@ class EncoderConfig(PretrainedConfig):
                 good = isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value)
                 kinds = ("a list of numbers",)
             else:
-                good = isinstance(value, (*kinds, int) if float in kinds else kinds) and (bool in kinds or not isinstance(value, bool))
+                good = isinstance(value, (*kinds, int) if float in kinds else kinds) and (
+                    bool in kinds or not isinstance(value, bool)
+                )
             if not good:
                 names = [_KINDS.get(kind, str(kind)) for kind in kinds if kind is not NoneType]
                 raise ValueError(f"{key} must be {' or '.join(names)}; got {value!r}.")
@@ -168,25 +175,35 @@ class EncoderConfig(PretrainedConfig):
         ):
             if (value := getattr(self, key)) is not None and value < 1:
                 raise ValueError(f"{key} must be at least 1; got {value}.")
-        for key in ("initializer_range", "embedding_initializer_range", "position_initializer_range", "norm_eps", "rope_theta"):
+        for key in (
+            "initializer_range",
+            "embedding_initializer_range",
+            "position_initializer_range",
+            "norm_eps",
+            "rope_theta",
+        ):
             if not getattr(self, key) > 0:
                 raise ValueError(f"{key} must be above 0; got {getattr(self, key)}.")
         for key in ("pad_token_id", "unk_token_id", "cls_token_id", "sep_token_id", "mask_token_id"):
             if not 0 <= getattr(self, key) < self.vocab_size:
-                raise ValueError(f"{key}={getattr(self, key)} is no entry of a vocabulary of {self.vocab_size} (vocab_size).")
+                raise ValueError(
+                    f"{key}={getattr(self, key)} is no entry of a vocabulary of {self.vocab_size} (vocab_size)."
+                )
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout must be in [0, 1); got {self.dropout}.")
         if self.relative_buckets < 4 or self.relative_buckets % 4:
             raise ValueError(f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}.")
         if self.relative_max_distance <= self.relative_buckets // 4:
             raise ValueError(
-                f"relative_max_distance must exceed relative_buckets/4 = {self.relative_buckets // 4}; got {self.relative_max_distance}."
+                f"relative_max_distance must exceed relative_buckets/4 = {self.relative_buckets // 4}; got "
+                f"{self.relative_max_distance}."
             )
 
     def _check_streams(self) -> None:
         if not 0 <= self.position_size < self.hidden_size:
             raise ValueError(
-                f"position_size must be in [0, hidden_size): position_size={self.position_size}, hidden_size={self.hidden_size}."
+                f"position_size must be in [0, hidden_size): position_size={self.position_size}, "
+                f"hidden_size={self.hidden_size}."
             )
         heads = self.num_attention_heads
         for key in ("hidden_size", "position_size"):
@@ -202,9 +219,15 @@ class EncoderConfig(PretrainedConfig):
         if self.position_size and self.rotation != "none":
             raise ValueError("rotation works on one stream: set position_size=0, or rotation=none.")
         if not self.position_size:
-            for key, default in (("stream_qk", "separate"), ("stream_feed_forward", "shared"), ("stream_values", "per_head")):
+            for key, default in (
+                ("stream_qk", "separate"),
+                ("stream_feed_forward", "shared"),
+                ("stream_values", "per_head"),
+            ):
                 if getattr(self, key) != default:
-                    raise ValueError(f"{key}={getattr(self, key)} needs a position stream: set position_size, or {key}={default}.")
+                    raise ValueError(
+                        f"{key}={getattr(self, key)} needs a position stream: set position_size, or {key}={default}."
+                    )
         assert self.intermediate_size is not None
         if self.intermediate_size * self.position_size % self.hidden_size:
             step = self.intermediate_step
@@ -217,43 +240,65 @@ class EncoderConfig(PretrainedConfig):
         heads = self.num_attention_heads
         if self.rotation != "none" and self.d_head % 2:
             raise ValueError(
-                f"rotation needs an even width per head: hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
+                f"rotation needs an even width per head: hidden_size={self.hidden_size}, num_attention_heads={heads} "
+                f"give {self.d_head}."
             )
         if self.untied in ("position", "crossed") and self.absolute == "none":
             raise ValueError(f"untied={self.untied} needs a position table: set absolute to learned.")
         if self.untied == "free" and self.absolute != "none":
-            raise ValueError(f"untied=free takes the place of a table: set absolute=none; got absolute={self.absolute}.")
+            raise ValueError(
+                f"untied=free takes the place of a table: set absolute=none; got absolute={self.absolute}."
+            )
         if self.untied != "none" and self.position_size:
-            raise ValueError(f"untied={self.untied} works on one stream: set position_size=0; got {self.position_size}.")
+            raise ValueError(
+                f"untied={self.untied} works on one stream: set position_size=0; got {self.position_size}."
+            )
         if self.relative == "none" and (self.relative_special or self.relative_shared):
             key = "relative_special" if self.relative_special else "relative_shared"
             raise ValueError(f"{key} needs a relative bias: set relative to t5.")
         if self.absolute_special and (not self.position_size or self.stream_qk == "joint"):
-            raise ValueError("absolute_special needs a score of the position stream alone: set position_size, and stream_qk=separate.")
+            raise ValueError(
+                "absolute_special needs a score of the position stream alone: set position_size, and "
+                "stream_qk=separate."
+            )
         if self.residual == "normalized" and self.block == "bert":
-            raise ValueError("residual=normalized is for block=neobert; BERT's block normalises the sum. Set residual=stream.")
+            raise ValueError(
+                "residual=normalized is for block=neobert; BERT's block normalises the sum. Set residual=stream."
+            )
         if self.reset != "none" and self.untied not in ("position", "free") and self.relative == "none":
-            raise ValueError(f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias.")
+            raise ValueError(
+                f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias."
+            )
         if self.reset != "none" and self.untied == "crossed":
-            raise ValueError("reset is defined for position-only correlations; untied=crossed mixes words in. Set reset=none.")
+            raise ValueError(
+                "reset is defined for position-only correlations; untied=crossed mixes words in. Set reset=none."
+            )
         if self.reset != "none" and self.relative_special:
             raise ValueError("reset and relative_special both say what special tokens get. Choose one of them.")
         if self.alibi_slopes is not None:
             if self.relative != "alibi":
                 raise ValueError(f"alibi_slopes needs relative=alibi; got relative={self.relative}.")
             if len(self.alibi_slopes) != heads or not all(0 < slope < math.inf for slope in self.alibi_slopes):
-                raise ValueError(f"alibi_slopes must be {heads} positive numbers, one for each head; got {self.alibi_slopes}.")
+                raise ValueError(
+                    f"alibi_slopes must be {heads} positive numbers, one for each head; got {self.alibi_slopes}."
+                )
         if self.absolute == "mds" and self.table_file is None:
             raise ValueError("absolute=mds needs table_file, a .npy file of shape (positions, width); got none.")
         if self.table_file is not None and self.absolute != "mds":
-            raise ValueError(f"table_file is for absolute=mds; got absolute={self.absolute}. A learned table starts from table_start.")
+            raise ValueError(
+                f"table_file is for absolute=mds; got absolute={self.absolute}. A learned table starts from "
+                "table_start."
+            )
         if self.table_start != "normal" and self.absolute != "learned":
             raise ValueError(f"table_start is for absolute=learned; got absolute={self.absolute}.")
         if self.table_scale is not None:
-            waves = self.absolute in ("sinusoidal", "fourier") or (self.absolute == "learned" and self.table_start == "sinusoidal")
+            waves = self.absolute in ("sinusoidal", "fourier") or (
+                self.absolute == "learned" and self.table_start == "sinusoidal"
+            )
             if not waves and self.absolute != "mds":
                 raise ValueError(
-                    "table_scale is for tables that are fixed or start from sines (sinusoidal, fourier, mds, table_start=sinusoidal); "
+                    "table_scale is for tables that are fixed or start from sines (sinusoidal, fourier, mds, "
+                    "table_start=sinusoidal); "
                     f"got absolute={self.absolute}."
                 )
             if not 0 < self.table_scale < math.inf:
@@ -261,10 +306,14 @@ class EncoderConfig(PretrainedConfig):
         if self.absolute == "low_rank" and self.table_rank is None:
             raise ValueError("absolute=low_rank needs table_rank, the rank of the table; got none.")
         if self.absolute != "low_rank" and self.table_rank is not None:
-            raise ValueError(f"table_rank belongs to absolute=low_rank; got absolute={self.absolute}, table_rank={self.table_rank}.")
+            raise ValueError(
+                f"table_rank belongs to absolute=low_rank; got absolute={self.absolute}, table_rank={self.table_rank}."
+            )
         rows, width = self.max_position_embeddings, self.table_width or self.position_width
         if self.table_rank is not None and self.table_rank > min(rows, width):
-            raise ValueError(f"table_rank must be at most {min(rows, width)}, the smaller side of the table; got {self.table_rank}.")
+            raise ValueError(
+                f"table_rank must be at most {min(rows, width)}, the smaller side of the table; got {self.table_rank}."
+            )
         if self.table_width is not None and self.absolute == "none":
             raise ValueError(f"table_width={self.table_width} needs a position table: set absolute to learned.")
 
@@ -296,7 +345,8 @@ class EncoderConfig(PretrainedConfig):
 
     @property
     def scale(self) -> float:
-        """Factor of the products in the scores: 1/√d_head; 1/√(2·d_head) with TUPE's positional term, 1/√(4·d_head) with four."""
+        """Factor of the products in the scores: 1/√d_head; 1/√(2·d_head) with TUPE's positional term, 1/√(4·d_head)
+        with four."""
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
         return (terms * self.d_head) ** -0.5
 

@@ -1,4 +1,5 @@
-"""FlexAttention (torch): the bias is looked up inside the kernel, so that no (h, n, n) tensor per example exists. CUDA, opt-in."""
+"""FlexAttention (torch): the bias is looked up inside the kernel, so that no (h, n, n) tensor per example exists. CUDA,
+opt-in."""
 
 import functools
 import warnings
@@ -13,12 +14,16 @@ from .biases import Bias
 
 @functools.cache
 def _compiled() -> Callable[..., Tensor]:
-    # Not on import: that loads torch's compiler, which takes seconds. Shapes become dynamic once a second length is seen.
+    # Not on import: that loads torch's compiler, which takes seconds. Shapes become dynamic once a second length is
+    # seen.
     return torch.compile(flex_attention)
 
 
-def flex(q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float) -> Tensor:
-    """Attention of q, k (b, h, n, d) and values (b, h, n, d_v); on a CPU without compilation and without a backward pass."""
+def flex(
+    q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
+) -> Tensor:
+    """Attention of q, k (b, h, n, d) and values (b, h, n, d_v); on a CPU without compilation and without a backward
+    pass."""
     n = q.shape[2]
     lowest = torch.finfo(torch.promote_types(q.dtype, torch.float32)).min
 

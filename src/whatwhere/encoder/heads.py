@@ -1,4 +1,5 @@
-"""Heads on the encoder: what a model predicts from its hidden states (b, n, hidden_size), all of them unless said otherwise."""
+"""Heads on the encoder: what a model predicts from its hidden states (b, n, hidden_size), all of them unless said
+otherwise."""
 
 from typing import Any, TypedDict, Unpack
 
@@ -18,7 +19,8 @@ from .model import Encoder, EncoderPreTrainedModel
 
 
 class Wanted(TypedDict, total=False):
-    """What else a forward pass returns: see `Encoder.forward`. Every head also takes `return_dict`; False gives a tuple."""
+    """What else a forward pass returns: see `Encoder.forward`. Every head also takes `return_dict`; False gives a
+    tuple."""
 
     output_hidden_states: bool | None
     output_attentions: bool | None
@@ -43,7 +45,9 @@ class EncoderWithHead(EncoderPreTrainedModel):
         """See `Encoder.inspecting`."""
         return self.encoder.inspecting(see)
 
-    def _encode(self, input_ids: Tensor, *inputs: Tensor | None, **wanted: Unpack[Wanted]) -> tuple[Tensor, dict[str, Any]]:
+    def _encode(
+        self, input_ids: Tensor, *inputs: Tensor | None, **wanted: Unpack[Wanted]
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Last hidden state, and what else was wanted, as every head returns it."""
         names = ("attention_mask", "position_ids", "document_ids")
         output = self.encoder(input_ids, **dict(zip(names, inputs, strict=True)), **wanted, return_dict=True)
@@ -51,13 +55,15 @@ class EncoderWithHead(EncoderPreTrainedModel):
 
 
 def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy in nats, at least in float32, of logits (m, c) and class numbers (m,); 0, not NaN, if m is 0."""
+    """Mean cross-entropy in nats, at least in float32, of logits (m, c) and class numbers (m,); 0, not NaN, if m is
+    0."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(wide, targets, reduction="sum") / max(targets.numel(), 1)
 
 
 class VocabularyTransform(nn.Module):
-    """What BERT does before it looks words up: a dense layer, GELU, LayerNorm (Devlin et al. 2018, the published code)."""
+    """What BERT does before it looks words up: a dense layer, GELU, LayerNorm (Devlin et al. 2018, the published
+    code)."""
 
     def __init__(self, width_in: int, width_out: int, eps: float) -> None:
         super().__init__()
@@ -72,9 +78,10 @@ class VocabularyTransform(nn.Module):
 class MaskedLMHead(nn.Module):
     """Vocabulary logits from the semantic stream, or from all of hidden with a projection per stream (DSTG 3.3, B.2).
 
-    `decoder` reads the semantic stream and may share the word embedding. For `full`, `position_decoder` reads the position stream;
-    together they are one linear map of the whole hidden state. With BERT's block, BERT's `transform` comes before the decoder, which
-    then reads its output; for `full` the transform reads all of hidden and there is no `position_decoder`.
+    `decoder` reads the semantic stream and may share the word embedding. For `full`, `position_decoder` reads the
+    position stream; together they are one linear map of the whole hidden state. With BERT's block, BERT's `transform`
+    comes before the decoder, which then reads its output; for `full` the transform reads all of hidden and there is no
+    `position_decoder`.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -86,7 +93,9 @@ class MaskedLMHead(nn.Module):
         width = config.hidden_size - self.first_column
         self.transform = VocabularyTransform(width, config.semantic_size, config.norm_eps) if bert else None
         self.decoder = nn.Linear(config.semantic_size, config.vocab_size)
-        self.position_decoder = nn.Linear(config.position_size, config.vocab_size, bias=False) if full and not bert else None
+        self.position_decoder = (
+            nn.Linear(config.position_size, config.vocab_size, bias=False) if full and not bert else None
+        )
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits (..., vocab_size) of hidden states (..., hidden_size)."""
@@ -127,8 +136,9 @@ class EncoderForMaskedLM(EncoderWithHead):
         """Predict masked tokens; the inputs of `Encoder.forward` and two more.
 
         Args:
-            labels: (b, n) token ids, -100 where nothing is predicted. With labels: `loss` (mean cross-entropy in nats over the
-                labelled tokens, 0 if there is none) and `logits` (m, V) of the labelled tokens only, in reading order.
+            labels: (b, n) token ids, -100 where nothing is predicted. With labels: `loss` (mean cross-entropy in nats
+                over the labelled tokens, 0 if there is none) and `logits` (m, V) of the labelled tokens only, in
+                reading order.
             return_all_logits: with labels, return logits (b, n, V) nevertheless. Without labels they always are.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
@@ -137,7 +147,9 @@ class EncoderForMaskedLM(EncoderWithHead):
             logits = self.head(hidden)
         else:
             if labels.shape != input_ids.shape:
-                raise ValueError(f"labels must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(labels.shape)}.")
+                raise ValueError(
+                    f"labels must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(labels.shape)}."
+                )
             chosen = labels != -100
             logits, targets = self.head(hidden[chosen]), labels[chosen]
             loss = mean_cross_entropy(logits, targets)
@@ -152,7 +164,8 @@ def _classifier(config: EncoderConfig) -> nn.Linear:
 
 
 class EncoderForSequenceClassification(EncoderWithHead):
-    """A label, several labels or numbers per text, from its first token ([CLS]): dense, tanh, dropout, classifier, as BERT."""
+    """A label, several labels or numbers per text, from its first token ([CLS]): dense, tanh, dropout, classifier, as
+    BERT."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -174,13 +187,17 @@ class EncoderForSequenceClassification(EncoderWithHead):
         """`logits` (b, num_labels); the inputs of `Encoder.forward` and `labels`.
 
         Args:
-            labels: class numbers (b,), or numbers (b,) or (b, num_labels) to regress, or 0.0 and 1.0 (b, num_labels) for several labels
-                at once. As in transformers, `config.problem_type` says which; if unset, one label means regression, and whole numbers mean
-                classes.
+            labels: class numbers (b,), or numbers (b,) or (b, num_labels) to regress, or 0.0 and 1.0 (b, num_labels)
+                for several labels at once. As in transformers, `config.problem_type` says which; if unset, one label
+                means regression, and whole numbers mean classes.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
         # The first token that is no padding, which may stand on either side.
-        first = hidden[:, 0] if attention_mask is None else hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
+        first = (
+            hidden[:, 0]
+            if attention_mask is None
+            else hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
+        )
         logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
         loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
@@ -205,7 +222,8 @@ class EncoderForTokenClassification(EncoderWithHead):
         labels: Tensor | None = None,
         **wanted: Unpack[Wanted],
     ) -> TokenClassifierOutput:
-        """`logits` (b, n, num_labels); the inputs of `Encoder.forward` and `labels` (b, n), class numbers, -100 where none counts."""
+        """`logits` (b, n, num_labels); the inputs of `Encoder.forward` and `labels` (b, n), class numbers, -100 where
+        none counts."""
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
         logits = self.classifier(self.dropout(hidden))
         chosen = None if labels is None else labels != -100
@@ -235,7 +253,8 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         """`start_logits` and `end_logits` (b, n); the inputs of `Encoder.forward` and two more.
 
         Args:
-            start_positions, end_positions: (b,), places of the answer's first and last token; a place outside the text is ignored.
+            start_positions, end_positions: (b,), places of the answer's first and last token; a place outside the text
+            is ignored.
         """
         if (start_positions is None) != (end_positions is None):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")

@@ -1,7 +1,8 @@
 """The encoder as a transformers model.
 
-embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). A hidden state is [position; semantic] along
-the last axis; `hidden_states[l]` is the output of block l before the final norm, `hidden_states[0]` the embedding.
+embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). A hidden state is [position;
+semantic] along the last axis; `hidden_states[l]` is the output of block l before the final norm, `hidden_states[0]` the
+embedding.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,22 +53,32 @@ class EncoderPreTrainedModel(CarriedModel):
             initialize(config)
 
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
-        # In code from outside its package transformers passes over a module that owns no weight directly, as if it were loaded. Tables
-        # and biases may keep all of theirs in submodules.
+        # In code from outside its package transformers passes over a module that owns no weight directly, as if it were
+        # loaded. Tables and biases may keep all of theirs in submodules.
         own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
         below = [*module.parameters(), *module.buffers()]
-        if not own and hasattr(module, "initialize") and not all(getattr(t, "_is_hf_initialized", False) for t in below):
+        if (
+            not own
+            and hasattr(module, "initialize")
+            and not all(getattr(t, "_is_hf_initialized", False) for t in below)
+        ):
             is_custom_code = False
         super()._initialize_weights(module, is_custom_code)
 
 
 def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
-    """Whether tokens that see each other are as far apart in positions as in the row, so that 2n - 1 distances say all."""
+    """Whether tokens that see each other are as far apart in positions as in the row, so that 2n - 1 distances say
+    all."""
     b, n = position_ids.shape
     offset = position_ids - torch.arange(n, device=position_ids.device)
     groups = torch.arange(b, device=position_ids.device)[:, None].expand(b, n)  # tokens of a group see each other
     if document_ids is not None:
-        groups = torch.stack([groups, document_ids.expand(b, n)], dim=-1).flatten(0, 1).unique(dim=0, return_inverse=True)[1].view(b, n)
+        groups = (
+            torch.stack([groups, document_ids.expand(b, n)], dim=-1)
+            .flatten(0, 1)
+            .unique(dim=0, return_inverse=True)[1]
+            .view(b, n)
+        )
     if attention_mask is not None:
         offset, groups = offset[attention_mask.bool()], groups[attention_mask.bool()]
     offset, groups = offset.flatten(), groups.flatten()
@@ -94,7 +105,9 @@ class Encoder(EncoderPreTrainedModel):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        before = config.block == "bert"  # BERT's block normalises the embedding and each output, NeoBERT's the last output
+        before = (
+            config.block == "bert"
+        )  # BERT's block normalises the embedding and each output, NeoBERT's the last output
         self.word_embeddings = nn.Embedding(config.vocab_size, config.semantic_size)
         self.position_embeddings = PositionTable(config) if config.absolute != "none" else None
         self.embedding_norm = StreamNorm(config) if before else None
@@ -113,7 +126,8 @@ class Encoder(EncoderPreTrainedModel):
         self.word_embeddings = value
 
     def position_table(self) -> Tensor | None:
-        """The position table (max_position_embeddings, width) that the model uses, before any norm, or None if it has none."""
+        """The position table (max_position_embeddings, width) that the model uses, before any norm, or None if it has
+        none."""
         return self.position_embeddings() if self.position_embeddings is not None else None
 
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
@@ -130,7 +144,8 @@ class Encoder(EncoderPreTrainedModel):
             longest = int(position_ids.max()) + 1 if readable else n
             if readable and int(position_ids.min()) < 0:
                 raise ValueError(
-                    f"Positions are counted from 0; position_ids holds {int(position_ids.min())}. Leave it out for 0, 1, 2, ..."
+                    f"Positions are counted from 0; position_ids holds {int(position_ids.min())}. Leave it out for 0, "
+                    "1, 2, ..."
                 )
             if longest > rows:
                 raise ValueError(
@@ -139,12 +154,17 @@ class Encoder(EncoderPreTrainedModel):
                 )
         return position_ids
 
-    def layout(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None) -> Layout:
-        """What the layers share: special tokens, who sees whom, distances, rotations, and all that depends on positions alone."""
+    def layout(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
+    ) -> Layout:
+        """What the layers share: special tokens, who sees whom, distances, rotations, and all that depends on positions
+        alone."""
         config, n, device = self.config, input_ids.shape[1], input_ids.device
         cls = input_ids == config.cls_token_id
         special = cls | (input_ids == config.sep_token_id)
-        looks = not torch.compiler.is_compiling() and device.type != "meta"  # whether values may decide which way to compute
+        looks = (
+            not torch.compiler.is_compiling() and device.type != "meta"
+        )  # whether values may decide which way to compute
         if looks:
             special, cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (special, cls))
         counted = position_ids is None and attention_mask is None and document_ids is None  # 0, 1, 2, ... in every row
@@ -152,7 +172,9 @@ class Encoder(EncoderPreTrainedModel):
         allowed = None
         if attention_mask is not None and not (looks and device.type == "cpu" and bool(attention_mask.all())):
             seen = attention_mask.bool()
-            allowed = (seen | ~seen.any(-1, keepdim=True))[:, None, None, :]  # where all is padding, all see all: backends agree
+            allowed = (seen | ~seen.any(-1, keepdim=True))[
+                :, None, None, :
+            ]  # where all is padding, all see all: backends agree
         if document_ids is not None:
             same = document_ids[:, None, :, None] == document_ids[:, None, None, :]
             itself = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
@@ -216,7 +238,8 @@ class Encoder(EncoderPreTrainedModel):
             input_ids: (b, n) token ids.
             attention_mask: (b, n), 1 at tokens, 0 at padding.
             position_ids: (b, n), counted from 0, special tokens included; default: the place among the unpadded tokens.
-            document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such limit.
+            document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
+                limit.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states.
             output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path.
 
@@ -248,7 +271,9 @@ class Encoder(EncoderPreTrainedModel):
             raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
         for other in others:
             if other is not None and other.shape != input_ids.shape:
-                raise ValueError(f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(other.shape)}.")
+                raise ValueError(
+                    f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(other.shape)}."
+                )
         if not input_ids.shape[1]:
             raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
         if torch.compiler.is_compiling() or input_ids.device.type != "cpu" or not input_ids.numel():
@@ -271,11 +296,11 @@ class Encoder(EncoderPreTrainedModel):
     ) -> dict[str, Tensor]:
         """The named terms of the attention scores, each (layers, b, h, n, n) with size 1 where constant over the batch.
 
-        In score units, before the padding mask; they sum to the scores that the fused path uses. Names: `semantic`, `absolute` (with
-        TUPE's θ), `relative` (with the values at special tokens); `mixed` instead of `semantic` where positions are added to the
-        words (`ap`, `bert-a`); `semantic_to_absolute` (query semantic) and `absolute_to_semantic` where both meet (`split`,
-        `bert-ad`). For `rope`, `semantic` is the whole rotated product. Where packed documents do not see each other, entries mean
-        nothing.
+        In score units, before the padding mask; they sum to the scores that the fused path uses. Names: `semantic`,
+        `absolute` (with TUPE's θ), `relative` (with the values at special tokens); `mixed` instead of `semantic` where
+        positions are added to the words (`ap`, `bert-a`); `semantic_to_absolute` (query semantic) and
+        `absolute_to_semantic` where both meet (`split`, `bert-ad`). For `rope`, `semantic` is the whole rotated
+        product. Where packed documents do not see each other, entries mean nothing.
         """
         training = self.training
         self.eval()  # the terms are those of the model, not of one draw of dropout
@@ -288,12 +313,15 @@ class Encoder(EncoderPreTrainedModel):
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}
 
     @contextmanager
-    def inspecting(self, see: Callable[[int, dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]) -> Iterator[None]:
-        """While it lasts, every block hands the terms of its attention scores to `see`, one block at a time, in the forward pass itself.
+    def inspecting(
+        self, see: Callable[[int, dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
+    ) -> Iterator[None]:
+        """While it lasts, every block hands the terms of its attention scores to `see`, one block at a time, in the
+        forward pass itself.
 
-        see: called with (block 0 ... L - 1, named terms, allowed) as in `attention_terms`: each term (b or 1, h, n, n); allowed (b, 1,
-        1 or n, n) is True where a query may look at a key, None for everywhere. If it returns terms, attention goes on with those
-        instead (in the eager path); None changes nothing. Blocks must not be compiled.
+        see: called with (block 0 ... L - 1, named terms, allowed) as in `attention_terms`: each term (b or 1, h, n, n);
+        allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for everywhere. If it returns terms,
+        attention goes on with those instead (in the eager path); None changes nothing. Blocks must not be compiled.
         """
         blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock | BertBlock)]
         before = [block.attention.inspect for block in blocks]

@@ -8,8 +8,9 @@ from .config import EncoderConfig
 from .registry import PRESETS, SOURCES, nearest
 from .registry import register_preset as _add
 
-# Widths of each size and block: `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream, to which
-# `position` is added (DSTG 3.3: 768 = 48 + 720; baselines 720). In BERT's block `model` is the whole (TUPE: 768).
+# Widths of each size and block: `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic
+# stream, to which `position` is added (DSTG 3.3: 768 = 48 + 720; baselines 720). In BERT's block `model` is the whole
+# (TUPE: 768).
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "neobert": {"layers": 4, "heads": 4, "model": 120, "position": 8, "tied": True},
@@ -34,7 +35,9 @@ _add("ap", "nope", "DSTG section 3.3", absolute="learned")
 _add("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
 _add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special=True)
 # Added to the normalised streams, as in the authors' code, position stays readable through the layers (docs/method.md).
-_add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2, residual="normalized")
+_add(
+    "dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2, residual="normalized"
+)
 _add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
 _add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
 _add("alibi", "nope", "Press et al. 2022", relative="alibi")
@@ -71,8 +74,9 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
 
     Args:
         name: one of `PRESETS` (`whatwhere presets` lists them).
-        size: "tiny" (4 layers, 128 = 8 + 120), "small" (6 layers, 256 = 16 + 240) or "paper" (NeoBERT block: 6 layers, 768 = 48 + 720;
-            BERT block: 12 layers, 768). The block decides which: `preset("tupe-r", block="neobert")` is as wide as `ap`.
+        size: "tiny" (4 layers, 128 = 8 + 120), "small" (6 layers, 256 = 16 + 240) or "paper" (NeoBERT block: 6 layers,
+            768 = 48 + 720; BERT block: 12 layers, 768). The block decides which: `preset("tupe-r", block="neobert")` is
+            as wide as `ap`.
         **fields: any `EncoderConfig` field, overriding the preset's.
 
     Raises:
@@ -80,7 +84,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     """
     if name not in PRESETS:
         raise ValueError(
-            f"Unknown preset {name!r}.{nearest(name, list(PRESETS))} All names: {', '.join(PRESETS)}; your own come with --scheme FILE."
+            f"Unknown preset {name!r}.{nearest(name, list(PRESETS))} All names: {', '.join(PRESETS)}; your own come "
+            "with --scheme FILE."
         )
     if size not in SIZES:
         raise ValueError(f"Unknown size {size!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
@@ -104,7 +109,10 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     }
     with suppress(TypeError, ZeroDivisionError):  # of values that EncoderConfig refuses
         if streams == 2:
-            resolved.setdefault("position_size", resolved["hidden_size"] // resolved["num_attention_heads"] if d_pos == "head" else d_pos)
+            resolved.setdefault(
+                "position_size",
+                resolved["hidden_size"] // resolved["num_attention_heads"] if d_pos == "head" else d_pos,
+            )
     return EncoderConfig(**resolved)
 
 

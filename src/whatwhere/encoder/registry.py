@@ -1,6 +1,7 @@
 """Where position schemes are known by name: tables, biases, rotations and presets, the published ones and your own.
 
-A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers what it adds; `load_scheme` runs it.
+A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers what it adds; `load_scheme`
+runs it.
 """
 
 import difflib
@@ -34,7 +35,9 @@ def _new(name: str, known: dict[str, Any], kind: str) -> None:
     if name == "none" or not name:
         raise ValueError(f"A {kind} cannot be named {name!r}. Choose another name.")
     if name in known:
-        raise ValueError(f"A {kind} named {name!r} is registered already. Choose another name; taken: {', '.join(known)}.")
+        raise ValueError(
+            f"A {kind} named {name!r} is registered already. Choose another name; taken: {', '.join(known)}."
+        )
 
 
 def _decorator(name: str, known: dict[str, Any], kind: str) -> Callable[[_Part], _Part]:
@@ -59,10 +62,11 @@ def register_table(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_bias(name: str) -> Callable[[_Part], _Part]:
-    """Class decorator: a relative bias, `Module(config)` whose `forward(distance)` gives values (..., heads) in score units.
+    """Class decorator: a relative bias, `Module(config)` whose `forward(distance)` gives values (..., heads) in score
+    units.
 
-    `distance` holds integers of any shape, key position minus query position. Configurations take it as `relative=name`.
-    A method `initialize(config)` sets the initial weights.
+    `distance` holds integers of any shape, key position minus query position. Configurations take it as
+    `relative=name`. A method `initialize(config)` sets the initial weights.
 
     Raises:
         ValueError: the name is taken.
@@ -115,7 +119,8 @@ def load_scheme(path: str | Path) -> Path:
         return path
     known: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES]
     before = [dict(names) for names in known]
-    # As if it stood in this folder, so that the copy that a saved model carries (own_scheme.py, `from .registry import ...`) runs too.
+    # As if it stood in this folder, so that the copy that a saved model carries (own_scheme.py, `from .registry import
+    # ...`) runs too.
     spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     try:

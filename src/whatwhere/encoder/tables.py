@@ -1,4 +1,5 @@
-"""Position tables (n, d): one row a position. They are added to the words, feed the position stream, or stand untied (TUPE)."""
+"""Position tables (n, d): one row a position. They are added to the words, feed the position stream, or stand untied
+(TUPE)."""
 
 import json
 import math
@@ -14,10 +15,20 @@ from .config import EncoderConfig
 from .registry import TABLES, register_table
 
 # Model types whose first rows belong to no position: RoBERTa's count from the padding id + 1, BART's from 2.
-_FROM_PADDING = ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "data2vec-text", "mpnet")
+_FROM_PADDING = (
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "longformer",
+    "data2vec-text",
+    "mpnet",
+)
 _FROM_TWO = ("bart", "mbart", "opt")
 
-# What tables are called in the weights of transformers' models and of ours (ViT's and BEiT's positions are no embedding layer).
+# What tables are called in the weights of transformers' models and of ours (ViT's and BEiT's positions are no embedding
+# layer).
 _POSITIONS = ("position_embeddings.weight", "position_embeddings", "wpe.weight", "embed_positions.weight")
 _WORDS = ("word_embeddings.weight", "wte.weight", "embed_tokens.weight", "tok_embeddings.weight")
 _OWN = "position_embeddings."  # the module of all our tables
@@ -36,7 +47,8 @@ def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = No
 
 
 def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
-    """Initial values as `config.initializer` says: normal with standard deviation `spread`, or uniform on [-spread, spread]."""
+    """Initial values as `config.initializer` says: normal with standard deviation `spread`, or uniform on [-spread,
+    spread]."""
     if config.initializer == "uniform":
         init.uniform_(weight, -spread, spread)
     else:
@@ -44,23 +56,27 @@ def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
 
 
 def read_table(source: str | Path, words: bool = False) -> Tensor:
-    """A position table (rows, width) in float64 from a .npy file or from the weights of a model folder; row i is position i.
+    """A position table (rows, width) in float64 from a .npy file or from the weights of a model folder; row i is
+    position i.
 
-    Of a model folder one tensor is read by its name, from safetensors alone, and no model is built: BERT, ALBERT, RoBERTa, ELECTRA,
-    GPT-2, ViT and what names its table as they do; of a model of ours, the table as the model uses it, whatever its kind.
+    Of a model folder one tensor is read by its name, from safetensors alone, and no model is built: BERT, ALBERT,
+    RoBERTa, ELECTRA, GPT-2, ViT and what names its table as they do; of a model of ours, the table as the model uses
+    it, whatever its kind.
 
     Args:
         words: the table of words instead, row i token id i, all rows; a .npy file has none.
 
     Raises:
-        ValueError: no such file, no such table, weights in pickle files alone, not two dimensions, or numbers that are not finite.
+        ValueError: no such file, no such table, weights in pickle files alone, not two dimensions, or numbers that are
+        not finite.
     """
     path = Path(source)
     if path.is_dir():
         table = _table_of_model(path, words)
     elif words:
         raise ValueError(
-            f"{path} is one table and has no words beside it. Give the folder of a model, or the words as a source of their own."
+            f"{path} is one table and has no words beside it. Give the folder of a model, or the words as a source of "
+            "their own."
         )
     elif path.suffix == ".npy" and path.is_file():
         try:
@@ -68,7 +84,9 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
         except (ValueError, TypeError, EOFError):  # numpy's own words recommend to unpickle the file
             raise ValueError(f"{path} holds no table of numbers. Write one with numpy.save.") from None
     else:
-        raise ValueError(f"No position table at {path}. Give a .npy file of shape (positions, width), or the folder of a model.")
+        raise ValueError(
+            f"No position table at {path}. Give a .npy file of shape (positions, width), or the folder of a model."
+        )
     if table.ndim != 2 or not table.numel():
         raise ValueError(f"A position table has shape (positions, width); {path} has {tuple(table.shape)}.")
     if not bool(table.isfinite().all()):
@@ -79,9 +97,15 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
 
 def _table_of_model(folder: Path, words: bool) -> Tensor:
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
+        config = (
+            json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            if (folder / "config.json").is_file()
+            else {}
+        )
     except ValueError as error:
-        raise ValueError(f"{folder}/config.json is not complete JSON ({error}). Use a complete copy of the model.") from None
+        raise ValueError(
+            f"{folder}/config.json is not complete JSON ({error}). Use a complete copy of the model."
+        ) from None
     kind = config.get("model_type")
     tensors = _named_tensors(folder)
     if kind == EncoderConfig.model_type and not words:
@@ -116,10 +140,13 @@ def _named_tensors(folder: Path) -> dict[str, Path]:
         pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
         if pickles:
             raise ValueError(
-                f"{folder} has its weights as pickle alone ({pickles[0]}), which runs code when opened and is never read here. "
+                f"{folder} has its weights as pickle alone ({pickles[0]}), which runs code when opened and is never "
+                "read here. "
                 "Convert it where you trust it: model.save_pretrained writes safetensors."
             )
-        raise ValueError(f"No weights in {folder}: no .safetensors file. Give the folder of a finished model, or a .npy file.")
+        raise ValueError(
+            f"No weights in {folder}: no .safetensors file. Give the folder of a finished model, or a .npy file."
+        )
     return found
 
 
@@ -134,7 +161,8 @@ def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
     config = EncoderConfig.from_pretrained(folder, local_files_only=True)
     if config.absolute == "none":
         raise ValueError(
-            f"No position table in {folder}: its scheme, {config.preset or 'unnamed'}, keeps no position in one. Try a dstg or ap model."
+            f"No position table in {folder}: its scheme, {config.preset or 'unnamed'}, keeps no position in one. Try a "
+            "dstg or ap model."
         )
     parts = {key.rpartition(_OWN)[2]: _tensor(path, key) for key, path in tensors.items() if _OWN in key}
     module = PositionTable(config)
@@ -142,7 +170,8 @@ def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
         module.load_state_dict(parts)
     except RuntimeError as error:
         raise ValueError(
-            f"The table of {folder} does not fit its config.json ({' '.join(str(error).split())[:160]}). Use a complete copy."
+            f"The table of {folder} does not fit its config.json ({' '.join(str(error).split())[:160]}). Use a "
+            "complete copy."
         ) from None
     table: Tensor = module.double()()
     return table.detach()
@@ -156,7 +185,10 @@ def _fit(table: Tensor, source: str, rows: int, width: int) -> Tensor:
             f"Set table_width={table.shape[1]}, which adds a learned map, or give another table."
         )
     if table.shape[0] < rows:
-        raise ValueError(f"The table {source} has {table.shape[0]} rows for {rows} positions. Set max_position_embeddings={len(table)}.")
+        raise ValueError(
+            f"The table {source} has {table.shape[0]} rows for {rows} positions. Set "
+            f"max_position_embeddings={len(table)}."
+        )
     return table[:rows]
 
 
@@ -169,7 +201,9 @@ def check_table_files(config: EncoderConfig) -> None:
     start = None if config.table_start in ("normal", "sinusoidal") else config.table_start
     for source in (config.table_file, start):
         if source is not None:
-            _fit(read_table(source), source, config.max_position_embeddings, config.table_width or config.position_width)
+            _fit(
+                read_table(source), source, config.max_position_embeddings, config.table_width or config.position_width
+            )
 
 
 def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
@@ -237,7 +271,9 @@ class LowRankTable(nn.Module):
 
     def initialize(self, config: EncoderConfig) -> None:
         assert config.position_initializer_range is not None
-        std = (config.position_initializer_range / math.sqrt(self.A.shape[1])) ** 0.5  # so that P spreads as a learned table
+        std = (
+            config.position_initializer_range / math.sqrt(self.A.shape[1])
+        ) ** 0.5  # so that P spreads as a learned table
         init.normal_(self.A, std=std)
         init.normal_(self.B, std=std)
 
@@ -285,8 +321,8 @@ class FourierTable(nn.Module):
 class FileTable(nn.Module):
     """A fixed table from a file, for example multidimensional scaling of a corpus (GEOM algorithm 1).
 
-    Row i is model position i; files written for a model have a zero row 0 for [CLS]. The rows become part of the weights, so
-    that a saved model does not need the file.
+    Row i is model position i; files written for a model have a zero row 0 for [CLS]. The rows become part of the
+    weights, so that a saved model does not need the file.
     """
 
     weight: Tensor
@@ -317,7 +353,8 @@ class WidthMap(nn.Linear):
 
 
 class PositionTable(nn.Module):
-    """The configured table, with a learned map to the width that is needed where its own is another (LOWDIM section 5)."""
+    """The configured table, with a learned map to the width that is needed where its own is another (LOWDIM section
+    5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -331,5 +368,7 @@ class PositionTable(nn.Module):
         """The table as the model uses it: (max_position_embeddings, position_width)."""
         table = self.table()
         if table.shape != self.shape:
-            raise ValueError(f"The table {self.name} gives shape {tuple(table.shape)}; needed (positions, width) = {self.shape}.")
+            raise ValueError(
+                f"The table {self.name} gives shape {tuple(table.shape)}; needed (positions, width) = {self.shape}."
+            )
         return table if self.map is None else self.map(table)

@@ -11,8 +11,8 @@ from .config import EncoderConfig
 class Untied(nn.Module):
     """Queries pU_Q and keys pU_K of the positions, per head and shared by all layers; LayerNorm on p (TUPE 3.1-3.3).
 
-    With a reset, two more rows of the table, p_θ1 and p_θ2, give θ1 and θ2 as their correlations with themselves (TUPE 3.3).
-    `free`: a parameter (h, n, n) instead (TUPE section 5).
+    With a reset, two more rows of the table, p_θ1 and p_θ2, give θ1 and θ2 as their correlations with themselves (TUPE
+    3.3). `free`: a parameter (h, n, n) instead (TUPE section 5).
     """
 
     def __init__(self, config: EncoderConfig) -> None:

@@ -1,7 +1,8 @@
-"""How often each token stands at each position: sparse counts that are made in a stream, add up, and are kept in a file.
+"""How often each token stands at each position: sparse counts that are made in a stream, add up, and are kept in a
+file.
 
-The first step of GEOM algorithm 1 (its line 3, before the division). Special tokens are neither counted nor positions: position i is the
-i-th token of the text, from 0.
+The first step of GEOM algorithm 1 (its line 3, before the division). Special tokens are neither counted nor positions:
+position i is the i-th token of the text, from 0.
 """
 
 import json
@@ -25,13 +26,20 @@ _CHUNK = 1 << 20  # tokens that are sorted at once, some forty bytes each
 class Tally:
     """Adds up rows of token ids; what `positional_counts` does for rows that come one after the other.
 
-    Each token becomes one number, (group * n + position) * V + id. Numbers are sorted a million at a time (numpy sorts unsigned integers
-    faster than they can be scattered into a table of that size), runs of equal ones become a sparse matrix, and matrices of about the same
-    size are added, as a binary counter carries. Memory: a few times the non-zeros, and the chunk.
+    Each token becomes one number, (group * n + position) * V + id. Numbers are sorted a million at a time (numpy sorts
+    unsigned integers faster than they can be scattered into a table of that size), runs of equal ones become a sparse
+    matrix, and matrices of about the same size are added, as a binary counter carries. Memory: a few times the
+    non-zeros, and the chunk.
     """
 
     def __init__(
-        self, vocab_size: int, max_positions: int, *, special_ids: Collection[int] = (), align: str = "start", n_groups: int = 1
+        self,
+        vocab_size: int,
+        max_positions: int,
+        *,
+        special_ids: Collection[int] = (),
+        align: str = "start",
+        n_groups: int = 1,
     ) -> None:
         for name, value in (("vocab_size", vocab_size), ("max_positions", max_positions), ("n_groups", n_groups)):
             if value < 1:
@@ -39,7 +47,9 @@ class Tally:
         if align not in ALIGNMENTS:
             raise ValueError(f"align must be one of {', '.join(ALIGNMENTS)}, not {align!r}.")
         if strange := [i for i in special_ids if not 0 <= i < vocab_size]:
-            raise ValueError(f"special_ids has {strange[0]}, but ids run from 0 to {vocab_size - 1} (vocab_size={vocab_size}).")
+            raise ValueError(
+                f"special_ids has {strange[0]}, but ids run from 0 to {vocab_size - 1} (vocab_size={vocab_size})."
+            )
         self.vocab_size, self.positions, self.n_groups, self.align = vocab_size, max_positions, n_groups, align
         self.ordinary = np.ones(vocab_size, bool)
         self.ordinary[list(special_ids)] = False
@@ -58,7 +68,10 @@ class Tally:
         """
         groups = np.broadcast_to(groups, len(starts) - 1)
         if len(groups) and not 0 <= groups.min() <= groups.max() < self.n_groups:
-            raise ValueError(f"groups run from {groups.min()} to {groups.max()}, but n_groups={self.n_groups}: 0 to {self.n_groups - 1}.")
+            raise ValueError(
+                f"groups run from {groups.min()} to {groups.max()}, but n_groups={self.n_groups}: 0 to "
+                f"{self.n_groups - 1}."
+            )
         begin = 0
         while begin < len(groups):  # as many whole rows as make a chunk, at least one
             end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + _CHUNK, side="right")) - 1)
@@ -74,7 +87,9 @@ class Tally:
     def total(self) -> csr_array:
         """The counts so far, (n_groups * max_positions, vocab_size) int64."""
         self._flush()
-        total = reduce(add, reversed(self._sums), csr_array((len(self._row_starts) - 1, self.vocab_size), dtype=np.int64))
+        total = reduce(
+            add, reversed(self._sums), csr_array((len(self._row_starts) - 1, self.vocab_size), dtype=np.int64)
+        )
         self._sums = [total]
         return total
 
@@ -82,7 +97,10 @@ class Tally:
         """One number for each token that counts."""
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
             wrong = int(ids.min() if ids.min() < 0 else ids.max())
-            raise ValueError(f"Token id {wrong}, but ids run from 0 to {self.vocab_size - 1}. Use the tokenizer that made the windows.")
+            raise ValueError(
+                f"Token id {wrong}, but ids run from 0 to {self.vocab_size - 1}. Use the tokenizer that made the "
+                "windows."
+            )
         bounds = starts - starts[0]
         if not self.ordinary.all():
             counts = np.take(self.ordinary, ids)
@@ -134,22 +152,27 @@ def positional_counts(
     Counts of parts of a corpus add up to the counts of the whole. Memory grows with the non-zeros, not with the rows.
 
     Args:
-        windows: rows of token ids: an array (rows, length); or a pair (ids, starts), row i being ids[starts[i]:starts[i + 1]], as the
-            shards of a corpus are; or an iterable of 1-D arrays. Arrays may be memory-mapped.
+        windows: rows of token ids: an array (rows, length); or a pair (ids, starts), row i being ids[starts[i]:starts[i
+            + 1]], as the shards of a corpus are; or an iterable of 1-D arrays. Arrays may be memory-mapped.
         special_ids: ids that are passed over: they are not counted and take no position.
-        align: "start": position i is the i-th token of the row, tokens from max_positions on are left out. "relative": place i of `length`
-            tokens is position floor(i / length * max_positions), so every row reaches from the first position to the last.
-        groups: (rows,) the group of each row, 0 to n_groups - 1; position i of group g is row g * max_positions + i of the result.
+        align: "start": position i is the i-th token of the row, tokens from max_positions on are left out. "relative":
+            place i of `length` tokens is position floor(i / length * max_positions), so every row reaches from the
+            first position to the last.
+        groups: (rows,) the group of each row, 0 to n_groups - 1; position i of group g is row g * max_positions + i of
+            the result.
 
     Raises:
-        ValueError: an id, a group or an option out of range, rows that are no integers, or another number of groups than of rows.
+        ValueError: an id, a group or an option out of range, rows that are no integers, or another number of groups
+        than of rows.
     """
     tally = Tally(vocab_size, max_positions, special_ids=special_ids, align=align, n_groups=n_groups)
     done = 0
     for ids, starts in _blocks(windows):
         rows = len(starts) - 1
         if groups is not None and len(groups) < done + rows:
-            raise ValueError(f"groups has {len(groups)} entries, but there are more rows than that. Give one for each row.")
+            raise ValueError(
+                f"groups has {len(groups)} entries, but there are more rows than that. Give one for each row."
+            )
         tally.add(ids, starts, 0 if groups is None else np.asarray(groups[done : done + rows]))
         done += rows
     if groups is not None and len(groups) != done:
@@ -169,8 +192,18 @@ def _blocks(windows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield _whole_numbers(block).reshape(-1), np.arange(len(block) + 1) * length
     elif isinstance(windows, tuple) and len(windows) == 2:
         ids, starts = _whole_numbers(windows[0]), np.asarray(windows[1], dtype=np.int64)
-        if ids.ndim != 1 or starts.ndim != 1 or not len(starts) or starts[0] < 0 or starts[-1] > len(ids) or (np.diff(starts) < 0).any():
-            raise ValueError(f"starts must rise from 0 to at most {ids.size}, the number of ids; row i is ids[starts[i]:starts[i + 1]].")
+        if (
+            ids.ndim != 1
+            or starts.ndim != 1
+            or not len(starts)
+            or starts[0] < 0
+            or starts[-1] > len(ids)
+            or (np.diff(starts) < 0).any()
+        ):
+            raise ValueError(
+                f"starts must rise from 0 to at most {ids.size}, the number of ids; row i is ids[starts[i]:starts[i + "
+                "1]]."
+            )
         yield ids, starts
     else:
         yield from _gathered(windows)
@@ -203,9 +236,11 @@ def _whole_numbers(ids: Any) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Counts of a corpus by position, kept apart for groups of its documents so that intervals can be made by resampling them.
+    """Counts of a corpus by position, kept apart for groups of its documents so that intervals can be made by
+    resampling them.
 
-    matrix: csr_array (G * n, V) int64, row g * n + i the tokens at position i in the documents of group g. positions: n. groups: G.
+    matrix: csr_array (G * n, V) int64, row g * n + i the tokens at position i in the documents of group g. positions:
+        n. groups: G.
     documents: (G,) int64 documents (or rows) of each group. align: see `positional_counts`.
     facts: what was counted, plain JSON values: corpora (a list of name and fingerprint), tokenizer_sha256, special_ids.
     """
@@ -264,14 +299,24 @@ class Counts:
         )
         for key, value in mine.items():
             if value != theirs[key]:
-                raise ValueError(f"Counts of {key}={value!r} and {key}={theirs[key]!r} do not add up. Count both in the same way.")
+                raise ValueError(
+                    f"Counts of {key}={value!r} and {key}={theirs[key]!r} do not add up. Count both in the same way."
+                )
         corpora = [*self.facts.get("corpora", []), *other.facts.get("corpora", [])]
         facts = {**self.facts, "corpora": corpora}
-        return Counts(self.matrix + other.matrix, self.positions, self.groups, self.documents + other.documents, self.align, facts)
+        return Counts(
+            self.matrix + other.matrix, self.positions, self.groups, self.documents + other.documents, self.align, facts
+        )
 
     def save(self, path: str | Path) -> None:
         """Writes the counts to an .npz file."""
-        about = {"format": FORMAT, "positions": self.positions, "groups": self.groups, "align": self.align, "facts": self.facts}
+        about = {
+            "format": FORMAT,
+            "positions": self.positions,
+            "groups": self.groups,
+            "align": self.align,
+            "facts": self.facts,
+        }
         arrays = {name: getattr(self.matrix, name) for name in ("data", "indices", "indptr", "shape")}
         write_arrays(path, {"about": json.dumps(about), "documents": self.documents, **arrays})
 
@@ -291,7 +336,11 @@ class Counts:
         except FileNotFoundError as error:
             raise ValueError(f"No counts at {path}. Make them with `whatwhere geometry`.") from error
         except Exception as error:  # numpy, zipfile, zlib, json and scipy each raise their own
-            raise ValueError(f"{path} is damaged or holds no positional counts. Delete it; the same command counts again.") from error
+            raise ValueError(
+                f"{path} is damaged or holds no positional counts. Delete it; the same command counts again."
+            ) from error
         if about.get("format") != FORMAT:
-            raise ValueError(f"{path} has format {about.get('format')!r}, this version reads {FORMAT!r}. Count the corpus again.")
+            raise ValueError(
+                f"{path} has format {about.get('format')!r}, this version reads {FORMAT!r}. Count the corpus again."
+            )
         return cls(matrix, about["positions"], about["groups"], parts["documents"], about["align"], about["facts"])

@@ -7,8 +7,9 @@ from scipy import sparse
 
 from .distances import Rows, row_distances, squared_differences
 
-# Tokens at a position below which its distribution is thin. On SST-2 (67,349 sentences) it keeps the first 44 of 64 positions; at the
-# last of them, with 574 tokens, two halves of the sentences are 0.96 apart, of at most 1.41: beyond, distances are noise.
+# Tokens at a position below which its distribution is thin. On SST-2 (67,349 sentences) it keeps the first 44 of 64
+# positions; at the last of them, with 574 tokens, two halves of the sentences are 0.96 apart, of at most 1.41: beyond,
+# distances are noise.
 MIN_SUPPORT = 500
 
 
@@ -31,9 +32,10 @@ class Distributions:
 def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: float = MIN_SUPPORT) -> Distributions:
     """Shares of the tokens at each position, from counts (n, V); thin and unoccupied positions are left out and listed.
 
-    `smoothing` is added to every count before normalising. Positions without any token have no distribution and are left out, unless
-    there is smoothing and min_support = 0: then they become uniform, as in GEOM. Its protocol, recovered: smoothing = 1e-12,
-    min_support = 0. Smoothing fills every entry, so that p is dense: n · V · 8 bytes (62 MB for 256 positions of BERT's vocabulary).
+    `smoothing` is added to every count before normalising. Positions without any token have no distribution and are
+    left out, unless there is smoothing and min_support = 0: then they become uniform, as in GEOM. Its protocol,
+    recovered: smoothing = 1e-12, min_support = 0. Smoothing fills every entry, so that p is dense: n · V · 8 bytes (62
+    MB for 256 positions of BERT's vocabulary).
 
     Args:
         counts: (n, V) numbers of tokens, sparse or dense.
@@ -51,16 +53,21 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
     if not np.isfinite(entries).all() or entries.min(initial=0) < 0:
         raise ValueError(f"Counts are finite and not negative. The smallest is {entries.min():.6g}.")
     if not (np.isfinite(smoothing) and smoothing >= 0 and min_support >= 0):
-        raise ValueError(f"smoothing and min_support are not negative. Got smoothing={smoothing}, min_support={min_support}.")
+        raise ValueError(
+            f"smoothing and min_support are not negative. Got smoothing={smoothing}, min_support={min_support}."
+        )
     support = np.asarray(counts.sum(axis=1)).ravel()
     kept = (support >= min_support) & ((support > 0) | (smoothing > 0))
     if not kept.any():
         best = int(support.argmax())
         way = (
-            f"Count more text, or take fewer: --set min_support={int(support[best])}." if support[best] else "Give text with tokens in it."
+            f"Count more text, or take fewer: --set min_support={int(support[best])}."
+            if support[best]
+            else "Give text with tokens in it."
         )
         raise ValueError(
-            f"No position has {max(min_support, 1):g} tokens, so there is no distribution to compare: at most {support[best]:g}, "
+            f"No position has {max(min_support, 1):g} tokens, so there is no distribution to compare: at most "
+            f"{support[best]:g}, "
             f"at position {best}. {way}"
         )
     p = counts if kept.all() else counts[kept]
@@ -102,11 +109,12 @@ def square_roots(p: Rows) -> Rows:
 
 
 def hellinger(p: Rows, q: Rows | None = None) -> np.ndarray:
-    """Hellinger distances between the distributions of every two positions; with `q`, of two corpora at equal positions.
+    """Hellinger distances between the distributions of every two positions; with `q`, of two corpora at equal
+    positions.
 
-    d(i, j) = |√p_i - √p_j|, from 0 for equal rows to √2 for rows without a common token (no factor 1/√2: GEOM eq. 3). It is
-    Euclidean in √p, so that classical MDS of the result is PCA of √p. Near-equal rows are as accurate as distant ones; equal rows
-    give 0. Few tokens inflate it: see resampling.corrected_hellinger.
+    d(i, j) = |√p_i - √p_j|, from 0 for equal rows to √2 for rows without a common token (no factor 1/√2: GEOM eq. 3).
+    It is Euclidean in √p, so that classical MDS of the result is PCA of √p. Near-equal rows are as accurate as distant
+    ones; equal rows give 0. Few tokens inflate it: see resampling.corrected_hellinger.
 
     Args:
         p: (m, V) rows that sum to 1, sparse or dense. Sparse rows are not made dense as a whole.
@@ -124,7 +132,8 @@ def hellinger(p: Rows, q: Rows | None = None) -> np.ndarray:
     others = square_roots(q)
     if roots.shape != others.shape:
         raise ValueError(
-            f"Two corpora are compared at equal positions over one vocabulary: shapes {roots.shape} and {others.shape}. "
+            f"Two corpora are compared at equal positions over one vocabulary: shapes {roots.shape} and "
+            f"{others.shape}. "
             "Use one tokenizer, and keep the positions that both support."
         )
     if sparse.issparse(roots) != sparse.issparse(others):

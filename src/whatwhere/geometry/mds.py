@@ -1,7 +1,9 @@
-"""Multidimensional scaling: the position table whose distances are those of a corpus (GEOM proposition 6, algorithm 1), and SMACOF.
+"""Multidimensional scaling: the position table whose distances are those of a corpus (GEOM proposition 6, algorithm 1),
+and SMACOF.
 
-The Hellinger distance is Euclidean in √p. So B is positive semidefinite for every corpus, n - 1 dimensions reproduce every distance
-(GEOM section 5.2 says the contrary), and classical MDS is PCA of √p. It minimises strain, not stress: SMACOF does that.
+The Hellinger distance is Euclidean in √p. So B is positive semidefinite for every corpus, n - 1 dimensions reproduce
+every distance (GEOM section 5.2 says the contrary), and classical MDS is PCA of √p. It minimises strain, not stress:
+SMACOF does that.
 """
 
 from dataclasses import dataclass, field
@@ -27,8 +29,8 @@ class MDS:
     """Coordinates of n positions in r dimensions.
 
     coords: (n, r) centred, columns by falling variance; the largest entry of each column is positive.
-    eigenvalues: descending; of B, all n (negative ones too), or the first r where no n x n matrix was built; of SMACOF, the r
-        variances times n of its columns.
+    eigenvalues: descending; of B, all n (negative ones too), or the first r where no n x n matrix was built; of SMACOF,
+        the r variances times n of its columns.
     rank: number of eigenvalues of B above rounding: the dimensions of an exact fit (with r eigenvalues: at most r).
     stress: GEOM eq. 4, raw, of the coordinates against the distances that were given.
     note: empty, or one sentence on what is not as asked.
@@ -42,13 +44,15 @@ class MDS:
 
     @property
     def noise(self) -> float:
-        """Size of the most negative eigenvalue, 0 if none is. For corrected distances, eigenvalues up to it may well be chance."""
+        """Size of the most negative eigenvalue, 0 if none is. For corrected distances, eigenvalues up to it may well be
+        chance."""
         return max(0.0, -float(self.eigenvalues[-1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Smacof(MDS):
-    """MDS by SMACOF: stress before the first and after every step in `history`, falling; `converged` if the last fall was below tol."""
+    """MDS by SMACOF: stress before the first and after every step in `history`, falling; `converged` if the last fall
+    was below tol."""
 
     history: np.ndarray = field(default_factory=lambda: np.zeros(0))
     converged: bool = True
@@ -61,7 +65,8 @@ def classical_mds(dist: np.ndarray, dims: int | None = None) -> MDS:
     2. B = U Λ Uᵀ, eigenvalues descending; the positive ones are kept.
     3. coords = U_r Λ_r^½.
 
-    Of all tables of r columns, coords has the inner products nearest to B (least strain). For a Hellinger matrix r = rank makes it exact.
+    Of all tables of r columns, coords has the inner products nearest to B (least strain). For a Hellinger matrix r =
+    rank makes it exact.
 
     Args:
         dist: (n, n) distances.
@@ -77,9 +82,9 @@ def classical_mds(dist: np.ndarray, dims: int | None = None) -> MDS:
 def mds_of_squares(squares: np.ndarray, dims: int | None = None) -> MDS:
     """Classical MDS of signed squared distances, as the corrected ones are (`corrected_hellinger(...).squares`).
 
-    As `classical_mds`, but negative squares go in as they are, and rank counts the eigenvalues that exceed the size of the most negative
-    one (`noise`) by a fifth. Chance makes as large eigenvalues on either side of 0, so those are the dimensions that it does not explain.
-    Stress is against the roots, of negative squares 0.
+    As `classical_mds`, but negative squares go in as they are, and rank counts the eigenvalues that exceed the size of
+    the most negative one (`noise`) by a fifth. Chance makes as large eigenvalues on either side of 0, so those are the
+    dimensions that it does not explain. Stress is against the roots, of negative squares 0.
     """
     squares = np.asarray(squares, dtype=np.float64)
     dist = check_distances(np.sqrt(np.maximum(squares, 0.0)))
@@ -91,9 +96,10 @@ def mds_of_squares(squares: np.ndarray, dims: int | None = None) -> MDS:
 def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
     """Classical MDS of the Hellinger distances of token distributions, straight from them: PCA of √p.
 
-    The distances of `classical_mds(hellinger(p), dims)` to 1e-10; coordinates may rotate among near-equal eigenvalues. Up to 2,048
-    positions, or for more than a quarter of n dimensions, that is what is done, being faster. Beyond, the first `dims` singular vectors of
-    the centred √p are found by Lanczos steps without any n x n matrix; then `eigenvalues` are theirs and `rank` is at most `dims`.
+    The distances of `classical_mds(hellinger(p), dims)` to 1e-10; coordinates may rotate among near-equal eigenvalues.
+    Up to 2,048 positions, or for more than a quarter of n dimensions, that is what is done, being faster. Beyond, the
+    first `dims` singular vectors of the centred √p are found by Lanczos steps without any n x n matrix; then
+    `eigenvalues` are theirs and `rank` is at most `dims`.
 
     Args:
         p: (n, V) rows that sum to 1, sparse or dense.
@@ -104,15 +110,20 @@ def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
     return _truncated(square_roots(p), _checked_dims(dims))
 
 
-def smacof(dist: np.ndarray, dims: int, init: str | np.ndarray = "classical", max_iter: int = 300, tol: float = 1e-6) -> Smacof:
+def smacof(
+    dist: np.ndarray, dims: int, init: str | np.ndarray = "classical", max_iter: int = 300, tol: float = 1e-6
+) -> Smacof:
     """Coordinates of least raw stress, by majorisation (de Leeuw 1977; Borg & Groenen, Modern MDS, ch. 8).
 
     1. Start from classical MDS, or from `init`.
-    2. Guttman transform: X <- B(X) X / n with B(X)_ij = -dist_ij / d_ij(X) off the diagonal (0 where d_ij = 0) and rows that sum to 0.
-    3. Stop when stress falls by less than `tol` of itself, or after `max_iter` steps; `note` then says that it still falls.
+    2. Guttman transform: X <- B(X) X / n with B(X)_ij = -dist_ij / d_ij(X) off the diagonal (0 where d_ij = 0) and rows
+      that sum to 0.
+    3. Stop when stress falls by less than `tol` of itself, or after `max_iter` steps; `note` then says that it still
+      falls.
 
-    Stress never rises, and the last coordinates are those of least stress. It ends in a local minimum, which in one dimension may be
-    far from the best. At the rank of the distances classical MDS is exact already and comes back as it is.
+    Stress never rises, and the last coordinates are those of least stress. It ends in a local minimum, which in one
+    dimension may be far from the best. At the rank of the distances classical MDS is exact already and comes back as it
+    is.
 
     Args:
         dist: (n, n) distances.
@@ -144,7 +155,10 @@ def smacof(dist: np.ndarray, dims: int, init: str | np.ndarray = "classical", ma
     note = start.note if isinstance(init, str) else ""
     if not converged:
         fall = 1 - history[-1] / history[-2]
-        note = f"{note} SMACOF stopped at max_iter={max_iter}, stress still falling by {fall:.1e} of itself a step (tol={tol:g}).".strip()
+        note = (
+            f"{note} SMACOF stopped at max_iter={max_iter}, stress still falling by {fall:.1e} of itself a step "
+            f"(tol={tol:g})."
+        ).strip()
     coords, variances = _principal(coords)
     return Smacof(coords, variances, start.rank, history[-1], note, np.array(history), converged)
 
@@ -152,9 +166,9 @@ def smacof(dist: np.ndarray, dims: int, init: str | np.ndarray = "classical", ma
 def mds_table(coords: np.ndarray, positions: np.ndarray, rank: int, rows: int | None = None) -> np.ndarray:
     """A table for a model, (rows, rank): row 0 ([CLS]) zero, row i + 1 the coordinates of position i.
 
-    Positions between two supported ones are interpolated linearly. Beyond the last supported one, and before the first, there is nothing
-    to go by and nothing is invented. Written with numpy.save, `preset("ap", absolute="mds", table_file=..., table_width=rank,
-    max_position_embeddings=rows)` loads it.
+    Positions between two supported ones are interpolated linearly. Beyond the last supported one, and before the first,
+    there is nothing to go by and nothing is invented. Written with numpy.save, `preset("ap", absolute="mds",
+    table_file=..., table_width=rank, max_position_embeddings=rows)` loads it.
 
     Args:
         coords: (m, r) coordinates, r at least `rank`.
@@ -163,19 +177,27 @@ def mds_table(coords: np.ndarray, positions: np.ndarray, rank: int, rows: int | 
         rows: rows of the table (default: all that there are, last position + 2).
 
     Raises:
-        ValueError: rank above r, positions that do not fit or do not begin with 0, or more rows than supported positions.
+        ValueError: rank above r, positions that do not fit or do not begin with 0, or more rows than supported
+        positions.
     """
     coords, positions = np.asarray(coords, dtype=np.float64), np.asarray(positions)
     if coords.ndim != 2 or positions.shape != coords.shape[:1] or np.any(np.diff(positions) <= 0):
-        raise ValueError(f"Coordinates (m, r) belong to m ascending positions. Got shapes {coords.shape} and {positions.shape}.")
+        raise ValueError(
+            f"Coordinates (m, r) belong to m ascending positions. Got shapes {coords.shape} and {positions.shape}."
+        )
     if not 1 <= rank <= coords.shape[1]:
         raise ValueError(f"The table can have 1 to {coords.shape[1]} columns, the rank of the corpus. Got rank={rank}.")
     if positions[0] != 0:
-        raise ValueError(f"The first supported position is {positions[0]}, and rows before it would be invented. Align from the start.")
+        raise ValueError(
+            f"The first supported position is {positions[0]}, and rows before it would be invented. Align from the "
+            "start."
+        )
     most = int(positions[-1]) + 2
     rows = most if rows is None else rows
     if not 2 <= rows <= most:
-        raise ValueError(f"Positions up to {positions[-1]} are supported, which makes 2 to {most} rows with [CLS]. Got rows={rows}.")
+        raise ValueError(
+            f"Positions up to {positions[-1]} are supported, which makes 2 to {most} rows with [CLS]. Got rows={rows}."
+        )
     where = np.arange(rows - 1)
     columns = [np.interp(where, positions, coords[:, c]) for c in range(rank)]
     return np.concatenate([np.zeros((1, rank)), np.stack(columns, axis=1)])
@@ -200,7 +222,9 @@ def _start(init: str | np.ndarray, classical: MDS, n: int, dims: int) -> np.ndar
         return classical.coords
     coords = np.asarray(init, dtype=np.float64)
     if coords.shape != (n, dims) or not np.isfinite(coords).all():
-        raise ValueError(f"A start has a finite row of {dims} numbers for each of {n} positions. Got shape {coords.shape}.")
+        raise ValueError(
+            f"A start has a finite row of {dims} numbers for each of {n} positions. Got shape {coords.shape}."
+        )
     return coords
 
 
@@ -224,7 +248,10 @@ def _embedding(b: np.ndarray, dist: np.ndarray, dims: int | None, above: float) 
     least = max(_rounding(n, values[0]), -above * values[-1])
     rank = int(np.sum(values > least))
     if rank == 0:
-        raise ValueError("All positions have the same distribution, or differ by chance alone: there is nothing to scale. Count more text.")
+        raise ValueError(
+            "All positions have the same distribution, or differ by chance alone: there is nothing to scale. Count "
+            "more text."
+        )
     wanted = rank if dims is None else _checked_dims(dims)
     r = min(wanted, rank)
     coords = _signed(vectors[:, :r] * np.sqrt(values[:r]))
@@ -237,7 +264,11 @@ def _rounding(n: int, largest: float) -> float:
 
 
 def _note(wanted: int, rank: int) -> str:
-    return f"{wanted} dimensions asked, {rank} used: that is the rank, and they reproduce all distances." if wanted > rank else ""
+    return (
+        f"{wanted} dimensions asked, {rank} used: that is the rank, and they reproduce all distances."
+        if wanted > rank
+        else ""
+    )
 
 
 def _signed(coords: np.ndarray) -> np.ndarray:

@@ -23,11 +23,12 @@ class Share(NamedTuple):
 
 
 def monotonicity_violations(table: np.ndarray) -> float:
-    """Share of the triples of positions that a table (n, d) orders against their distance in the sequence (GEOM section 6.6).
+    """Share of the triples of positions that a table (n, d) orders against their distance in the sequence (GEOM section
+    6.6).
 
-    Triples of distinct i, j, k with |i - j| < |i - k|; violated if |p_i - p_j| > |p_i - p_k| + 1e-9 · the largest distance. 0 for a
-    table that is monotone, 0.5 for a random one. Up to 1,024 positions every triple is counted, in memory of n² numbers; beyond, a
-    million random triples are (`monotonicity_interval` has the interval).
+    Triples of distinct i, j, k with |i - j| < |i - k|; violated if |p_i - p_j| > |p_i - p_k| + 1e-9 · the largest
+    distance. 0 for a table that is monotone, 0.5 for a random one. Up to 1,024 positions every triple is counted, in
+    memory of n² numbers; beyond, a million random triples are (`monotonicity_interval` has the interval).
 
     Raises:
         ValueError: not a table, or fewer than 3 positions.
@@ -36,7 +37,8 @@ def monotonicity_violations(table: np.ndarray) -> float:
 
 
 def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> Share:
-    """`monotonicity_violations` with its 95 % interval over the random triples; exact up to 1,024 positions, and the interval a point."""
+    """`monotonicity_violations` with its 95 % interval over the random triples; exact up to 1,024 positions, and the
+    interval a point."""
     table = check_table(table)
     if len(table) <= EXACT_UP_TO:
         share = violations_of_distances(distances(table))
@@ -44,19 +46,24 @@ def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int =
     i, j, k = _triples(len(table), samples, np.random.default_rng(seed))
     step = max(1, 2**22 // table.shape[1])
     near, far = (
-        np.concatenate([np.sqrt(squared_differences(table[i[a : a + step]], table[b[a : a + step]])) for a in range(0, len(i), step)])
+        np.concatenate(
+            [
+                np.sqrt(squared_differences(table[i[a : a + step]], table[b[a : a + step]]))
+                for a in range(0, len(i), step)
+            ]
+        )
         for b in (j, k)
     )
     return _interval(near > far + TOLERANCE * max(near.max(), far.max()))
 
 
 def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = None, signed: bool = False) -> float:
-    """Share of violated triples of an (n, n) distance matrix, as `monotonicity_violations` counts them: all up to 1,024 positions, beyond
-    a million random ones.
+    """Share of violated triples of an (n, n) distance matrix, as `monotonicity_violations` counts them: all up to 1,024
+    positions, beyond a million random ones.
 
     Args:
-        dist: (n, n) distances. With `signed`, roots of corrected squares, negative where the square is: cut off at 0 they would tie, ties
-            violate nothing, and pure chance would show 0.36 instead of 0.5.
+        dist: (n, n) distances. With `signed`, roots of corrected squares, negative where the square is: cut off at 0
+            they would tie, ties violate nothing, and pure chance would show 0.36 instead of 0.5.
         positions: (n,) the positions that the rows are, ascending (default: 0, 1, ..., without gaps).
     """
     dist = check_distances(dist, signed)
@@ -90,20 +97,23 @@ def _where(positions: np.ndarray | None, n: int) -> np.ndarray:
 
 
 def toeplitz_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
-    """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix explains (the mean of every diagonal).
+    """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix explains (the mean of
+    every diagonal).
 
-    1 if the entries depend on j - i alone; about 1/n for a symmetric matrix without such an order. The diagonal is left out: distances
-    have zeros there and few counts raise it in B, so that a matrix of noise would look like a Toeplitz one. NaN if all are equal.
-    `positions`: (n,) those of the rows, where they have gaps.
+    1 if the entries depend on j - i alone; about 1/n for a symmetric matrix without such an order. The diagonal is left
+    out: distances have zeros there and few counts raise it in B, so that a matrix of noise would look like a Toeplitz
+    one. NaN if all are equal. `positions`: (n,) those of the rows, where they have gaps.
     """
     return _share(matrix, positions, cyclic=False)
 
 
 def circulant_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
-    """Share of the variance of the entries off the diagonal that the nearest circulant matrix explains (means over equal j - i mod n).
+    """Share of the variance of the entries off the diagonal that the nearest circulant matrix explains (means over
+    equal j - i mod n).
 
-    1 only if first and last position are neighbours: the premise under which GEOM remark 7 calls sinusoids optimal. It never exceeds
-    `toeplitz_share`. About 1/(2n) for a symmetric matrix without such an order. NaN if all entries are equal.
+    1 only if first and last position are neighbours: the premise under which GEOM remark 7 calls sinusoids optimal. It
+    never exceeds `toeplitz_share`. About 1/(2n) for a symmetric matrix without such an order. NaN if all entries are
+    equal.
     """
     return _share(matrix, positions, cyclic=True)
 

@@ -1,8 +1,9 @@
 """What few samples do to Hellinger distances: noise floor, corrected distances, intervals over groups of documents.
 
-An estimated distribution is further from every other one than the true one is, the more so the fewer tokens it has, so that a corpus of
-noise looks like n equidistant positions. Halves of the documents have independent noise, and products across them are free of it. What
-that leaves, the shrinking of rare words' roots, cancels between positions of equal support only: see thinning.py.
+An estimated distribution is further from every other one than the true one is, the more so the fewer tokens it has, so
+that a corpus of noise looks like n equidistant positions. Halves of the documents have independent noise, and products
+across them are free of it. What that leaves, the shrinking of rare words' roots, cancels between positions of equal
+support only: see thinning.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +25,10 @@ Counts = Any  # sparse (n, V) counts of one group of documents
 class Corrected:
     """Hellinger distances without what chance adds, and how large that is; m positions.
 
-    squares: (m, m) squared distances, mean over splits of the documents; an estimate free of the noise's squares, so small ones may be
-        negative. Zero diagonal.
-    floor: (m,) distance between two halves of the documents at one position, where nothing differs. (Two samples as large as all of the
-        documents would be nearer each other, by √2 where words are frequent.)
+    squares: (m, m) squared distances, mean over splits of the documents; an estimate free of the noise's squares, so
+        small ones may be negative. Zero diagonal.
+    floor: (m,) distance between two halves of the documents at one position, where nothing differs. (Two samples as
+        large as all of the documents would be nearer each other, by √2 where words are frequent.)
     floor_low, floor_high: (m,) 2.5 and 97.5 % quantiles over the splits.
     splits: number of splits.
     """
@@ -40,7 +41,8 @@ class Corrected:
 
     @property
     def signed(self) -> np.ndarray:
-        """(m, m) roots of the squares, with the sign of the square: for orders and correlations, which cutting at 0 would bias."""
+        """(m, m) roots of the squares, with the sign of the square: for orders and correlations, which cutting at 0
+        would bias."""
         return np.sign(self.squares) * np.sqrt(np.abs(self.squares))
 
     @property
@@ -58,12 +60,14 @@ class Interval(NamedTuple):
 
 
 def corrected_squares(a: Rows, b: Rows) -> np.ndarray:
-    """Squared distances (a_i - a_j) · (b_i - b_j) from √p of two halves of the documents, (m, V) each: (m, m), signed, zero diagonal.
+    """Squared distances (a_i - a_j) · (b_i - b_j) from √p of two halves of the documents, (m, V) each: (m, m), signed,
+    zero diagonal.
 
-    Equal to ½(|a_i - b_j|² + |b_i - a_j|²) - ½(|a_i - b_i|² + |a_j - b_j|²). The noise of a and b is independent, so it adds nothing
-    on average, where |a_i - a_j|² contains the square of both noises. What remains: the root of a share is too small on average where
-    its word was counted a few times only. Positions of equal support shrink alike, so that equal distributions are at 0 on average;
-    of unequal support they are not, and the difference of support looks like geometry. `corrected_hellinger` makes support equal.
+    Equal to ½(|a_i - b_j|² + |b_i - a_j|²) - ½(|a_i - b_i|² + |a_j - b_j|²). The noise of a and b is independent, so it
+    adds nothing on average, where |a_i - a_j|² contains the square of both noises. What remains: the root of a share is
+    too small on average where its word was counted a few times only. Positions of equal support shrink alike, so that
+    equal distributions are at 0 on average; of unequal support they are not, and the difference of support looks like
+    geometry. `corrected_hellinger` makes support equal.
 
     Raises:
         ValueError: shapes differ.
@@ -80,11 +84,12 @@ def corrected_hellinger(
 ) -> Corrected:
     """Corrected squared Hellinger distances and noise floor from counts in groups of documents, each group (n, V).
 
-    The groups are split in two random halves, `splits` times, and `corrected_squares` of each split are averaged. With `equal_support`
-    all positions are first thinned to one sample size, the least support of any in a half, so that all distances are shrunk alike: those
-    of rare words most. Keep fewer positions (min_support) to see rarer words. Without it a corpus in which nothing but support changes
-    along the positions gets distances that grow with the lag: one distribution everywhere and the support of SST-2 give a correlation
-    with |i - j| of 0.96 and a mean distance of 0.19, with it a mean square of 0.
+    The groups are split in two random halves, `splits` times, and `corrected_squares` of each split are averaged. With
+    `equal_support` all positions are first thinned to one sample size, the least support of any in a half, so that all
+    distances are shrunk alike: those of rare words most. Keep fewer positions (min_support) to see rarer words. Without
+    it a corpus in which nothing but support changes along the positions gets distances that grow with the lag: one
+    distribution everywhere and the support of SST-2 give a correlation with |i - j| of 0.96 and a mean distance of
+    0.19, with it a mean square of 0.
 
     Args:
         groups: at least two, each of documents chosen at random (a hash of the text does); 20 to 50 are enough.
@@ -116,15 +121,18 @@ def corrected_hellinger(
 def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summed: bool = True) -> Interval:
     """A statistic of the corpus with its 95 % interval, by leaving out one group of documents after the other.
 
-    value ± t(0.975, G - 1) · √((G - 1)/G · sum of squares of the G values around their mean) for G groups. The statistic keeps the bias
-    that it has in all documents; a bootstrap of documents would add it once more, because a resample has the noise of the sample
-    and its own on top (plug-in distances of a resample are about √2 times too far where noise dominates).
+    value ± t(0.975, G - 1) · √((G - 1)/G · sum of squares of the G values around their mean) for G groups. The
+    statistic keeps the bias that it has in all documents; a bootstrap of documents would add it once more, because a
+    resample has the noise of the sample and its own on top (plug-in distances of a resample are about √2 times too far
+    where noise dominates).
 
     Args:
         groups: (n, V) counts of each group of documents.
-        statistic: gets the (n, V) counts of the documents left in, and returns a number or an array, of the same shape each time.
-        summed: False gives the statistic the list of all groups, the one left out without counts: `corrected_hellinger` then splits the
-            others in the same halves each time. Other halves would add their chance to the interval, G - 1 times.
+        statistic: gets the (n, V) counts of the documents left in, and returns a number or an array, of the same shape
+            each time.
+        summed: False gives the statistic the list of all groups, the one left out without counts: `corrected_hellinger`
+            then splits the others in the same halves each time. Other halves would add their chance to the interval, G
+            - 1 times.
 
     Raises:
         ValueError: fewer than two groups.
@@ -171,10 +179,13 @@ class _Cells:
 def _check_groups(groups: Sequence[Counts]) -> None:
     if len(groups) < 2:
         raise ValueError(
-            f"Noise and intervals need at least 2 groups of documents. Got {len(groups)}: of one document nothing tells what chance adds."
+            f"Noise and intervals need at least 2 groups of documents. Got {len(groups)}: of one document nothing "
+            "tells what chance adds."
         )
     if len({g.shape for g in groups}) > 1:
-        raise ValueError(f"All groups have the same positions and vocabulary. Got shapes {sorted({g.shape for g in groups})}.")
+        raise ValueError(
+            f"All groups have the same positions and vocabulary. Got shapes {sorted({g.shape for g in groups})}."
+        )
 
 
 def _roots(counts: Any, positions: np.ndarray) -> Any:
@@ -182,7 +193,8 @@ def _roots(counts: Any, positions: np.ndarray) -> Any:
     totals = np.asarray(counts.sum(axis=1)).ravel()
     if not totals.all():
         raise ValueError(
-            f"Position {positions[totals.argmin()]} has no token in one half of the documents. Keep positions with more support "
+            f"Position {positions[totals.argmin()]} has no token in one half of the documents. Keep positions with "
+            "more support "
             "(min_support), or count more documents."
         )
     return square_roots(counts.multiply(1 / totals[:, None]).tocsr())

@@ -1,7 +1,8 @@
-"""Pairs of principal components that turn together: equal frequency, a quarter of a period apart (LOWDIM section 4, figure 4).
+"""Pairs of principal components that turn together: equal frequency, a quarter of a period apart (LOWDIM section 4,
+figure 4).
 
-Two neighbouring half waves, cos πmt and cos π(m + 1)t, also draw an arc, and the principal components of any smooth table are such
-half waves. Their frequencies lie half a turn apart, and by that they are told from a rotation.
+Two neighbouring half waves, cos πmt and cos π(m + 1)t, also draw an arc, and the principal components of any smooth
+table are such half waves. Their frequencies lie half a turn apart, and by that they are told from a rotation.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ STRONG = 2 / 3  # share of the pair's motion that one steady turn explains at le
 class Rotation:
     """A pair of components (counted from 0) whose scores draw a circle, once each is brought to the same length.
 
-    turns: whole turns and parts of them over the table. frequencies: those of the waves that fit each component best, in turns.
+    turns: whole turns and parts of them over the table. frequencies: those of the waves that fit each component best,
+        in turns.
     shift: phase between the two in periods, in [0, 0.5]; a rotation has 0.25.
     strength: share of the pair's motion that one turn at steady speed explains, in [0, 1].
     share: share of the table's variance in the pair.
@@ -42,7 +44,8 @@ class Rotation:
 class Waves:
     """The one wave (any frequency and phase, with a constant) that fits each of k series best, by least squares.
 
-    frequency: (k,) in turns over the n positions, a multiple of 1 / `GRID`; fit: (k,) share of the variance it explains.
+    frequency: (k,) in turns over the n positions, a multiple of 1 / `GRID`; fit: (k,) share of the variance it
+    explains.
     """
 
     frequency: np.ndarray
@@ -52,7 +55,8 @@ class Waves:
 def fitted_waves(scores: np.ndarray) -> Waves:
     """The wave that fits each column of `scores` (n, k) best; unlike a Fourier bin, its frequency need not be whole.
 
-    A half wave has frequency 0.5 whatever its phase, where a Fourier transform would put it between bins and pull it towards 0.
+    A half wave has frequency 0.5 whatever its phase, where a Fourier transform would put it between bins and pull it
+    towards 0.
     """
     series = _Series(scores)
     fits = np.array([series.fit(i) for i in range(series.k)])
@@ -62,9 +66,9 @@ def fitted_waves(scores: np.ndarray) -> Waves:
 def rotations(s: Spectrum, components: int = MOST) -> list[Rotation]:
     """Disjoint pairs among the first `components` that form a rotation, in the order of their share of the variance.
 
-    A pair qualifies if its frequencies differ by at most `SAME` turns, its shift from a quarter period by at most `APART`, and one
-    steady turn explains at least `STRONG` of its motion. Of pairs that share a component, the stronger one is kept. A table of fewer
-    than 8 positions has too few points for a frequency and gives no pairs.
+    A pair qualifies if its frequencies differ by at most `SAME` turns, its shift from a quarter period by at most
+    `APART`, and one steady turn explains at least `STRONG` of its motion. Of pairs that share a component, the stronger
+    one is kept. A table of fewer than 8 positions has too few points for a frequency and gives no pairs.
     """
     n = len(s.scores)
     if n < 8:
@@ -82,7 +86,9 @@ def rotations(s: Spectrum, components: int = MOST) -> list[Rotation]:
             shift = series.shift(i, j, best)
             if strength[best] >= STRONG and abs(shift - 0.25) <= APART:
                 share = float(s.shares[i] + s.shares[j])
-                found.append(Rotation(i, j, float(series.turns[best]), frequencies, shift, float(strength[best]), share))
+                found.append(
+                    Rotation(i, j, float(series.turns[best]), frequencies, shift, float(strength[best]), share)
+                )
     kept: list[Rotation] = []
     for pair in sorted(found, key=lambda r: -r.strength):
         if not {pair.first, pair.second} & {c for r in kept for c in (r.first, r.second)}:
@@ -93,8 +99,8 @@ def rotations(s: Spectrum, components: int = MOST) -> list[Rotation]:
 class _Series:
     """Centred columns of length 1, their transforms at every frequency that is tried, and the waves' own products.
 
-    The wave at frequency f is fitted together with a constant, so its cosine and sine are centred too; the 2 × 2 matrix of their
-    products follows from the transform of a constant at f and 2f.
+    The wave at frequency f is fitted together with a constant, so its cosine and sine are centred too; the 2 × 2 matrix
+    of their products follows from the transform of a constant at f and 2f.
     """
 
     def __init__(self, scores: np.ndarray) -> None:

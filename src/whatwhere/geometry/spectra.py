@@ -1,7 +1,9 @@
-"""Spectra of a table of position vectors: principal components, their DCT-II and FFT, E·Eᵀ, translation equivariance, outliers.
+"""Spectra of a table of position vectors: principal components, their DCT-II and FFT, E·Eᵀ, translation equivariance,
+outliers.
 
-Sources: DSTG section 4 (1) and appendix B.1 (two components, low DCT bins); LOWDIM sections 3 and 4, figures 1-7 (N50, Fourier
-magnitudes, E·Eᵀ from the first components, the first and last position). Pairs of components that turn: `rotations.py`.
+Sources: DSTG section 4 (1) and appendix B.1 (two components, low DCT bins); LOWDIM sections 3 and 4, figures 1-7 (N50,
+Fourier magnitudes, E·Eᵀ from the first components, the first and last position). Pairs of components that turn:
+`rotations.py`.
 """
 
 from collections.abc import Sequence
@@ -24,13 +26,17 @@ class Spectrum:
     """Spectrum of an (n, d) table; k is the number of components with variance (the rank of the centred table).
 
     shares: (k,) share of the variance in each component, descending, sum 1.
-    n50_count: components needed for half of the variance; n50: the same in per cent of min(n, d) (LOWDIM Table 1: N50, "Tot. PCs").
+    n50_count: components needed for half of the variance; n50: the same in per cent of min(n, d) (LOWDIM Table 1: N50,
+        "Tot. PCs").
     scores: (n, k) projections of the centred rows, one column a component.
-    dct_power: (k, n) share of each component's DCT-II power in each bin; every row sums to 1. Bin m is m half waves over the n positions.
-    low4: (k,) share in the first four bins, m = 0..3. Bin 0 counts as one of the four although centring makes it zero, so three
-        bins carry power: DSTG says "within the first four bins" and no more, and this reading cannot overstate the share.
-    magnitudes: (k, n // 2 + 1) Fourier magnitude of each component's scores (LOWDIM figure 6). Bin m is m whole turns over the n
-        positions, which is the frequency m / n per position (0.5 is the Nyquist limit). Their sum over components is LOWDIM figure 5.
+    dct_power: (k, n) share of each component's DCT-II power in each bin; every row sums to 1. Bin m is m half waves
+        over the n positions.
+    low4: (k,) share in the first four bins, m = 0..3. Bin 0 counts as one of the four although centring makes it zero,
+        so three bins carry power: DSTG says "within the first four bins" and no more, and this reading cannot overstate
+        the share.
+    magnitudes: (k, n // 2 + 1) Fourier magnitude of each component's scores (LOWDIM figure 6). Bin m is m whole turns
+        over the n positions, which is the frequency m / n per position (0.5 is the Nyquist limit). Their sum over
+        components is LOWDIM figure 5.
     revolutions: (k,) whole turns over the n positions at which the component's Fourier magnitude is largest, from 1.
     equivariance: as `equivariance` of the table.
     """
@@ -49,10 +55,10 @@ class Spectrum:
 def spectrum(table: np.ndarray) -> Spectrum:
     """Principal components of a table of position vectors and the frequencies at which they vary.
 
-    PCA of the rows (thin SVD of the centred table). The sign of a component is chosen so that its largest DCT coefficient is
-    positive: a half wave starts high. Scaling the table changes nothing but scores and magnitudes; rotating its columns changes
-    nothing, and adding one vector to all rows nothing but `equivariance`. Components of equal share are defined up to a rotation
-    among them.
+    PCA of the rows (thin SVD of the centred table). The sign of a component is chosen so that its largest DCT
+    coefficient is positive: a half wave starts high. Scaling the table changes nothing but scores and magnitudes;
+    rotating its columns changes nothing, and adding one vector to all rows nothing but `equivariance`. Components of
+    equal share are defined up to a rotation among them.
 
     Args:
         table: (n, d) real numbers, n at least 2, row i the vector of position i.
@@ -90,10 +96,11 @@ def spectrum(table: np.ndarray) -> Spectrum:
 
 
 def component_shares(table: np.ndarray) -> np.ndarray:
-    """Share of the variance in each principal component alone, (k,), descending, sum 1: what a table of words needs (LOWDIM Table 1b).
+    """Share of the variance in each principal component alone, (k,), descending, sum 1: what a table of words needs
+    (LOWDIM Table 1b).
 
-    The same numbers as `spectrum(table).shares`, from the eigenvalues of the smaller Gram matrix, so that 30,000 rows take a second.
-    Rounding leaves about 1e-16 in each share, and shares below 1e-15 are left out.
+    The same numbers as `spectrum(table).shares`, from the eigenvalues of the smaller Gram matrix, so that 30,000 rows
+    take a second. Rounding leaves about 1e-16 in each share, and shares below 1e-15 are left out.
 
     Raises:
         ValueError: as `spectrum`.
@@ -128,7 +135,8 @@ def approximation(table: np.ndarray, components: int) -> np.ndarray:
 
 
 def inner_products(table: np.ndarray, components: int | None = None) -> np.ndarray:
-    """E·Eᵀ (n, n), the inner products of all pairs of position vectors; with `components`, of the approximation (LOWDIM figure 3).
+    """E·Eᵀ (n, n), the inner products of all pairs of position vectors; with `components`, of the approximation (LOWDIM
+    figure 3).
 
     The table is not centred, as in LOWDIM; its approximation keeps the mean row.
     """
@@ -139,9 +147,9 @@ def inner_products(table: np.ndarray, components: int | None = None) -> np.ndarr
 def equivariance(table: np.ndarray) -> float:
     """Translation equivariance: share of the variance of the entries of E·Eᵀ that its nearest Toeplitz matrix explains.
 
-    In [0, 1]: 1 if inner products depend on j - i alone, about d / (d + n) for a table of independent normal values. The table is
-    not centred (LOWDIM), so a mean row that is much longer than what varies enters as products that every row has a part in.
-    What the value means, `equivariance_null` says.
+    In [0, 1]: 1 if inner products depend on j - i alone, about d / (d + n) for a table of independent normal values.
+    The table is not centred (LOWDIM), so a mean row that is much longer than what varies enters as products that every
+    row has a part in. What the value means, `equivariance_null` says.
 
     Raises:
         ValueError: as `spectrum`, but equal rows are allowed (1: all inner products are equal).
@@ -179,8 +187,9 @@ def equivariance_of_first(table: np.ndarray, components: Sequence[int]) -> np.nd
 def isolation(table: np.ndarray) -> np.ndarray:
     """Distance of each row to the nearest other row, in medians of these distances, (n,); all 0 where the median is 0.
 
-    Along a smooth curve it is near 1 everywhere. A position that training left alone, such as the first ([CLS]) and last ([SEP]) of
-    LOWDIM figure 4, has no near neighbour, and its neighbours still have each other, so that it alone stands out.
+    Along a smooth curve it is near 1 everywhere. A position that training left alone, such as the first ([CLS]) and
+    last ([SEP]) of LOWDIM figure 4, has no near neighbour, and its neighbours still have each other, so that it alone
+    stands out.
 
     Raises:
         ValueError: as `spectrum`, but equal rows are allowed.
@@ -199,9 +208,11 @@ def isolation(table: np.ndarray) -> np.ndarray:
 
 
 def outliers(table: np.ndarray) -> np.ndarray:
-    """Positions that stand alone, ascending: isolation above `ALONE` and above the upper quartile by `FENCE` interquartile ranges.
+    """Positions that stand alone, ascending: isolation above `ALONE` and above the upper quartile by `FENCE`
+    interquartile ranges.
 
-    The first and last position of a model whose training always puts [CLS] and [SEP] there are found this way (LOWDIM section 4).
+    The first and last position of a model whose training always puts [CLS] and [SEP] there are found this way (LOWDIM
+    section 4).
     """
     alone = isolation(table)
     low, high = np.quantile(alone, [0.25, 0.75])
@@ -209,7 +220,8 @@ def outliers(table: np.ndarray) -> np.ndarray:
 
 
 def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
-    """The frequencies, in whole turns over the table, at which the summed Fourier magnitudes peak, highest peak first (LOWDIM figure 5).
+    """The frequencies, in whole turns over the table, at which the summed Fourier magnitudes peak, highest peak first
+    (LOWDIM figure 5).
 
     A peak stands above the lows on both of its sides by `PEAK_FACTOR`.
 
@@ -225,14 +237,18 @@ def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
 
 
 def _scaled(table: np.ndarray) -> tuple[np.ndarray, float]:
-    """The checked table with its largest entry at 1, and the factor back, so that squares neither vanish nor overflow."""
+    """The checked table with its largest entry at 1, and the factor back, so that squares neither vanish nor
+    overflow."""
     table = check_table(table)
     scale = float(np.abs(table).max()) or 1.0
     return table / scale, scale
 
 
 def _all_equal(n: int) -> ValueError:
-    return ValueError(f"All {n} rows of the table are equal, so it has no components. Give the table of a model with learned positions.")
+    return ValueError(
+        f"All {n} rows of the table are equal, so it has no components. Give the table of a model with learned "
+        "positions."
+    )
 
 
 def _narrow(table: np.ndarray) -> np.ndarray:
@@ -241,10 +257,11 @@ def _narrow(table: np.ndarray) -> np.ndarray:
 
 
 def _equivariance(table: np.ndarray) -> float:
-    """R² of the nearest Toeplitz matrix (the mean of every diagonal) to P = table · tableᵀ, without building the (n, n) matrix.
+    """R² of the nearest Toeplitz matrix (the mean of every diagonal) to P = table · tableᵀ, without building the (n, n)
+    matrix.
 
-    Sum of P² over all entries is the same sum for tableᵀ · table, and the sum over diagonal lag is sum_i table_i · table_{i+lag}, the
-    autocorrelation of the columns.
+    Sum of P² over all entries is the same sum for tableᵀ · table, and the sum over diagonal lag is sum_i table_i ·
+    table_{i+lag}, the autocorrelation of the columns.
     """
     n = len(table)
     squares = np.sum((table.T @ table) ** 2)

@@ -1,4 +1,5 @@
-"""Stress: how far the distances of a position table are from those of a corpus (GEOM eq. 4), raw and at the best scale."""
+"""Stress: how far the distances of a position table are from those of a corpus (GEOM eq. 4), raw and at the best
+scale."""
 
 from typing import Literal
 
@@ -18,7 +19,8 @@ def stress(table: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
     table = check_table(table)
     if len(table) != len(dist):
         raise ValueError(
-            f"The table has {len(table)} rows, the distances {len(dist)} positions. Take the rows of the positions that are kept: "
+            f"The table has {len(table)} rows, the distances {len(dist)} positions. Take the rows of the positions "
+            "that are kept: "
             "table[positions], and without row 0 where that is [CLS]."
         )
     return stress_of_distances(distances(table), dist, scale)
@@ -27,9 +29,10 @@ def stress(table: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
 def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
     """sum over i<j of (d - dist)² / sum over i<j of dist²: eq. 4, no root.
 
-    Zero if all distances agree; 1 if all of `d` are 0. GEOM says it is at most 1, but it grows without bound with the scale of `d`,
-    which for a position table is arbitrary. With scale="optimal" `d` is first multiplied by sum(d · dist) / sum(d²): then it is in
-    [0, 1] and the same for every multiple of the table. Constant distances get 1 - mean(dist)² / mean(dist²): the mark to beat.
+    Zero if all distances agree; 1 if all of `d` are 0. GEOM says it is at most 1, but it grows without bound with the
+    scale of `d`, which for a position table is arbitrary. With scale="optimal" `d` is first multiplied by sum(d · dist)
+    / sum(d²): then it is in [0, 1] and the same for every multiple of the table. Constant distances get 1 - mean(dist)²
+    / mean(dist²): the mark to beat.
 
     Args:
         d: (n, n) distances of a table.
@@ -40,13 +43,19 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
         ValueError: unknown scale, shapes that differ, distances with NaN or not symmetric, or all of `dist` zero.
     """
     if scale not in ("raw", "optimal"):
-        raise ValueError(f"Unknown scale {scale!r}. Use 'raw' (GEOM eq. 4) or 'optimal' (the same for every multiple of the table).")
+        raise ValueError(
+            f"Unknown scale {scale!r}. Use 'raw' (GEOM eq. 4) or 'optimal' (the same for every multiple of the table)."
+        )
     dist, d = check_distances(dist), check_distances(d)
     if d.shape != dist.shape:
-        raise ValueError(f"Distances of {len(d)} and {len(dist)} positions have no stress. Take those of the same positions.")
+        raise ValueError(
+            f"Distances of {len(d)} and {len(dist)} positions have no stress. Take those of the same positions."
+        )
     total = float(np.vdot(dist, dist))
     if total == 0:
-        raise ValueError("All distances are 0: the positions do not differ, and stress divides by their sum. Count more text.")
+        raise ValueError(
+            "All distances are 0: the positions do not differ, and stress divides by their sum. Count more text."
+        )
     if scale == "optimal":
         square = float(np.vdot(d, d))
         d = d * (float(np.vdot(d, dist)) / square) if square > 0 else d
@@ -54,10 +63,14 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
 
 
 def distance_correlation(table: np.ndarray, dist: np.ndarray) -> float:
-    """Pearson correlation over pairs i<j of a table's distances and those of the corpus (GEOM section 6.7); NaN if one is constant."""
+    """Pearson correlation over pairs i<j of a table's distances and those of the corpus (GEOM section 6.7); NaN if one
+    is constant."""
     table, dist = check_table(table), check_distances(dist)
     if len(table) != len(dist):
-        raise ValueError(f"The table has {len(table)} rows, the distances {len(dist)} positions. Take the rows of the positions kept.")
+        raise ValueError(
+            f"The table has {len(table)} rows, the distances {len(dist)} positions. Take the rows of the positions "
+            "kept."
+        )
     return _pearson(distances(table), dist)
 
 

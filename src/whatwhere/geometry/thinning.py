@@ -1,8 +1,8 @@
 """Roots of token shares at a smaller sample size: what a position with many tokens would show if it had few.
 
-The root of an estimated share is too small on average where the word was counted a few times only, and 0 where it was not counted at
-all. So positions of equal distribution and unequal support differ even on average, more the further support falls apart. At equal sample
-size the shrinkage is the same and cancels.
+The root of an estimated share is too small on average where the word was counted a few times only, and 0 where it was
+not counted at all. So positions of equal distribution and unequal support differ even on average, more the further
+support falls apart. At equal sample size the shrinkage is the same and cancels.
 """
 
 from typing import Any
@@ -15,10 +15,11 @@ _SERIES_FROM = 16.0  # mean number of tokens from which three terms of a series 
 
 
 def thinned_roots(counts: Any, tokens: float) -> Any:
-    """Mean of √(X / tokens) with X tokens left of each count when `tokens` of a position's tokens are drawn; csr_array (m, V).
+    """Mean of √(X / tokens) with X tokens left of each count when `tokens` of a position's tokens are drawn; csr_array
+    (m, V).
 
-    X is binomial: each token stays with probability q = tokens / support. A position with no more than `tokens` keeps all: √(count /
-    support). The mean over all draws has no randomness of its own, unlike a single draw.
+    X is binomial: each token stays with probability q = tokens / support. A position with no more than `tokens` keeps
+    all: √(count / support). The mean over all draws has no randomness of its own, unlike a single draw.
 
     Args:
         counts: csr_array (m, V) of whole numbers, each row with a token at least.
@@ -39,7 +40,8 @@ def thinned_roots(counts: Any, tokens: float) -> Any:
 
 
 def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Mean of √X for X binomial with `count` and `q`, by the sum; for counts below `_STEPS`, or means below `_STEPS` / 4."""
+    """Mean of √X for X binomial with `count` and `q`, by the sum; for counts below `_STEPS`, or means below `_STEPS` /
+    4."""
     gone = q > 0.5  # then the sum goes over the tokens that are gone, so that its first term does not vanish
     p = np.where(gone, 1 - q, q)
     share, odds = (1 - p) ** count, p / (1 - p)
@@ -51,7 +53,8 @@ def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _series(mean: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Mean of √X for X binomial with a large mean: the square root's series in the central moments, to the third order of 1/mean."""
+    """Mean of √X for X binomial with a large mean: the square root's series in the central moments, to the third order
+    of 1/mean."""
     v, skew, r = 1 - q, 1 - 2 * q, 1 / mean
     first = -v / 8
     second = v * skew / 16 - 15 * v**2 / 128

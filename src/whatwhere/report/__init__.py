@@ -9,11 +9,21 @@ from .page import Page, write_page
 from .pages import open_page
 from .run import load_run
 
-__all__ = ["Page", "comparison_page", "open_runs", "page_of", "write_comparison", "write_page", "write_report", "write_tables"]
+__all__ = [
+    "Page",
+    "comparison_page",
+    "open_runs",
+    "page_of",
+    "write_comparison",
+    "write_page",
+    "write_report",
+    "write_tables",
+]
 
 
 def write_report(folder: str | Path, out: Path | None = None) -> Path:
-    """Write the report of a run's folder to `out` (default: report.html inside it), whole or not at all; returns the path.
+    """Write the report of a run's folder to `out` (default: report.html inside it), whole or not at all; returns the
+    path.
 
     Raises:
         ValueError: as `page_of`.
@@ -35,6 +45,7 @@ def page_of(run: str | Path) -> Page:
         return spectra_page(load_run(run))
     if not (run / "records.parquet").is_file() and (run / "config.json").is_file():
         raise ValueError(
-            f"{run} is a model, and has no page. Its numbers are in training.json; probe, spectra and geometry --model measure it."
+            f"{run} is a model, and has no page. Its numbers are in training.json; probe, spectra and geometry --model "
+            "measure it."
         )
     return open_page(run)

@@ -1,4 +1,5 @@
-"""A page that shows what every head of one model looks at in one or several texts: the explorer alone, without plotly."""
+"""A page that shows what every head of one model looks at in one or several texts: the explorer alone, without
+plotly."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,9 +32,11 @@ def write_attention_page(
         explorer=explorer,
         how=How(
             words=[
-                "Attention is computed block by block from the scores before softmax, in at least single precision, without dropout and "
+                "Attention is computed block by block from the scores before softmax, in at least single precision, "
+                "without dropout and "
                 "without masked tokens. " + (_sum_of(terms) if terms else model.missing),
-                f"A weight w of this page is wrong by at most 0.004, and by at most √w · {step} / 255 where it is small. Rows are queries, "
+                f"A weight w of this page is wrong by at most 0.004, and by at most √w · {step} / 255 where it is "
+                "small. Rows are queries, "
                 "columns are keys; tokens count from 0, layers from 1, heads from 0.",
             ],
             facts=[("Model", list(facts))] if facts else (),
@@ -45,6 +48,7 @@ def write_attention_page(
 
 def _sum_of(terms: Sequence[str]) -> str:
     return (
-        f"The scores are the sum of {count(len(terms), 'term')} ({', '.join(f'`{t}`' for t in terms)}); each has its own softmax over all "
+        f"The scores are the sum of {count(len(terms), 'term')} ({', '.join(f'`{t}`' for t in terms)}); each has its "
+        "own softmax over all "
         "keys, as in figure 3 of DSTG, and `total` is the softmax of the sum."
     )

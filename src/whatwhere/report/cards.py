@@ -1,4 +1,5 @@
-"""The ledger of claims: one card a claim with its value, interval, the paper's value and the verdict, as plain data for the page."""
+"""The ledger of claims: one card a claim with its value, interval, the paper's value and the verdict, as plain data for
+the page."""
 
 import math
 import re
@@ -48,16 +49,22 @@ class Card:
 
     @property
     def anchor(self) -> str:
-        """Where a link to the claim leads: "claim-" and its id, of which nothing but letters, digits and hyphens is left."""
+        """Where a link to the claim leads: "claim-" and its id, of which nothing but letters, digits and hyphens is
+        left."""
         return "claim-" + re.sub("[^A-Za-z0-9]+", "-", self.id).strip("-")
 
 
 def _finite(found: Any) -> float | None:
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found) else None
+    return (
+        float(found)
+        if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+        else None
+    )
 
 
 def scale_ends(values: Sequence[float], unit: str) -> tuple[float, float]:
-    """Ends of a card's scale: 0 to 1, 0 to 100 for per cent, else 0 to a round number beyond the largest; below 0 if values are."""
+    """Ends of a card's scale: 0 to 1, 0 to 100 for per cent, else 0 to a round number beyond the largest; below 0 if
+    values are."""
     low, high = min(values), max(values)
     if unit in ("%", "per cent"):
         top = 100.0
@@ -73,7 +80,9 @@ def scale_ends(values: Sequence[float], unit: str) -> tuple[float, float]:
     return bottom, top
 
 
-def strip(value: float | None, low: float | None, high: float | None, paper: float | None, unit: str = "") -> Strip | None:
+def strip(
+    value: float | None, low: float | None, high: float | None, paper: float | None, unit: str = ""
+) -> Strip | None:
     """The little scale of a card; None where nothing was measured."""
     if value is None:
         return None

@@ -1,4 +1,5 @@
-"""Several studies on one page: the same figures with every model named `run/model`, and the claims of all runs side by side.
+"""Several studies on one page: the same figures with every model named `run/model`, and the claims of all runs side by
+side.
 
 What differs between the runs is said first, for then values are comparable within a run only.
 """
@@ -61,17 +62,21 @@ def _refuse_others(folder: Path) -> None:
     """Refuse what is no study, with the way to compare it if there is one."""
     if (folder / "geometry.json").is_file():
         raise ValueError(
-            f"{folder} is a geometry run, and studies alone are compared. One geometry run compares corpora itself: give `whatwhere "
+            f"{folder} is a geometry run, and studies alone are compared. One geometry run compares corpora itself: "
+            "give `whatwhere "
             "geometry` several --corpus."
         )
     if (folder / "spectra.json").is_file():
         raise ValueError(
-            f"{folder} is a spectra run, and studies alone are compared. One spectra run compares tables itself: give `whatwhere spectra` "
+            f"{folder} is a spectra run, and studies alone are compared. One spectra run compares tables itself: give "
+            "`whatwhere spectra` "
             "several sources."
         )
     if not (folder / "records.parquet").is_file():
         what = "a model" if (folder / "config.json").is_file() else "no study: it holds no records.parquet"
-        raise ValueError(f"{folder} is {what}, and studies alone are compared. Give folders that `whatwhere study` wrote.")
+        raise ValueError(
+            f"{folder} is {what}, and studies alone are compared. Give folders that `whatwhere study` wrote."
+        )
 
 
 class _Renamed(Mapping[str, dict[str, np.ndarray]]):
@@ -106,7 +111,8 @@ class _Renamed(Mapping[str, dict[str, np.ndarray]]):
 def merged(studies: Mapping[str, Run]) -> Run:
     """All runs as one study whose models are named `run/model`.
 
-    Records about a corpus are kept if they are the same in all runs; the entropy of token frequencies also as a record of every model.
+    Records about a corpus are kept if they are the same in all runs; the entropy of token frequencies also as a record
+    of every model.
     """
     together = not _differing(studies, corpus_only=True)
     records = [r for r in next(iter(studies.values())).records if r.model in NO_MODEL] if together else []
@@ -124,7 +130,11 @@ def merged(studies: Mapping[str, Run]) -> Run:
     facts: dict[str, Any] = {"models": entries}
     same = {json_key for json_key in ("size", "match", "versions", "machine") if not _several(studies, _fact(json_key))}
     facts |= {key: found for key in sorted(same) if (found := next(iter(studies.values())).facts.get(key)) is not None}
-    tables = {(f"{run}/{name}", seed): arrays for run, study in studies.items() for (name, seed), arrays in study.tables.items()}
+    tables = {
+        (f"{run}/{name}", seed): arrays
+        for run, study in studies.items()
+        for (name, seed), arrays in study.tables.items()
+    }
     return Run("comparison", facts, records, [], tables, _Renamed(studies, together))
 
 
@@ -205,7 +215,10 @@ def caveats(studies: Mapping[str, Run], together: Run) -> list[str]:
         pieces = [f"{name} ({_by_run(studies, values)})" for name, values in found]
         said.append(f"These runs differ in {_listed(pieces)}: compare models within a run, not across runs.")
     if any(name in ("corpus", "vocabulary", "corpus tokens") for name, _ in found):
-        said.append("Losses of different texts or vocabularies are on different scales: a lower one of another run says nothing.")
+        said.append(
+            "Losses of different texts or vocabularies are on different scales: a lower one of another run says "
+            "nothing."
+        )
     return said + pages.study_caveats(together)
 
 
@@ -244,11 +257,18 @@ def _runs_section(studies: Mapping[str, Run]) -> Section:
         found = [read(study) for study in studies.values()]
         if any(found):
             rows.append(
-                [text(name.capitalize()), *(text(v) if v else Cell("–") for v in found), text("yes" if len(set(found)) > 1 else "no")]
+                [
+                    text(name.capitalize()),
+                    *(text(v) if v else Cell("–") for v in found),
+                    text("yes" if len(set(found)) > 1 else "no"),
+                ]
             )
     rows.append([text("Models"), *(text(", ".join(study.models)) for study in studies.values()), Cell("–")])
     columns = ["", *(_full(run, study) for run, study in studies.items()), "Differs"]
-    intro = "What each run was made of. Every model is named by its run and its own name on this page; texts are on the page of each run."
+    intro = (
+        "What each run was made of. Every model is named by its run and its own name on this page; texts are on the "
+        "page of each run."
+    )
     return Section("runs", "What is compared?", intro, tables=[Table("runs", "The runs", columns, rows)], short="Runs")
 
 
@@ -269,8 +289,22 @@ def _claims_section(studies: Mapping[str, Run]) -> Section:
         for run in studies:
             row += _verdict(cards[run].verdict, found[run]) if run in cards else [Cell("–")] * 4
         paper = next((p for c in found.values() if isinstance(p := c.get("paper_value"), int | float)), None)
-        rows.append([*row, value(paper, printed(paper)) if paper is not None else Cell("–"), text(first.source), text(first.rule)])
-    columns = ["Id", "Claim", *(f"{run}{what}" for run in studies for what in ("", " value", " low", " high")), "Paper", "Source", "Rule"]
+        rows.append(
+            [
+                *row,
+                value(paper, printed(paper)) if paper is not None else Cell("–"),
+                text(first.source),
+                text(first.rule),
+            ]
+        )
+    columns = [
+        "Id",
+        "Claim",
+        *(f"{run}{what}" for run in studies for what in ("", " value", " low", " high")),
+        "Paper",
+        "Source",
+        "Rule",
+    ]
     values = frozenset(i for k in range(len(studies)) for i in range(3 + 4 * k, 6 + 4 * k)) | {2 + 4 * len(studies)}
     return Section(
         "claims",
@@ -283,7 +317,9 @@ def _claims_section(studies: Mapping[str, Run]) -> Section:
 
 def _verdict(said: str, claim: Mapping[str, Any]) -> list[Cell]:
     """Verdict, value and the ends of its interval."""
-    value_, low, high = (v if isinstance(v := claim.get(k), int | float) and math.isfinite(v) else None for k in ("value", "low", "high"))
+    value_, low, high = (
+        v if isinstance(v := claim.get(k), int | float) and math.isfinite(v) else None for k in ("value", "low", "high")
+    )
     return [
         text(said),
         value(value_, number(value_, low, high)) if value_ is not None else Cell("–"),
@@ -301,7 +337,10 @@ def _agreement(studies: Mapping[str, Run], claims: Mapping[str, Mapping[str, Map
     if not testable:
         return "No claim was measured in all runs."
     apart = [f"`{key}`" for key, verdicts in testable.items() if len(verdicts) > 1]
-    agree = f"Of {count(len(testable), 'claim')} measured in all runs, {len(testable) - len(apart)} have the same verdict in all"
+    agree = (
+        f"Of {count(len(testable), 'claim')} measured in all runs, {len(testable) - len(apart)} have the same verdict "
+        "in all"
+    )
     return f"{agree}; not so {_listed(apart)}." if apart else f"{agree}."
 
 

@@ -32,14 +32,16 @@ GEOMETRY = (
     Question(
         "shape",
         "What shape?",
-        "Distances can be drawn as points in space. Few components hold most of a simple shape; noise needs a component of its own for "
+        "Distances can be drawn as points in space. Few components hold most of a simple shape; noise needs a "
+        "component of its own for "
         "every position.",
         [corpus.maps_of, corpus.SPECTRUM.draw],
     ),
     Question(
         "fit",
         "Which encoding fits?",
-        "A position encoding also puts positions at distances from each other. Here these are held against the distances of the corpus.",
+        "A position encoding also puts positions at distances from each other. Here these are held against the "
+        "distances of the corpus.",
         [fits.STRESS.draw, fits.scatter, fits.HELD_OUT.draw, fits.DIMENSIONS.draw, fits.VIOLATIONS.draw],
         [fits.correlations, fits.parameters],
     ),
@@ -56,27 +58,31 @@ SPECTRA = (
     Question(
         "dimensions",
         "How many dimensions does it use?",
-        "Principal components in the order of their variance. Few hold most of a table of learned positions; words need many.",
+        "Principal components in the order of their variance. Few hold most of a table of learned positions; words "
+        "need many.",
         [spectra.SHARES.draw, shape.SPECTRUM.draw],
         [spectra.table],
     ),
     Question(
         "path",
         "What path do positions take?",
-        "From the first position to the last, the vectors of a learned table draw a curve. Seen along single components it is a wave, seen "
+        "From the first position to the last, the vectors of a learned table draw a curve. Seen along single "
+        "components it is a wave, seen "
         "along two an arc or a circle.",
         [shape.table_map, spectra.rotations, spectra.SCORES.draw, spectra.ALL.draw],
     ),
     Question(
         "waves",
         "How fast does it vary?",
-        "The same scores, taken apart into waves along the positions: cosines of half waves, and Fourier's whole turns.",
+        "The same scores, taken apart into waves along the positions: cosines of half waves, and Fourier's whole "
+        "turns.",
         [shape.FREQUENCIES.draw, spectra.MAGNITUDES.draw, spectra.COMPONENT_MAGNITUDES.draw],
     ),
     Question(
         "distance",
         "Does distance alone count?",
-        "If the inner product of two positions depends on their distance alone, the matrix of all inner products has equal entries along "
+        "If the inner product of two positions depends on their distance alone, the matrix of all inner products has "
+        "equal entries along "
         "every diagonal.",
         [spectra.EQUIVARIANCE.draw, spectra.FIRST.draw, spectra.PRODUCTS.draw],
     ),
@@ -84,8 +90,10 @@ SPECTRA = (
 
 
 _PAPER = (
-    "This run follows the paper's protocol: 1e-12 is added to every count, so positions that no document reaches get a uniform "
-    "distribution and take part in everything. The last two are always among them, for there [CLS] and [SEP] take the place of text."
+    "This run follows the paper's protocol: 1e-12 is added to every count, so positions that no document reaches get a "
+    "uniform "
+    "distribution and take part in everything. The last two are always among them, for there [CLS] and [SEP] take the "
+    "place of text."
 )
 
 
@@ -146,10 +154,13 @@ def geometry_caveats(run: Run) -> list[str]:
         bounded = any(p.low is not None for p in corpus.of_each(run, "distance.mean" + corpus.CORRECTED).values())
         head = "Not separable from chance: in" if bounded else "In"
         found.append(
-            f"{head} {_listed(noise)} the mean square of the corrected distances is not above 0, so no fit below says anything about it."
+            f"{head} {_listed(noise)} the mean square of the corrected distances is not above 0, so no fit below says "
+            "anything about it."
         )
     if few := [c.name for c in run.corpora if (n := c.number("documents")) is not None and n < FEW_DOCUMENTS]:
-        found.append(f"Fewer than {FEW_DOCUMENTS:,} documents in {_listed(few)}: most of what is counted there is chance.")
+        found.append(
+            f"Fewer than {FEW_DOCUMENTS:,} documents in {_listed(few)}: most of what is counted there is chance."
+        )
     if (left := [(c.name, len(c.left_out)) for c in run.corpora if c.left_out]) and not paper:
         said = "; ".join(f"{count(n, 'position')} of `{name}`" for name, n in left)
         found.append(f"Left out because too little text reaches them: {said}.")
@@ -162,7 +173,10 @@ def _notes(run: Run) -> list[str]:
     """What the page leaves out of maps and tables to stay small."""
     most = corpus.most(run)
     long = [c.name for c in run.corpora if max(len(c.positions), c.number("positions_asked") or 0) > most]
-    said = f"Maps and tables of {_listed(long)} show at most {most} positions, at equal steps; arrays/ in the run's folder has them all."
+    said = (
+        f"Maps and tables of {_listed(long)} show at most {most} positions, at equal steps; arrays/ in the run's "
+        "folder has them all."
+    )
     return [said] if long else []
 
 
@@ -178,7 +192,12 @@ def spectra_page(run: Run) -> Page:
     said += [f"{count(len(run.models) - len(named), 'more table')} below."] if len(run.models) > len(named) else []
     entries = spectra.entries(run)
     sources = ", ".join(dict.fromkeys(str(e.get("source")) for e in entries))
-    rows = [("Command", run.facts.get("command")), ("Time", _seconds(run)), ("Sources", sources), ("Records", number(len(run.records)))]
+    rows = [
+        ("Command", run.facts.get("command")),
+        ("Time", _seconds(run)),
+        ("Sources", sources),
+        ("Records", number(len(run.records))),
+    ]
     return Page(
         title=str(run.facts.get("title") or run.name),
         summary=_spectra_summary(run, entries),
@@ -206,9 +225,14 @@ def _spectra_summary(run: Run, entries: Sequence[Mapping[str, Any]]) -> list[str
 
 def _spectra_caveats(run: Run, entries: Sequence[Mapping[str, Any]]) -> list[str]:
     said = []
-    if grids := [e["name"] for e in entries if e.get("kind") == "positions" and (e.get("config") or {}).get("model_type") in GRIDS]:
+    if grids := [
+        e["name"]
+        for e in entries
+        if e.get("kind") == "positions" and (e.get("config") or {}).get("model_type") in GRIDS
+    ]:
         said.append(
-            f"The positions of {_listed(grids)} are patches of a picture, row after row: a frequency along them mixes rows and columns, "
+            f"The positions of {_listed(grids)} are patches of a picture, row after row: a frequency along them mixes "
+            "rows and columns, "
             "and outliers may be a class token."
         )
     if left := run.facts.get("left_out"):

@@ -1,9 +1,10 @@
-"""The attention explorer: maps of every head in a few texts, packed so that a page of 512 tokens at paper size stays below 10 MB.
+"""The attention explorer: maps of every head in a few texts, packed so that a page of 512 tokens at paper size stays
+below 10 MB.
 
-A weight w arrives as one byte on the scale of `levels` (round(255 √w)). To fit a page, g neighbouring bytes become one as long as
-√w <= 1 / g, the weight between them standing for all: the error is at most g √w / 255 and 1 / 255 (0.004) anywhere, and smaller for small
-weights. The maps of one term in one layer are a chunk: bytes minus those of a neighbour (a filter as in PNG, whichever packs best),
-deflated, base64. The page inflates a chunk when it is first shown.
+A weight w arrives as one byte on the scale of `levels` (round(255 √w)). To fit a page, g neighbouring bytes become one
+as long as √w <= 1 / g, the weight between them standing for all: the error is at most g √w / 255 and 1 / 255 (0.004)
+anywhere, and smaller for small weights. The maps of one term in one layer are a chunk: bytes minus those of a neighbour
+(a filter as in PNG, whichever packs best), deflated, base64. The page inflates a chunk when it is first shown.
 """
 
 import base64
@@ -26,12 +27,24 @@ MERGES = (1, 2, 3, 4, 6, 8)
 _SMALL = 4_000_000  # bytes of maps that are packed at once to see whether they fit
 LONGEST_NAME = 200  # characters of a token that the page carries
 INTRO = (
-    "Each small map is one head: queries from top to bottom, keys from left to right, stronger in colour where the weight is larger. "
-    "A term has its own softmax, as if it alone made the attention; `total` is the softmax of the sum, which the model uses. Choose a head "
+    "Each small map is one head: queries from top to bottom, keys from left to right, stronger in colour where the "
+    "weight is larger. "
+    "A term has its own softmax, as if it alone made the attention; `total` is the softmax of the sum, which the model "
+    "uses. Choose a head "
     "with the mouse or the arrow keys, a term with the keys 1 to 9."
 )
-_COLOURS = {"semantic": "semantic", "absolute": "absolute", "relative": "relative", "total": "combined", "mixed": "combined"}
-_LABELS = {"mixed": "words + positions", "semantic_to_absolute": "words → positions", "absolute_to_semantic": "positions → words"}
+_COLOURS = {
+    "semantic": "semantic",
+    "absolute": "absolute",
+    "relative": "relative",
+    "total": "combined",
+    "mixed": "combined",
+}
+_LABELS = {
+    "mixed": "words + positions",
+    "semantic_to_absolute": "words → positions",
+    "absolute_to_semantic": "positions → words",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +60,9 @@ class ExplorerText:
 class ExplorerModel:
     """One model with the same texts in the same order as the others.
 
-    levels: (256,) weight of each byte, ascending. missing: why terms are missing, or empty. means: term -> (L, h, m, m) mean weight over
-    the corpus in m bins of positions; profiles: term -> (L, h, lags) mean weight by key position minus query position; both may be empty.
+    levels: (256,) weight of each byte, ascending. missing: why terms are missing, or empty. means: term -> (L, h, m, m)
+    mean weight over the corpus in m bins of positions; profiles: term -> (L, h, lags) mean weight by key position minus
+    query position; both may be empty.
     """
 
     name: str
@@ -63,7 +77,8 @@ class ExplorerModel:
 
 @dataclass(frozen=True)
 class Explorer:
-    """What the page carries. data: see `_describe`; chunks: base64 of deflated bytes; notes: what was left out, in words."""
+    """What the page carries. data: see `_describe`; chunks: base64 of deflated bytes; notes: what was left out, in
+    words."""
 
     data: dict[str, Any]
     chunks: Sequence[str]
@@ -80,12 +95,14 @@ class Explorer:
     def elements(self) -> Markup:
         """The chunks as data elements of the page."""
         return Markup("\n").join(
-            Markup('<script type="text/plain" id="explorer-chunk-{}">{}</script>').format(i, Markup(c)) for i, c in enumerate(self.chunks)
+            Markup('<script type="text/plain" id="explorer-chunk-{}">{}</script>').format(i, Markup(c))
+            for i, c in enumerate(self.chunks)
         )
 
 
 def merged(g: int) -> tuple[np.ndarray, np.ndarray]:
-    """The coarser scale that merges at most `g` bytes: index of each byte (256,) uint8, and first and last byte of each index (m, 2)."""
+    """The coarser scale that merges at most `g` bytes: index of each byte (256,) uint8, and first and last byte of each
+    index (m, 2)."""
     groups, byte = [], 0
     while byte <= 255:
         width = 1 if byte == 0 else max([m for m in MERGES if m <= g and (byte + m - 0.5) * m <= 255] or [1])
@@ -96,12 +113,14 @@ def merged(g: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weights_of(levels: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """The weight that stands for each group of bytes: halfway, on the scale of the root, between those of its first and last."""
+    """The weight that stands for each group of bytes: halfway, on the scale of the root, between those of its first and
+    last."""
     return np.asarray(np.sqrt(np.asarray(levels, dtype=float)[groups]).mean(1) ** 2)
 
 
 def filtered(maps: np.ndarray, kind: int) -> np.ndarray:
-    """Maps (..., n, n) uint8 minus, mod 256, nothing (0), the row above (1), or its left neighbour, the same lag of positions (2)."""
+    """Maps (..., n, n) uint8 minus, mod 256, nothing (0), the row above (1), or its left neighbour, the same lag of
+    positions (2)."""
     found = maps.copy()
     if kind == 1:
         found[..., 1:, :] -= maps[..., :-1, :]
@@ -135,7 +154,8 @@ class _Chunks:
 
 
 def _deflated(raw: bytes) -> bytes:
-    # Of noisy maps matches longer than runs make the result larger (measured: 5 to 10 %), and the search takes most of the time.
+    # Of noisy maps matches longer than runs make the result larger (measured: 5 to 10 %), and the search takes most of
+    # the time.
     packer = zlib.compressobj(6, zlib.DEFLATED, 15, 9, zlib.Z_RLE)
     return packer.compress(raw) + packer.flush()
 
@@ -166,14 +186,17 @@ def _estimate(models: Sequence[ExplorerModel], index: np.ndarray) -> float:
                     key = hashlib.sha256(layer.tobytes()).digest()
                     if key not in seen:
                         one = index[layer[len(layer) // 2]]
-                        seen[key] = len(_deflated(filtered(one, _best_filter(one[None])).tobytes())) * len(layer) * 4 / 3
+                        seen[key] = (
+                            len(_deflated(filtered(one, _best_filter(one[None])).tobytes())) * len(layer) * 4 / 3
+                        )
     return sum(seen.values())
 
 
 def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Explorer:
     """The explorer of one or several models, its chunks within `budget` characters.
 
-    The finest scale that fits is taken. Where none does, texts are left out from the last, then models from the last; `notes` says which.
+    The finest scale that fits is taken. Where none does, texts are left out from the last, then models from the last;
+    `notes` says which.
 
     Raises:
         ValueError: not even one text of one model fits, or there is none.
@@ -211,13 +234,17 @@ def _too_large(model: ExplorerModel, budget: int) -> str:
     layers, heads = next(iter(text.maps.values())).shape[:2]
     fits = max(1, int(n * (budget / size) ** 0.5 * 0.9))
     return (
-        f"The maps of {layers} × {heads} heads for {n} tokens take {size / 1e6:.0f} MB, and a page holds {budget / 1e6:.0f} MB. "
+        f"The maps of {layers} × {heads} heads for {n} tokens take {size / 1e6:.0f} MB, and a page holds "
+        f"{budget / 1e6:.0f} MB. "
         f"Shorten the text to about {fits} tokens."
     )
 
 
-def _describe(models: Sequence[ExplorerModel], index: np.ndarray, groups: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
-    """The explorer without its maps. A map is [chunk, filter] for each layer; `scales` are the largest values of mean maps."""
+def _describe(
+    models: Sequence[ExplorerModel], index: np.ndarray, groups: np.ndarray, chunks: _Chunks
+) -> dict[str, Any]:
+    """The explorer without its maps. A map is [chunk, filter] for each layer; `scales` are the largest values of mean
+    maps."""
     described = []
     for model in models:
         first = model.texts[0].maps
@@ -227,16 +254,25 @@ def _describe(models: Sequence[ExplorerModel], index: np.ndarray, groups: np.nda
             "name": model.name if model.seed is None else f"{model.name}, seed {model.seed}",
             "layers": layers,
             "heads": heads,
-            "terms": [{"name": t, "label": _LABELS.get(t, t.replace("_", " ")), "colour": _COLOURS.get(t, "untied")} for t in terms],
+            "terms": [
+                {"name": t, "label": _LABELS.get(t, t.replace("_", " ")), "colour": _COLOURS.get(t, "untied")}
+                for t in terms
+            ],
             "missing": model.missing,
             "weights": [float(f"{w:.4g}") for w in weights_of(model.levels, groups)],
             "texts": [_text(text, index, chunks) for text in model.texts],
         }
         shape = (layers, heads)
-        means = {t: np.asarray(model.means[t]) for t in terms if t in model.means and np.shape(model.means[t])[:2] == shape}
+        means = {
+            t: np.asarray(model.means[t]) for t in terms if t in model.means and np.shape(model.means[t])[:2] == shape
+        }
         if means:
             entry["means"] = {t: _mean(found, chunks) for t, found in means.items()}
-        profiles = {t: np.asarray(model.profiles[t]) for t in terms if t in model.profiles and np.shape(model.profiles[t])[:2] == shape}
+        profiles = {
+            t: np.asarray(model.profiles[t])
+            for t in terms
+            if t in model.profiles and np.shape(model.profiles[t])[:2] == shape
+        }
         profiles = {t: p for t, p in profiles.items() if p.shape[2] == len(model.lags)}
         if profiles:
             entry["lags"] = [int(lag) for lag in model.lags]
@@ -260,11 +296,16 @@ def _mean(found: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
     largest = found.max((2, 3))
     share = found / np.where(largest > 0, largest, 1)[..., None, None]
     levels = np.rint(255 * np.sqrt(np.clip(share, 0, 1))).astype(np.uint8)
-    return {"bins": found.shape[2], "chunk": chunks.add(levels.tobytes()), "scales": [[float(f"{v:.4g}") for v in row] for row in largest]}
+    return {
+        "bins": found.shape[2],
+        "chunk": chunks.add(levels.tobytes()),
+        "scales": [[float(f"{v:.4g}") for v in row] for row in largest],
+    }
 
 
 def load_explorer(folder: str | Path, budget: int = STUDY_BUDGET) -> Explorer | None:
-    """The explorer of a study's folder (explorer.json, arrays/explorer-*.npz, arrays/attention-*.npz); None if it has none.
+    """The explorer of a study's folder (explorer.json, arrays/explorer-*.npz, arrays/attention-*.npz); None if it has
+    none.
 
     Where not even one text fits, it has no models, and its notes say so.
 
@@ -289,7 +330,9 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
         path = folder / "arrays" / Path(str(entry["file"])).name  # never outside the folder
         titles = [(str(t["title"]), [str(token) for token in t["tokens"]]) for t in texts]
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{index} lacks {error} in an entry. Delete it and write the texts of every model again.") from error
+        raise ValueError(
+            f"{index} lacks {error} in an entry. Delete it and write the texts of every model again."
+        ) from error
     maps: list[ExplorerText] = []
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -297,23 +340,31 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
             for number, (title, tokens) in enumerate(titles):
                 maps.append(ExplorerText(title, tokens, {t: arrays[f"{number}.{t}"] for t in terms}))
     except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not a complete array file ({error}). Delete explorer.json and write the texts again.") from error
+        raise ValueError(
+            f"{path} is not a complete array file ({error}). Delete explorer.json and write the texts again."
+        ) from error
     for text in maps:
         n = len(text.tokens)
         for term, found in text.maps.items():
             if found.dtype != np.uint8 or found.ndim != 4 or found.shape[2:] != (n, n) or levels.shape != (256,):
-                raise ValueError(f"{path}: {term} is {found.dtype} {found.shape}; {index} says bytes of shape (layers, heads, {n}, {n}).")
+                raise ValueError(
+                    f"{path}: {term} is {found.dtype} {found.shape}; {index} says bytes of shape (layers, heads, {n}, "
+                    f"{n})."
+                )
     profile = path.with_name(path.name.replace("explorer-", "attention-", 1))
     return replace(ExplorerModel(name, seed, maps, levels, str(entry.get("missing") or "")), **profile_arrays(profile))
 
 
 def profile_arrays(path: Path) -> dict[str, Any]:
-    """`means`, `profiles` and `lags` of an `ExplorerModel` from arrays/attention-NAME-seed-K.npz; empty where there is no such file."""
+    """`means`, `profiles` and `lags` of an `ExplorerModel` from arrays/attention-NAME-seed-K.npz; empty where there is
+    no such file."""
     if not path.is_file():
         return {}
     found = dict(read_arrays(path))
     return {
         "means": {k.removeprefix("mean."): v for k, v in found.items() if k.startswith("mean.") and v.ndim == 4},
-        "profiles": {k.removeprefix("profile."): v for k, v in found.items() if k.startswith("profile.") and v.ndim == 3},
+        "profiles": {
+            k.removeprefix("profile."): v for k, v in found.items() if k.startswith("profile.") and v.ndim == 3
+        },
         "lags": [int(lag) for lag in found.get("lags", ())],
     }

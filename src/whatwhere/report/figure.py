@@ -38,7 +38,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: plotly traces and layout, colours as "@name". `title` and `note` stand above it, `alt` is read aloud for it."""
+    """One plot: plotly traces and layout, colours as "@name". `title` and `note` stand above it, `alt` is read aloud
+    for it."""
 
     data: list[Trace]
     layout: dict[str, Any]
@@ -52,9 +53,11 @@ class Figure:
     """Panels under one finding.
 
     title: the finding; subtitle: what is drawn, with n and seeds; key: (glyph, text) of marks that no label names;
-    width: smallest width of a panel in pixels, from which the number of columns follows; even: all panels are equally wide.
-    behind: what the table behind it holds, read aloud. records: what it draws, as "metric: columns used" of records.parquet,
-    `*` for any name (`kl.share.*: layer, head`); an entry that begins with `arrays/` is a file beside the records.
+    width: smallest width of a panel in pixels, from which the number of columns follows; even: all panels are equally
+        wide.
+    behind: what the table behind it holds, read aloud. records: what it draws, as "metric: columns used" of
+    records.parquet, `*` for any name (`kl.share.*: layer, head`); an entry that begins with `arrays/` is a file beside
+    the records.
     """
 
     id: str

@@ -15,11 +15,16 @@ from .run import Run
 from .titles import PAPER_TOKENS
 
 _TRAINED = Markup(
-    "The corpus is cut into windows; training and held-out windows come from different documents. All models are trained by "
-    "masked-language modelling on the same batches with the same masks, in the same order. Every figure of this page is read from one "
+    "The corpus is cut into windows; training and held-out windows come from different documents. All models are "
+    "trained by "
+    "masked-language modelling on the same batches with the same masks, in the same order. Every figure of this page "
+    "is read from one "
     "file of {records}, maps and texts from the arrays beside it; the fold of a figure’s data table names its records."
 )
-_PAPER = Markup("The paper's training is counted as 70,000 steps of 256 sequences of 512 tokens, {tokens} tokens; its text says 22B.")
+_PAPER = Markup(
+    "The paper's training is counted as 70,000 steps of 256 sequences of 512 tokens, {tokens} tokens; its text says "
+    "22B."
+)
 # Measured in one pass over held-out documents, which has a paragraph of its own.
 _PASS = ("kl.", "ablation.", "attention.", "local.", "hidden.", "sentences.")
 
@@ -36,13 +41,16 @@ def words(run: Run) -> list[Markup]:
         ways.add("pass")
     if any(r.metric.startswith("r2.") and (r.step == 0 or ".pca" in (r.part or "")) for r in run.records):
         ways.add("control")
-    measured = [Markup("{}").format(paragraph) for way, paragraphs in METHODS.items() if way in ways for paragraph in paragraphs]
+    measured = [
+        Markup("{}").format(paragraph) for way, paragraphs in METHODS.items() if way in ways for paragraph in paragraphs
+    ]
     trained = _TRAINED.format(records=count(len(run.records), "record"))
     return [trained, *measured, _PAPER.format(tokens=compact(PAPER_TOKENS))]
 
 
 def cited(run: Run) -> list[tuple[Markup, str]]:
-    """What a page takes from which paper, and its BibTeX: of every paper whose schemes, analyses or claims the study has."""
+    """What a page takes from which paper, and its BibTeX: of every paper whose schemes, analyses or claims the study
+    has."""
     configs = [run.config(m) for m in run.models]
     families = {schemes.family(run, m) for m in run.models}
     presets = {schemes.preset(run, m) for m in run.models}
@@ -53,7 +61,9 @@ def cited(run: Run) -> list[tuple[Markup, str]]:
         return any(name in source for source in claims for name in names)
 
     reasons: dict[str, list[str]] = {
-        "dstg": ["the architecture, the probes and the values of the paper"],  # its values are in the words of every page
+        "dstg": [
+            "the architecture, the probes and the values of the paper"
+        ],  # its values are in the words of every page
         "tupe": _told(
             ("the untied schemes", "untied" in families),
             ("the products of words and positions", has(run, "correlation.")),
@@ -62,7 +72,10 @@ def cited(run: Run) -> list[tuple[Markup, str]]:
             ("claims of the ledger", claimed("TUPE")),
         ),
         "geometry": _told(
-            ("positional distributions, Hellinger distances and stress", has(run, "distance.", "stress.", "projected.")),
+            (
+                "positional distributions, Hellinger distances and stress",
+                has(run, "distance.", "stress.", "projected."),
+            ),
             ("the separation of positions", has(run, "separation")),
             ("tables made by scaling", bool(tables & {"mds", "low_rank"})),
             ("claims of the ledger", claimed("GEOM")),

@@ -1,4 +1,5 @@
-"""How the report writes numbers: digits follow the uncertainty, large counts are rounded, times and bytes get a unit."""
+"""How the report writes numbers: digits follow the uncertainty, large counts are rounded, times and bytes get a
+unit."""
 
 import math
 

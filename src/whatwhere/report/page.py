@@ -1,8 +1,8 @@
 """A page of the report: one HTML file that needs nothing else, made from figures, tables and words.
 
-Nothing from outside becomes markup: the template escapes everything, data travels as JSON without `<`, `>` and `&`, characters
-that hide or turn text are replaced, and a content security policy lets only the page's own scripts run (by their hashes)
-and fetches nothing at all.
+Nothing from outside becomes markup: the template escapes everything, data travels as JSON without `<`, `>` and `&`,
+characters that hide or turn text are replaced, and a content security policy lets only the page's own scripts run (by
+their hashes) and fetches nothing at all.
 """
 
 import base64
@@ -32,7 +32,8 @@ GENERATOR = '<meta name="generator" content="whatwhere">'  # a page of ours may 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that answers one question; `short`: its name in the bar, where the title is too long for it."""
+    """A part of the page that answers one question; `short`: its name in the bar, where the title is too long for
+    it."""
 
     id: str
     title: str
@@ -62,11 +63,11 @@ class How:
 class Page:
     """What a page shows, from top to bottom; only the title is needed. `Backticks` in any words are set as code.
 
-    summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title and again
-    in the last section; notes: there only. Beside the large figure `hero` stand either `cards`, verdicts on claims, or `lead`,
-    what came out in plain sentences under headings (an empty heading is left out). models: heading, colour and entries of each
-    family (`schemes.listed`). Sections without figures and tables are left out. explorer: maps of every head, after the
-    section `explorer_after`, or where that is not shown after all.
+    summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title and
+    again in the last section; notes: there only. Beside the large figure `hero` stand either `cards`, verdicts on
+    claims, or `lead`, what came out in plain sentences under headings (an empty heading is left out). models: heading,
+    colour and entries of each family (`schemes.listed`). Sections without figures and tables are left out. explorer:
+    maps of every head, after the section `explorer_after`, or where that is not shown after all.
     """
 
     title: str
@@ -159,7 +160,8 @@ def render_page(page: Page) -> str:
 
 @cache
 def _packed_plotly() -> str:
-    """The library that draws, deflated, as base64: a third of its size. The page unpacks it, and its policy knows the text's hash."""
+    """The library that draws, deflated, as base64: a third of its size. The page unpacks it, and its policy knows the
+    text's hash."""
     return base64.b64encode(zlib.compress(get_plotlyjs().encode("utf-8"), 9)).decode()
 
 
@@ -192,9 +194,15 @@ def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """Content security policy: the given scripts by hash, inline styles, images made by the page itself; no request anywhere."""
-    hashes = " ".join("'sha256-" + base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() + "'" for s in scripts)
-    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    """Content security policy: the given scripts by hash, inline styles, images made by the page itself; no request
+    anywhere."""
+    hashes = " ".join(
+        "'sha256-" + base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() + "'" for s in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+        "form-action 'none'"
+    )
 
 
 def script_json(data: Any) -> Markup:
@@ -214,7 +222,9 @@ def code_spans(words: str) -> Markup:
     pieces = str(words).split("`")
     if len(pieces) % 2 == 0:  # an odd backtick is text
         pieces[-2:] = ["`".join(pieces[-2:])]
-    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(visible(pieces)))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(visible(pieces))
+    )
 
 
 def claims_table(cards: Sequence[Card]) -> Table | None:

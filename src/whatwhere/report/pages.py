@@ -42,7 +42,12 @@ class Question:
 
 def _several(run: Run, draws: Sequence[Draw]) -> list[Any]:
     made = (draw(run) for draw in draws)
-    return [traced(run, each) for found in made for each in (found if isinstance(found, list) else [found]) if each is not None]
+    return [
+        traced(run, each)
+        for found in made
+        for each in (found if isinstance(found, list) else [found])
+        if each is not None
+    ]
 
 
 def traced(run: Run, thing: Any) -> Any:
@@ -62,10 +67,12 @@ STUDY = (
         "where",
         "Where is position kept?",
         lambda run: (
-            "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or from one stream "
+            "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or "
+            "from one stream "
             "alone. R² of 1 is a perfect reading, 0 no better than the mean. "
             + (
-                "Each panel holds the models of one family, or one stream of those that have two; all others stand behind in grey."
+                "Each panel holds the models of one family, or one stream of those that have two; all others stand "
+                "behind in grey."
                 if schemes.many(run)
                 else "Each panel is one model; the others stand behind it in grey."
             )
@@ -76,8 +83,10 @@ STUDY = (
     Question(
         "moves",
         "Does meaning move with position?",
-        "The same text is read twice, the second time further on along the positions. Where distances alone count, the states stay as they "
-        "were, a change of 0; the notes behind `split` say the same of its semantic states, whose values never see position while the "
+        "The same text is read twice, the second time further on along the positions. Where distances alone count, the "
+        "states stay as they "
+        "were, a change of 0; the notes behind `split` say the same of its semantic states, whose values never see "
+        "position while the "
         "attention weights do.",
         [where.SHIFT.draw],
         short="Shift",
@@ -85,8 +94,10 @@ STUDY = (
     Question(
         "shape",
         "What shape does it take?",
-        "A position table is a list of vectors, one a position. The principal components of a learned one show what the training made of "
-        "it; a fixed one stays what it was. What the layers make of it is seen in the flatness of the hidden states, and in the distances "
+        "A position table is a list of vectors, one a position. The principal components of a learned one show what "
+        "the training made of "
+        "it; a fixed one stays what it was. What the layers make of it is seen in the flatness of the hidden states, "
+        "and in the distances "
         "that the attention of each layer still sees.",
         [shape.figures],
         short="Shape",
@@ -94,7 +105,8 @@ STUDY = (
     Question(
         "heads",
         "Who uses it?",
-        "The scores of attention are a sum of terms. What becomes of the attention, or of the loss, when one is taken away says which "
+        "The scores of attention are a sum of terms. What becomes of the attention, or of the loss, when one is taken "
+        "away says which "
         "head, and which layer, goes by meaning, by absolute or by relative position.",
         [heads.figures, attention.figures],
         short="Heads",
@@ -102,8 +114,10 @@ STUDY = (
     Question(
         "structure",
         "Does it know structure?",
-        "Sentences and lines are structure that needs no labels. The hidden states of a document show whether tokens of one sentence lie "
-        "together; neighbouring tokens are alike anyway, so every distance stands beside that of random cuts. A regression shows whether "
+        "Sentences and lines are structure that needs no labels. The hidden states of a document show whether tokens "
+        "of one sentence lie "
+        "together; neighbouring tokens are alike anyway, so every distance stands beside that of random cuts. A "
+        "regression shows whether "
         "another model holds what a stream holds.",
         [structure.figures],
         short="Structure",
@@ -111,8 +125,10 @@ STUDY = (
     Question(
         "corpus",
         "What does the corpus say?",
-        "Before any model: how far the words at one position differ from those at another. Where they hardly do, a text gives a position "
-        "table little to learn; the stress says how well a table's distances follow those of the text. Positions count from the start of a "
+        "Before any model: how far the words at one position differ from those at another. Where they hardly do, a "
+        "text gives a position "
+        "table little to learn; the stress says how well a table's distances follow those of the text. Positions count "
+        "from the start of a "
         "document, special tokens left out; where windows run on, models see later parts too.",
         [fits.of_study],
         [corpus.overview],
@@ -184,7 +200,11 @@ def corpus_name(run: Run) -> str:
 def summary(run: Run) -> list[str]:
     """Corpus and size in one line: name; documents, characters, tokens; models; depth and width; training; seeds."""
     pieces = [corpus_name(run)] if corpus_name(run) else []
-    sizes = [f"{compact(p.value)} {unit}" for unit in ("documents", "characters", "tokens") if (p := run.table.point(f"corpus.{unit}"))]
+    sizes = [
+        f"{compact(p.value)} {unit}"
+        for unit in ("documents", "characters", "tokens")
+        if (p := run.table.point(f"corpus.{unit}"))
+    ]
     pieces += [", ".join(sizes)] if sizes else []
     if run.models:
         size = f" of size {run.facts['size']}" if isinstance(run.facts.get("size"), str) else ""
@@ -278,7 +298,13 @@ def machine(found: Any) -> list[tuple[str, str]]:
     names = {"cpu": "Processor", "cores": "Cores", "memory_bytes": "Memory", "accelerator": "Accelerator"}
     rows: list[tuple[str, str]] = []
     for key, fact in found.items():
-        shown = memory(fact) if key.endswith("_bytes") and isinstance(fact, int | float) else "none" if fact is None else str(fact)
+        shown = (
+            memory(fact)
+            if key.endswith("_bytes") and isinstance(fact, int | float)
+            else "none"
+            if fact is None
+            else str(fact)
+        )
         rows.append((names.get(key) or str(key), shown))
     return rows
 

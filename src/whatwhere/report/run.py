@@ -1,6 +1,7 @@
 """A run as the report needs it: the plain files of its folder, read once.
 
-Every string that comes from outside (names, titles, configurations) passes `visible`, so that nothing unseen reaches the page.
+Every string that comes from outside (names, titles, configurations) passes `visible`, so that nothing unseen reaches
+the page.
 """
 
 import json
@@ -27,7 +28,8 @@ CORPUS = "corpus"  # as a model of a study's records: its texts
 
 
 def visible(value: Any) -> Any:
-    """The value with every control, bidirectional or otherwise invisible character replaced by U+FFFD; containers whole."""
+    """The value with every control, bidirectional or otherwise invisible character replaced by U+FFFD; containers
+    whole."""
     if isinstance(value, str):
         if value.isprintable():  # at once for most: Python's notion of printable holds none of what is replaced
             return value
@@ -105,17 +107,21 @@ class Corpus:
     def number(self, key: str) -> int | None:
         """A count among the facts, None where there is none."""
         found = self.facts.get(key)
-        return int(found) if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found) else None
+        return (
+            int(found)
+            if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+            else None
+        )
 
 
 @dataclass(frozen=True)
 class Run:
     """What the folder of a run holds: of a study, of a geometry run, or of a spectra run.
 
-    facts: study.json, geometry.json or spectra.json; claims: claims.json; tables: (model, seed) -> arrays of its position
-    table, seed None where no training of ours made it; arrays: file stem -> arrays of every file of arrays/, each read
-    when it is first asked for; corpora: those whose geometry was measured; words: (model, seed) -> shares of variance of
-    the components of its word table.
+    facts: study.json, geometry.json or spectra.json; claims: claims.json; tables: (model, seed) -> arrays of its
+    position table, seed None where no training of ours made it; arrays: file stem -> arrays of every file of arrays/,
+    each read when it is first asked for; corpora: those whose geometry was measured; words: (model, seed) -> shares of
+    variance of the components of its word table.
     """
 
     name: str
@@ -174,7 +180,8 @@ class Run:
         return kind if kind in self.models else next(built, None)
 
     def parts(self, metric: str, model: str) -> list[str]:
-        """Parts of the hidden state that were measured: all, position, semantic, others; no first components of them."""
+        """Parts of the hidden state that were measured: all, position, semantic, others; no first components of
+        them."""
         parts = {part for part in self.table.distinct("part", metric, model) if ".pca" not in part}
         order = [p for p in ("all", "position", "semantic") if p in parts]
         return order + sorted(parts - set(order))
@@ -200,7 +207,8 @@ class Run:
         return deepest
 
     def trained_until(self, model: str, part: str) -> int:
-        """Last layer of a part that a gradient reaches: the last but one for a position stream that the MLM head does not read."""
+        """Last layer of a part that a gradient reaches: the last but one for a position stream that the MLM head does
+        not read."""
         last = self.depth(model)
         if part != "position":
             return last
@@ -221,21 +229,28 @@ class Run:
 
     @cached_property
     def stuck(self) -> list[str]:
-        """Models whose final validation loss is not `LEARNED` nats below the entropy of token frequencies, in every seed."""
+        """Models whose final validation loss is not `LEARNED` nats below the entropy of token frequencies, in every
+        seed."""
         ends = {m: (self.last("loss", m), self.plateau(m)) for m in self.models}
-        return [m for m, (loss, level) in ends.items() if loss and level is not None and max(loss.each) > level - LEARNED]
+        return [
+            m for m, (loss, level) in ends.items() if loss and level is not None and max(loss.each) > level - LEARNED
+        ]
 
     @cached_property
     def drawn(self) -> dict[str, tuple[int | None, dict[str, np.ndarray]]]:
-        """Model -> seed and arrays of the table that is drawn: that of the lowest seed, as those of others have no common axes."""
+        """Model -> seed and arrays of the table that is drawn: that of the lowest seed, as those of others have no
+        common axes."""
         found: dict[str, tuple[int | None, dict[str, np.ndarray]]] = {}
-        for (model, seed), arrays in sorted(self.tables.items(), key=lambda item: -1 if item[0][1] is None else item[0][1]):
+        for (model, seed), arrays in sorted(
+            self.tables.items(), key=lambda item: -1 if item[0][1] is None else item[0][1]
+        ):
             found.setdefault(model, (seed, arrays))
         order = {m: i for i, m in enumerate(self.models)}
         return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
     def held(self, kind: str, model: str) -> tuple[int | None, dict[str, np.ndarray]]:
-        """Seed and arrays of the file `kind-NAME-seed-K` with the lowest seed, `kind-NAME` for a model without; {} if none."""
+        """Seed and arrays of the file `kind-NAME-seed-K` with the lowest seed, `kind-NAME` for a model without; {} if
+        none."""
         name = model.replace("/", "_")
         stems = [(seed, f"{kind}-{name}-seed-{seed}") for seed in self.seeds] + [(None, f"{kind}-{name}")]
         return next(((seed, self.arrays[stem]) for seed, stem in stems if stem in self.arrays), (None, {}))
@@ -254,7 +269,9 @@ def read_json(path: Path, kind: type) -> Any:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not complete JSON ({error}). Delete it and run the command again.") from error
     if not isinstance(found, kind):
-        raise ValueError(f"{path} holds a {type(found).__name__}, expected a {kind.__name__}. Delete it and run the command again.")
+        raise ValueError(
+            f"{path} holds a {type(found).__name__}, expected a {kind.__name__}. Delete it and run the command again."
+        )
     return visible(found)
 
 
@@ -268,7 +285,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {k: _numbers_or_words(arrays[k]) for k in arrays.files}
     except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not a complete array file ({error}). Delete it and run the command again.") from error
+        raise ValueError(
+            f"{path} is not a complete array file ({error}). Delete it and run the command again."
+        ) from error
 
 
 def _numbers_or_words(array: np.ndarray) -> np.ndarray:
@@ -320,7 +339,9 @@ def load_run(folder: str | Path) -> Run:
             )
         words = {key: found["shares"] for key, found in tables["words"].items()}
         return replace(run, facts=facts | {"models": models}, tables=tables["positions"], words=words)
-    return replace(run, facts=read_json(folder / "study.json", dict), claims=claims, tables=_read_tables(folder / "arrays"))
+    return replace(
+        run, facts=read_json(folder / "study.json", dict), claims=claims, tables=_read_tables(folder / "arrays")
+    )
 
 
 def _entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

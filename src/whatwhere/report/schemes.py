@@ -1,6 +1,8 @@
-"""What the models of a run do with positions: a sentence for each preset, families that share a hue, parts of a configuration in words.
+"""What the models of a run do with positions: a sentence for each preset, families that share a hue, parts of a
+configuration in words.
 
-A scheme that nobody knew beforehand is described by the fields of its recorded configuration, and by its source where one is recorded.
+A scheme that nobody knew beforehand is described by the fields of its recorded configuration, and by its source where
+one is recorded.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,8 @@ from .style import model_styles
 FEW = 6  # models that one plot, and one line under the title, can name
 APART = 0.03  # share by which two models' costs may differ before the page says so
 
-# Family -> (heading, colour name). Grey is all of hidden, words and positions in one sum; streams have the colours of streams.
+# Family -> (heading, colour name). Grey is all of hidden, words and positions in one sum; streams have the colours of
+# streams.
 FAMILIES = {
     "streams": ("Separate streams", "streams"),
     "untied": ("Untied positions", "untied"),
@@ -35,8 +38,14 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "tupe-a-tie-cls": ("untied", "scores of words with words plus scores of positions with positions"),
     "tupe-a": ("untied", "scores of words plus scores of positions, with learned values where [CLS] takes part"),
     "tupe-r": ("untied", "scores of words plus scores of positions plus a bias by distance, [CLS] untied"),
-    "tupe-free": ("untied", "scores of words plus a free learned matrix of position scores for each head, [CLS] untied"),
-    "tupe-product": ("untied", "scores of words plus scores of positions plus products of distance vectors, [CLS] untied"),
+    "tupe-free": (
+        "untied",
+        "scores of words plus a free learned matrix of position scores for each head, [CLS] untied",
+    ),
+    "tupe-product": (
+        "untied",
+        "scores of words plus scores of positions plus products of distance vectors, [CLS] untied",
+    ),
     "ap": ("added", "a learned vector for each position, added to the word"),
     "sinusoidal": ("added", "fixed sines and cosines of the position, added to the word"),
     "low-rank": ("added", "a learned table of low rank, added to the word"),
@@ -70,7 +79,9 @@ def family(run: Run, model: str) -> str:
     config = run.config(model)
     if "absolute" not in config:
         known = SCHEMES.get(preset(run, model))
-        return known[0] if known else "streams" if config.get("position_size") or _probed_streams(run, model) else "other"
+        return (
+            known[0] if known else "streams" if config.get("position_size") or _probed_streams(run, model) else "other"
+        )
     if config.get("position_size"):
         return "streams"
     if config.get("untied", "none") != "none":
@@ -144,7 +155,11 @@ def _parts(config: Mapping[str, Any]) -> str:
         words.append(f"`{table}` table {place}")
     elif config.get("untied") == "free":
         words.append("a free matrix of position scores")
-    words += [f"`{found}` {what}" for key, what in (("relative", "bias"), ("rotation", "rotation")) if (found := _named(config, key))]
+    words += [
+        f"`{found}` {what}"
+        for key, what in (("relative", "bias"), ("rotation", "rotation"))
+        if (found := _named(config, key))
+    ]
     return "own scheme: " + (", ".join(words) or "no position")
 
 
@@ -158,7 +173,9 @@ def line(run: Run) -> list[str]:
     if len(run.models) > FEW:
         return []
     blocks = {m: block(run, m) for m in run.models}
-    return [f"`{m}`{f' ({blocks[m]})' if len(set(blocks.values())) > 1 else ''}: {sentence(run, m)}" for m in run.models]
+    return [
+        f"`{m}`{f' ({blocks[m]})' if len(set(blocks.values())) > 1 else ''}: {sentence(run, m)}" for m in run.models
+    ]
 
 
 def listed(run: Run) -> list[tuple[str, str, list[Entry]]]:
@@ -225,7 +242,13 @@ def table(run: Run) -> Table | None:
     models = [m for m in run.models if run.config(m)]
     if not models:
         return None
-    fields = [("Absolute", "absolute"), ("Untied", "untied"), ("Relative", "relative"), ("Rotation", "rotation"), ("Reset", "reset")]
+    fields = [
+        ("Absolute", "absolute"),
+        ("Untied", "untied"),
+        ("Relative", "relative"),
+        ("Rotation", "rotation"),
+        ("Reset", "reset"),
+    ]
     rows = []
     for model in models:
         config = run.config(model)
@@ -247,7 +270,11 @@ def matched(run: Run) -> str | None:
     match = run.facts.get("match")
     if match is None:
         return None
-    return "Costs were not matched." if match in ("none", False, "") else f"Costs were matched by {str(match).replace('_', ' ')}."
+    return (
+        "Costs were not matched."
+        if match in ("none", False, "")
+        else f"Costs were matched by {str(match).replace('_', ' ')}."
+    )
 
 
 def backbone_differences(run: Run) -> str | None:

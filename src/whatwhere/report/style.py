@@ -1,6 +1,7 @@
 """Colours, dashes and markers of every figure, and the placing of labels at line ends.
 
-Figures name colours as "@absolute"; the page looks the name up in `PALETTES` when it draws, so one figure serves light and dark.
+Figures name colours as "@absolute"; the page looks the name up in `PALETTES` when it draws, so one figure serves light
+and dark.
 """
 
 import math
@@ -64,8 +65,8 @@ PALETTES: dict[str, dict[str, str]] = {
     },
 }
 
-# Colours of maps, nine each in steps that the eye takes for equal (equal ways in OKLab), from the ground of the page to its ink;
-# the diverging ones meet at the ground.
+# Colours of maps, nine each in steps that the eye takes for equal (equal ways in OKLab), from the ground of the page to
+# its ink; the diverging ones meet at the ground.
 _MAP_COLOURS = {
     "light": {
         "map": ["#f9f7ee", "#e0dcb4", "#c1c47b", "#87b17a", "#519a7f", "#277e7e", "#185f75", "#114163", "#13234d"],
@@ -81,7 +82,12 @@ MAPS = {
     for theme, kinds in _MAP_COLOURS.items()
 }
 
-_KNOWN = {"dstg": ("solid", "circle"), "ap": ("dash", "square"), "rp": ("dot", "diamond"), "rope": ("dashdot", "triangle-up")}
+_KNOWN = {
+    "dstg": ("solid", "circle"),
+    "ap": ("dash", "square"),
+    "rp": ("dot", "diamond"),
+    "rope": ("dashdot", "triangle-up"),
+}
 _SPARE = [
     ("longdash", "triangle-down"),
     ("longdashdot", "pentagon"),
@@ -92,7 +98,8 @@ _SPARE = [
 ]
 
 FONT = (
-    "-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto Sans', 'Liberation Sans', Arial, system-ui, sans-serif"
+    "-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto Sans', 'Liberation Sans', Arial, "
+    "system-ui, sans-serif"
 )
 TEXT_SIZE = 14  # pixels; the smallest text of the page
 LABEL_LIMIT = 18  # characters of a name at a line's end; tables and hovers carry it whole
@@ -108,7 +115,8 @@ def model_styles(models: Sequence[str]) -> dict[str, tuple[str, str]]:
     left = [style for style in (*_KNOWN.values(), *_SPARE) if style not in {_KNOWN.get(m) for m in models}]
     styles = {m: _KNOWN[m] for m in models if m in _KNOWN}
     others = [m for m in models if m not in _KNOWN]
-    # Spare ones first, so that what is drawn beside one of the four never looks like another of them while there is a choice.
+    # Spare ones first, so that what is drawn beside one of the four never looks like another of them while there is a
+    # choice.
     left.sort(key=lambda style: style in _KNOWN.values())
     for i, model in enumerate(others):
         styles[model] = (left[i % len(left)][0], left[(i + i // len(left)) % len(left)][1])
@@ -121,11 +129,18 @@ def plain(text: str, limit: int = 0) -> str:
     if limit and len(text) > limit:
         text = text[: limit - 1] + "…"
     # `$...$` would be read as TeX where the reader's browser has MathJax, `%{...}` as a hover field.
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;").replace("%{", "%&#123;")
+    return (
+        text.replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace("$", "&#36;")
+        .replace("%{", "%&#123;")
+    )
 
 
 def sequential(first: int = 0) -> list[list[Any]]:
-    """Plotly colour scale from low to high; `first` leaves out colours near the ground, so that lines and points stay visible."""
+    """Plotly colour scale from low to high; `first` leaves out colours near the ground, so that lines and points stay
+    visible."""
     names = [f"@map-{i}" for i in range(first, 9)]
     return [[i / (len(names) - 1), name] for i, name in enumerate(names)]
 
@@ -136,9 +151,11 @@ def diverging() -> list[list[Any]]:
 
 
 def spread(places: Sequence[float], gap: float, low: float = float("-inf"), high: float = float("inf")) -> list[float]:
-    """The nearest places (least squares) that keep their order and stand at least `gap` apart, inside [low, high] if they fit.
+    """The nearest places (least squares) that keep their order and stand at least `gap` apart, inside [low, high] if
+    they fit.
 
-    Isotonic regression by pooling: after taking `gap` times the rank off, the wanted places need only be non-decreasing.
+    Isotonic regression by pooling: after taking `gap` times the rank off, the wanted places need only be
+    non-decreasing.
     """
     order = sorted(range(len(places)), key=lambda i: places[i])
     blocks: list[list[float]] = []  # [sum, count] of pooled neighbours
@@ -172,15 +189,28 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def log_axis(title: str, low: float, high: float, most: int = 5, **more: Any) -> dict[str, Any]:
-    """A logarithmic axis from `low` to `high` (above 0) with about `most` decades at most written out; of few, 2 and 5 times them too."""
+    """A logarithmic axis from `low` to `high` (above 0) with about `most` decades at most written out; of few, 2 and 5
+    times them too."""
     ends = [math.log10(low), math.log10(high)]
     decades = range(math.ceil(ends[0]), math.floor(ends[1]) + 1)
     step = next((s for s in (1, 2, 3, 4, 5) if len(decades) <= most * s), 10)
     ticks = [10.0**k for k in decades if k % step == 0]
     if len(ticks) < 3 and step == 1:
-        ticks = [t for k in range(math.floor(ends[0]), math.ceil(ends[1]) + 1) for f in (1, 2, 5) if low <= (t := f * 10.0**k) <= high]
+        ticks = [
+            t
+            for k in range(math.floor(ends[0]), math.ceil(ends[1]) + 1)
+            for f in (1, 2, 5)
+            if low <= (t := f * 10.0**k) <= high
+        ]
     ticks = ticks or [low, high]
-    return axis(title, type="log", range=ends, tickvals=ticks, ticktext=[f"{t:,.0f}" if t >= 1 else f"{t:.3g}" for t in ticks], **more)
+    return axis(
+        title,
+        type="log",
+        range=ends,
+        tickvals=ticks,
+        ticktext=[f"{t:,.0f}" if t >= 1 else f"{t:.3g}" for t in ticks],
+        **more,
+    )
 
 
 def layout(height: int, x: dict[str, Any], y: dict[str, Any], margin: dict[str, int], **more: Any) -> dict[str, Any]:
@@ -194,7 +224,11 @@ def layout(height: int, x: dict[str, Any], y: dict[str, Any], margin: dict[str, 
         "showlegend": False,
         "dragmode": False,
         "hovermode": "closest",
-        "hoverlabel": {"font": {"family": FONT, "size": TEXT_SIZE, "color": "@text"}, "bgcolor": "@raised", "bordercolor": "@rule"},
+        "hoverlabel": {
+            "font": {"family": FONT, "size": TEXT_SIZE, "color": "@text"},
+            "bgcolor": "@raised",
+            "bordercolor": "@rule",
+        },
         "xaxis": x,
         "yaxis": y,
         **more,
@@ -206,8 +240,8 @@ def line_end_labels(
 ) -> list[dict[str, Any]]:
     """Annotations that name lines at their right ends without touching each other.
 
-    ends: (x, y, text, colour name) of each line's last point; text is literal. y_range: the axis; plot_height: its pixels.
-    A label that had to move keeps a thin leader to its point.
+    ends: (x, y, text, colour name) of each line's last point; text is literal. y_range: the axis; plot_height: its
+    pixels. A label that had to move keeps a thin leader to its point.
     """
     bottom, top = y_range
     scale = plot_height / (top - bottom)

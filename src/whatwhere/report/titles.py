@@ -1,4 +1,5 @@
-"""Titles of figures and the caveats of a run: the sentence of a claim with its verdict and value, or a template over one comparison.
+"""Titles of figures and the caveats of a run: the sentence of a claim with its verdict and value, or a template over
+one comparison.
 
 Two values differ only if the 95 % interval of their paired difference holds no zero; otherwise the title says "not
 separable". Thresholds are those of the claims. Names in `backticks` are set as code by the page.
@@ -21,7 +22,8 @@ _HEADS = {HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: "}
 
 
 def compare(a: Point, b: Point) -> str:
-    """Where `a` lies to `b`: above or below if the interval of the difference does not hold zero, else not separable."""
+    """Where `a` lies to `b`: above or below if the interval of the difference does not hold zero, else not
+    separable."""
     difference = (a - b).interval
     if difference is None:
         return UNCLEAR
@@ -40,7 +42,8 @@ def digits(point: Point) -> str:
 
 
 def claimed(run: Run, *ids: str, what: str = "") -> str | None:
-    """The first of some claims that the run's ledger has measured: its sentence, led by its verdict, with value and interval.
+    """The first of some claims that the run's ledger has measured: its sentence, led by its verdict, with value and
+    interval.
 
     what: name of the value. None where none was measured; one that was but cannot be judged says so.
     """
@@ -55,7 +58,9 @@ def claimed(run: Run, *ids: str, what: str = "") -> str | None:
         sentence = sentence[:1].lower() + sentence[1:] if head and sentence[1:2].islower() else sentence
         bounds = f" {interval(low, high, MOST_DIGITS)}" if low is not None else ""
         rest = f", paper {printed(paper)}{unit}" if paper is not None else ""
-        return f"{head}{sentence}: {what} {number(value, low, high, MOST_DIGITS)}{unit}{bounds}{rest}".replace(":  ", ": ")
+        return f"{head}{sentence}: {what} {number(value, low, high, MOST_DIGITS)}{unit}{bounds}{rest}".replace(
+            ":  ", ": "
+        )
     return None
 
 
@@ -64,7 +69,9 @@ def _number(found: Any) -> float | None:
     return float(found) if known else None
 
 
-def best(points: Mapping[str, Point], sentence: str, *, lowest: bool = False, write: Callable[[Point], str] = digits) -> str:
+def best(
+    points: Mapping[str, Point], sentence: str, *, lowest: bool = False, write: Callable[[Point], str] = digits
+) -> str:
     """The highest (or lowest) of some named values beside the next, "not separable" where their difference may be zero.
 
     sentence: what leads to the name, as in "Position is read best from".
@@ -87,7 +94,8 @@ def best(points: Mapping[str, Point], sentence: str, *, lowest: bool = False, wr
 def finding(
     *claims: str, sentence: str, what: str = "", lowest: bool = False, write: Callable[[Point], str] = digits
 ) -> Callable[[Run, Sequence[Any]], str]:
-    """A rule: the first of some claims that was measured, else the best of the ends of the lines that are drawn (`best`)."""
+    """A rule: the first of some claims that was measured, else the best of the ends of the lines that are drawn
+    (`best`)."""
 
     def title(run: Run, lines: Sequence[Any]) -> str:
         if told := claimed(run, *claims, what=what):
@@ -131,19 +139,27 @@ def listed(words: Sequence[str]) -> str:
 
 
 def losses(run: Run, lines: Sequence[Any] = ()) -> str:
-    """Who left the unigram plateau, and who ends lowest, which is a finding only with several seeds and intervals apart."""
+    """Who left the unigram plateau, and who ends lowest, which is a finding only with several seeds and intervals
+    apart."""
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if not finals:
         return "Loss while training"
     end = best(
-        {f"`{m}`": p for m, p in finals.items()}, "The loss ends lowest with", lowest=True, write=lambda p: f"{fixed(p.value, 2)} nats"
+        {f"`{m}`": p for m, p in finals.items()},
+        "The loss ends lowest with",
+        lowest=True,
+        write=lambda p: f"{fixed(p.value, 2)} nats",
     )
     if (level := run.plateau()) is None:
         return end
     stuck = [f"`{m}`" for m in finals if m in run.stuck]
     if len(stuck) == len(finals):
         return f"No model leaves the unigram plateau of {fixed(level, 2)} nats"
-    return f"{listed(stuck)} {'stays' if len(stuck) == 1 else 'stay'} on the unigram plateau; {end[0].lower()}{end[1:]}" if stuck else end
+    return (
+        f"{listed(stuck)} {'stays' if len(stuck) == 1 else 'stay'} on the unigram plateau; {end[0].lower()}{end[1:]}"
+        if stuck
+        else end
+    )
 
 
 def caveats(run: Run) -> list[str]:
@@ -166,13 +182,21 @@ def caveats(run: Run) -> list[str]:
             if len(run.stuck) == models > 1
             else f"{listed([f'`{m}`' for m in run.stuck])} did not leave"
         )
-        found.append(f"{who} the unigram plateau: probes of a model that has learned token frequencies only say little.")
+        found.append(
+            f"{who} the unigram plateau: probes of a model that has learned token frequencies only say little."
+        )
     if seeds == 1:
         repeated = any(r.low is not None and r.model in run.models for r in run.records)
-        within = "intervals are over the choice of documents, not over repeated training" if repeated else "there are no intervals"
+        within = (
+            "intervals are over the choice of documents, not over repeated training"
+            if repeated
+            else "there are no intervals"
+        )
         found.append(f"One training seed: {within}.")
     elif 1 < seeds < 5:
-        found.append(f"Only {count(seeds, 'training seed')}: intervals between seeds are wide and themselves uncertain.")
+        found.append(
+            f"Only {count(seeds, 'training seed')}: intervals between seeds are wide and themselves uncertain."
+        )
     return found
 
 

@@ -16,7 +16,8 @@ class StudyConfig(CorpusConfig, SchemeConfig):
     """A comparison of presets on one corpus, from one recipe, on the same batches."""
 
     models: list[str] = Field(
-        default_factory=lambda: ["dstg", "ap", "rp", "rope"], description="presets to compare; `all` stands for those not named before"
+        default_factory=lambda: ["dstg", "ap", "rp", "rope"],
+        description="presets to compare; `all` stands for those not named before",
     )
     size: str = "tiny"
     recipe: Literal["dstg", "tupe"] = Field(
@@ -26,28 +27,47 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         None, description="change the feed-forward widths so that every model costs what the first one does"
     )
     variants: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take"
+        default_factory=dict,
+        description="models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take",
     )
-    widths: dict[str, int] = Field(default_factory=dict, description="intermediate_size of single models; `match` fills it in")
+    widths: dict[str, int] = Field(
+        default_factory=dict, description="intermediate_size of single models; `match` fills it in"
+    )
     seeds: int = Field(1, ge=1, description="training seeds per model; more may be asked of a finished study")
     steps: int | None = Field(None, ge=1, description="optimizer steps per model; default: those of the size's recipe")
-    minutes: float | None = Field(None, gt=0, description="instead: budget for the whole study, turned into steps once, by timing")
+    minutes: float | None = Field(
+        None, gt=0, description="instead: budget for the whole study, turned into steps once, by timing"
+    )
     at_once: int | None = Field(
-        None, ge=1, description="models that are trained and looked into at once; default: one a core, one where trainings are short"
+        None,
+        ge=1,
+        description="models that are trained and looked into at once; default: one a core, one where trainings are "
+        "short",
     )
     training: dict[str, Any] = Field(default_factory=dict, description="PretrainConfig keys for every model")
-    probe_documents: int = Field(500, ge=10, description="held-out windows that are probed and looked into; 250 at size tiny")
+    probe_documents: int = Field(
+        500, ge=10, description="held-out windows that are probed and looked into; 250 at size tiny"
+    )
     probe_splits: int = Field(5, ge=2, description="random splits of the probed documents")
-    inside: bool = Field(True, description="look inside: heads, attention, sentences, ablations, controls, the corpus; False: probes only")
-    ablation_documents: int = Field(32, ge=8, description="held-out windows whose loss is measured under ablations; 16 at size tiny")
-    texts: int = Field(2, ge=0, description="held-out windows that the attention explorer shows, beside one that repeats itself")
+    inside: bool = Field(
+        True,
+        description="look inside: heads, attention, sentences, ablations, controls, the corpus; False: probes only",
+    )
+    ablation_documents: int = Field(
+        32, ge=8, description="held-out windows whose loss is measured under ablations; 16 at size tiny"
+    )
+    texts: int = Field(
+        2, ge=0, description="held-out windows that the attention explorer shows, beside one that repeats itself"
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         for key in values:
             if key not in cls.model_fields and key in PretrainConfig.model_fields:
-                raise ValueError(f"{key} is a key of the trainings: give training.{key}, for example --set training.{key}=...")
+                raise ValueError(
+                    f"{key} is a key of the trainings: give training.{key}, for example --set training.{key}=..."
+                )
         models = values.get("models") or ["dstg"]
         if isinstance(values.get("models"), list) and ALL in models:
             at = models.index(ALL)
@@ -55,12 +75,17 @@ class StudyConfig(CorpusConfig, SchemeConfig):
             values = {**values, "models": models}
         if not values.get("recipe"):
             variant = (values.get("variants") or {}).get(models[0], {})
-            values = {**values, "recipe": family(str(variant.get("preset", models[0]) if isinstance(variant, dict) else models[0]))}
+            values = {
+                **values,
+                "recipe": family(str(variant.get("preset", models[0]) if isinstance(variant, dict) else models[0])),
+            }
         recipe = defaults(str(values["recipe"]), str(values.get("size", "tiny")))
         own = {key: value for key, value in recipe.items() if key in cls.model_fields}
         if values.get("minutes") is not None or values.get("steps") is not None:
             own.pop("steps", None)
-        if values.get("size", "tiny") == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
+        if (
+            values.get("size", "tiny") == "tiny"
+        ):  # minutes, not hours: half of the paper's documents leave time to train
             own |= {"probe_documents": 250, "ablation_documents": 16}
         return {**own, **{key: value for key, value in values.items() if value is not None}}
 
@@ -76,7 +101,9 @@ class StudyConfig(CorpusConfig, SchemeConfig):
             if not isinstance(own, dict) or own.get("preset") not in PRESETS:
                 raise ValueError(f"variants.{name} must say its preset, for example {{preset: dstg}}; got {own!r}.")
         if strange := sorted(set(self.widths) - set(self.models)):
-            raise ValueError(f"widths names {strange[0]!r}, which is not in the study. Its models: {', '.join(self.models)}.")
+            raise ValueError(
+                f"widths names {strange[0]!r}, which is not in the study. Its models: {', '.join(self.models)}."
+            )
         for name in self.models:
             self.pretraining(name, seed=0, steps=1).encoder_config()
         return self
@@ -86,7 +113,8 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         return str(self.variants[model]["preset"]) if model in self.variants else model
 
     def pretraining(self, model: str, seed: int, steps: int) -> PretrainConfig:
-        """The configuration of one of the trainings: what the study says, then `training`, then what the variant says."""
+        """The configuration of one of the trainings: what the study says, then `training`, then what the variant
+        says."""
         shared = {key: getattr(self, key) for key in (*CorpusConfig.model_fields, "scheme", "recipe", "size")}
         training = _over(self.training, {k: v for k, v in self.variants.get(model, {}).items() if k != "preset"})
         clash = sorted(set(training) & {*shared, "preset", "seed", "steps", "tokens", "minutes"})

@@ -1,4 +1,5 @@
-"""Records of a fine-tuning, from the files that it left: losses, accuracy, and its position table at every checkpoint (GEOM 6.5)."""
+"""Records of a fine-tuning, from the files that it left: losses, accuracy, and its position table at every checkpoint
+(GEOM 6.5)."""
 
 import json
 from pathlib import Path

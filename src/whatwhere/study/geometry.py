@@ -1,4 +1,5 @@
-"""From corpora to a report on how much position matters in them: counts → distances → MDS, stress, violations → records → page (GEOM).
+"""From corpora to a report on how much position matters in them: counts → distances → MDS, stress, violations → records
+→ page (GEOM).
 
 Counts are kept, so that a second run with other questions does not read the text again.
 """
@@ -55,15 +56,29 @@ DRAWN = 3  # columns of coordinates that a figure needs
 class GeometryConfig(StrictConfig):
     """Which corpora, how they are counted, and what is measured on them."""
 
-    corpora: list[str] = Field(default_factory=lambda: ["python-docs"], min_length=1, description="corpora, each SPEC or NAME=SPEC")
-    field: list[str] = Field(default_factory=lambda: ["text"], description="field of the text in tables: one for all, or one a corpus")
-    phrases: bool = Field(False, description="documents inside longer ones share their group (phrases of a sentence); holds all texts")
+    corpora: list[str] = Field(
+        default_factory=lambda: ["python-docs"], min_length=1, description="corpora, each SPEC or NAME=SPEC"
+    )
+    field: list[str] = Field(
+        default_factory=lambda: ["text"], description="field of the text in tables: one for all, or one a corpus"
+    )
+    phrases: bool = Field(
+        False, description="documents inside longer ones share their group (phrases of a sentence); holds all texts"
+    )
     document: str = Field("auto", description="what a document of a text file is: file, heading, blank-line, line")
-    tokenizer: str | None = Field(None, description="vocabulary file, folder, Hub name, words or characters; none: train a WordPiece")
-    vocab_size: int | None = Field(None, ge=8, description="entries of a tokenizer to make; none: 4,096 pieces, 50,000 words")
+    tokenizer: str | None = Field(
+        None, description="vocabulary file, folder, Hub name, words or characters; none: train a WordPiece"
+    )
+    vocab_size: int | None = Field(
+        None, ge=8, description="entries of a tokenizer to make; none: 4,096 pieces, 50,000 words"
+    )
     positions: int = Field(128, ge=3, description="positions counted, without special tokens")
-    align: Literal["start", "relative"] = Field("start", description="position from the start of a document, or its place in equal parts")
-    protocol: Literal["default", "paper"] = Field("default", description="paper: all positions, smoothed, nothing corrected, as GEOM")
+    align: Literal["start", "relative"] = Field(
+        "start", description="position from the start of a document, or its place in equal parts"
+    )
+    protocol: Literal["default", "paper"] = Field(
+        "default", description="paper: all positions, smoothed, nothing corrected, as GEOM"
+    )
     min_support: float = Field(MIN_SUPPORT, ge=1, description="tokens that a position needs to be kept")
     groups: int = Field(32, ge=2, description="groups of documents that are left out in turn for intervals")
     splits: int = Field(10, ge=1, description="random halves for the corrected distances")
@@ -71,12 +86,22 @@ class GeometryConfig(StrictConfig):
     smacof: bool = Field(True, description="tables of least stress beside classical MDS")
     width: int = Field(768, ge=2, description="width of the encodings compared")
     heads: int = Field(12, ge=1, description="heads of ALiBi")
-    dims: list[int] = Field(default_factory=lambda: [16, 32, 64, 128, 256, 512, 768], description="widths of the curve of stress")
+    dims: list[int] = Field(
+        default_factory=lambda: [16, 32, 64, 128, 256, 512, 768], description="widths of the curve of stress"
+    )
     ranks: list[int] = Field(default_factory=lambda: [1, 2, 3, 7], description="ranks of the MDS tables")
-    rank: int | None = Field(None, ge=1, description="rank of the table that is written; none: of least stress on held-out documents")
-    tables: list[str] = Field(default_factory=list, description="further tables: .npy files, model folders, Hub names, reference")
-    first_row: int | None = Field(None, ge=0, description="row of position 0 in them; none: 1, after [CLS], and 0 for GPT-2 and OPT")
-    models: list[str] = Field(default_factory=list, description="runs whose tables are measured at every checkpoint, or reference")
+    rank: int | None = Field(
+        None, ge=1, description="rank of the table that is written; none: of least stress on held-out documents"
+    )
+    tables: list[str] = Field(
+        default_factory=list, description="further tables: .npy files, model folders, Hub names, reference"
+    )
+    first_row: int | None = Field(
+        None, ge=0, description="row of position 0 in them; none: 1, after [CLS], and 0 for GPT-2 and OPT"
+    )
+    models: list[str] = Field(
+        default_factory=list, description="runs whose tables are measured at every checkpoint, or reference"
+    )
     seed: int = Field(0, description="of random halves and the random table")
     workers: int | None = Field(None, ge=1, description="processes that count; none: one a core for large corpora")
 
@@ -91,11 +116,16 @@ class GeometryConfig(StrictConfig):
     @model_validator(mode="after")
     def _check(self) -> "GeometryConfig":
         if len(self.field) not in (1, len(self.corpora)):
-            raise ValueError(f"{len(self.field)} fields for {len(self.corpora)} corpora. Give one for all, or one for each.")
+            raise ValueError(
+                f"{len(self.field)} fields for {len(self.corpora)} corpora. Give one for all, or one for each."
+            )
         if wrong := [d for d in (*self.dims, *self.ranks) if d < 1]:
             raise ValueError(f"dims and ranks are at least 1; got {wrong[0]}.")
         if self.width % min(64, self.width) or self.width % 2:
-            raise ValueError(f"width must be a multiple of 64, or even and below 64 (RoPE's head); got {self.width}. For example 768.")
+            raise ValueError(
+                f"width must be a multiple of 64, or even and below 64 (RoPE's head); got {self.width}. For example "
+                "768."
+            )
         return self
 
     def sources(self) -> dict[str, Source]:
@@ -119,7 +149,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         What `--json` prints: for each corpus its facts and summary, and the path of the report.
 
     Raises:
-        ValueError: a corpus or table that cannot be read, or a corpus without a geometry; nothing of an earlier run is lost.
+        ValueError: a corpus or table that cannot be read, or a corpus without a geometry; nothing of an earlier run is
+        lost.
     """
     began, started = time.perf_counter(), time.strftime("%Y-%m-%d %H:%M")
     sources = config.sources()
@@ -133,7 +164,10 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     facts: list[dict[str, Any]] = []
     measured: dict[str, tuple[Counts, Geometry]] = {}
     stems = {name: _UNFIT.sub("-", name) for name in sources}
-    counted = {name: _counts(config, s, tokenizer, out / "counts" / f"{stems[name]}.npz", progress) for name, s in sources.items()}
+    counted = {
+        name: _counts(config, s, tokenizer, out / "counts" / f"{stems[name]}.npz", progress)
+        for name, s in sources.items()
+    }
     if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
         return {"out": str(out), "report": None, "corpora": [], "models": []}
     for name, counts in counted.items():
@@ -143,13 +177,23 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         measured[name] = counts, found
         table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
         records += geometry_records(Who(name, study=out.name), counts, found)
-        facts.append({**_facts(config, name, counts, found), "file": stem, "table": table, "summary": _words(config, found, table)})
+        facts.append(
+            {
+                **_facts(config, name, counts, found),
+                "file": stem,
+                "table": table,
+                "summary": _words(config, found, table),
+            }
+        )
         cloud = scatter(found, encoding_tables(_plan(config, tables), config.positions), config.seed)
         save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
     records += _between(out.name, measured, config.intervals and config.protocol == "default")
     first = next(iter(measured.values()))
     records += _model_records(config, out.name, *first)
-    models = [{"name": Path(run).name, "folder": run, "summary": model_summary(records, Path(run).name)} for run in config.models]
+    models = [
+        {"name": Path(run).name, "folder": run, "summary": model_summary(records, Path(run).name)}
+        for run in config.models
+    ]
     write_records(out / "records.parquet", records)
     about = {
         "title": f"Positions in {', '.join(sources)}",
@@ -168,21 +212,29 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
 
 
 def _claim(config: GeometryConfig, out: Path) -> None:
-    """Take a folder that is new, empty, or holds a geometry run, whose results are replaced and whose counts are used again."""
+    """Take a folder that is new, empty, or holds a geometry run, whose results are replaced and whose counts are used
+    again."""
     check_folder(out, (out / CONFIG).is_file(), "geometry run")
     kept = out / CONFIG
     if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
-        print(f"{out} holds a run of other settings: its results are replaced, its counts used again where they fit.", file=sys.stderr)
+        print(
+            f"{out} holds a run of other settings: its results are replaced, its counts used again where they fit.",
+            file=sys.stderr,
+        )
     config.save(kept)
 
 
 def _check_model(folder: Path) -> None:
     """Refuse early what is no model, or a run whose model keeps no position table."""
     if not (folder / "config.json").is_file():
-        raise ValueError(f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning.")
+        raise ValueError(
+            f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
+        )
     about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if about.get("model_type") == EncoderConfig.model_type and about.get("absolute") == "none":
-        raise ValueError(f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model.")
+        raise ValueError(
+            f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model."
+        )
 
 
 def _words(config: GeometryConfig, found: Geometry, table: dict[str, Any] | None) -> list[str]:
@@ -219,7 +271,9 @@ def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
         return {}
     found, left_out = load_tables(config.tables)
     if left_out:
-        raise ValueError(f"{left_out[0]} has no position table, so it has no distances to compare. Leave it out of --table.")
+        raise ValueError(
+            f"{left_out[0]} has no position table, so it has no distances to compare. Leave it out of --table."
+        )
     return {t.name: t.rows[_first_row(t) if config.first_row is None else config.first_row :] for t in found}
 
 
@@ -256,14 +310,20 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
 
 
 def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[str, Any] | None:
-    """The corpus-optimal table as a file for a model; None where position 0 is not supported or nothing stands out of chance."""
+    """The corpus-optimal table as a file for a model; None where position 0 is not supported or nothing stands out of
+    chance."""
     if config.align != "start" or found.distributions.positions[0] != 0 or not stands_out(found):
         return None
     mds = found.mds_corrected or found.mds
     rank = min(config.rank or best_rank(found) or mds.coords.shape[1], mds.coords.shape[1])
     table = mds_table(mds.coords, found.distributions.positions, rank)
     write_array(path, table)
-    return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": found.mds_corrected is not None}
+    return {
+        "file": f"tables/{path.name}",
+        "rows": len(table),
+        "rank": rank,
+        "corrected": found.mds_corrected is not None,
+    }
 
 
 def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
@@ -301,7 +361,8 @@ def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals
 
 
 def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.ndarray:
-    """Half 95 % interval of the distances to other distributions, over groups of documents; NaN where one group holds a whole position."""
+    """Half 95 % interval of the distances to other distributions, over groups of documents; NaN where one group holds a
+    whole position."""
     groups = [counts.group(g)[positions] for g in range(counts.groups) if counts.documents[g]]
     support = np.array([group.sum(axis=1) for group in groups])
     if len(groups) < 2 or (support.sum(axis=0) - support).min() == 0:
@@ -311,15 +372,22 @@ def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.nda
 
 
 def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Geometry) -> list[Record]:
-    """Separation of each run's table at every checkpoint against the first corpus, and conditions H1 and H3 of its model."""
+    """Separation of each run's table at every checkpoint against the first corpus, and conditions H1 and H3 of its
+    model."""
     records: list[Record] = []
-    corpus = CorpusDistances(found.dist, found.distributions.positions, found.corrected.distances if found.corrected else None)
+    corpus = CorpusDistances(
+        found.dist, found.distributions.positions, found.corrected.distances if found.corrected else None
+    )
     halves = _halves(counts, found.distributions.positions, config) if config.models else []
     for run in config.models:
         folder = Path(model_source(run))
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, Who(folder.name, study=study), corpus=corpus)
-        about = json.loads((folder / "config.json").read_text(encoding="utf-8")) if (folder / "config.json").is_file() else {}
+        about = (
+            json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            if (folder / "config.json").is_file()
+            else {}
+        )
         ours = about.get("model_type") == EncoderConfig.model_type
         scores = scores_of_model(_encoder(folder)) if ours else scores_of_folder(folder)
         records += condition_records(scores, found.distributions.p, Who(folder.name, study=study), halves=halves)
@@ -380,7 +448,10 @@ def save_geometry_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray
             "lag_mean_corrected": mean_at(found.corrected.squares),
         }
     if found.mds_corrected is not None:
-        arrays |= {"eigenvalues_corrected": found.mds_corrected.eigenvalues, "coords_corrected": found.mds_corrected.coords[:, :DRAWN]}
+        arrays |= {
+            "eigenvalues_corrected": found.mds_corrected.eigenvalues,
+            "coords_corrected": found.mds_corrected.coords[:, :DRAWN],
+        }
     if found.squares_half is not None:
         arrays["corrected_squares_half"] = found.squares_half.astype(np.float32)
     write_arrays(path, arrays)

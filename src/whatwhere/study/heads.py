@@ -1,4 +1,5 @@
-"""One model looked into by itself: heads by term, what they look at, sentences, ablations; records, arrays and a page if wanted."""
+"""One model looked into by itself: heads by term, what they look at, sentences, ablations; records, arrays and a page
+if wanted."""
 
 import json
 from collections import defaultdict
@@ -40,20 +41,27 @@ def run_heads(
     out: Path | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Look into a model and return what `whatwhere heads --json` prints; with `out` also records.parquet, arrays/ and report.html.
+    """Look into a model and return what `whatwhere heads --json` prints; with `out` also records.parquet, arrays/ and
+    report.html.
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
         folder: where the model was read from. corpus: a folder of windows, or any text; see `windows.model_windows`.
-        documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with parts taken out.
+        documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with
+            parts taken out.
 
     Raises:
-        ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds something else.
+        ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
+        something else.
     """
     if out is not None:
         check_folder(out, _ours(out), "earlier look of `heads`")
     name = folder.parent.name if folder.name.startswith("seed-") else folder.name
-    seed = int(folder.name.removeprefix("seed-")) if folder.name.startswith("seed-") and folder.name[5:].isdigit() else None
+    seed = (
+        int(folder.name.removeprefix("seed-"))
+        if folder.name.startswith("seed-") and folder.name[5:].isdigit()
+        else None
+    )
     with ExitStack() as stack:
         windows, source = model_windows(model, tokenizer, folder, corpus, field, documents, stack, progress)
         held_out = windows["held_out"]
@@ -72,7 +80,10 @@ def run_heads(
         }
         if out is not None:
             texts = [_repeated(model, tokenizer, chosen.length)]
-            texts += [(f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]) for i in (0, len(held_out) // 2)]
+            texts += [
+                (f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN])
+                for i in (0, len(held_out) // 2)
+            ]
             result["report"] = str(_write(out, model, tokenizer, name, seed, found, source, texts))
     return result
 
@@ -87,7 +98,9 @@ def _ours(out: Path) -> bool:
 
 def _repeated(model: Any, tokenizer: Any, length: int) -> tuple[str, np.ndarray]:
     title, text = repeated_text()
-    return title, np.array(tokenizer(text, truncation=True, max_length=min(length, most_tokens(model) or length))["input_ids"])
+    return title, np.array(
+        tokenizer(text, truncation=True, max_length=min(length, most_tokens(model) or length))["input_ids"]
+    )
 
 
 def _write(
@@ -110,7 +123,14 @@ def _write(
         "title": f"Inside {name}",
         "name": out.name,
         "corpus": {"name": corpus},
-        "models": [{"name": name, "seed": seed, "config": json.loads(model.config.to_json_string()), "left_out": found.left_out}],
+        "models": [
+            {
+                "name": name,
+                "seed": seed,
+                "config": json.loads(model.config.to_json_string()),
+                "left_out": found.left_out,
+            }
+        ],
         "seeds": [] if seed is None else [seed],
         "machine": machine(),
         "versions": versions(),
@@ -139,7 +159,9 @@ def heads_text(result: dict[str, Any]) -> str:
     heading = ["layer", "head", *(["follows", "stable"] if terms else []), *terms, *scores]
     lines = [heading]
     for (layer, head), row in sorted(rows.items()):
-        shown = [f"{row[t]:.2f}" if t in row else "-" for t in terms] + [_number(row.get(f"attention.{s}")) for s in scores]
+        shown = [f"{row[t]:.2f}" if t in row else "-" for t in terms] + [
+            _number(row.get(f"attention.{s}")) for s in scores
+        ]
         label = [row.get("label", "-"), f"{row['stable']:.0%}" if "stable" in row else "-"] if terms else []
         lines.append([str(layer), str(head), *label, *shown])
     widths = [max(len(line[i]) for line in lines) for i in range(len(heading))]

@@ -1,7 +1,8 @@
 """Jobs in processes of their own, as many at once as there are cores, a thread each; one display of how far they are.
 
-Two trainings of one thread each do more work than one of two threads after the other: an encoder of some million parameters has too
-little to do in each operation. What a job computes depends on its number of threads, which the plan fixes, not on what else runs.
+Two trainings of one thread each do more work than one of two threads after the other: an encoder of some million
+parameters has too little to do in each operation. What a job computes depends on its number of threads, which the plan
+fixes, not on what else runs.
 """
 
 import multiprocessing
@@ -45,7 +46,8 @@ def at_once() -> int:
 
 
 def threads(jobs: int, most: int) -> list[int | None]:
-    """Threads of each of so many jobs, `most` of which run at once: one, but the last that leave cores idle share those.
+    """Threads of each of so many jobs, `most` of which run at once: one, but the last that leave cores idle share
+    those.
 
     None, all that the process has, where jobs run one by one.
     """
@@ -79,7 +81,9 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
             for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
                 part = list(group)
                 # A process for each job: the heap of a training stays large, and a second one would grow on top of it.
-                pool = ProcessPoolExecutor(min(len(part), most // each), context, _start, (each, told, states), max_tasks_per_child=1)
+                pool = ProcessPoolExecutor(
+                    min(len(part), most // each), context, _start, (each, told, states), max_tasks_per_child=1
+                )
                 with pool:
                     waiting = {pool.submit(_work, number, job): job for number, job in part}
                     try:
@@ -91,7 +95,8 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
                         teller.close()  # the processes end by themselves; leaving the pool waits for that
                         if isinstance(error, BrokenProcessPool):
                             raise OSError(
-                                "A process of the study was killed, perhaps for want of memory. The same command goes on from what is "
+                                "A process of the study was killed, perhaps for want of memory. The same command goes "
+                                "on from what is "
                                 "finished; --set at_once=1 runs one model at a time."
                             ) from None
                         raise
@@ -119,7 +124,9 @@ _states: Any = None
 def _start(each: int, told: Connection, states: Any) -> None:
     global _states
     _states = states
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so once, and stops all
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group: the parent says so once, and stops all
     Thread(target=_leave_when_told, args=(told,), daemon=True).start()
     torch.set_num_threads(each)
     threadpool_limits(each, user_api="blas")
@@ -153,7 +160,8 @@ def _forward(states: Any, show: Callable[..., None]) -> None:
 
 @contextmanager
 def _display(progress: bool) -> Iterator[Callable[[int, str, str, int, int, str], None]]:
-    """A bar for each running job on stderr; told (number, label, what is done, done, in all, a word); nothing in all ends a bar."""
+    """A bar for each running job on stderr; told (number, label, what is done, done, in all, a word); nothing in all
+    ends a bar."""
     if not progress:
         yield lambda *state: None
         return

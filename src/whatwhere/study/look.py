@@ -1,4 +1,5 @@
-"""What happens inside trained models: every analysis that there is all for, many in one pass of the documents; the corpus.
+"""What happens inside trained models: every analysis that there is all for, many in one pass of the documents; the
+corpus.
 
 A study calls it for every model; `whatwhere heads` for one model alone.
 """

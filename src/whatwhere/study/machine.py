@@ -14,7 +14,18 @@ from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
 from ..training.loop import bf16_pays
 
-PACKAGES = ("whatwhere", "torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "scikit-learn", "plotly", "pyarrow")
+PACKAGES = (
+    "whatwhere",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "accelerate",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "plotly",
+    "pyarrow",
+)
 EXTRAS = {
     "sentence-transformers": "opens a model folder as SentenceTransformer(folder)",
     "tensorboard": "a tracker of trainings (--set trackers=[tensorboard])",
@@ -89,7 +100,8 @@ def extras() -> dict[str, str]:
 
 
 def diagnose(folder: Path) -> dict[str, Any]:
-    """Everything `whatwhere doctor` prints: versions, machine, backends, extras, bf16, free memory and disk in bytes."""
+    """Everything `whatwhere doctor` prints: versions, machine, backends, extras, bf16, free memory and disk in
+    bytes."""
     existing = next(p for p in [folder.resolve(), *folder.resolve().parents] if p.exists())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return {

@@ -10,7 +10,12 @@ class show_progress:
     """A bar with the time left, on stderr; `with` gives a function of (what is done, done, in all)."""
 
     def __init__(self, name: str, progress: bool) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeRemainingColumn(),
+        )
         self.bar = Progress(*columns, console=Console(stderr=True), disable=not progress)
         self.name = name
 

@@ -45,19 +45,28 @@ RECORDS, LEFT_OUT = "records.parquet", "left_out.json"
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too
-WORTH_PROCESSES = 250_000  # training tokens of a model below which a process of its own, some seconds to start, does not pay
+WORTH_PROCESSES = (
+    250_000  # training tokens of a model below which a process of its own, some seconds to start, does not pay
+)
 MOST_INSIDE = 0.35  # share of the time
-STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one of a model's documents
+STEPS_PER_PROBED, STEPS_PER_ABLATED = (
+    0.4,
+    2.0,
+)  # training steps that take as long as looking at one of a model's documents
 FEWEST_STEPS = 20
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
-MOST_SHOWN, MOST_LEVELS = 128, 12_000_000  # tokens of a text in the explorer, and bytes of all its maps before they are packed
+MOST_SHOWN, MOST_LEVELS = (
+    128,
+    12_000_000,
+)  # tokens of a text in the explorer, and bytes of all its maps before they are packed
 COMPONENTS = (2, 8)  # principal components that are probed alone
 
 
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
     "tiny": [
-        "The defaults of size tiny were searched with seed 0 on python-docs and, for 10M tokens, on Wikipedia, by the loss of dstg and ap. "
+        "The defaults of size tiny were searched with seed 0 on python-docs and, for 10M tokens, on Wikipedia, by the "
+        "loss of dstg and ap. "
         "On those a verdict demonstrates; other corpora and seeds test. docs/log.md lists what was tried."
     ]
 }
@@ -80,11 +89,14 @@ class Study:
         with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         if self.progress:
-            details = ", ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in facts.items())
+            details = ", ".join(
+                f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in facts.items()
+            )
             print(f"[{line['seconds']:6.0f} s] {event}{': ' + details if details else ''}", file=sys.stderr, flush=True)
 
     def steps(self, windows: Windows) -> int:
-        """ONE number of steps for all models and seeds: as asked, or from a short timing of each preset; kept on resume."""
+        """ONE number of steps for all models and seeds: as asked, or from a short timing of each preset; kept on
+        resume."""
         config = self.config
         if config.steps is not None:
             return config.steps
@@ -96,7 +108,11 @@ class Study:
         plan = threads(len(config.models) * config.seeds, most)
         with limited(plan[0]):
             seconds = {name: timed_step(config.pretraining(name, 0, 1), windows) for name in config.models}
-        looks = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents if config.inside else 0.0
+        looks = (
+            STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
+            if config.inside
+            else 0.0
+        )
         # One step of all models and seeds, in seconds of this machine with all its cores.
         step = config.seeds * sum(seconds.values()) * (CONTENTION if most > 1 else 1.0) / min(most, len(plan))
         total = config.minutes * 60
@@ -106,7 +122,9 @@ class Study:
             return (steps * OVERHEAD * step + looks * step * share + fixed) / (1 - RESERVE_SHARE) / 60
 
         left = total * (1 - RESERVE_SHARE) - fixed
-        left -= min(looks * step, MOST_INSIDE * total)  # a trial on a machine that does other work must not eat up the training
+        left -= min(
+            looks * step, MOST_INSIDE * total
+        )  # a trial on a machine that does other work must not eat up the training
         steps = max(FEWEST_STEPS, int(left / (step * OVERHEAD)))
         write_json(kept, {"steps": steps, "seconds_per_step": seconds, "minutes": config.minutes})
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
@@ -126,7 +144,8 @@ class Study:
         return self.out / "models" / name / f"seed-{seed}"
 
     def match_costs(self, windows: Windows, resumed: bool) -> None:
-        """Give every model the feed-forward width at which it costs what the first one does; a resumed study keeps its widths."""
+        """Give every model the feed-forward width at which it costs what the first one does; a resumed study keeps its
+        widths."""
         first, *rivals = self.config.models
         what = self.config.match
         if what is None or (resumed and set(rivals) <= set(self.config.widths)):
@@ -145,7 +164,8 @@ class Study:
         return int((windows["held_out"].lengths() == self.config.length).sum()) >= FEWEST_DOCUMENTS
 
     def model_records(self, name: str, seed: int, windows: Windows, corpus: CorpusDistances | None, show: Show) -> None:
-        """Measure one trained model: its records, and what could not be measured and why, beside it; arrays in the study's folder."""
+        """Measure one trained model: its records, and what could not be measured and why, beside it; arrays in the
+        study's folder."""
         folder = self.folder(name, seed)
         config, who = self.config, Who(name, seed, self.name)
         model = EncoderForMaskedLM.from_pretrained(folder).eval()
@@ -183,7 +203,8 @@ class Study:
             began = StudyConfig.load_run(self.out / CONFIG)
             if config.seeds < began.seeds:
                 raise ValueError(
-                    f"{self.out} holds a study of seeds={began.seeds}, now seeds={config.seeds}: a study can gain seeds, not lose them."
+                    f"{self.out} holds a study of seeds={began.seeds}, now seeds={config.seeds}: a study can gain "
+                    "seeds, not lose them."
                 )
             config = self.config = config.model_copy(update={"widths": config.widths or began.widths})
         if not resumed:
@@ -191,13 +212,21 @@ class Study:
                 config.pretraining(name, 0, 1).check()
         self.out.mkdir(parents=True, exist_ok=True)
         config.save_run(self.out / CONFIG)
-        self.say("study resumed" if resumed else "study", models=" ".join(config.models), size=config.size, corpus=config.corpus)
+        self.say(
+            "study resumed" if resumed else "study",
+            models=" ".join(config.models),
+            size=config.size,
+            corpus=config.corpus,
+        )
         windows = prepare_windows(config, self.out / "corpus", self.progress)
         facts = windows.manifest
-        self.say("windows", **{key: sum(facts[key].values()) for key in ("documents", "characters", "tokens", "windows")})
+        self.say(
+            "windows", **{key: sum(facts[key].values()) for key in ("documents", "characters", "tokens", "windows")}
+        )
         if not self.can_probe(windows):
             self.say(
-                f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or join=run-on would give them"
+                f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or "
+                "join=run-on would give them"
             )
         self.match_costs(windows, resumed)
         config = self.config
@@ -217,11 +246,16 @@ class Study:
         ]
         todo = [job for job in jobs if not (self.folder(*job.args[1:3]) / RECORDS).is_file()]
         for job, summary in run_jobs(todo, most, self.progress):
-            self.say("trained", model=job.args[1], seed=job.args[2], loss=round(summary["validation_loss"] or math.nan, 3))
+            self.say(
+                "trained", model=job.args[1], seed=job.args[2], loss=round(summary["validation_loss"] or math.nan, 3)
+            )
         trained = []
         for name, seed in pairs:
             folder = self.folder(name, seed)
-            found, left_out = read_records(folder / RECORDS), json.loads((folder / LEFT_OUT).read_text(encoding="utf-8"))
+            found, left_out = (
+                read_records(folder / RECORDS),
+                json.loads((folder / LEFT_OUT).read_text(encoding="utf-8")),
+            )
             records += found
             trained.append(
                 {
@@ -255,7 +289,10 @@ class Study:
             folders = {name: self.folder(name, seed) for name in self.config.models}
             models = {name: EncoderForMaskedLM.from_pretrained(folder).eval() for name, folder in folders.items()}
             reference = models.pop(REFERENCE)
-            documents, splits = choose_documents(windows["held_out"], self.config.probe_documents), self.config.probe_splits
+            documents, splits = (
+                choose_documents(windows["held_out"], self.config.probe_documents),
+                self.config.probe_splits,
+            )
             with show_progress("between models", self.progress) as show:
                 found = regression_records(
                     reference,
@@ -271,13 +308,17 @@ class Study:
         return read_records(kept)
 
     def show_texts(self, windows: Windows) -> None:
-        """Attention of the first seed's models in a few held-out windows and in a text that repeats itself, for the explorer."""
+        """Attention of the first seed's models in a few held-out windows and in a text that repeats itself, for the
+        explorer."""
         if (self.out / INDEX).is_file() or not self.config.texts:
             return
         tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
         title, text = repeated_text()
         models = {n: EncoderForMaskedLM.from_pretrained(self.folder(n, 0)).eval() for n in self.config.models}
-        maps = sum(m.config.num_hidden_layers * m.config.num_attention_heads * (1 + len(term_names(m))) for m in models.values())
+        maps = sum(
+            m.config.num_hidden_layers * m.config.num_attention_heads * (1 + len(term_names(m)))
+            for m in models.values()
+        )
         shown = min(self.config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + self.config.texts)) ** 0.5))
         texts = [(title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"]))]
         held_out = windows["held_out"]
@@ -292,7 +333,10 @@ class Study:
         facts = {
             "title": "What position encodings keep",
             "name": self.name,
-            "corpus": {"name": self.config.corpus, **{k: windows.manifest[k] for k in ("length", "join", "vocab_size", "source")}},
+            "corpus": {
+                "name": self.config.corpus,
+                **{k: windows.manifest[k] for k in ("length", "join", "vocab_size", "source")},
+            },
             "models": trained,
             "seeds": list(range(self.config.seeds)),
             "size": self.config.size,
@@ -308,7 +352,8 @@ class Study:
 
 
 def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> dict[str, Any]:
-    """Train one model of the study in the folder `out`, measure it, and return the summary of its training; finished parts are kept."""
+    """Train one model of the study in the folder `out`, measure it, and return the summary of its training; finished
+    parts are kept."""
     study = Study(StudyConfig.load_run(Path(out) / CONFIG), Path(out))
     windows, folder = Windows(study.out / "corpus"), study.folder(name, seed)
     summary = pretrain(study.config.pretraining(name, seed, steps), folder, resume=True, windows=windows, progress=show)
@@ -320,7 +365,11 @@ def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> di
 
 def _left_out(trained: list[dict[str, Any]]) -> list[str]:
     """What was not measured on which models, and why; once for all seeds."""
-    return list(dict.fromkeys(f"Not measured on `{m['name']}`, {what}: {why}" for m in trained for what, why in m["left_out"].items()))
+    return list(
+        dict.fromkeys(
+            f"Not measured on `{m['name']}`, {what}: {why}" for m in trained for what, why in m["left_out"].items()
+        )
+    )
 
 
 def _total_seconds(log: Path, current: float) -> float:
@@ -335,17 +384,24 @@ def _total_seconds(log: Path, current: float) -> float:
 
 
 def text_records(windows: Windows, study: str) -> list[Record]:
-    """Sizes of the corpus, how far its training windows could be shifted, and the entropy in nats of a guess by token frequency alone."""
+    """Sizes of the corpus, how far its training windows could be shifted, and the entropy in nats of a guess by token
+    frequency alone."""
     facts = windows.manifest
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
         records.append(Record(study, "", f"corpus.{key}", float(sum(facts[key].values())), unit=key))
-        records += [Record(study, "", f"corpus.{key}", float(count), unit=key, part=split) for split, count in facts[key].items()]
+        records += [
+            Record(study, "", f"corpus.{key}", float(count), unit=key, part=split)
+            for split, count in facts[key].items()
+        ]
     room = windows["train"].length - windows["train"].lengths()
     records.append(Record(study, "", "corpus.room", float(room.mean()), unit="tokens", n=len(room)))
     if (share := windows["train"].from_start()) is not None:
         records.append(Record(study, "", "corpus.from_start", share, n=len(windows["train"])))
-    return [*records, Record(study, "", "loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum()))]
+    return [
+        *records,
+        Record(study, "", "loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum())),
+    ]
 
 
 def training_records(folder: Path, who: Who) -> list[Record]:

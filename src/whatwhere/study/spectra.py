@@ -31,14 +31,22 @@ class SpectraRun:
     def facts(self) -> dict[str, Any]:
         """The tables without their numbers, and the models left out."""
         entries = [
-            {"name": t.name, "kind": t.kind, "seed": t.seed, "rows": t.rows.shape[0], "width": t.rows.shape[1], "source": t.source}
+            {
+                "name": t.name,
+                "kind": t.kind,
+                "seed": t.seed,
+                "rows": t.rows.shape[0],
+                "width": t.rows.shape[1],
+                "source": t.source,
+            }
             for t in self.tables
         ]
         return {"tables": entries, "left_out": self.left_out}
 
 
 def measure_tables(sources: Sequence[str | Path], words: bool = False) -> SpectraRun:
-    """Measure every position table of the sources, and with `words` the word tables of their models (shares and N50 alone).
+    """Measure every position table of the sources, and with `words` the word tables of their models (shares and N50
+    alone).
 
     Raises:
         ValueError: as `load_tables`; a table whose rows are all equal.
@@ -55,7 +63,8 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
 
 
 def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float) -> Path:
-    """Write spectra.json, records.parquet, arrays/ and report.html; returns the path of the report. An earlier run there is replaced.
+    """Write spectra.json, records.parquet, arrays/ and report.html; returns the path of the report. An earlier run
+    there is replaced.
 
     Raises:
         ValueError: the folder holds something else.
@@ -71,15 +80,26 @@ def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float
         entry["arrays"] = f"arrays/{kind}-{who.stem}.npz"
         entry["config"] = table.config
         arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
-        write_arrays(out / entry["arrays"], {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()})
+        write_arrays(
+            out / entry["arrays"], {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()}
+        )
     write_records(out / "records.parquet", [r for records in run.records for r in records])
-    told = {"title": "The shape of position tables", **facts, "command": command, "seconds": seconds, "versions": versions()}
+    told = {
+        "title": "The shape of position tables",
+        **facts,
+        "command": command,
+        "seconds": seconds,
+        "versions": versions(),
+    }
     write_json(out / FACTS, told)
     return write_report(out)
 
 
-def run_spectra(sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False) -> tuple[SpectraRun, Path | None]:
-    """Measure the tables of all sources and, where `out` names a folder, write everything there; the run and the report's path.
+def run_spectra(
+    sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False
+) -> tuple[SpectraRun, Path | None]:
+    """Measure the tables of all sources and, where `out` names a folder, write everything there; the run and the
+    report's path.
 
     Raises:
         ValueError: as `measure_tables` and `write_spectra`.
@@ -95,7 +115,8 @@ def run_spectra(sources: Sequence[str | Path], out: str | Path | None = None, wo
 
 
 def spectra_text(run: SpectraRun) -> str:
-    """All tables in rows as LOWDIM Table 1, then of each position table its first components, rotations, equivariance and outliers."""
+    """All tables in rows as LOWDIM Table 1, then of each position table its first components, rotations, equivariance
+    and outliers."""
     wide = max(len(_label(t)) for t in run.tables)
     lines = []
     for kind in dict.fromkeys(t.kind for t in run.tables):
@@ -132,7 +153,8 @@ def _details(table: SourceTable, records: list[Record]) -> list[str]:
         if r.metric.startswith("rotation.") and r.part:
             pairs.setdefault(r.part, {})[r.metric] = r.value
     turning = [
-        f"{part} {p['rotation.turns']:.1f} turns ({100 * p['rotation.strength']:.0f} % of their motion)" for part, p in pairs.items()
+        f"{part} {p['rotation.turns']:.1f} turns ({100 * p['rotation.strength']:.0f} % of their motion)"
+        for part, p in pairs.items()
     ]
     alone = [f"{r.index} ({r.value:.1f} x the median distance)" for r in records if r.metric == "outlier"]
     peaks = [f"{r.value:.0f}" for r in records if r.metric == "fft.peak"]
@@ -144,7 +166,8 @@ def _details(table: SourceTable, records: list[Record]) -> list[str]:
         row("power in 4 low DCT bins, %", "dct.low4", 100, 1),
         f"  {'dominant turns':26}{', '.join(peaks) or 'none'}",
         f"  {'pairs that rotate':26}{', '.join(turning) or 'none'}",
-        f"  {'equivariance of E E^T':26}{_one(records, 'equivariance'):.3f}, shuffled {null.value:.3f} [{null.low:.3f}, {null.high:.3f}]",
+        f"  {'equivariance of E E^T':26}{_one(records, 'equivariance'):.3f}, shuffled {null.value:.3f} "
+        f"[{null.low:.3f}, {null.high:.3f}]",
         f"  {'of its first components':26}{', '.join(first) or '-'}",
         f"  {'positions alone':26}{', '.join(alone) or 'none'}",
     ]

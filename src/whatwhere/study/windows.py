@@ -1,4 +1,5 @@
-"""The windows that one model is looked at with: those it is given, those of its own run, or new ones of a text by its own tokenizer."""
+"""The windows that one model is looked at with: those it is given, those of its own run, or new ones of a text by its
+own tokenizer."""
 
 import tempfile
 from contextlib import ExitStack
@@ -14,14 +15,23 @@ PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is
 
 
 def model_windows(
-    model: Any, tokenizer: Any, folder: Path, corpus: str | None, field: str, documents: int, stack: ExitStack, progress: bool = True
+    model: Any,
+    tokenizer: Any,
+    folder: Path,
+    corpus: str | None,
+    field: str,
+    documents: int,
+    stack: ExitStack,
+    progress: bool = True,
 ) -> tuple[Windows, str]:
     """Windows to read and what they are called: the corpus as given, else the name of the text.
 
     Args:
-        folder: where the model was read from: `corpus/` there, or up to five folders above, is its own run's if the tokenizer made it.
-        corpus: a folder of windows, or any text as for a study, of which nearly all is held out (it was not trained on, as far as we
-            know); None: the windows of the model's own run, else a part of python-docs with twice the text that is needed.
+        folder: where the model was read from: `corpus/` there, or up to five folders above, is its own run's if the
+            tokenizer made it.
+        corpus: a folder of windows, or any text as for a study, of which nearly all is held out (it was not trained on,
+            as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
+            that is needed.
         documents: how many windows of full length will be read.
         stack: closed when the windows are no longer needed; those of a text are in a temporary folder.
 
@@ -33,7 +43,8 @@ def model_windows(
         windows = _of_text(model, tokenizer, corpus, field, documents, stack, progress)
     if windows.manifest["vocab_size"] > model.config.vocab_size:
         raise ValueError(
-            f"The tokenizer has {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: they are not of one "
+            f"The tokenizer has {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: they "
+            "are not of one "
             "training. Save the model's own tokenizer in its folder."
         )
     return windows, corpus or str(windows.manifest["source"].get("name", ""))
@@ -53,18 +64,23 @@ def _given(tokenizer: Any, corpus: str) -> Windows | None:
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
-    """The windows of the run or study of a model or checkpoint; those of another tokenizer that happen to stand there are not."""
+    """The windows of the run or study of a model or checkpoint; those of another tokenizer that happen to stand there
+    are not."""
     for run in (folder, *list(folder.resolve().parents)[:5]):
         if (run / "corpus/manifest.json").is_file() and (windows := Windows(run / "corpus")).made_by(tokenizer):
             return windows
     return None
 
 
-def _of_text(model: Any, tokenizer: Any, corpus: str | None, field: str, documents: int, stack: ExitStack, progress: bool) -> Windows:
+def _of_text(
+    model: Any, tokenizer: Any, corpus: str | None, field: str, documents: int, stack: ExitStack, progress: bool
+) -> Windows:
     made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     length = min(most_tokens(model) or LONGEST, LONGEST)
     part = PYTHON_DOCS // (2 * max(documents, 1) * length)
     source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
     tokenizer.save_pretrained(made / "given")
     # The tokenizer as it is: where line breaks are no token of the model's vocabulary they must not become one.
-    return build_windows(source, load_tokenizer(made / "given"), made / "windows", length=length, held_out=0.9, progress=progress)
+    return build_windows(
+        source, load_tokenizer(made / "given"), made / "windows", length=length, held_out=0.9, progress=progress
+    )

@@ -1,4 +1,5 @@
-"""What a trained folder says about itself: a model card (README.md) for readers, and a few lines inside the weights' files."""
+"""What a trained folder says about itself: a model card (README.md) for readers, and a few lines inside the weights'
+files."""
 
 import re
 from collections.abc import Mapping
@@ -35,7 +36,16 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
 }
 # What a card and the weights' files say of a scheme, where it is not the default.
 SCHEME_FIELDS = (
-    *("absolute", "absolute_special", "untied", "table_width", "table_rank", "table_file", "table_start", "table_scale"),
+    *(
+        "absolute",
+        "absolute_special",
+        "untied",
+        "table_width",
+        "table_rank",
+        "table_file",
+        "table_start",
+        "table_scale",
+    ),
     *("relative", "relative_shared", "relative_special", "alibi_slopes", "rotation", "reset"),
     *("stream_qk", "stream_feed_forward", "stream_values", "mlm_head", "residual"),
 )
@@ -46,14 +56,26 @@ CITATIONS = {
         "Give it Space! Explicit Disentangling of Positional and Semantic Representations in Encoders",
         "preprint",
     ),
-    "tupe": ("Ke, Guolin and He, Di and Liu, Tie-Yan", "Rethinking Positional Encoding in Language Pre-training", "ICLR 2021"),
-    "split": ("", "Séparer la sémantique de la position dans les transformers: Approche", "unpublished notes, in French"),
+    "tupe": (
+        "Ke, Guolin and He, Di and Liu, Tie-Yan",
+        "Rethinking Positional Encoding in Language Pre-training",
+        "ICLR 2021",
+    ),
+    "split": (
+        "",
+        "Séparer la sémantique de la position dans les transformers: Approche",
+        "unpublished notes, in French",
+    ),
     "lowdim": (
         "Wennberg, Ulme and Henter, Gustav Eje",
         "Learned Transformer Position Embeddings Have a Low-Dimensional Structure",
         "RepL4NLP 2024",
     ),
-    "geometry": ("Cirrincione, Giansalvo", "On the Geometry of Positional Encodings in Transformers", "arXiv:2604.05217, 2026"),
+    "geometry": (
+        "Cirrincione, Giansalvo",
+        "On the Geometry of Positional Encodings in Transformers",
+        "arXiv:2604.05217, 2026",
+    ),
     "rope": (
         "Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo and Liu, Yunfeng",
         "RoFormer: Enhanced Transformer with Rotary Position Embedding",
@@ -74,7 +96,11 @@ CITATIONS = {
         "Self-Attention with Relative Position Representations",
         "NAACL 2018",
     ),
-    "sinusoidal": ("Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and others", "Attention Is All You Need", "NeurIPS 2017"),
+    "sinusoidal": (
+        "Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and others",
+        "Attention Is All You Need",
+        "NeurIPS 2017",
+    ),
     "bert": (
         "Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina",
         "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
@@ -118,11 +144,21 @@ def corpus_name(corpus: str) -> str:
 
 
 def weights_metadata(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, str]:
-    """What stands in the head of every weights file: texts only, and nothing that another run of the same settings would change."""
+    """What stands in the head of every weights file: texts only, and nothing that another run of the same settings
+    would change."""
     scheme = ("preset", "block", *(field for field in SCHEME_FIELDS if field not in ("table_file", "table_start")))
-    sizes = ("hidden_size", "position_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings")
+    sizes = (
+        "hidden_size",
+        "position_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "vocab_size",
+        "max_position_embeddings",
+    )
     measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
-    facts = {key: getattr(config, key) for key in (*scheme, *sizes)} | {key: summary[key] for key in measured if key in summary}
+    facts = {key: getattr(config, key) for key in (*scheme, *sizes)} | {
+        key: summary[key] for key in measured if key in summary
+    }
     text = {key: corpus_name(run[key]) for key in ("corpus", "start", "data", "dev") if key in run}
     return {key: str(value) for key, value in facts.items()} | text | {"whatwhere": VERSION}
 
@@ -135,7 +171,11 @@ def _scheme(config: EncoderConfig) -> dict[str, Any]:
     d_pos, d_sem = config.position_size, config.semantic_size
     streams = f"two: columns 0 to {d_pos - 1} position, {d_pos} to {d_pos + d_sem - 1} meaning" if d_pos else "one"
     source = SOURCES.get(config.preset)
-    rows = {"preset": f"`{config.preset}`" + (f" ({source})" if source else ""), "block": config.block, "streams": streams}
+    rows = {
+        "preset": f"`{config.preset}`" + (f" ({source})" if source else ""),
+        "block": config.block,
+        "streams": streams,
+    }
     for field in SCHEME_FIELDS:
         value = getattr(config, field)
         if value != getattr(EncoderConfig, field):
@@ -147,7 +187,11 @@ def _scheme(config: EncoderConfig) -> dict[str, Any]:
 
 def _own_parts(config: EncoderConfig) -> list[str]:
     """The fields that name a part which no source here published."""
-    return [f for f in ("absolute", "relative", "rotation") if getattr(config, f) != "none" and (f, getattr(config, f)) not in PARTS]
+    return [
+        f
+        for f in ("absolute", "relative", "rotation")
+        if getattr(config, f) != "none" and (f, getattr(config, f)) not in PARTS
+    ]
 
 
 def _size(config: EncoderConfig, summary: Mapping[str, Any], longest: str) -> dict[str, str]:
@@ -170,7 +214,11 @@ def _optimizer(run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
 
 def _load_own(config: EncoderConfig) -> str:
     """The line that loads what no source here published; nothing for a published scheme."""
-    return '\nww.load_scheme("FOLDER/own_scheme.py")  # what this model adds to the schemes of whatwhere' if _own_parts(config) else ""
+    return (
+        '\nww.load_scheme("FOLDER/own_scheme.py")  # what this model adds to the schemes of whatwhere'
+        if _own_parts(config)
+        else ""
+    )
 
 
 def _page(head: Mapping[str, Any], config: EncoderConfig, opening: str, sections: Mapping[str, str]) -> str:
@@ -179,7 +227,9 @@ def _page(head: Mapping[str, Any], config: EncoderConfig, opening: str, sections
     scheme += f"{', position first' if config.position_size else ''}. All settings are in `config.json`."
     citations = "\n".join(map(bibtex, sources(config)))
     cite = f"Please cite the authors of what the scheme is made of:\n\n```bibtex\n{citations}\n```"
-    body = "\n\n".join(f"## {title}\n\n{text}" for title, text in {"Position scheme": scheme, **sections, "Citation": cite}.items())
+    body = "\n\n".join(
+        f"## {title}\n\n{text}" for title, text in {"Position scheme": scheme, **sections, "Citation": cite}.items()
+    )
     title = f"# {config.preset} encoder, {config.num_hidden_layers} layers, {config.hidden_size} wide"
     return f"---\n{yaml.safe_dump(dict(head), sort_keys=False).strip()}\n---\n\n{title}\n\n{opening}\n\n{body}\n"
 
@@ -188,11 +238,14 @@ def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str
     """The rows that say how an encoder was pretrained."""
     masking = "all of them masked" if run["masking"] == "all" else "80 % masked, 10 % replaced, 10 % kept"
     loss, accuracy = summary["validation_loss"], summary["validation_accuracy"]
-    held_out = "no held-out text" if loss is None else f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
+    held_out = (
+        "no held-out text" if loss is None else f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
+    )
     return {
         "corpus": f"{corpus}, {run['held_out']:.0%} of the documents held out",
         "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
-        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {run['batch_size']} windows of {run['length']} tokens",
+        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {run['batch_size']} windows of "
+        f"{run['length']} tokens",
         "rows": _ROWS[run["join"]],
         "optimizer": _optimizer(run, summary),
         "seed": summary["seed"],
@@ -225,7 +278,7 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("FOLDER", trust_remote_code=True)
-encoder = AutoModel.from_pretrained("FOLDER", trust_remote_code=True)  # also AutoModelForMaskedLM, ...ForSequenceClassification
+encoder = AutoModel.from_pretrained("FOLDER", trust_remote_code=True)  # AutoModelForMaskedLM, ...
 hidden = encoder(**tokenizer("some text", return_tensors="pt")).last_hidden_state
 ```
 
@@ -256,7 +309,12 @@ terms = model.attention_terms(**tokenizer("some text", return_tensors="pt"))
         head,
         config,
         f"A text encoder trained by masked-language modelling with whatwhere {VERSION}.",
-        {"Size": _rows(_size(config, summary, longest)), "Training": _rows(training), "How to open it": how, "Limits": limits},
+        {
+            "Size": _rows(_size(config, summary, longest)),
+            "Training": _rows(training),
+            "How to open it": how,
+            "Limits": limits,
+        },
     )
 
 
@@ -280,11 +338,13 @@ def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapp
         "start": "fresh weights" if run["from_scratch"] else f"the encoder `{corpus_name(run['start'])}`",
         "data": f"`{data}`, columns {', '.join(columns)}",
         "classes": ", ".join(classes[:20]) + (f" and {len(classes) - 20} more" if len(classes) > 20 else ""),
-        "rows": f"{summary['rows']:,}; {summary['steps']:,} steps of {run['batch_size']}, at most {run['length']} tokens each",
+        "rows": f"{summary['rows']:,}; {summary['steps']:,} steps of {run['batch_size']}, at most {run['length']} "
+        "tokens each",
         "optimizer": _optimizer(run, summary),
         "seed": summary["seed"],
         f"accuracy on `{dev}`": f"{summary['validation_accuracy']:.1%} of {summary['dev_rows']:,} rows "
-        f"(95 %: {summary['accuracy_low']:.1%} to {summary['accuracy_high']:.1%}); always the commonest class: {summary['commonest']:.1%}",
+        f"(95 %: {summary['accuracy_low']:.1%} to {summary['accuracy_high']:.1%}); always the commonest class: "
+        f"{summary['commonest']:.1%}",
     }
     how = f"""With transformers alone; `trust_remote_code=True` runs the Python files of this folder:
 
@@ -311,11 +371,18 @@ model = ww.EncoderForSequenceClassification.from_pretrained("FOLDER")
         head,
         config,
         f"A text classifier trained with whatwhere {VERSION}.",
-        {"Size": _rows(_size(config, summary, longest)), "Training": _rows(training), "How to open it": how, "Limits": limits},
+        {
+            "Size": _rows(_size(config, summary, longest)),
+            "Training": _rows(training),
+            "How to open it": how,
+            "Limits": limits,
+        },
     )
 
 
-def reference_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any], *, text: str, licence: str) -> str:
+def reference_card(
+    config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any], *, text: str, licence: str
+) -> str:
     """The card of the model that comes with the package.
 
     Args:
@@ -332,12 +399,14 @@ def reference_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mappi
     kept = {
         "stored as": "bfloat16; it opens and computes in float32, as `config.json` says",
         "size of the folder": f"{found['bytes']:,} bytes",
-        "held-out loss": f"{found['loss']:.4f} nats per masked token in {found['windows']} windows, {found['loss_float32']:.4f} before",
+        "held-out loss": f"{found['loss']:.4f} nats per masked token in {found['windows']} windows, "
+        f"{found['loss_float32']:.4f} before",
         "logits": f"at most {found['largest_logit_difference']:.3f} from those of the unrounded model on these windows",
     }
     streams = {"all": "the whole state", "position": "the position stream", "semantic": "the semantic stream"}
     measured = {
-        f"R² of position in {streams[part]}": ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in r2) for part, r2 in found["r2"].items()
+        f"R² of position in {streams[part]}": ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in r2)
+        for part, r2 in found["r2"].items()
     }
     measured["two components of the position table"] = f"{found['two_components']:.0%} of its variance"
     how = """```python
@@ -345,26 +414,29 @@ import whatwhere as ww
 from transformers import AutoModel, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(ww.reference())
-encoder = AutoModel.from_pretrained(ww.reference())  # also AutoModelForMaskedLM, ...ForSequenceClassification
+encoder = AutoModel.from_pretrained(ww.reference())  # AutoModelForMaskedLM, ...
 hidden = encoder(**tokenizer("some text", return_tensors="pt")).last_hidden_state
 ```
 
 On the command line it is the model `reference`: `whatwhere attention reference --text "some text"`."""
-    rights = f"""The text is under {licence}; this folder holds weights and a vocabulary, none of its sentences. They come under the licence
-of the package, Apache-2.0."""
+    rights = f"""The text is under {licence}; this folder holds weights and a vocabulary, none of its sentences. They
+come under the licence of the package, Apache-2.0."""
     limits = f"""- It is tiny and has read little: an object to look at, and for tests. For a task, train a larger one.
-- It is one training with one seed: what it shows by itself is no evidence for a claim. The studies in docs/results have seeds.
+- It is one training with one seed: what it shows by itself is no evidence for a claim. The studies in
+  docs/results have seeds.
 - It has read {text} and nothing else: subjects and prejudices are those of that text.
 - Longest input: {longest}."""
     return _page(
         head,
         config,
-        f"The reference model of whatwhere {VERSION}: small, trained by its default recipe, there as soon as the package is.",
+        f"The reference model of whatwhere {VERSION}: small, trained by its default recipe, there as soon as the "
+        "package is.",
         {
             "Size": _rows(_size(config, summary, longest)),
             "Training": _rows(_pretraining(run, summary, f"{text} ({licence})")),
             "Storage": _rows(kept),
-            "What is inside": f"Ridge probes on {found['documents']} held-out windows, layer 0 (the embedding) first.\n\n{_rows(measured)}",
+            "What is inside": f"Ridge probes on {found['documents']} held-out windows, layer 0 (the embedding) "
+            f"first.\n\n{_rows(measured)}",
             "How to open it": how,
             "Licence": rights,
             "Limits": limits,

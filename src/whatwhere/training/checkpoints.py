@@ -80,7 +80,9 @@ def write_metadata(path: Path, metadata: Mapping[str, str]) -> None:
         shutil.copyfileobj(old, new, 1 << 20)
 
 
-def save_model(model: PreTrainedModel, folder: Path, code: bool = False, metadata: Mapping[str, str] | None = None) -> None:
+def save_model(
+    model: PreTrainedModel, folder: Path, code: bool = False, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write a transformers folder.
 
     Args:
@@ -95,7 +97,9 @@ def save_model(model: PreTrainedModel, folder: Path, code: bool = False, metadat
         for path in folder.glob("*.safetensors") if metadata else ():
             write_metadata(path, metadata or {})
     except SafetensorError as error:
-        raise OSError(f"Cannot write the model to {folder}: {error}. Make room and run the same command with --resume.") from None
+        raise OSError(
+            f"Cannot write the model to {folder}: {error}. Make room and run the same command with --resume."
+        ) from None
 
 
 def write_checkpoint(
@@ -106,7 +110,8 @@ def write_checkpoint(
     random_states: dict[str, torch.Tensor],
     state: dict[str, Any],
 ) -> Path:
-    """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json` with the hash of every file."""
+    """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json` with the hash of every
+    file."""
     final = root / f"step-{step}"
     try:
         with new_folder(final) as folder:
@@ -115,7 +120,9 @@ def write_checkpoint(
             hashes = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
             write_json(folder / STATE, {**state, "step": step, "files": hashes})
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
-        raise OSError(f"Cannot write {final}: {error}. Earlier checkpoints are whole; make room and go on with --resume.") from None
+        raise OSError(
+            f"Cannot write {final}: {error}. Earlier checkpoints are whole; make room and go on with --resume."
+        ) from None
     return final
 
 
@@ -167,7 +174,9 @@ def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, broken
 
 
-def restore(checkpoint: Checkpoint, model: PreTrainedModel, optimizers: list[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
+def restore(
+    checkpoint: Checkpoint, model: PreTrainedModel, optimizers: list[torch.optim.Optimizer]
+) -> dict[str, torch.Tensor]:
     """Load weights and optimizer states in place; returns the random states.
 
     Raises:
@@ -184,7 +193,10 @@ def restore(checkpoint: Checkpoint, model: PreTrainedModel, optimizers: list[tor
         raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
     tied = set(model.all_tied_weights_keys)
     if unexpected or set(missing) - tied:
-        raise ValueError(f"{checkpoint.folder} is of another model: {sorted([*unexpected, *(set(missing) - tied)])[0]} does not match.")
+        raise ValueError(
+            f"{checkpoint.folder} is of another model: {sorted([*unexpected, *(set(missing) - tied)])[0]} does not "
+            "match."
+        )
     random_states = {k.removeprefix("random."): packed.pop(k) for k in list(packed) if k.startswith("random.")}
     _unpack(optimizers, packed)
     return random_states

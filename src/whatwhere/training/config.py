@@ -120,7 +120,9 @@ def use_scheme(path: Any) -> None:
             try:
                 load_scheme(file)
             except SystemExit as stop:
-                raise ValueError(f"it ends the program (exit status {stop.code}); a scheme only registers its parts.") from None
+                raise ValueError(
+                    f"it ends the program (exit status {stop.code}); a scheme only registers its parts."
+                ) from None
             _loaded.add(text)
     except SyntaxError as error:
         raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
@@ -132,7 +134,9 @@ def use_scheme(path: Any) -> None:
 class SchemeConfig(StrictConfig):
     """A configuration that may name an own scheme, beside the file that names it or from the current directory."""
 
-    scheme: str | None = Field(None, description="Python file that registers a table, bias, rotation or preset of your own")
+    scheme: str | None = Field(
+        None, description="Python file that registers a table, bias, rotation or preset of your own"
+    )
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
@@ -163,9 +167,14 @@ class SchemeConfig(StrictConfig):
             ValueError: the scheme differs from the folder's copy.
         """
         kept = out / SCHEME
-        if self.scheme is not None and kept.is_file() and kept.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
+        if (
+            self.scheme is not None
+            and kept.is_file()
+            and kept.read_text("utf-8") != Path(self.scheme).read_text("utf-8")
+        ):
             raise ValueError(
-                f"{self.scheme} is not the scheme that {out} began with (kept as {kept}). Undo the change, or choose another --out."
+                f"{self.scheme} is not the scheme that {out} began with (kept as {kept}). Undo the change, or choose "
+                "another --out."
             )
 
 

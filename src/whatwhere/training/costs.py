@@ -32,7 +32,14 @@ _PART_OF = {
     "norm": "norms",
 }
 PARTS = tuple(dict.fromkeys(_PART_OF.values()))
-TERMS = ("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "absolute", "relative")  # in reading order
+TERMS = (
+    "semantic",
+    "mixed",
+    "semantic_to_absolute",
+    "absolute_to_semantic",
+    "absolute",
+    "relative",
+)  # in reading order
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,9 @@ class Costs:
     """What `costs` found.
 
     parameters: numbers of each part; shared ones count once (a tied vocabulary head has its bias only).
-    operations: multiplications and additions of each part's matrix products, per token of a forward pass over one row of `length`
-        tokens of which the share `labelled` is predicted; what is not a matrix product (norms, look-ups, softmax) is not counted.
+    operations: multiplications and additions of each part's matrix products, per token of a forward pass over one row
+        of `length` tokens of which the share `labelled` is predicted; what is not a matrix product (norms, look-ups,
+        softmax) is not counted.
     terms: names of the terms of the attention scores, those of `TERMS` that the scheme has.
     """
 
@@ -79,10 +87,13 @@ def _meta_model(config: EncoderConfig) -> EncoderForMaskedLM:
         model = EncoderForMaskedLM(copy.deepcopy(config))
     model.tie_weights()
     model.requires_grad_(False)
-    # `eager` multiplies term by term, which is what the scores need, unless they are one product of sums (SPLIT, BERT-A^d).
+    # `eager` multiplies term by term, which is what the scores need, unless they are one product of sums (SPLIT,
+    # BERT-A^d).
     model.set_attn_implementation("sdpa" if config.stream_qk == "joint" or config.untied == "crossed" else "eager")
     for part in (model.encoder.untied, model.encoder.relative):
-        if part is not None:  # special tokens are looked up, which costs no product, and where they are a shape cannot tell
+        if (
+            part is not None
+        ):  # special tokens are looked up, which costs no product, and where they are a shape cannot tell
             part.register_forward_hook(_without_values)
     return model.eval()
 
@@ -100,12 +111,13 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
 
     Args:
         config: any encoder.
-        length: tokens of a row; default: max_position_embeddings. What all rows of a batch share (TUPE's positional term) is
-            counted for one row.
+        length: tokens of a row; default: max_position_embeddings. What all rows of a batch share (TUPE's positional
+            term) is counted for one row.
         labelled: share of the tokens that the vocabulary head sees.
 
     Raises:
-        ValueError: `length` is longer than the position table, `labelled` is no share, or an own scheme needs numbers to run.
+        ValueError: `length` is longer than the position table, `labelled` is no share, or an own scheme needs numbers
+        to run.
     """
     if not 0 <= labelled <= 1:
         raise ValueError(f"labelled is the share of predicted tokens, in [0, 1]; got {labelled}.")
@@ -120,8 +132,10 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
         terms = tuple(sorted(model.attention_terms(input_ids=ids[:, :2]), key=TERMS.index))
     except (RuntimeError, NotImplementedError, AssertionError) as error:
         raise ValueError(
-            f"The costs of {config.preset or 'this encoder'} cannot be counted: it does not run on torch's meta device, where tensors "
-            f"have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme is counted if it reads no values of tensors."
+            f"The costs of {config.preset or 'this encoder'} cannot be counted: it does not run on torch's meta "
+            "device, where tensors "
+            f"have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme is counted if it reads "
+            "no values of tensors."
         ) from None
     parameters, operations = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0.0)
     for name, parameter in model.named_parameters():
@@ -134,7 +148,8 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
 
 
 def matched_width(config: EncoderConfig, what: str, target: float, length: int, labelled: float) -> int:
-    """The `intermediate_size` at which a model comes nearest to costing `target`, "parameters" or "operations" per token.
+    """The `intermediate_size` at which a model comes nearest to costing `target`, "parameters" or "operations" per
+    token.
 
     Raises:
         ValueError: even without a feed-forward the model costs more.
@@ -151,7 +166,9 @@ def matched_width(config: EncoderConfig, what: str, target: float, length: int, 
     steps = 1 + (target - first) / each
     if steps < 0.5:
         raise ValueError(
-            f"{config.preset} cannot be made to cost {target:,.0f} {what}: with the narrowest feed-forward, intermediate_size={step}, it "
-            f"costs {first:,.0f}. Put {config.preset} first in --models, so that the others are matched to it, or leave it out."
+            f"{config.preset} cannot be made to cost {target:,.0f} {what}: with the narrowest feed-forward, "
+            f"intermediate_size={step}, it "
+            f"costs {first:,.0f}. Put {config.preset} first in --models, so that the others are matched to it, or "
+            "leave it out."
         )
     return step * max(1, round(steps))

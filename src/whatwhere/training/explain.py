@@ -26,7 +26,9 @@ def differing(config: EncoderConfig) -> dict[str, Any]:
     """The sizes, and every other field whose value is not `EncoderConfig`'s default."""
     plain = EncoderConfig()
     own = {
-        key: getattr(config, key) for key in EncoderConfig.__annotations__ if hasattr(plain, key) and key not in ("model_type", "preset")
+        key: getattr(config, key)
+        for key in EncoderConfig.__annotations__
+        if hasattr(plain, key) and key not in ("model_type", "preset")
     }
     return {key: value for key, value in own.items() if key in SIZE_FIELDS or value != getattr(plain, key)}
 
@@ -40,7 +42,8 @@ def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
 
 
 def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
-    """The score of query i and key j as one line; `terms` are the names that `attention_terms` gives, and each has its place.
+    """The score of query i and key j as one line; `terms` are the names that `attention_terms` gives, and each has its
+    place.
 
     q, k: queries and keys of a head, from words (and positions added to them), or from a stream; p: the position table.
     """
@@ -48,7 +51,9 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
     products, biases = [], []
     for name in terms:
         if name == "relative":
-            bias = f"{config.relative}(j - i)" + (" or a value of its own if i or j is special" if config.relative_special else "")
+            bias = f"{config.relative}(j - i)" + (
+                " or a value of its own if i or j is special" if config.relative_special else ""
+            )
             biases.append(f"reset[{bias}]" if reset else bias)
         elif name == "absolute" and config.untied == "free":
             biases.append("reset[free(i, j)]" if reset else "free(i, j)")
@@ -90,7 +95,11 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
         sdpa = f"{own}: on a CPU {kernel} leaves its fast path for a bias that is trained"
     elif device.type == "cpu":
         why = f"bfloat16 or dropout of {config.dropout}" if config.dropout else "bfloat16"
-        sdpa = f"{kernel}; with {why} {own}, because both are slow there on a CPU" if config.dropout else f"{kernel}; in {why} {own}"
+        sdpa = (
+            f"{kernel}; with {why} {own}, because both are slow there on a CPU"
+            if config.dropout
+            else f"{kernel}; in {why} {own}"
+        )
     else:
         sdpa = kernel + (", the bias as its mask" if biased else "")
     flex = "torch's FlexAttention" + (", the bias looked up inside the kernel" if biased else "")
@@ -132,7 +141,11 @@ def explain(config: EncoderConfig, length: int | None, labelled: float, backend:
 def as_text(facts: dict[str, Any]) -> str:
     """The facts of `explain` for a reader."""
     name = facts["preset"] or "an encoder without a preset"
-    longest = f"{facts['longest']} tokens (rows of the table)" if facts["longest"] else "any length; positions are not numbered by a table"
+    longest = (
+        f"{facts['longest']} tokens (rows of the table)"
+        if facts["longest"]
+        else "any length; positions are not numbered by a table"
+    )
     width = max(map(len, [*facts["config"], *facts["parameters"]])) + 2
     return "\n".join(
         [
@@ -147,11 +160,16 @@ def as_text(facts: dict[str, Any]) -> str:
             f"  {facts['formula']}",
             f"  terms: {', '.join(facts['terms'])}",
             "",
-            f"Costs; operations a token of a forward pass over {facts['length']} tokens, {facts['labelled']:.0%} of them predicted",
+            f"Costs; operations a token of a forward pass over {facts['length']} tokens, {facts['labelled']:.0%} of "
+            "them predicted",
             f"  {'part':{width}}{'parameters':>14}{'operations':>14}",
-            *(f"  {part:{width}}{count:>14,}{facts['operations'][part]:>14,.0f}" for part, count in facts["parameters"].items()),
+            *(
+                f"  {part:{width}}{count:>14,}{facts['operations'][part]:>14,.0f}"
+                for part, count in facts["parameters"].items()
+            ),
             "",
-            f"Attention on this machine ({facts['device']}): {facts['backend']} runs; output_attentions=True takes eager",
+            f"Attention on this machine ({facts['device']}): {facts['backend']} runs; output_attentions=True takes "
+            "eager",
             *(f"  {key:16}{note}" for key, note in facts["backends"].items()),
         ]
     )

@@ -1,7 +1,9 @@
-"""Fine-tuning for sequence classification: a pretrained folder (or only its configuration) and a labelled table in, a classifier out.
+"""Fine-tuning for sequence classification: a pretrained folder (or only its configuration) and a labelled table in, a
+classifier out.
 
-The loop, its schedules, checkpoints and exact resume are those of pretraining; here are the data, the model and the defaults
-(GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrained and 2e-4 from fresh weights, positions at eight steps).
+The loop, its schedules, checkpoints and exact resume are those of pretraining; here are the data, the model and the
+defaults (GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrained and 2e-4 from fresh weights,
+positions at eight steps).
 """
 
 import json
@@ -41,8 +43,13 @@ RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and fr
 
 
 def default_rate(start: str, from_scratch: bool) -> float:
-    """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, so a narrow model needs longer ones."""
-    return RATES[from_scratch] * 768 / EncoderConfig.from_pretrained(model_folder(start), local_files_only=True).hidden_size
+    """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, so a narrow model needs
+    longer ones."""
+    return (
+        RATES[from_scratch]
+        * 768
+        / EncoderConfig.from_pretrained(model_folder(start), local_files_only=True).hidden_size
+    )
 
 
 def model_folder(start: str) -> Path:
@@ -56,16 +63,23 @@ def model_folder(start: str) -> Path:
         raise ValueError(f"No model at {start}: config.json is missing. Give the folder that pretrain wrote.")
     kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
     if kind != EncoderConfig.model_type:
-        raise ValueError(f"{start} holds a model of type {kind!r}. Only encoders of whatwhere are fine-tuned here: whatwhere pretrain.")
+        raise ValueError(
+            f"{start} holds a model of type {kind!r}. Only encoders of whatwhere are fine-tuned here: whatwhere "
+            "pretrain."
+        )
     return path.parent
 
 
 class FinetuneConfig(LoopConfig, SchemeConfig):
     """A fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
 
-    start: str = Field(description="folder of a pretrained encoder, or reference: its weights, configuration and tokenizer")
+    start: str = Field(
+        description="folder of a pretrained encoder, or reference: its weights, configuration and tokenizer"
+    )
     from_scratch: bool = Field(False, description="take the configuration and the tokenizer only, weights anew")
-    model: dict[str, Any] = Field(default_factory=dict, description="EncoderConfig fields that override the folder's, e.g. dropout")
+    model: dict[str, Any] = Field(
+        default_factory=dict, description="EncoderConfig fields that override the folder's, e.g. dropout"
+    )
     data: str = Field(description="labelled table to train on: .tsv, .csv or .jsonl, also .gz, .xz, .zst")
     dev: str = Field(description="labelled table that the accuracy is measured on")
     text: str = Field("sentence", description="column of the text")
@@ -106,18 +120,22 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         found = EncoderConfig.from_pretrained(model_folder(self.start), local_files_only=True)
         own = {field: getattr(found, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
         names = dict(enumerate(labels))
-        config = EncoderConfig(**{**own, **self.model}, id2label=names, label2id={name: number for number, name in names.items()})
+        config = EncoderConfig(
+            **{**own, **self.model}, id2label=names, label2id={name: number for number, name in names.items()}
+        )
         config.problem_type = "single_label_classification"
         if config.longest is not None and self.length > config.longest:
             raise ValueError(
-                f"length={self.length} tokens, but the position table has {config.longest} rows. Use --set length={config.longest}."
+                f"length={self.length} tokens, but the position table has {config.longest} rows. Use --set "
+                f"length={config.longest}."
             )
         return config
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' report that the masked-language head is left out and the classifier is new, which is the purpose."""
+    """Without transformers' report that the masked-language head is left out and the classifier is new, which is the
+    purpose."""
     before = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     try:
@@ -144,14 +162,16 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSeq
             )
     except RuntimeError:
         changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items()) or f"{len(labels)} classes"
-        raise ValueError(f"The weights of {config.start} do not fit {changed}. Start from another encoder, or --from-scratch.") from None
+        raise ValueError(
+            f"The weights of {config.start} do not fit {changed}. Start from another encoder, or --from-scratch."
+        ) from None
 
 
 def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, progress: bool = True) -> dict[str, Any]:
     """Train a classifier and leave a transformers folder at `out`; returns its summary.
 
-    As `pretrain`: checkpoints in `out/checkpoints/step-N`, all of them kept, log in `out/log.jsonl`, settings in `out/finetune.yaml`,
-    the summary in `out/training.json`; `model.safetensors` is written last.
+    As `pretrain`: checkpoints in `out/checkpoints/step-N`, all of them kept, log in `out/log.jsonl`, settings in
+    `out/finetune.yaml`, the summary in `out/training.json`; `model.safetensors` is written last.
 
     Raises:
         ValueError: bad settings or data, other data than the run began with, or a loss that is no finite number.
@@ -167,10 +187,13 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     check_backend(config.backend, processes().device, training=True, dropout=model.config.dropout)
     tokenizer = load_tokenizer(model_folder(config.start))
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed)
-    dev = LabelledBatches(read_labelled(config.dev, config.text, config.label, config.text_pair), names, tokenizer, config.length)
+    dev = LabelledBatches(
+        read_labelled(config.dev, config.text, config.label, config.text_pair), names, tokenizer, config.length
+    )
     if len(data) < config.batch_size:
         raise ValueError(
-            f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}. Use a smaller --set batch_size=."
+            f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}. Use a smaller --set "
+            "batch_size=."
         )
     facts = _data_facts(data, dev, names)
     if processes().is_main_process:
@@ -226,7 +249,10 @@ def _claim_data(out: Path, facts: dict[str, Any]) -> None:
     """Keep what the data are; refuse to go on with other rows, which would resume to other numbers."""
     kept = out / DATA
     if kept.is_file() and json.loads(kept.read_text(encoding="utf-8"))["sha256"] != facts["sha256"]:
-        raise ValueError(f"The training rows, or the tokenizer, are not those that {out} began with. Restore them, or use another --out.")
+        raise ValueError(
+            f"The training rows, or the tokenizer, are not those that {out} began with. Restore them, or use another "
+            "--out."
+        )
     write_json(kept, facts)
 
 

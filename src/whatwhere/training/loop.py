@@ -31,7 +31,9 @@ CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak lea
 GIVE_BACK = 50  # steps after which free memory is given back; takes 1 % of them
 Batch = dict[str, Tensor]
 Show = Callable[[str, int, int, str], None]  # told how far a long work is: (what, done, in all, a word on it)
-BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's batch
+BatchAt = Callable[
+    [int, int, int, int], Batch
+]  # (micro step, rows of all processes, rank, world) -> this process's batch
 
 
 class LoopConfig(StrictConfig):
@@ -39,26 +41,43 @@ class LoopConfig(StrictConfig):
 
     seed: int = Field(0, ge=0, description="seed of weights, masks and order")
     steps: int | None = Field(None, ge=1, description="budget: optimizer steps")
-    batch_size: int = Field(32, ge=1, description="windows per optimizer step, all processes and accumulated parts together")
+    batch_size: int = Field(
+        32, ge=1, description="windows per optimizer step, all processes and accumulated parts together"
+    )
     accumulate: int = Field(1, ge=1, description="parts a step's batch is computed in")
     learning_rate: float = Field(4e-3, gt=0, description="peak learning rate of AdamW")
     warmup_steps: int = Field(100, ge=0, description="steps of linear warm-up")
     schedule: Literal["cosine", "linear", "trapezoid"] = Field(
-        "cosine", description="of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then linear"
+        "cosine",
+        description="of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then linear",
     )
-    minimum_learning_rate_ratio: float = Field(0.1, ge=0, le=1, description="learning rate at the end, as a share of the peak")
+    minimum_learning_rate_ratio: float = Field(
+        0.1, ge=0, le=1, description="learning rate at the end, as a share of the peak"
+    )
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: of the hidden matrices; AdamW of all else")
     muon_scale: Literal["adamw", "spectral"] = Field(
         "adamw",
-        description="size of muon's updates: adamw, entries as large as AdamW's; spectral, √max(1, rows/columns) times orthogonal",
+        description="size of muon's updates: adamw, entries as large as AdamW's; spectral, √max(1, rows/columns) times "
+        "orthogonal",
     )
-    matrix_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the hidden matrices, times the peak")
+    matrix_learning_rate_scale: float = Field(
+        1.0, gt=0, description="learning rate of the hidden matrices, times the peak"
+    )
     matrix_steps: int | None = Field(
-        None, ge=1, description="steps that matrix_learning_rate_scale is meant for: a training of N, if more, takes √(this / N) of it"
+        None,
+        ge=1,
+        description="steps that matrix_learning_rate_scale is meant for: a training of N, if more, takes √(this / N) "
+        "of it",
     )
-    embedding_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the word embeddings, times the peak")
-    table_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of the position table, times the peak")
-    bias_learning_rate_scale: float = Field(1.0, gt=0, description="learning rate of relative-bias tables, times the peak")
+    embedding_learning_rate_scale: float = Field(
+        1.0, gt=0, description="learning rate of the word embeddings, times the peak"
+    )
+    table_learning_rate_scale: float = Field(
+        1.0, gt=0, description="learning rate of the position table, times the peak"
+    )
+    bias_learning_rate_scale: float = Field(
+        1.0, gt=0, description="learning rate of relative-bias tables, times the peak"
+    )
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: float = Field(1e-8, gt=0)
     weight_decay: float = Field(0.01, ge=0, description="of matrices, a step: times the learning rate")
@@ -68,7 +87,9 @@ class LoopConfig(StrictConfig):
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
-    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints, besides 0, those of checkpoint_steps, and the last")
+    checkpoint_every: int = Field(
+        500, ge=1, description="steps between checkpoints, besides 0, those of checkpoint_steps, and the last"
+    )
     checkpoint_steps: list[Annotated[int, Field(ge=0)]] | None = Field(
         None, description="steps of further checkpoints; default: 1, 3, 10, 30, 100, ..."
     )
@@ -98,7 +119,8 @@ def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
 
 
 def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
-    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates and decay.
+    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates
+    and decay.
 
     steps: of the whole training; long ones learn their matrices slower where `matrix_steps` says so.
     """
@@ -131,7 +153,9 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
         groups[kind]["params"].append(parameter)
     hidden = [groups.pop("matrices")] if config.optimizer == "muon" else []
     rest = [group for group in groups.values() if group["params"]]
-    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)
+    ]
     if hidden:
         stacked = {id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, Stacked)}
         hidden[0]["rows"] = [stacked.get(id(p), [len(p)]) for p in hidden[0]["params"]]
@@ -151,8 +175,9 @@ def _on_cpu() -> bool:
 def keep_freed_memory() -> None:
     """Tell glibc's allocator to keep what is freed for the next step.
 
-    By default every large tensor comes as fresh pages from the system, and faulting them in took up to a third of a training step on
-    a CPU (docs/log.md). The price: memory once used stays with the process. Does nothing where the allocator is another.
+    By default every large tensor comes as fresh pages from the system, and faulting them in took up to a third of a
+    training step on a CPU (docs/log.md). The price: memory once used stays with the process. Does nothing where the
+    allocator is another.
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt
@@ -163,8 +188,9 @@ def keep_freed_memory() -> None:
 def give_back_memory() -> None:
     """Give what is free of the heap back to the system.
 
-    The number of hidden words, and with it the size of the largest tensors, changes from step to step, so that holes are left which the
-    next tensor does not fit: a tiny encoder's process grew from 1.1 GB after 25 steps to 2.5 GB after 600.
+    The number of hidden words, and with it the size of the largest tensors, changes from step to step, so that holes
+    are left which the next tensor does not fit: a tiny encoder's process grew from 1.1 GB after 25 steps to 2.5 GB
+    after 600.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
@@ -172,9 +198,11 @@ def give_back_memory() -> None:
 
 def make_accelerator(config: LoopConfig, out: Path | None = None) -> Accelerator:
     """Device and precision as configured; `auto` picks bf16 where it pays."""
-    AcceleratorState._reset_state()  # it would refuse another precision than that of an earlier training of this process
+    AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training of this process
     bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(processes().device))
-    return Accelerator(cpu=_on_cpu(), mixed_precision="bf16" if bf16 else "no", log_with=config.trackers or None, project_dir=out)
+    return Accelerator(
+        cpu=_on_cpu(), mixed_precision="bf16" if bf16 else "no", log_with=config.trackers or None, project_dir=out
+    )
 
 
 class Trainer:
@@ -201,15 +229,17 @@ class Trainer:
         """This process's parts of the batch of `step`: together, in all processes, always the same windows."""
         a = self.accelerator
         return [
-            batch_at(step * self.config.accumulate + part, self.rows * a.num_processes, a.process_index, a.num_processes)
+            batch_at(
+                step * self.config.accumulate + part, self.rows * a.num_processes, a.process_index, a.num_processes
+            )
             for part in range(self.config.accumulate)
         ]
 
     def step(self, step: int, batches: list[Batch]) -> tuple[float, float]:
         """One optimizer step; returns the mean loss over all labelled tokens of the batch and the gradient's norm.
 
-        Each part's mean loss is weighted by its number of labels, so that neither accumulation nor the number of processes
-        changes the gradient.
+        Each part's mean loss is weighted by its number of labels, so that neither accumulation nor the number of
+        processes changes the gradient.
         """
         accelerator = self.accelerator
         self.model.train()
@@ -252,7 +282,8 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished loop reports: `history` holds its log lines (dicts with `step` and `loss` or `validation_loss`)."""
+    """What a finished loop reports: `history` holds its log lines (dicts with `step` and `loss` or
+    `validation_loss`)."""
 
     steps: int
     seconds: float
@@ -272,8 +303,9 @@ def run(
 ) -> Outcome:
     """Train for `trainer.steps` steps, logging to `out/log.jsonl` and writing checkpoints to `out/checkpoints`.
 
-    With `resume`, go on from the newest complete checkpoint (from the beginning where there is none); on CPU every number
-    then equals that of an uninterrupted run. Batches, masks and order depend on the step alone, so no loader state exists.
+    With `resume`, go on from the newest complete checkpoint (from the beginning where there is none); on CPU every
+    number then equals that of an uninterrupted run. Batches, masks and order depend on the step alone, so no loader
+    state exists.
 
     Raises:
         ValueError: the loss is not a finite number. Checkpoints written before stay.

@@ -1,9 +1,9 @@
 """Muon for stacked matrices: momentum, made orthogonal by Newton-Schulz iterations.
 
-Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon), with the scale of Liu et al. 2025 (Muon is Scalable, eq. 4) beside its
-own. Where a parameter holds several matrices in one product (Q, K and V; gate and up), each is made orthogonal alone, and matrices of
-one shape in one call: torch.optim.Muon takes parameters whole and one by one. For whole matrices both give the same
-(tests/training/test_muon.py).
+Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon), with the scale of Liu et al. 2025 (Muon is Scalable, eq.
+4) beside its own. Where a parameter holds several matrices in one product (Q, K and V; gate and up), each is made
+orthogonal alone, and matrices of one shape in one call: torch.optim.Muon takes parameters whole and one by one. For
+whole matrices both give the same (tests/training/test_muon.py).
 """
 
 from collections import defaultdict
@@ -39,10 +39,11 @@ class Muon(torch.optim.Optimizer):
     """p ← p (1 - lr·decay) - lr · scale(r, c) · orthogonal(momentum), for each matrix (r, c) of the parameter p.
 
     Args:
-        params: dicts with `params` (each 2-D) and `rows`, for each parameter the numbers of rows of the matrices stacked in it.
-        scale: "adamw", 0.2 √max(r, c): the entries of an update have a root mean square of about 0.2·lr whatever the shape, as AdamW's
-            (Liu et al. 2025); "spectral", √max(1, r/c): where outputs are at least as many as inputs, an update changes their size
-            alike whatever the width, else √(c/r) times as much (Jordan et al. 2024).
+        params: dicts with `params` (each 2-D) and `rows`, for each parameter the numbers of rows of the matrices
+            stacked in it.
+        scale: "adamw", 0.2 √max(r, c): the entries of an update have a root mean square of about 0.2·lr whatever the
+            shape, as AdamW's (Liu et al. 2025); "spectral", √max(1, r/c): where outputs are at least as many as inputs,
+            an update changes their size alike whatever the width, else √(c/r) times as much (Jordan et al. 2024).
         momentum: of Nesterov's kind.
     """
 
@@ -58,14 +59,19 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             for p, rows in zip(group["params"], group["rows"], strict=True):
                 if p.ndim != 2 or sum(rows) != p.shape[0]:
-                    raise ValueError(f"Muon takes matrices stacked by rows; got a parameter {tuple(p.shape)} with rows {tuple(rows)}.")
+                    raise ValueError(
+                        f"Muon takes matrices stacked by rows; got a parameter {tuple(p.shape)} with rows "
+                        f"{tuple(rows)}."
+                    )
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update of all parameters that have a gradient."""
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]
-            matrices: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # by shape: part of an update, part of a parameter
+            matrices: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(
+                list
+            )  # by shape: part of an update, part of a parameter
             for p, rows in zip(group["params"], group["rows"], strict=True):
                 if p.grad is None:
                     continue

@@ -1,4 +1,5 @@
-"""The table of `whatwhere presets`: what the presets of this package are and cost, kept, because counting takes seconds.
+"""The table of `whatwhere presets`: what the presets of this package are and cost, kept, because counting takes
+seconds.
 
 `python -m whatwhere.training.explain` writes presets.jsonl, a line for each size and preset; a test counts them again.
 """
@@ -22,8 +23,16 @@ def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
     left, right = ("name", "streams", "terms"), ("parameters", "operations", "longest")
     table = [{key: key for key in (*left, *right, "backends", "source")}]
     for r in rows:
-        joined = {"streams": " + ".join(map(str, r["streams"])), "terms": " + ".join(r["terms"]), "backends": " ".join(r["backends"])}
-        counted = {"parameters": f"{r['parameters']:,}", "operations": f"{r['operations']:,.0f}", "longest": str(r["longest"] or "any")}
+        joined = {
+            "streams": " + ".join(map(str, r["streams"])),
+            "terms": " + ".join(r["terms"]),
+            "backends": " ".join(r["backends"]),
+        }
+        counted = {
+            "parameters": f"{r['parameters']:,}",
+            "operations": f"{r['operations']:,.0f}",
+            "longest": str(r["longest"] or "any"),
+        }
         table.append({**r, **joined, **counted})
     width = {key: max(len(r[key]) for r in table) for key in table[0]}
     lines = []
@@ -35,6 +44,7 @@ def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
             *lines,
             f"Size {size}, vocabulary {VOCABULARY:,}. operations: of a forward pass over {rows[0]['length']} tokens, "
             "15 % of them predicted, per token.",
-            "longest: tokens of an input. backends: those that train it (flex_attention: on CUDA only). whatwhere explain NAME says more.",
+            "longest: tokens of an input. backends: those that train it (flex_attention: on CUDA only). whatwhere "
+            "explain NAME says more.",
         ]
     )

@@ -22,9 +22,9 @@ from .runs import enter, save_final, train
 CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")
 
-# What a size changes in the defaults. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps, 70k steps), NeoBERT's learning rate.
-# `tiny`: chosen by the mean validation loss of dstg and ap at 2.5M and at 10M tokens (docs/log.md has the tables of tries). `small`: not
-# searched.
+# What a size changes in the defaults. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps, 70k steps),
+# NeoBERT's learning rate. `tiny`: chosen by the mean validation loss of dstg and ap at 2.5M and at 10M tokens
+# (docs/log.md has the tables of tries). `small`: not searched.
 RECIPES: dict[str, dict[str, Any]] = {
     "tiny": {
         "length": 128,
@@ -41,7 +41,14 @@ RECIPES: dict[str, dict[str, Any]] = {
         "validation_windows": 128,
         "steps": 625,
     },
-    "small": {"length": 256, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 300, "vocab_size": 8192, "steps": 2500},
+    "small": {
+        "length": 256,
+        "batch_size": 32,
+        "learning_rate": 2e-3,
+        "warmup_steps": 300,
+        "vocab_size": 8192,
+        "steps": 2500,
+    },
     "paper": {
         "length": 512,
         "batch_size": 256,
@@ -52,11 +59,12 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 
-# Training tokens after which the slowest of dstg, ap, rp and rope is half a nat below the unigram plateau by the recipe of the size.
+# Training tokens after which the slowest of dstg, ap, rp and rope is half a nat below the unigram plateau by the recipe
+# of the size.
 LEAVES_PLATEAU = {"tiny": 2_500_000}
 
-# What a family of papers changes in them, always and at one size. DSTG 3.3 is the rule above; TUPE: its Table 1, and BERT's masking.
-# (Dropout and the epsilon of norms are part of a preset.)
+# What a family of papers changes in them, always and at one size. DSTG 3.3 is the rule above; TUPE: its Table 1, and
+# BERT's masking. (Dropout and the epsilon of norms are part of a preset.)
 FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
     "dstg": {},
     "tupe": {
@@ -89,11 +97,16 @@ class CorpusConfig(StrictConfig):
     """Which text, and how it becomes windows of token ids."""
 
     corpus: str = Field(
-        "python-docs", description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat or synthetic:three-regimes"
+        "python-docs",
+        description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat or synthetic:three-regimes",
     )
     field: str = Field("text", description="field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text")
-    document: str = Field("auto", description="what a document of a text file is: auto, file, blank-line, line, heading")
-    tokenizer: str | None = Field(None, description="vocabulary file, folder, Hub name, words, characters; none: train a WordPiece")
+    document: str = Field(
+        "auto", description="what a document of a text file is: auto, file, blank-line, line, heading"
+    )
+    tokenizer: str | None = Field(
+        None, description="vocabulary file, folder, Hub name, words, characters; none: train a WordPiece"
+    )
     vocab_size: int = Field(4096, ge=16, description="entries of a tokenizer made from the corpus")
     newline_token: bool = Field(True, description="line breaks become [NL] tokens")
     length: int = Field(128, ge=4, description="tokens of a window, [CLS] and [SEP] included")
@@ -107,10 +120,14 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
 
     preset: str = "dstg"
     size: str = "tiny"
-    recipe: Literal["dstg", "tupe"] = Field("dstg", description="whose training defaults; default: those of the preset's family")
+    recipe: Literal["dstg", "tupe"] = Field(
+        "dstg", description="whose training defaults; default: those of the preset's family"
+    )
     model: dict[str, Any] = Field(default_factory=dict, description="EncoderConfig fields that override the preset's")
     tokens: int | None = Field(None, ge=1, description="budget: training tokens, padding included")
-    minutes: float | None = Field(None, gt=0, description="budget: minutes of training, turned into steps once, by timing")
+    minutes: float | None = Field(
+        None, gt=0, description="budget: minutes of training, turned into steps once, by timing"
+    )
     mask_rate: float = Field(0.2, gt=0, lt=1, description="share of the tokens that is predicted")
     masking: Literal["all", "80-10-10"] = "all"
     shift: bool = Field(
@@ -118,7 +135,9 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         description="shift positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on",
     )
     validation_windows: int = Field(256, ge=1, description="held-out windows of a validation")
-    pooling: Literal["mean", "semantic"] = Field("mean", description="columns of a text's vector in sentence-transformers: all, semantic")
+    pooling: Literal["mean", "semantic"] = Field(
+        "mean", description="columns of a text's vector in sentence-transformers: all, semantic"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -142,13 +161,16 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
         """The model's configuration; vocabulary and special tokens are those of `windows`, if given."""
         if "preset" in self.model:
-            raise ValueError(f"model.preset cannot be set: choose the preset itself, for example --preset {self.model['preset']}.")
+            raise ValueError(
+                f"model.preset cannot be set: choose the preset itself, for example --preset {self.model['preset']}."
+            )
         fields = dict(self.model)
         if windows is not None:
             fields = {"vocab_size": windows.manifest["vocab_size"], **windows.manifest["special_token_ids"], **fields}
             if fields["vocab_size"] < windows.manifest["vocab_size"]:
                 raise ValueError(
-                    f"model.vocab_size={fields['vocab_size']}, but the tokenizer has {windows.manifest['vocab_size']} entries. "
+                    f"model.vocab_size={fields['vocab_size']}, but the tokenizer has {windows.manifest['vocab_size']} "
+                    "entries. "
                     "Leave model.vocab_size out, or use the tokenizer of that model."
                 )
         config = preset(self.preset, self.size, **fields)
@@ -180,7 +202,11 @@ def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> W
         tokenizer = load_tokenizer(str(saved))
     else:
         if progress and config.tokenizer is None:
-            print(f"Reading {config.corpus} and training a WordPiece of {config.vocab_size:,} entries", file=sys.stderr, flush=True)
+            print(
+                f"Reading {config.corpus} and training a WordPiece of {config.vocab_size:,} entries",
+                file=sys.stderr,
+                flush=True,
+            )
         tokenizer = build_tokenizer(config.tokenizer, source, config.vocab_size, newline_token=config.newline_token)
     return build_windows(
         source,
@@ -210,7 +236,9 @@ def timed_step(config: PretrainConfig, windows: Windows) -> float:
     """Seconds of one training step of this configuration on this machine, by a short trial on a throw-away model."""
     model_config = config.encoder_config(windows)
     torch.manual_seed(config.seed)
-    return seconds_per_step(EncoderForMaskedLM(model_config), config, make_batches(config, windows, "train", model_config).batch)
+    return seconds_per_step(
+        EncoderForMaskedLM(model_config), config, make_batches(config, windows, "train", model_config).batch
+    )
 
 
 def steps_to_learn(config: PretrainConfig) -> int:
@@ -221,7 +249,8 @@ def steps_to_learn(config: PretrainConfig) -> int:
 def too_few(minutes: float, steps: int, config: PretrainConfig, wanted_minutes: float) -> str:
     """What is said where `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`."""
     return (
-        f"{minutes:g} minutes buy {steps:,} steps; models of size {config.size} need about {steps_to_learn(config):,} to learn more than "
+        f"{minutes:g} minutes buy {steps:,} steps; models of size {config.size} need about {steps_to_learn(config):,} "
+        "to learn more than "
         f"how often each word occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
     )
 
@@ -251,9 +280,9 @@ def pretrain(
 ) -> dict[str, Any]:
     """Train one encoder and leave a transformers folder at `out`; returns its training summary.
 
-    Checkpoints are in `out/checkpoints/step-N`, the log in `out/log.jsonl`, the resolved configuration in `out/pretrain.yaml`
-    (it runs again), the summary in `out/training.json`; `model.safetensors` is written last. Without `windows` they are
-    made from `config.corpus` in `out/corpus`.
+    Checkpoints are in `out/checkpoints/step-N`, the log in `out/log.jsonl`, the resolved configuration in
+    `out/pretrain.yaml` (it runs again), the summary in `out/training.json`; `model.safetensors` is written last.
+    Without `windows` they are made from `config.corpus` in `out/corpus`.
 
     Raises:
         ValueError: bad configuration, a corpus smaller than one batch, or a loss that is no finite number.
@@ -266,7 +295,9 @@ def pretrain(
         tokens_per_step = saved.batch_size * saved.length
         asked = config.steps if config.tokens is None else math.ceil(config.tokens / tokens_per_step)
         if asked is not None and asked != saved.steps:
-            raise ValueError(f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked. Use another --out.")
+            raise ValueError(
+                f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked. Use another --out."
+            )
         config = saved
     if finished is not None:
         return finished
@@ -279,7 +310,8 @@ def pretrain(
     batches = make_batches(config, windows, "train", model_config)
     if len(windows["train"]) < config.batch_size:
         raise ValueError(
-            f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one batch of "
+            f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one batch "
+            "of "
             f"{config.batch_size}. Give more text, or a smaller --set batch_size= or length=."
         )
     steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
@@ -331,7 +363,11 @@ def _validator(config: PretrainConfig, windows: Windows, model_config: EncoderCo
             total += float(output.loss) * len(targets)
             correct += int((output.logits.argmax(-1) == targets).sum())
             labels += len(targets)
-        return {"validation_loss": total / max(labels, 1), "validation_accuracy": correct / max(labels, 1), "validation_labels": labels}
+        return {
+            "validation_loss": total / max(labels, 1),
+            "validation_accuracy": correct / max(labels, 1),
+            "validation_labels": labels,
+        }
 
     return validate
 

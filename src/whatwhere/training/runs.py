@@ -1,4 +1,5 @@
-"""The folder of a training, whatever it trains: claimed at the start, a transformers folder at the end, the facts of its summary."""
+"""The folder of a training, whatever it trains: claimed at the start, a transformers folder at the end, the facts of
+its summary."""
 
 import contextlib
 import json
@@ -40,7 +41,8 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
             old = type(config).load_run(saved).model_dump()
         except ValueError as error:
             raise ValueError(
-                f"{saved} is of a run that another version's recipe began ({str(error).split('. ')[0]}). Nothing in {out} was changed: "
+                f"{saved} is of a run that another version's recipe began ({str(error).split('. ')[0]}). Nothing in "
+                f"{out} was changed: "
                 "finish the run with that version, or choose another --out."
             ) from None
         for key, value in config.model_dump().items():
@@ -48,7 +50,8 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
                 continue  # the same text, wherever it stands
             if key not in free and old.get(key) != value:
                 raise ValueError(
-                    f"{out} holds a run with {key}={old.get(key)!r}, now {key}={value!r}. Use the same settings, or another --out."
+                    f"{out} holds a run with {key}={old.get(key)!r}, now {key}={value!r}. Use the same settings, or "
+                    "another --out."
                 )
         return True
     if out.is_dir() and any(p for p in out.iterdir() if not p.name.startswith(".")):
@@ -57,7 +60,8 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
 
 
 def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> tuple[C | None, Any]:
-    """Claim `out` for all processes: the configuration that its run began with, and its summary if it is finished; None where absent.
+    """Claim `out` for all processes: the configuration that its run began with, and its summary if it is finished; None
+    where absent.
 
     Raises:
         ValueError: see `claim_folder`.
@@ -84,7 +88,8 @@ def train(
     label: str,
     progress: bool | Show,
 ) -> tuple[Trainer, dict[str, Any]]:
-    """Run the loop on a model whose weights are the same in all processes; returns the trainer and the facts of every summary."""
+    """Run the loop on a model whose weights are the same in all processes; returns the trainer and the facts of every
+    summary."""
     state = processes()
     if state.process_index:  # dropout of its own in each process
         torch.manual_seed((config.seed << 16) + state.process_index)
@@ -103,7 +108,9 @@ def train(
     return trainer, _facts(model, config, outcome, trainer, tokens_per_step)
 
 
-def _facts(model: PreTrainedModel, config: LoopConfig, outcome: Outcome, trainer: Trainer, tokens_per_step: int) -> dict[str, Any]:
+def _facts(
+    model: PreTrainedModel, config: LoopConfig, outcome: Outcome, trainer: Trainer, tokens_per_step: int
+) -> dict[str, Any]:
     device = trainer.accelerator.device
     on_gpu = device.type == "cuda"
     validated = [line for line in outcome.history if "validation_loss" in line]
@@ -137,7 +144,8 @@ def _forget_peak_memory() -> None:
 
 
 def _peak_memory() -> int:
-    """Largest resident memory of this process in bytes since `_forget_peak_memory`; of its life where the system cannot forget."""
+    """Largest resident memory of this process in bytes since `_forget_peak_memory`; of its life where the system cannot
+    forget."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

@@ -44,7 +44,8 @@ def _panel_of(model: str, term: str, terms: int) -> str:
 
 
 def _profiles(run: Run) -> Sequence[Line]:
-    """Weight by distance of each layer, mean over its heads: for all terms together, and each under a softmax of its own."""
+    """Weight by distance of each layer, mean over its heads: for all terms together, and each under a softmax of its
+    own."""
     lines = []
     for model in run.models:
         _, held = run.held("attention", model)
@@ -53,16 +54,26 @@ def _profiles(run: Run) -> Sequence[Line]:
         if not own or lags is None or any(v.shape[2] != len(lags) for v in own.values()):
             continue
         terms = in_order(own)
-        terms = [TOTAL] if TOTAL in own and (schemes.many(run) or len(own) == 2) else sorted(terms, key=lambda t: t != TOTAL)
+        terms = (
+            [TOTAL]
+            if TOTAL in own and (schemes.many(run) or len(own) == 2)
+            else sorted(terms, key=lambda t: t != TOTAL)
+        )
         at = [i for i, lag in enumerate(lags) if abs(lag) <= NEAR or round(abs(float(lag))) % 4 == 0]
         at = [at[i] for i in thinned(len(at), MOST)]
         for term in terms:
             curves = own[term].mean(axis=1)  # as the arrays are of single heads, and a panel of a hundred lines is none
             depth = len(curves)
             for layer in sorted({*range(0, depth, -(-depth // MOST_LAYERS)), depth - 1}):
-                points = {float(lags[i]): Point.between(float(curves[layer, i])) for i in at if math.isfinite(curves[layer, i])}
+                points = {
+                    float(lags[i]): Point.between(float(curves[layer, i]))
+                    for i in at
+                    if math.isfinite(curves[layer, i])
+                }
                 shade = f"map-{3 + round(5 * layer / max(1, depth - 1))}"
-                lines.append(Line(points, f"{layer + 1}", "", shade, panel=_panel_of(model, term, len(terms)), thick=1.8))
+                lines.append(
+                    Line(points, f"{layer + 1}", "", shade, panel=_panel_of(model, term, len(terms)), thick=1.8)
+                )
     return lines
 
 
@@ -74,7 +85,14 @@ def _nearest(run: Run, lines: Sequence[Line]) -> str:
     return judged(
         run,
         [model],
-        best_head(run, "attention.local", model, TOTAL, f"In `{model}` the three nearest tokens on each side get most from", _percent),
+        best_head(
+            run,
+            "attention.local",
+            model,
+            TOTAL,
+            f"In `{model}` the three nearest tokens on each side get most from",
+            _percent,
+        ),
     )
 
 
@@ -87,8 +105,10 @@ PROFILE = Curves(
     "attention.local",
     _profiles,
     _nearest,
-    "Mean attention weight from a token to the one so many places after it, negative: before it. Both axes are logarithmic. One line a "
-    "layer, mean over its heads, named at its right end, stronger in deeper layers; single terms under a softmax of their own",
+    "Mean attention weight from a token to the one so many places after it, negative: before it. Both axes are "
+    "logarithmic. One line a "
+    "layer, mean over its heads, named at its right end, stronger in deeper layers; single terms under a softmax of "
+    "their own",
     "Mean attention weight by distance",
     Axis("distance, tokens", "lags", word="distance"),
     Axis("", "log", floor=SMALLEST / 10),
@@ -119,7 +139,14 @@ def _looks(run: Run) -> Sequence[Map]:
         firsts = [i for i, at in enumerate(every) if i == 0 or every[i - 1][0] != at[0]]
         middles = [(a + b - 1) / 2 for a, b in zip(firsts, [*firsts[1:], len(every)], strict=True)]
         step = 1 if len(firsts) <= 12 else 2
-        edge = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": "@surface", "width": 3}}
+        edge = {
+            "type": "line",
+            "xref": "x",
+            "yref": "paper",
+            "y0": 0,
+            "y1": 1,
+            "line": {"color": "@surface", "width": 3},
+        }
         more = {
             "trace": {"customdata": [[f"{layer}.{head}" for layer, head in every]] * len(z), "ygap": 1},
             "xaxis": {"tickvals": middles[::step], "ticktext": [str(every[i][0]) for i in firsts[::step]]},
@@ -130,7 +157,15 @@ def _looks(run: Run) -> Sequence[Map]:
         hover, axes = "layer.head %{customdata}<br>%{y}: %{z:.3f}", ("layer, its heads side by side", "")
         maps.append(
             Map(
-                z, list(range(len(every))), [WORDS[look] for look in of], hover, (0.0, 1.0), axes, title, height=24 * len(z) + 62, more=more
+                z,
+                list(range(len(every))),
+                [WORDS[look] for look in of],
+                hover,
+                (0.0, 1.0),
+                axes,
+                title,
+                height=24 * len(z) + 62,
+                more=more,
             )
         )
     return maps
@@ -138,7 +173,15 @@ def _looks(run: Run) -> Sequence[Map]:
 
 def _look_rows(run: Run) -> list[list[Cell]]:
     return [
-        [text(model), count_cell(seed), text(short(term)), *map(count_cell, at), text(WORDS[look]), *measured(p), count_cell(p.n)]
+        [
+            text(model),
+            count_cell(seed),
+            text(short(term)),
+            *map(count_cell, at),
+            text(WORDS[look]),
+            *measured(p),
+            count_cell(p.n),
+        ]
         for model, term, of in _seen(run)
         for look in of
         for seed in seeds_of(run, model)
@@ -156,16 +199,26 @@ def _retrieval(run: Run) -> str:
     return judged(
         run,
         [model],
-        best_head(run, "attention.retrieval", model, TOTAL, f"In `{model}` the other copy of a token is found best by", _percent),
+        best_head(
+            run,
+            "attention.retrieval",
+            model,
+            TOTAL,
+            f"In `{model}` the other copy of a token is found best by",
+            _percent,
+        ),
     )
 
 
 def _look_words(run: Run) -> str:
     points = [p for _, _, of in _seen(run) for by in of.values() for p in by.values()]
     return (
-        f"Mean attention weight of each head ({sample(points)}) to the token before, the token after, the token itself, the three nearest "
-        "on each side, special tokens; copy: weight to the other copy of the same token in a repeated text, minus that in a text that does "
-        "not repeat; spread: entropy of its weights, 1 where all keys are equal." + drawn(run.seeds, [seeds_of(run, run.models[0])[0]])
+        f"Mean attention weight of each head ({sample(points)}) to the token before, the token after, the token "
+        "itself, the three nearest "
+        "on each side, special tokens; copy: weight to the other copy of the same token in a repeated text, minus that "
+        "in a text that does "
+        "not repeat; spread: entropy of its weights, 1 where all keys are equal."
+        + drawn(run.seeds, [seeds_of(run, run.models[0])[0]])
     )
 
 
@@ -190,7 +243,17 @@ def _neighbours(run: Run) -> Sequence[Line]:
             if points := run.table.points("local.share", model, by="step", part=term):
                 best_of = run.table.points("local.best", model, by="step", part=term, layer=ANY, head=ANY)
                 lines.append(Line(points, model, short(term), colour(term), panel=model))
-                lines.append(Line(best_of, model, f"{short(term)}, best head", colour(term), ("2px,4px", "circle"), panel=model, thick=1.4))
+                lines.append(
+                    Line(
+                        best_of,
+                        model,
+                        f"{short(term)}, best head",
+                        colour(term),
+                        ("2px,4px", "circle"),
+                        panel=model,
+                        thick=1.4,
+                    )
+                )
         if even := run.table.point("local.even", model):
             lines.append(Line({0: even}, "even", kind=LEVEL, panel=model))
     return lines
@@ -201,7 +264,9 @@ def _leader(run: Run, lines: Sequence[Line]) -> str:
     model = story(run, [each.name for each in lines])
     mine = {each.part: each.end for each in lines if each.name == model and "best head" not in each.part}
     terms = {part: p for part, p in mine.items() if part != short(TOTAL)} or mine
-    return judged(run, [model], best(terms, f"In `{model}` the eight tokens on each side get most weight by", write=_percent))
+    return judged(
+        run, [model], best(terms, f"In `{model}` the eight tokens on each side get most weight by", write=_percent)
+    )
 
 
 NEIGHBOURS = Curves(
@@ -209,7 +274,8 @@ NEIGHBOURS = Curves(
     "local.share",
     _neighbours,
     _leader,
-    "Attention weight on the eight tokens on each side together, by training step (logarithmic, from 0), each term under a softmax of its "
+    "Attention weight on the eight tokens on each side together, by training step (logarithmic, from 0), each term "
+    "under a softmax of its "
     "own. Solid: mean over all heads; dotted: the head with most; even: what equal attention to all tokens would give",
     "Weight on the eight tokens on each side, by step",
     Axis("training step", "steps", word="step"),
@@ -231,8 +297,25 @@ def _correlated(run: Run) -> Sequence[Map]:
             at = thinned(len(mean), 64 if len(full) <= 2 else 32)
             title = MATRICES[kind].capitalize() if len(full) == 1 else f"{model}: {MATRICES[kind]}"
             hover, last = f"{MATRICES[kind]}<br>query %{{y}}, key %{{x}}: %{{z:.3f}}", kind == "position-position"
-            more = {} if last else {"trace": {"showscale": False}, "margin": {"r": 8}}  # one scale of the four, so one bar
-            maps.append(Map(mean[np.ix_(at, at)], at, at, hover, (-extent, extent), ("key", "query"), title, "", 330, True, True, more))
+            more = (
+                {} if last else {"trace": {"showscale": False}, "margin": {"r": 8}}
+            )  # one scale of the four, so one bar
+            maps.append(
+                Map(
+                    mean[np.ix_(at, at)],
+                    at,
+                    at,
+                    hover,
+                    (-extent, extent),
+                    ("key", "query"),
+                    title,
+                    "",
+                    330,
+                    True,
+                    True,
+                    more,
+                )
+            )
     return maps
 
 
@@ -241,25 +324,46 @@ def _correlation_rows(run: Run) -> list[list[Cell]]:
     for model in run.models:
         for kind in run.table.distinct("part", "correlation.share", model):
             for seed in seeds_of(run, model):
-                known = [heads(run, f"correlation.{what}", model, kind, seed) for what in ("share", "row", "column", "std")]
+                known = [
+                    heads(run, f"correlation.{what}", model, kind, seed) for what in ("share", "row", "column", "std")
+                ]
                 for at, p in known[0].items():
                     rest = [value(o[at].value) if at in o else Cell("–") for o in known[1:]]
                     named = text(MATRICES.get(kind, kind))
-                    rows.append([text(model), count_cell(seed), count_cell(at[1]), named, *measured(p), *rest, count_cell(p.n)])
+                    rows.append(
+                        [text(model), count_cell(seed), count_cell(at[1]), named, *measured(p), *rest, count_cell(p.n)]
+                    )
     return rows
 
 
 CORRELATIONS = Maps(
     "correlations",
     _correlated,
-    lambda run: claimed(run, "tupe-mixed-correlations-uniform", what="share of the variance") or "Words and positions in the first scores",
     lambda run: (
-        "The four parts of the scores of the first block where a position is added to a word (TUPE, equation 6), mean over heads "
-        "and documents, on one scale a model with zero in the middle; the table has each part's share of the variance within a document, "
+        claimed(run, "tupe-mixed-correlations-uniform", what="share of the variance")
+        or "Words and positions in the first scores"
+    ),
+    lambda run: (
+        "The four parts of the scores of the first block where a position is added to a word (TUPE, equation 6), mean "
+        "over heads "
+        "and documents, on one scale a model with zero in the middle; the table has each part's share of the variance "
+        "within a document, "
         "by head. At most three models are drawn."
     ),
     "Variance of the four parts of the first block's scores, by head",
-    lambda run: ["Model", "Seed", "Head", "Part", "Share", "Low", "High", "Between rows", "Between columns", "Standard deviation", "n"],
+    lambda run: [
+        "Model",
+        "Seed",
+        "Head",
+        "Part",
+        "Share",
+        "Low",
+        "High",
+        "Between rows",
+        "Between columns",
+        "Standard deviation",
+        "n",
+    ],
     _correlation_rows,
     ("arrays/correlations-*.npz", *(f"correlation.{what}: head, part" for what in ("share", "row", "column", "std"))),
     236,
@@ -279,7 +383,8 @@ PATTERN = Rows(
         claimed(run, "tupe-five-patterns", what="patterns")
         or best({f"`{r.name}` in `{r.panel}`": r.points[""] for r in rows}, "Most heads look", write=_percent)
     ),
-    "Heads by the pattern of their scores over positions alone, without words (TUPE 4.4), as a share of all heads of a model",
+    "Heads by the pattern of their scores over positions alone, without words (TUPE 4.4), as a share of all heads of a "
+    "model",
     "Share of heads with each pattern",
     Axis("share of heads", "share", (0, 1)),
     ("Model", "", "Pattern"),

@@ -24,16 +24,24 @@ PAIRS = [("tupe-a", "bert-a"), ("tupe-r", "bert-r"), ("tupe-a", "bert-r"), ("tup
 
 def _losses(run: Run) -> Sequence[Line]:
     """Validation and training loss by step; of many models the validation losses alone, a panel a family."""
-    parts = [p for p in ("validation", "train") if any(run.table.points("loss", m, by="step", part=p) for m in run.models)]
+    parts = [
+        p for p in ("validation", "train") if any(run.table.points("loss", m, by="step", part=p) for m in run.models)
+    ]
     lines = []
     for part in parts[:1] if schemes.many(run) else parts:
         panel = "Validation loss" if part == "validation" else "Training loss"
         for model in run.models:
             points = run.table.points("loss", model, by="step", part=part)
-            lines.append(Line(points, model, "", schemes.colour(run, model), schemes.marks(run)[model], panel=panel, thick=1.8))
+            lines.append(
+                Line(points, model, "", schemes.colour(run, model), schemes.marks(run)[model], panel=panel, thick=1.8)
+            )
     if (level := run.plateau()) is not None:
         lines.append(Line({0: Point.between(level)}, "unigram", kind=LEVEL, panel=EVERYWHERE))
-    return in_families(run, [e for e in lines if e.kind == OURS]) + [e for e in lines if e.kind == LEVEL] if schemes.many(run) else lines
+    return (
+        in_families(run, [e for e in lines if e.kind == OURS]) + [e for e in lines if e.kind == LEVEL]
+        if schemes.many(run)
+        else lines
+    )
 
 
 def _loss_words(run: Run, lines: Sequence[Line]) -> str:
@@ -43,7 +51,11 @@ def _loss_words(run: Run, lines: Sequence[Line]) -> str:
         if each.kind == OURS and (t := run.table.point("tokens", each.name)) and max(each.points)
     ]
     rate = f". A step sees {compact(rates[0])} tokens" if rates and max(rates) <= 1.01 * min(rates) else ""
-    level = ". Dashed: the entropy of token frequencies, where a model that learns nothing else stays" if run.plateau() is not None else ""
+    level = (
+        ". Dashed: the entropy of token frequencies, where a model that learns nothing else stays"
+        if run.plateau() is not None
+        else ""
+    )
     return f"Cross-entropy of masked tokens in nats{rate}{level}"
 
 
@@ -68,7 +80,9 @@ def _shares(run: Run) -> Sequence[Row]:
     for baseline in run.models:
         mine = []
         for model in run.models:
-            reached, share = (run.table.point(f"convergence.{what}", model, part=baseline) for what in ("reached", "share"))
+            reached, share = (
+                run.table.point(f"convergence.{what}", model, part=baseline) for what in ("reached", "share")
+            )
             if model == baseline or not (reached or share):
                 continue
             points = {"": share} if share else {}
@@ -76,7 +90,9 @@ def _shares(run: Run) -> Sequence[Row]:
                 points |= {PAPER: Point.between(PAPER_SHARE)}
             some = reached and 0 < reached.value < 1
             name = f"{model} ({round(float(reached.each.sum()))}/{len(reached.each)})" if some and reached else model
-            mine.append(Row(name, points, f"Final loss of {baseline}", colour=schemes.colour(run, model), never="never"))
+            mine.append(
+                Row(name, points, f"Final loss of {baseline}", colour=schemes.colour(run, model), never="never")
+            )
         rows += sorted(mine, key=lambda row: row.value.value if row.value else 2.0)
     return rows
 
@@ -92,17 +108,22 @@ def _soonest(run: Run, rows: Sequence[Row]) -> str:
 
 
 _CONVERGENCE_WORDS = (
-    "The share of its own steps from which on a model's validation loss stays at or below the baseline's at the end, between two "
+    "The share of its own steps from which on a model's validation loss stays at or below the baseline's at the end, "
+    "between two "
     "validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do"
 )
-_CONVERGENCE_RECORDS = ("convergence.share: model, part = baseline, seed", "convergence.reached: model, part = baseline, seed")
+_CONVERGENCE_RECORDS = (
+    "convergence.share: model, part = baseline, seed",
+    "convergence.reached: model, part = baseline, seed",
+)
 
 CONVERGENCE = Rows(
     "convergence",
     "convergence.share",
     _shares,
     _soonest,
-    f"{_CONVERGENCE_WORDS}. Hollow: TUPE's 30\u202f% of the steps for a better GLUE average, for BERT-base and 1M steps",
+    f"{_CONVERGENCE_WORDS}. Hollow: TUPE's 30\u202f% of the steps for a better GLUE average, for BERT-base and 1M "
+    "steps",
     "Share of its steps to each baseline's final loss",
     Axis("share of its steps", "share", (0, 1), top=1.25),
     ("Baseline", "", "Model"),
@@ -122,7 +143,8 @@ def _share_map(run: Run) -> Sequence[Map]:
     places = list(range(1, len(models) + 1))
     said = [
         [
-            f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: {percent(p.value, 0) if (p := share.get((m, b))) else 'never'}"
+            f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: "
+            f"{percent(p.value, 0) if (p := share.get((m, b))) else 'never'}"
             for b in models
         ]
         for m in models
@@ -145,7 +167,8 @@ CONVERGENCE_MAP = Maps(
     "Share of its steps to each baseline's final loss",
     lambda run: ["Baseline", "Model", "Share of its steps", "Low", "High"],
     lambda run: [
-        [text(r.panel), text(r.name), *(measured(r.value) if r.value else [Cell("never"), Cell(""), Cell("")])] for r in _shares(run)
+        [text(r.panel), text(r.name), *(measured(r.value) if r.value else [Cell("never"), Cell(""), Cell("")])]
+        for r in _shares(run)
     ],
     _CONVERGENCE_RECORDS,
     280,
@@ -173,17 +196,30 @@ def costs(run: Run) -> Table | None:
     rows = []
     for model in run.models:
         right = run.last("accuracy", model)
-        row = [text(model), *measured(finals.get(model)), value(right.value, percent(right.value)) if right else Cell("–")]
+        row = [
+            text(model),
+            *measured(finals.get(model)),
+            value(right.value, percent(right.value)) if right else Cell("–"),
+        ]
         points = [(run.table.point(metric, model), write) for _, metric, write in kinds]
         rows.append([*row, *(value(p.value, write(p.value)) if p else Cell("–") for p, write in points)])
     columns = ["Model", "Validation loss, nats", "Low", "High", "Masked tokens right", *(name for name, _, _ in kinds)]
     keep = [i for i in range(len(columns)) if i == 0 or any(row[i].raw is not None for row in rows)]
     several = (
-        f", means over {len(run.seeds)} training seeds with the {INTERVAL} between seeds" if len(run.seeds) > 1 else ", one training seed"
+        f", means over {len(run.seeds)} training seeds with the {INTERVAL} between seeds"
+        if len(run.seeds) > 1
+        else ", one training seed"
     )
     records = ["loss: part", "accuracy: part", *(metric for _, metric, _ in kinds)]
     shown = [[row[i] for i in keep] for row in rows]
-    return Table("costs", f"Final loss, size and cost{several}", [columns[i] for i in keep], shown, frozenset(range(1, len(keep))), records)
+    return Table(
+        "costs",
+        f"Final loss, size and cost{several}",
+        [columns[i] for i in keep],
+        shown,
+        frozenset(range(1, len(keep))),
+        records,
+    )
 
 
 def figures(run: Run) -> list[Figure]:

@@ -17,27 +17,49 @@ from ..numbers import count, interval, number, percent
 from ..run import CORPUS, Corpus, Run
 from ..style import axis, layout, model_styles, sequential
 from ..titles import against, best, digits, each
-from .corpus import BLIND, CLEAN, COUNTED, FITTED, ITSELF, MATRIX, SUFFIX, Values, _title, colour, maps_of, most, ready, shown
+from .corpus import (
+    BLIND,
+    CLEAN,
+    COUNTED,
+    FITTED,
+    ITSELF,
+    MATRIX,
+    SUFFIX,
+    Values,
+    _title,
+    colour,
+    maps_of,
+    most,
+    ready,
+    shown,
+)
 from .shape import CORRECTED
 
 
 def values_of(run: Run, metric: str, c: Corpus) -> dict[str, dict[str, Point]]:
-    """Encoding -> kind -> value. Tables made from the distances have their rank in the name: full, and that of `ranks_shown`."""
+    """Encoding -> kind -> value. Tables made from the distances have their rank in the name: full, and that of
+    `ranks_shown`."""
     found: dict[str, dict[str, Point]] = {}
     ranks = ranks_shown(run, c)
     for kind, suffix in SUFFIX.items():
         for part in run.table.distinct("part", metric + suffix, c.model):
             if (point := run.table.point(metric + suffix, c.model, part=part)) is not None:
                 found.setdefault(f"{part}, full rank" if part in FITTED else part, {})[kind] = point
-            if part in ranks and (point := run.table.point(metric + suffix, c.model, part=part, index=ranks[part])) is not None:
+            if (
+                part in ranks
+                and (point := run.table.point(metric + suffix, c.model, part=part, index=ranks[part])) is not None
+            ):
                 found.setdefault(f"{part}, rank {ranks[part]}", {})[kind] = point
     return found
 
 
 def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
-    """Ranks shown beside the full one: of `smacof` the largest; of `mds` that of the least stress on other documents, for this is the
-    table that is written, or that of `smacof` where nothing was held out."""
-    at = {p: {i for s in SUFFIX.values() for i in run.table.points("stress.optimal" + s, c.model, by="index", part=p)} for p in FITTED}
+    """Ranks shown beside the full one: of `smacof` the largest; of `mds` that of the least stress on other documents,
+    for this is the table that is written, or that of `smacof` where nothing was held out."""
+    at = {
+        p: {i for s in SUFFIX.values() for i in run.table.points("stress.optimal" + s, c.model, by="index", part=p)}
+        for p in FITTED
+    }
     found = {"smacof": max(at["smacof"])} if at["smacof"] else {}
     held = run.table.points("stress.held_out", c.model, by="index", part="mds")
     rank = min(held, key=lambda r: held[r].value, default=None)
@@ -51,13 +73,16 @@ def last(kinds: Mapping[str, Point]) -> Point:
 
 
 def _rows(values: Values, panel: str, axis_: str = "") -> list[Row]:
-    """A row an encoding, from the lowest to the highest, the corpus itself before all, what has no corrected value after all."""
+    """A row an encoding, from the lowest to the highest, the corpus itself before all, what has no corrected value
+    after all."""
     clean = any(CLEAN in kinds for kinds in values.values())
     rows = [
         Row(shown(e), kinds, panel, colour=colour(e), axis=axis_, counts=not (clean and set(kinds) == {COUNTED}))
         for e, kinds in values.items()
     ]
-    return sorted(rows, key=lambda row: (row.name != shown(CORPUS), row.value is None, row.value.value if row.value else 0.0))
+    return sorted(
+        rows, key=lambda row: (row.name != shown(CORPUS), row.value is None, row.value.value if row.value else 0.0)
+    )
 
 
 def _stress(run: Run) -> Sequence[Row]:
@@ -68,7 +93,9 @@ def _stress(run: Run) -> Sequence[Row]:
     return found
 
 
-def _fits(metric: str, sentence: str, lowest: bool = True, write: Callable[[Point], str] = digits) -> Callable[[Run, Any], str]:
+def _fits(
+    metric: str, sentence: str, lowest: bool = True, write: Callable[[Point], str] = digits
+) -> Callable[[Run, Any], str]:
     """The best ready-made encoding of each corpus beside the next, and beside one that knows no position."""
 
     def title(run: Run, rows: Any) -> str:
@@ -80,11 +107,15 @@ def _fits(metric: str, sentence: str, lowest: bool = True, write: Callable[[Poin
             points = {e: p for e, p in values.items() if ready(e)}
             if points:
                 told = best(points, "", lowest=lowest, write=write)
-                told = told.removeprefix("Not separable:").strip() + ", not separable" * told.startswith("Not separable")
+                told = told.removeprefix("Not separable:").strip() + ", not separable" * told.startswith(
+                    "Not separable"
+                )
                 blind = [values[e] for e in BLIND if e in values]
                 first = (min if lowest else max)(points.values(), key=lambda p: p.value)
                 beaten = any((p.value <= first.value) if lowest else (p.value >= first.value) for p in blind)
-                said[c.name] = told.removesuffix("; no interval") + ("; a table that knows no position comes as near" if beaten else "")
+                said[c.name] = told.removesuffix("; no interval") + (
+                    "; a table that knows no position comes as near" if beaten else ""
+                )
         return f"{sentence}: {each(said)}" if said else sentence
 
     return title
@@ -95,13 +126,20 @@ STRESS = Rows(
     "stress.optimal",
     _stress,
     _fits("stress.optimal", "Lowest stress of a ready-made encoding"),
-    "Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares of the latter; 0 is "
-    "a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the table is first multiplied by the number "
-    "that lowers it most. `mds` and `smacof` are made from these very distances. All equally far: every two positions at the same "
-    "distance. Half against half: corrected distances of one half of the documents as the table of the other, for comparison. A dash: not "
+    "Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares "
+    "of the latter; 0 is "
+    "a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the table is first "
+    "multiplied by the number "
+    "that lowers it most. `mds` and `smacof` are made from these very distances. All equally far: every two positions "
+    "at the same "
+    "distance. Half against half: corrected distances of one half of the documents as the table of the other, for "
+    "comparison. A dash: not "
     "measured against corrected distances",
     "Stress of every encoding",
-    {"stress.optimal": Axis("stress at the best scale", include=(0,)), "stress.raw": Axis("raw stress", "log", floor=SMALLEST)},
+    {
+        "stress.optimal": Axis("stress at the best scale", include=(0,)),
+        "stress.raw": Axis("raw stress", "log", floor=SMALLEST),
+    },
     ("Corpus and scale", "", "Encoding"),
     ("stress.raw, stress.optimal, *.corrected: part = table, index = rank",),
     330,
@@ -125,9 +163,15 @@ def _ordered(run: Run, rows: Sequence[Row]) -> str:
     for c in run.corpora:
         kinds = values_of(run, "violations", c).get(CORPUS)
         if kinds:
-            side = {"above": ", above chance", "below": ""}.get(against(last(kinds), 0.5), ", not separable from chance")
+            side = {"above": ", above chance", "below": ""}.get(
+                against(last(kinds), 0.5), ", not separable from chance"
+            )
             said[c.name] = percent(last(kinds).value) + (side if last(kinds).low is not None else "")
-    return f"Triples in which the nearer position is the more distant one: {each(said)}" if said else "Triples out of order"
+    return (
+        f"Triples in which the nearer position is the more distant one: {each(said)}"
+        if said
+        else "Triples out of order"
+    )
 
 
 VIOLATIONS = Rows(
@@ -135,8 +179,10 @@ VIOLATIONS = Rows(
     "violations",
     _violations,
     _ordered,
-    "Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one has the larger "
-    "distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance gives. Corrected squares that came out "
+    "Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one "
+    "has the larger "
+    "distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance gives. Corrected "
+    "squares that came out "
     "negative take part with their sign, so chance gives 50\u202f% there too",
     "Triples out of order",
     Axis("triples out of order", "share", (0, 0.55)),
@@ -162,7 +208,10 @@ def _held_out(run: Run) -> Sequence[Line]:
 
 def _supported_rank(run: Run, lines: Sequence[Line]) -> str:
     said = {
-        x.name: best({f"rank {r}": p for r, p in x.points.items()}, "", lowest=True).strip().removesuffix("; no interval") for x in lines
+        x.name: best({f"rank {r}": p for r, p in x.points.items()}, "", lowest=True)
+        .strip()
+        .removesuffix("; no interval")
+        for x in lines
     }
     return f"The tables that fit other documents best: {each(said)}"
 
@@ -172,8 +221,10 @@ HELD_OUT = Curves(
     "stress.held_out",
     _held_out,
     _supported_rank,
-    "Tables made from one half of the documents, held against the corrected distances of the other half at their best scale, mean over "
-    "random halves. More dimensions fit the noise of the first half; the lowest values are what the corpus supports. Dashed: encodings "
+    "Tables made from one half of the documents, held against the corrected distances of the other half at their best "
+    "scale, mean over "
+    "random halves. More dimensions fit the noise of the first half; the lowest values are what the corpus supports. "
+    "Dashed: encodings "
     "that were fitted to nothing; all equally far: every two positions at the same distance",
     "Stress on documents not fitted",
     Axis("rank", "log", word="rank"),
@@ -190,19 +241,31 @@ def _dimensions(run: Run) -> Sequence[Line]:
         clean = any(run.table.rows(metric + CORRECTED, c.model) for c in run.corpora)
         for c in run.corpora:
             name = metric + (CORRECTED if clean else "")
-            found = {p: run.table.points(name, c.model, by="index", part=p) for p in run.table.distinct("part", name, c.model)}
+            found = {
+                p: run.table.points(name, c.model, by="index", part=p)
+                for p in run.table.distinct("part", name, c.model)
+            }
             marks = model_styles(list(found))
             for part, points in found.items():
                 points = {d: p for d, p in points.items() if d > 0}
                 if len(points) > 1:
-                    lines.append(Line(points, c.name, part, colour(part), marks[part], panel=_title(run, c, words), axis=words))
+                    lines.append(
+                        Line(points, c.name, part, colour(part), marks[part], panel=_title(run, c, words), axis=words)
+                    )
     return lines
 
 
 def _growth(run: Run, lines: Sequence[Line]) -> str:
     told = [x for x in lines if x.part == "sinusoidal" and x.axis == "raw"]
-    said = {x.name: f"{number(x.points[min(x.points)].value)} at {min(x.points)}, {number(x.end.value)} at {max(x.points)}" for x in told}
-    return f"Raw stress of the sinusoidal table by its dimensions: {each(said)}" if said else "Stress by the dimensions of a table"
+    said = {
+        x.name: f"{number(x.points[min(x.points)].value)} at {min(x.points)}, {number(x.end.value)} at {max(x.points)}"
+        for x in told
+    }
+    return (
+        f"Raw stress of the sinusoidal table by its dimensions: {each(said)}"
+        if said
+        else "Stress by the dimensions of a table"
+    )
 
 
 DIMENSIONS = Curves(
@@ -210,7 +273,8 @@ DIMENSIONS = Curves(
     "stress.raw",
     _dimensions,
     _growth,
-    "Stress of tables with more and more dimensions against the distances, corrected where they are, on logarithmic axes. Raw stress of a "
+    "Stress of tables with more and more dimensions against the distances, corrected where they are, on logarithmic "
+    "axes. Raw stress of a "
     "table of fixed entries grows with its dimensions, for its distances do",
     "Stress by dimensions",
     Axis("dimensions", "log", word="dimensions"),
@@ -222,19 +286,34 @@ DIMENSIONS = Curves(
 
 
 def scatter(run: Run) -> Figure | None:
-    """Distances of each table at its best scale (x) against those of the corpus (y), a point a pair, coloured by lag (GEOM figure 7)."""
+    """Distances of each table at its best scale (x) against those of the corpus (y), a point a pair, coloured by lag
+    (GEOM figure 7)."""
     panels, rows = [], []
     encodings = list(dict.fromkeys(n for c in run.corpora for n in c.names("scatter_names")))
     sizes = {}
     for c in run.corpora:
-        dist, lag, tables, names = c.array("scatter_dist"), c.array("scatter_lag"), c.array("scatter_table", 2), c.names("scatter_names")
-        if dist is None or lag is None or tables is None or len(names) != len(tables) or not len(dist) == len(lag) == tables.shape[1]:
+        dist, lag, tables, names = (
+            c.array("scatter_dist"),
+            c.array("scatter_lag"),
+            c.array("scatter_table", 2),
+            c.names("scatter_names"),
+        )
+        if (
+            dist is None
+            or lag is None
+            or tables is None
+            or len(names) != len(tables)
+            or not len(dist) == len(lag) == tables.shape[1]
+        ):
             continue
         kept = [i for i in thinned(len(dist), most(run)) if np.isfinite(dist[i]) and np.isfinite(lag[i])]
         dist, lag, tables, sizes[c.name] = dist[kept], lag[kept], tables[:, kept], len(kept)
         # The distances come from the same file as the corrected matrix: they are corrected where there is one.
         metric = "correlation" + (CORRECTED if c.array("corrected", 2) is not None else "")
-        low, high = min(0.0, float(np.nanmin(dist)), float(np.nanmin(tables))), max(float(np.nanmax(dist)), float(np.nanmax(tables)))
+        low, high = (
+            min(0.0, float(np.nanmin(dist)), float(np.nanmin(tables))),
+            max(float(np.nanmax(dist)), float(np.nanmax(tables))),
+        )
         room = 0.06 * ((high - low) or 1.0)
         frame = low - room, high + 2.2 * room  # the corner that the diagonal ends in stays free for its name
         for name, table in zip(names, tables, strict=True):
@@ -242,26 +321,43 @@ def scatter(run: Run) -> Figure | None:
             panels.append(_pairs(_title(run, c, shown(name)), table, dist, lag, frame, r))
         columns = dict(zip(names, tables, strict=True))
         for i in range(len(kept)):
-            cells = [of_array(float(columns[e][i])) if e in columns and np.isfinite(columns[e][i]) else Cell("–") for e in encodings]
+            cells = [
+                of_array(float(columns[e][i])) if e in columns and np.isfinite(columns[e][i]) else Cell("–")
+                for e in encodings
+            ]
             rows.append([text(c.name), count_cell(int(lag[i])), of_array(float(dist[i])), *cells])
     if not panels:
         return None
     drawn = "; ".join(f"{count(n, 'pair')} of `{name}`" for name, n in sizes.items())
     clean = any(c.array("corrected", 2) is not None for c in run.corpora)
     subtitle = (
-        f"One point a pair of positions ({drawn}), coloured by lag: its distance in the table, multiplied by the number that brings the "
-        f"table closest, against its Hellinger distance in the corpus ({CLEAN if clean else COUNTED}). On the dashed line the two are "
-        "equal. r is Pearson's correlation over all pairs, with its 95\u202f% interval where documents were resampled; it can be high far "
+        f"One point a pair of positions ({drawn}), coloured by lag: its distance in the table, multiplied by the "
+        "number that brings the "
+        f"table closest, against its Hellinger distance in the corpus ({CLEAN if clean else COUNTED}). On the dashed "
+        "line the two are "
+        "equal. r is Pearson's correlation over all pairs, with its 95\u202f% interval where documents were resampled; "
+        "it can be high far "
         "from the line."
     )
     heads = ["Corpus", "Lag", "In the corpus", *(shown(e) for e in encodings)]
     caption = "Distance in the corpus and in every table at its best scale, by pair of positions"
     table_ = Table("scatter", caption, heads, rows, frozenset(range(1, len(heads))))
     title = _fits("correlation", "Highest correlation of a ready-made encoding", lowest=False)(run, None)
-    return Figure("scatter", title, subtitle, panels, table_, width=260, even=True, records=("arrays/geometry-*.npz", "correlation: part"))
+    return Figure(
+        "scatter",
+        title,
+        subtitle,
+        panels,
+        table_,
+        width=260,
+        even=True,
+        records=("arrays/geometry-*.npz", "correlation: part"),
+    )
 
 
-def _pairs(head: str, table: np.ndarray, dist: np.ndarray, lag: np.ndarray, frame: tuple[float, float], r: Point | None) -> Panel:
+def _pairs(
+    head: str, table: np.ndarray, dist: np.ndarray, lag: np.ndarray, frame: tuple[float, float], r: Point | None
+) -> Panel:
     kept = np.isfinite(table)
     first, end = int(lag.min()), max(int(lag.max()), int(lag.min()) + 1)
     ticks = sorted({first, *(round(first + (end - first) * k / 3) for k in (1, 2)), end})
@@ -276,10 +372,27 @@ def _pairs(head: str, table: np.ndarray, dist: np.ndarray, lag: np.ndarray, fram
         "ypad": 2,
         "len": 1,
     }
-    bar |= {"tickvals": ticks, "ticktext": [f"{'lag ' if t == first else ''}{t:,}" for t in ticks], "tickfont": {"color": "@muted"}}
-    marker = {"size": 6, "color": [int(v) for v in lag[kept]], "cmin": first, "cmax": end, "colorscale": sequential(3), "opacity": 1}
+    bar |= {
+        "tickvals": ticks,
+        "ticktext": [f"{'lag ' if t == first else ''}{t:,}" for t in ticks],
+        "tickfont": {"color": "@muted"},
+    }
+    marker = {
+        "size": 6,
+        "color": [int(v) for v in lag[kept]],
+        "cmin": first,
+        "cmax": end,
+        "colorscale": sequential(3),
+        "opacity": 1,
+    }
     marker |= {"line": {"width": 0.5, "color": "@surface"}, "showscale": True, "colorbar": bar}
-    points: Trace = {"type": "scatter", "mode": "markers", "x": rounded(table[kept]), "y": rounded(dist[kept]), "marker": marker}
+    points: Trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": rounded(table[kept]),
+        "y": rounded(dist[kept]),
+        "marker": marker,
+    }
     points["hovertemplate"] = "lag %{marker.color}<br>table %{x:.3f}<br>corpus %{y:.3f}<extra></extra>"
     exact = reference(frame, frame, "exact: the same distance in table and corpus")
     notes = [note(frame[1], frame[1], "exact", xanchor="right", yanchor="top", xshift=-24)]
@@ -288,7 +401,13 @@ def _pairs(head: str, table: np.ndarray, dist: np.ndarray, lag: np.ndarray, fram
     plot = layout(420, x, y, {"l": 62, "r": 22, "t": 42, "b": 52}, annotations=notes, meta={"square": True})
     told = f"{head}: r {digits(r)}" if r else head
     bounds = interval(r.low, r.high, MOST_DIGITS) if r else ""
-    return Panel([exact, points], plot, told, f"{count(int(kept.sum()), 'pair')} of positions, {told} {bounds}".strip() + ".", bounds)
+    return Panel(
+        [exact, points],
+        plot,
+        told,
+        f"{count(int(kept.sum()), 'pair')} of positions, {told} {bounds}".strip() + ".",
+        bounds,
+    )
 
 
 def correlations(run: Run) -> Table | None:
@@ -313,7 +432,8 @@ def parameters(run: Run) -> Table | None:
             found = [run.table.point(f"stress.optimal{s}", c.model, part="mds", index=rank) for s in SUFFIX.values()]
             if rank == max(costs):
                 found = [
-                    p or run.table.point(f"stress.optimal{s}", c.model, part="mds") for p, s in zip(found, SUFFIX.values(), strict=True)
+                    p or run.table.point(f"stress.optimal{s}", c.model, part="mds")
+                    for p, s in zip(found, SUFFIX.values(), strict=True)
                 ]
             cells = [value(p.value) if p else Cell("–") for p in found]
             rows.append([text(c.name), count_cell(rank), count_cell(round(cost.value)), *cells])

@@ -30,7 +30,8 @@ HOW = {"remove": "left out", "mean": "its mean", "shuffle": "shuffled"}
 
 
 def seeds_of(run: Run, model: str) -> list[int | None]:
-    """Training seeds of a model; [None] where none is named. The first is drawn, for head 3 of one is not head 3 of another."""
+    """Training seeds of a model; [None] where none is named. The first is drawn, for head 3 of one is not head 3 of
+    another."""
     known = sorted(seed for seed in run.table.seeds.get(model, ()) if seed is not None)
     return list(known) or [None]
 
@@ -102,7 +103,8 @@ def taxonomy(run: Run) -> Figure | None:
     where = ["in the triangle, the nearer to a corner, the more of a head's change comes from that term"] * bool(three)
     where += ["by layer, the share of one term"] * (len(three) < len(models))
     subtitle = (
-        "Each point is a head: how far its attention changes (KL divergence) when one term is left out of the scores, as a share of the "
+        "Each point is a head: how far its attention changes (KL divergence) when one term is left out of the scores, "
+        "as a share of the "
         f"changes by all terms ({sample(points)}); {'; '.join(where)}. Beyond a dashed line one term has at least half."
     )
     key = [("dot", "one head")]
@@ -113,7 +115,9 @@ def taxonomy(run: Run) -> Figure | None:
     records = ("kl.share.*: layer, head", "kl.*: layer, head", "head.label: layer, head, part", "heads.share: part")
     shown = drawn(run.seeds, [seeds_of(run, told)[0]])
     title = f"{title}; {counts}" if title else counts
-    return Figure("heads", title, subtitle + shown, panels, _taxonomy_table(run, models), key, 330, even=True, records=records)
+    return Figure(
+        "heads", title, subtitle + shown, panels, _taxonomy_table(run, models), key, 330, even=True, records=records
+    )
 
 
 def _hovers(run: Run, model: str, of: Sequence[Head]) -> list[str]:
@@ -125,9 +129,13 @@ def _hovers(run: Run, model: str, of: Sequence[Head]) -> list[str]:
         lines = [f"<b>{plain(model)}</b>, {_where(at)}"]
         for t in terms_of(run, model):
             kl = known["kl", t].get(at)
-            lines.append(f"{plain(short(t))} {_with(known['kl.share', t][at])}" + (f"; KL {_with(kl)} nats" if kl else ""))
+            lines.append(
+                f"{plain(short(t))} {_with(known['kl.share', t][at])}" + (f"; KL {_with(kl)} nats" if kl else "")
+            )
         if at in labels:
-            lines.append(f"label: {plain(short(labels[at][0]))}, the same in {percent(labels[at][1].value, 0)} of draws")
+            lines.append(
+                f"label: {plain(short(labels[at][0]))}, the same in {percent(labels[at][1].value, 0)} of draws"
+            )
         said.append("<br>".join(lines))
     return said
 
@@ -182,7 +190,8 @@ def _triangle(run: Run, model: str) -> Panel:
     halves = segments([(*middles[i], *middles[(i + 1) % 3]) for i in range(3)])
     corners = ((-0.06, -0.05, "left", "top"), (1.06, -0.05, "right", "top"), (0.5, HEIGHT + 0.03, "center", "bottom"))
     notes = [
-        note(x, y, short(t), f"@ink-{colour(t)}", xanchor=left, yanchor=top) for t, (x, y, left, top) in zip(terms, corners, strict=True)
+        note(x, y, short(t), f"@ink-{colour(t)}", xanchor=left, yanchor=top)
+        for t, (x, y, left, top) in zip(terms, corners, strict=True)
     ]
     notes.append(note(0.91, HEIGHT, "layer", xanchor="left", yanchor="middle"))
     ground = layout(
@@ -193,7 +202,13 @@ def _triangle(run: Run, model: str) -> Panel:
         annotations=notes,
     )
     blocks = len({schemes.block(run, m) for m in run.models}) > 1
-    return Panel([edges, halves, shades, points], ground, model, f"{_counts(run, model)}.", schemes.block(run, model) if blocks else "")
+    return Panel(
+        [edges, halves, shades, points],
+        ground,
+        model,
+        f"{_counts(run, model)}.",
+        schemes.block(run, model) if blocks else "",
+    )
 
 
 def _strip(run: Run, model: str) -> Panel:
@@ -220,8 +235,18 @@ def _strip(run: Run, model: str) -> Panel:
     room = min(MARGINS - 12, round(7.7 * max(len(other), len(short(terms[0])))) + 14)
     ground = layout(
         340,
-        axis("layer", range=[0.4, depth + 0.6], tickvals=list(range(1, depth + 1, 1 if depth <= 8 else 2)), showgrid=False),
-        axis("", range=[-0.06, 1.06], tickvals=[0, 0.5, 1], ticktext=[plain(other), percent(0.5, 0), plain(short(terms[0]))]),
+        axis(
+            "layer",
+            range=[0.4, depth + 0.6],
+            tickvals=list(range(1, depth + 1, 1 if depth <= 8 else 2)),
+            showgrid=False,
+        ),
+        axis(
+            "",
+            range=[-0.06, 1.06],
+            tickvals=[0, 0.5, 1],
+            ticktext=[plain(other), percent(0.5, 0), plain(short(terms[0]))],
+        ),
         {"l": room, "r": MARGINS - room, "t": 8, "b": 50},
     )
     return Panel(traces, ground, model, f"{_counts(run, model)}.", f"share of {short(terms[0])}, heads side by side")
@@ -236,16 +261,34 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
             labels = _labels(run, model, seed)
             known = [heads(run, f"{kind}.{t}", model, None, seed) for t in terms for kind in ("kl.share", "kl")]
             for at in sorted({at for found in known for at in found}):
-                label = [text(short(labels[at][0])), value(labels[at][1].value, percent(labels[at][1].value, 0))] if at in labels else None
+                label = (
+                    [text(short(labels[at][0])), value(labels[at][1].value, percent(labels[at][1].value, 0))]
+                    if at in labels
+                    else None
+                )
                 size = next((found[at].n for found in known if at in found), None)
                 cells = [cell for found in known for cell in measured(found.get(at))]
-                rows.append([text(model), count_cell(seed), *map(count_cell, at), *(label or [Cell("–")] * 2), *cells, count_cell(size)])
+                rows.append(
+                    [
+                        text(model),
+                        count_cell(seed),
+                        *map(count_cell, at),
+                        *(label or [Cell("–")] * 2),
+                        *cells,
+                        count_cell(size),
+                    ]
+                )
     columns = ["Model", "Seed", "Layer", "Head", "Label", "Same in"]
     for t in terms:
-        columns += [f"{short(t).capitalize()}: {what}" for what in ("share", "share low", "share high", "KL", "KL low", "KL high")]
+        columns += [
+            f"{short(t).capitalize()}: {what}"
+            for what in ("share", "share low", "share high", "KL", "KL low", "KL high")
+        ]
     columns.append("Documents")
     numeric = frozenset({1, 2, 3, *range(5, len(columns))})
-    return Table("heads", "Every head: its label, the share of each term and its KL divergence in nats", columns, rows, numeric)
+    return Table(
+        "heads", "Every head: its label, the share of each term and its KL divergence in nats", columns, rows, numeric
+    )
 
 
 # ---- ablations ----
@@ -267,7 +310,9 @@ def _price(run: Run, rows: Sequence[Row]) -> str:
     model = story(run, list(dict.fromkeys(each.panel for each in rows)))
     mine = [each for each in rows if each.panel == model]
     chosen = (
-        [each for each in mine if each.name == "shuffled" and "stream" in each.group] or [e for e in mine if e.name == "left out"] or mine
+        [each for each in mine if each.name == "shuffled" and "stream" in each.group]
+        or [e for e in mine if e.name == "left out"]
+        or mine
     )
     points = {each.group: each.points[""] for each in chosen}
     how = {"shuffled": "shuffling", "left out": "leaving out"}.get(chosen[0].name, "the mean of")
@@ -280,7 +325,8 @@ ABLATION = Rows(
     "ablation.remove",
     _totals,
     _price,
-    "Rise of the loss of masked words, in nats, when a term of the scores or a stream is left out of every block, set to its mean over "
+    "Rise of the loss of masked words, in nats, when a term of the scores or a stream is left out of every block, set "
+    "to its mean over "
     "documents, or shuffled among positions",
     "Rise of the loss without a term or a stream, nats",
     Axis("rise of loss, nats", include=(0,)),
@@ -293,7 +339,9 @@ ABLATION = Rows(
 def _by_layer(run: Run) -> Sequence[Line]:
     lines = []
     for model in run.models:
-        terms = [t for t in in_order(run.table.distinct("part", "ablation.remove", model)) if not t.startswith("stream.")]
+        terms = [
+            t for t in in_order(run.table.distinct("part", "ablation.remove", model)) if not t.startswith("stream.")
+        ]
         curves = {t: run.curve("ablation.remove", model, t) for t in terms}
         lines += [Line(points, model, short(t), colour(t), panel=model) for t, points in curves.items()]
         lines.append(Line({0: Point.between(0.0)}, "as it is", kind=LEVEL, panel=model))
@@ -303,7 +351,9 @@ def _by_layer(run: Run) -> Sequence[Line]:
 def _needed(run: Run, lines: Sequence[Line]) -> str:
     """The term and layer whose removal costs the story's model most, beside the next."""
     model = story(run, [each.name for each in lines])
-    points = {f"{each.part} in layer {layer}": p for each in lines if each.name == model for layer, p in each.points.items()}
+    points = {
+        f"{each.part} in layer {layer}": p for each in lines if each.name == model for layer, p in each.points.items()
+    }
     return judged(run, [model], best(points, f"One block of `{model}` needs most", write=lambda p: f"{digits(p)} nats"))
 
 
@@ -312,7 +362,8 @@ LAYERS = Curves(
     "ablation.remove",
     _by_layer,
     _needed,
-    "Rise of the loss of masked words, in nats, when one term is left out of the attention scores of one block and of no other",
+    "Rise of the loss of masked words, in nats, when one term is left out of the attention scores of one block and of "
+    "no other",
     "Rise of the loss without one term in one block, nats",
     Axis("layer", "layer", word="layer"),
     Axis("rise of loss, nats", include=(0,)),
@@ -328,7 +379,9 @@ def _pairs(run: Run) -> Sequence[Dot]:
         for term in terms_of(run, model):
             kl, rise = heads(run, f"kl.{term}", model), heads(run, "ablation.remove", model, term)
             for at in sorted(kl.keys() & rise.keys()):
-                said = f"<b>{plain(model)}</b>, {_where(at)}<br>{plain(short(term))} left out: KL {_with(kl[at])} nats; "
+                said = (
+                    f"<b>{plain(model)}</b>, {_where(at)}<br>{plain(short(term))} left out: KL {_with(kl[at])} nats; "
+                )
                 cells = [text(model), count_cell(seeds_of(run, model)[0]), *map(count_cell, at), text(short(term))]
                 cells += [*measured(kl[at]), *measured(rise[at], 5), count_cell(rise[at].n)]
                 said += f"loss {_with(rise[at], 4)} nats"
@@ -338,8 +391,12 @@ def _pairs(run: Run) -> Sequence[Dot]:
 
 def _dearest(run: Run, points: Sequence[Dot]) -> str:
     model = story(run, list(dict.fromkeys(d.panel for d in points)))
-    mine = {f"layer {d.cells[2].text}, head {d.cells[3].text} without {d.group}": d.y for d in points if d.panel == model}
-    return judged(run, [model], best(mine, f"The one head that `{model}` needs most is", write=lambda p: f"{digits(p)} nats"))
+    mine = {
+        f"layer {d.cells[2].text}, head {d.cells[3].text} without {d.group}": d.y for d in points if d.panel == model
+    }
+    return judged(
+        run, [model], best(mine, f"The one head that `{model}` needs most is", write=lambda p: f"{digits(p)} nats")
+    )
 
 
 HEADS = Cloud(
@@ -347,7 +404,8 @@ HEADS = Cloud(
     _pairs,
     _dearest,
     lambda run, points: (
-        "Each point is a head without one term: how far its attention moves, and how far the loss of masked words rises "
+        "Each point is a head without one term: how far its attention moves, and how far the loss of masked words "
+        "rises "
         f"({sample([d.y for d in points])}).{drawn(run.seeds, [seeds_of(run, points[0].panel)[0]])}"
     ),
     "Every head and term: change of attention and rise of the loss, nats",

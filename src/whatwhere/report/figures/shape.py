@@ -24,13 +24,15 @@ DASHES = ("solid", "6px,4px", "2px,3px")
 # DSTG section 4 (1); for its `ap` it says "under 0.2 %", which is a bound and no value to draw.
 TOP2 = {model: v for (metric, model, _), v in DSTG_TABLES.items() if metric == "pca.top2"}
 LOW4 = {"dstg": (DSTG_TABLES["dct.low4", "dstg", 0], DSTG_TABLES["dct.low4", "dstg", 1])}
-# DSTG section 4 (2): the first two components of the position stream retain "about 90 %" of the variance, layer by layer; its
-# figure omits the last layer, which no gradient reaches.
+# DSTG section 4 (2): the first two components of the position stream retain "about 90 %" of the variance, layer by
+# layer; its figure omits the last layer, which no gradient reaches.
 FLATNESS = {("hidden.top2", "dstg", "position", layer): 0.9 for layer in range(1, 6)}
-# GEOM figure 8, pretrained BERT-base on SST-2, raw stress as its caption has it; layers 4 to 11 lie between 1,100 and 1,900.
+# GEOM figure 8, pretrained BERT-base on SST-2, raw stress as its caption has it; layers 4 to 11 lie between 1,100 and
+# 1,900.
 PROJECTED_PAPER, PROJECTED_DEPTH = {3: 5000.0, 12: 2500.0}, 12
 CORRECTED = ".corrected"
-# Which rows of a table over the steps of a training are drawn: those of the corpus's positions, else those that texts reach, else all.
+# Which rows of a table over the steps of a training are drawn: those of the corpus's positions, else those that texts
+# reach, else all.
 ROWS = ("corpus", "used", None)
 STEPS = {
     ("separation", None): "smallest distance of two positions",
@@ -56,7 +58,9 @@ def _waves(run: Run) -> Sequence[Line]:
         if (scores := arrays.get("scores")) is not None and scores.ndim == 2:
             for i in range(min(3, scores.shape[1])):
                 points = {k: Point.between(float(v)) for k, v in enumerate(scores[:, i])}
-                lines.append(Line(points, model, str(i + 1), "absolute", (DASHES[i], "circle"), panel=f"{model}, along the text"))
+                lines.append(
+                    Line(points, model, str(i + 1), "absolute", (DASHES[i], "circle"), panel=f"{model}, along the text")
+                )
     return lines
 
 
@@ -74,8 +78,13 @@ _ALONG = Curves(
 
 
 def table_map(run: Run) -> Figure | None:
-    """Every position table on its first two components, positions joined in order; below, its components along positions."""
-    tables = {m: (s, a) for m, (s, a) in run.drawn.items() if "scores" in a and a["scores"].ndim == 2 and a["scores"].shape[1] >= 2}
+    """Every position table on its first two components, positions joined in order; below, its components along
+    positions."""
+    tables = {
+        m: (s, a)
+        for m, (s, a) in run.drawn.items()
+        if "scores" in a and a["scores"].ndim == 2 and a["scores"].shape[1] >= 2
+    }
     if not tables:
         return None
     dense = len(tables) > schemes.FEW
@@ -85,7 +94,9 @@ def table_map(run: Run) -> Figure | None:
         shares = [run.table.point("pca.share", model, index=i) for i in (0, 1)]
         names = [f"component {i + 1}" + (f" ({percent(p.value)})" if p else "") for i, p in enumerate(shares)]
         every = named_every(len(scores)) * (2 if dense else 1)
-        traces, plot = path(scores, list(range(len(scores))), names, every=every, alone=alone, height=280 if dense else 430)
+        traces, plot = path(
+            scores, list(range(len(scores))), names, every=every, alone=alone, height=280 if dense else 430
+        )
         words = f"Map of {len(scores)} positions of {model}, joined in order."
         panels.append(Panel(traces, plot, model, words, schemes.table_note(run, model)))
         rows += [
@@ -95,12 +106,16 @@ def table_map(run: Run) -> Figure | None:
     top2 = {m: p for m in tables if (p := run.table.point("pca.top2", m))}
     title = claimed(run, "dstg-2d-collapse", what="share of two components")
     if title is None and top2:
-        told = best({f"`{m}`'s": p for m, p in top2.items()}, "Two components hold most of the variance of", write=_per_cent)
+        told = best(
+            {f"`{m}`'s": p for m, p in top2.items()}, "Two components hold most of the variance of", write=_per_cent
+        )
         title = judged(run, [story(run, list(top2))], told)
     rings = any(len(a.get("outliers", ())) for _, a in tables.values())
     subtitle = (
-        "The position table of each model on its first two principal components; one point a position, joined in order, later positions "
-        f"darker{', those that stand alone ringed' if rings else ''}. Below, components 1 (solid), 2 (dashed) and 3 (dotted) along the "
+        "The position table of each model on its first two principal components; one point a position, joined in "
+        "order, later positions "
+        f"darker{', those that stand alone ringed' if rings else ''}. Below, components 1 (solid), 2 (dashed) and 3 "
+        "(dotted) along the "
         "positions." + drawn(run.seeds, [s for s, _ in tables.values()])
     )
     columns = ["Model", "Seed", "Position", "Component 1", "Component 2", "Component 3"]
@@ -109,7 +124,14 @@ def table_map(run: Run) -> Figure | None:
     panels += along.panels if along else []
     title = title or "The position tables, first two principal components"
     return Figure(
-        "table-map", title, subtitle, panels, table, width=230 if dense else 420, even=dense, records=("arrays/*.npz", "pca.top2")
+        "table-map",
+        title,
+        subtitle,
+        panels,
+        table,
+        width=230 if dense else 420,
+        even=dense,
+        records=("arrays/*.npz", "pca.top2"),
     )
 
 
@@ -132,7 +154,11 @@ def _spectrum(run: Run) -> Sequence[Line]:
         lines.append(Line({k: p for k, p in sums.items() if k > COMPONENTS}, model, kind=ASIDE))
         if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
             lines.append(Line({2: Point.between(printed)}, model, mark=mark, kind=PAPER))
-    return in_families(run, lines) if len([each for each in lines if each.kind == OURS and each.points]) > schemes.FEW else lines
+    return (
+        in_families(run, lines)
+        if len([each for each in lines if each.kind == OURS and each.points]) > schemes.FEW
+        else lines
+    )
 
 
 SPECTRUM = Curves(
@@ -147,7 +173,8 @@ SPECTRUM = Curves(
             write=_per_cent,
         )
     ),
-    "Cumulative share of the variance of each position table by its first components. A table with few columns fills its space with few "
+    "Cumulative share of the variance of each position table by its first components. A table with few columns fills "
+    "its space with few "
     "components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)",
     "Cumulative share of the variance by number of components",
     Axis("number of components", "log", word="components"),
@@ -196,8 +223,11 @@ FLAT = Curves(
     "hidden-flat",
     "hidden.top2",
     lambda run: in_families(run, of_models(run, "hidden.top2", paper=FLATNESS)),
-    finding("dstg-hidden-two-dimensional", sentence="Two components hold most at the end in", what="share", write=_per_cent),
-    "Share of the variance within a document that the first two principal components of its states hold, mean over documents. Hollow and "
+    finding(
+        "dstg-hidden-two-dimensional", sentence="Two components hold most at the end in", what="share", write=_per_cent
+    ),
+    "Share of the variance within a document that the first two principal components of its states hold, mean over "
+    "documents. Hollow and "
     "unjoined: the paper’s “about 90 %” of its position stream, at the same relative depth",
     "Share of the first two components by layer",
     LAYER,
@@ -207,7 +237,8 @@ FLAT = Curves(
 
 
 def _projected(run: Run) -> Sequence[Line]:
-    """Stress of the sinusoidal table in grey and of the model's own in colour, at the best scale and raw, corrected where it is."""
+    """Stress of the sinusoidal table in grey and of the model's own in colour, at the best scale and raw, corrected
+    where it is."""
     ending = CORRECTED if any(m.startswith("projected.") and m.endswith(CORRECTED) for m in run.table.metrics) else ""
     lines = []
     for axis, scale in (("optimal", "Best scale"), ("raw", "Raw")):
@@ -217,7 +248,10 @@ def _projected(run: Run) -> Sequence[Line]:
                 panel = f"{scale}, {words}" if schemes.many(run) else scale
                 for step in (None, 0):
                     curve = run.curve(metric, model, part, step)
-                    if part == "own" and set(curve) == {0, 1}:  # one matrix reads it for all blocks (TUPE): measured once
+                    if part == "own" and set(curve) == {
+                        0,
+                        1,
+                    }:  # one matrix reads it for all blocks (TUPE): measured once
                         curve |= {layer: curve[1] for layer in range(2, run.depth(model) + 1)}
                     if step is None or not schemes.many(run):
                         kind = OURS if step is None else BEFORE
@@ -240,9 +274,12 @@ PROJECTED = Curves(
             lowest=True,
         )
     ),
-    "Stress of a position table multiplied by M = W_Qᵀ W_K of each layer, against the Hellinger distances of the corpus; layer 0 is the "
-    "table itself. Raw stress grows with the size of M, which is arbitrary; at the best scale only the shape counts. Norms, biases and "
-    "earlier blocks are left out. GEOM figure 8, raw, pretrained BERT-base (12 layers) on SST-2: about 5,000 in layer 3, 1,100 to 1,900 "
+    "Stress of a position table multiplied by M = W_Qᵀ W_K of each layer, against the Hellinger distances of the "
+    "corpus; layer 0 is the "
+    "table itself. Raw stress grows with the size of M, which is arbitrary; at the best scale only the shape counts. "
+    "Norms, biases and "
+    "earlier blocks are left out. GEOM figure 8, raw, pretrained BERT-base (12 layers) on SST-2: about 5,000 in layer "
+    "3, 1,100 to 1,900 "
     "in layers 4 to 11, 2,500 in layer 12",
     "Stress behind M by layer; layer 0 is the table itself",
     replace(LAYER, title="layer (0: the table itself)"),
@@ -283,11 +320,15 @@ SEPARATION = Curves(
         claimed(run, "geom-separation-flat", "geom-separation-positive")
         or "Smallest distance of two positions, first to last step: "
         + "; ".join(
-            f"`{each.name}` {digits(each.points[min(each.points)])} → {digits(each.end)}" for each in lines if each.axis == lines[0].axis
+            f"`{each.name}` {digits(each.points[min(each.points)])} → {digits(each.end)}"
+            for each in lines
+            if each.axis == lines[0].axis
         )
     ),
-    "The position table of each model at its kept checkpoints. Steps on a logarithmic axis from 0. Distances are Euclidean, between the "
-    "rows that the corpus's positions name, else those that training texts reach, else all. GEOM, BERT-base on SST-2: smallest distance "
+    "The position table of each model at its kept checkpoints. Steps on a logarithmic axis from 0. Distances are "
+    "Euclidean, between the "
+    "rows that the corpus's positions name, else those that training texts reach, else all. GEOM, BERT-base on SST-2: "
+    "smallest distance "
     "0.70 from scratch and 0.35 pretrained, flat; triples out of order 48.2\u202f% and 25.4\u202f%",
     "Position tables over training",
     Axis("step", "steps", word="step"),

@@ -1,4 +1,5 @@
-"""Position tables on their own (LOWDIM figures 1 to 7): shares beside words, score maps, rotations, Fourier magnitudes, E·Eᵀ."""
+"""Position tables on their own (LOWDIM figures 1 to 7): shares beside words, score maps, rotations, Fourier magnitudes,
+E·Eᵀ."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,8 +56,17 @@ def _shares(run: Run) -> Sequence[Line]:
 
 def _halves(run: Run, lines: Sequence[Line]) -> str:
     points = {f"`{x.name}`": p for x in lines if x.part == "positions" and (p := run.table.point("n50", x.name))}
-    words = {f"the words of `{x.name}`": p for x in lines if x.part == "words" and (p := run.table.point("n50", x.name, part="words"))}
-    return best(points | words, "Half of the variance lies in the smallest share of components of", lowest=True, write=_of_hundred)
+    words = {
+        f"the words of `{x.name}`": p
+        for x in lines
+        if x.part == "words" and (p := run.table.point("n50", x.name, part="words"))
+    }
+    return best(
+        points | words,
+        "Half of the variance lies in the smallest share of components of",
+        lowest=True,
+        write=_of_hundred,
+    )
 
 
 def _of_hundred(point: Point) -> str:
@@ -68,7 +78,8 @@ SHARES = Curves(
     "pca.share",
     _shares,
     _halves,
-    "Share of the variance in each principal component, largest first, both axes logarithmic. Positions solid, words of the same model "
+    "Share of the variance in each principal component, largest first, both axes logarithmic. Positions solid, words "
+    "of the same model "
     "dashed",
     "Share of variance by component",
     Axis("component", "log", word="component"),
@@ -88,7 +99,11 @@ def _scores(run: Run, components: int) -> list[Map]:
         extent = float(np.quantile(np.abs(scores), 0.99)) or 1.0
         height = 74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380)))
         more = {"yaxis": {"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None}}
-        hover, axes, rows = "component %{y}, position %{x}: %{z:.3g}", ("position", "component"), list(range(1, len(scores) + 1))
+        hover, axes, rows = (
+            "component %{y}, position %{x}: %{z:.3g}",
+            ("position", "component"),
+            list(range(1, len(scores) + 1)),
+        )
         note = schemes.table_note(run, model)
         maps.append(Map(scores[:, at], at, rows, hover, (-extent, extent), axes, model, note, height, True, more=more))
     return maps
@@ -100,7 +115,14 @@ def _score_maps(id: str, components: int, sentence: str) -> Maps:
         for model, (_, arrays) in tables_of(run, "scores").items():
             scores = arrays["scores"][:, :FEW_SCORES]
             for i in thinned(len(scores), LISTED):
-                found.append([text(model), count_cell(i), *map(of_array, scores[i]), *[Cell("")] * (FEW_SCORES - scores.shape[1])])
+                found.append(
+                    [
+                        text(model),
+                        count_cell(i),
+                        *map(of_array, scores[i]),
+                        *[Cell("")] * (FEW_SCORES - scores.shape[1]),
+                    ]
+                )
         return found
 
     def title(run: Run) -> str:
@@ -115,7 +137,10 @@ def _score_maps(id: str, components: int, sentence: str) -> Maps:
             else (sentence or "Scores of the first components")
         )
 
-    what = f"Scores of at most {components} principal components along the positions. Colours end at the 99th percentile of each table."
+    what = (
+        f"Scores of at most {components} principal components along the positions. Colours end at the 99th percentile "
+        "of each table."
+    )
     return Maps(
         id,
         lambda run: _scores(run, components),
@@ -136,12 +161,18 @@ ALL = _score_maps("table-scores-all", ALL_SCORES, "Scores of all components")
 def rotating(run: Run, model: str) -> list[tuple[str, float, float, float]]:
     """Pairs of the drawn table that rotate, largest share first: ("1+2", turns, strength, share of the variance)."""
     seed = run.drawn[model][0] if model in run.drawn else None
-    known = [run.table.points(f"rotation.{what}", model, by=("index", "part"), seed=seed) for what in ("turns", "strength", "share")]
-    return [(at[1], *(found[at].value for found in known)) for at in sorted(known[0]) if all(at in found for found in known)]
+    known = [
+        run.table.points(f"rotation.{what}", model, by=("index", "part"), seed=seed)
+        for what in ("turns", "strength", "share")
+    ]
+    return [
+        (at[1], *(found[at].value for found in known)) for at in sorted(known[0]) if all(at in found for found in known)
+    ]
 
 
 def rotations(run: Run) -> Figure | None:
-    """The planes of the pairs of components that rotate (LOWDIM figure 4 and what it says of other pairs); None where none does."""
+    """The planes of the pairs of components that rotate (LOWDIM figure 4 and what it says of other pairs); None where
+    none does."""
     tables = tables_of(run, "scores")
     dense = len(tables) > schemes.FEW
     panels, rows, said = [], [], {}
@@ -154,24 +185,47 @@ def rotations(run: Run) -> Figure | None:
             scores = arrays["scores"][:, columns]
             alone = {int(i) for i in arrays.get("outliers", ())}
             every, names = named_every(len(scores)) * (2 if dense else 1), [f"component {c + 1}" for c in columns]
-            traces, plot = path(scores, list(range(len(scores))), names, every=every, alone=alone, height=280 if dense else 430)
+            traces, plot = path(
+                scores, list(range(len(scores))), names, every=every, alone=alone, height=280 if dense else 430
+            )
             words = f"Components {part} of {model} over the positions, {fixed(turns, 1)} turns."
-            panels.append(Panel(traces, plot, f"{model}, {part}", words, f"{fixed(turns, 1)} turns, {percent(share)} of the variance"))
-        rows += [[text(model), text(p), value(t, fixed(t, 2)), value(s, percent(s)), value(v, percent(v))] for p, t, s, v in pairs]
+            panels.append(
+                Panel(
+                    traces,
+                    plot,
+                    f"{model}, {part}",
+                    words,
+                    f"{fixed(turns, 1)} turns, {percent(share)} of the variance",
+                )
+            )
+        rows += [
+            [text(model), text(p), value(t, fixed(t, 2)), value(s, percent(s)), value(v, percent(v))]
+            for p, t, s, v in pairs
+        ]
         if pairs:
             listed = ", ".join(fixed(t, 1) for _, t, _, _ in pairs[:PAIRS]) + (", …" if len(pairs) > PAIRS else "")
             said[model] = f"{count(len(pairs), 'pair')} ({listed} turns)"
     if not panels:
         return None
     subtitle = (
-        "Pairs of equal frequency, a quarter of a period apart, of whose motion one steady turn explains at least two thirds, largest "
-        f"share of the variance first, at most {PAIRS} a table. Neighbouring half waves draw arcs too and are not counted."
-        + _seeds(run, "scores")
+        "Pairs of equal frequency, a quarter of a period apart, of whose motion one steady turn explains at least two "
+        "thirds, largest "
+        f"share of the variance first, at most {PAIRS} a table. Neighbouring half waves draw arcs too and are not "
+        "counted." + _seeds(run, "scores")
     )
     columns_ = ["Model", "Components", "Turns", "Explained by one turn", "Share of variance"]
     table = Table("rotations", "Every pair that rotates", columns_, rows, frozenset({2, 3, 4}))
     title = f"Pairs of components that turn together: {each(said)}"
-    return Figure("table-rotations", title, subtitle, panels, table, width=230 if dense else 300, even=True, records=("rotation.*: part",))
+    return Figure(
+        "table-rotations",
+        title,
+        subtitle,
+        panels,
+        table,
+        width=230 if dense else 300,
+        even=True,
+        records=("rotation.*: part",),
+    )
 
 
 def _magnitudes(run: Run) -> Sequence[Line]:
@@ -186,7 +240,9 @@ def _magnitudes(run: Run) -> Sequence[Line]:
 
 def _peaks(run: Run, lines: Sequence[Line]) -> str:
     said = {
-        x.name: ", ".join(str(int(p.value)) for p in list(_of_drawn(run, "fft.peak", x.name).values())[:PEAKS]) or "none" for x in lines
+        x.name: ", ".join(str(int(p.value)) for p in list(_of_drawn(run, "fft.peak", x.name).values())[:PEAKS])
+        or "none"
+        for x in lines
     }
     return f"Dominant frequencies, in turns over the table: {each(said)}"
 
@@ -196,7 +252,8 @@ MAGNITUDES = Curves(
     "fft.sum",
     _magnitudes,
     _peaks,
-    "Fourier magnitudes of the scores, summed over all components, as a share of the largest; both axes are logarithmic, and half as many "
+    "Fourier magnitudes of the scores, summed over all components, as a share of the largest; both axes are "
+    "logarithmic, and half as many "
     "turns as positions is the highest frequency there is. In the title: peaks three times as high as the lows around",
     "Summed Fourier magnitudes",
     Axis("turns over the table", "log", word="turns"),
@@ -208,7 +265,8 @@ MAGNITUDES = Curves(
 
 
 def _component_magnitudes(run: Run) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(model, magnitudes, each against its own largest, up to one and a half times the highest frequency that counts)."""
+    """(model, magnitudes, each against its own largest, up to one and a half times the highest frequency that
+    counts)."""
     found = []
     for model, (_, arrays) in tables_of(run, "magnitudes").items():
         all_ = arrays["magnitudes"]
@@ -243,11 +301,18 @@ COMPONENT_MAGNITUDES = Maps(
     _magnitude_maps,
     lambda run: (
         "The first five components turn most strongly, in times: "
-        + each({m: ", ".join(str(int(v)) for v in found[:, 1:].argmax(axis=1)[:5] + 1) for m, found, _ in _component_magnitudes(run)})
+        + each(
+            {
+                m: ", ".join(str(int(v)) for v in found[:, 1:].argmax(axis=1)[:5] + 1)
+                for m, found, _ in _component_magnitudes(run)
+            }
+        )
     ),
     lambda run: (
-        "Fourier magnitude of each of the first ten components, as a share of the component's largest. Drawn up to one and a half "
-        "times the highest frequency at which a component with a hundredth of the variance is largest." + _seeds(run, "magnitudes")
+        "Fourier magnitude of each of the first ten components, as a share of the component's largest. Drawn up to one "
+        "and a half "
+        "times the highest frequency at which a component with a hundredth of the variance is largest."
+        + _seeds(run, "magnitudes")
     ),
     "Fourier magnitudes of at least a tenth of the component's largest",
     lambda run: ["Model", "Component", "Turns", "Magnitude"],
@@ -277,7 +342,9 @@ def _depends(run: Run, rows: Sequence[Row]) -> str:
         if (p := row.value) is not None:
             beyond = null is not None and p.value > (null.value if null.high is None else null.high)
             rest = f", shuffled {percent(null.value, 0)}" if null else ""
-            said[row.name] = f"{percent(p.value, 0)}{rest}{'' if beyond or null is None else ', no more than by chance'}"
+            said[row.name] = (
+                f"{percent(p.value, 0)}{rest}{'' if beyond or null is None else ', no more than by chance'}"
+            )
     return f"Share of the inner products of positions that distance explains: {each(said)}"
 
 
@@ -286,7 +353,8 @@ EQUIVARIANCE = Rows(
     "equivariance",
     _equivariances,
     _depends,
-    "Share of the variance of the entries of E·Eᵀ that the nearest Toeplitz matrix explains. Grey: the same rows in 99 random orders, the "
+    "Share of the variance of the entries of E·Eᵀ that the nearest Toeplitz matrix explains. Grey: the same rows in 99 "
+    "random orders, the "
     "middle 95 of 100; it is not zero, for the diagonal stays the diagonal",
     "Translation equivariance",
     Axis("share explained", "share", (0, 1)),
@@ -299,7 +367,9 @@ EQUIVARIANCE = Rows(
 def _firsts(run: Run) -> Sequence[Line]:
     names = run.table.models("equivariance.first")
     styles = model_styles(names)
-    return [Line(run.table.points("equivariance.first", m, by="index"), m, mark=styles[m]) for m in names if m in run.models]
+    return [
+        Line(run.table.points("equivariance.first", m, by="index"), m, mark=styles[m]) for m in names if m in run.models
+    ]
 
 
 FIRST = Curves(
@@ -307,7 +377,9 @@ FIRST = Curves(
     "equivariance.first",
     _firsts,
     lambda run, lines: best(
-        {f"`{x.name}`": x.points[2] for x in lines if 2 in x.points}, "From two components, distance explains most in", write=_share
+        {f"`{x.name}`": x.points[2] for x in lines if 2 in x.points},
+        "From two components, distance explains most in",
+        write=_share,
     ),
     "The same for the table rebuilt from its mean and its first components",
     "Equivariance by number of components",
@@ -336,7 +408,9 @@ def _products(run: Run) -> list[Map]:
             of = "all" if k == last else count(counts[k], "component")
             limits, hover = (low, high if high > low else low + 1.0), "positions %{y} and %{x}: %{z:.3g}"
             z = pictures[k][::step, ::step]
-            maps.append(Map(z, kept, kept, hover, limits, ("position", "position"), f"{model}, {of}", "", 310, square=True))
+            maps.append(
+                Map(z, kept, kept, hover, limits, ("position", "position"), f"{model}, {of}", "", 310, square=True)
+            )
     return maps
 
 
@@ -359,7 +433,8 @@ PRODUCTS = Maps(
     _products,
     lambda run: "Inner products of positions from few components and from all",
     lambda run: (
-        "Inner products of all pairs of position vectors, the table not centred, from its mean and the first components and from "
+        "Inner products of all pairs of position vectors, the table not centred, from its mean and the first "
+        "components and from "
         "all. Colours end at the 1st and 99th percentile of the whole table's." + _seeds(run, "products")
     ),
     "Inner products of some pairs",
@@ -386,13 +461,19 @@ def table(run: Run) -> Table:
     rows: list[list[Cell]] = []
     metrics: Mapping[str, int] = {"pca.top3": 2, "pca.top5": 2, "pca.top10": 2, "n50.count": 0, "n50": 1}
     first = {(str(e["name"]), e.get("kind")): e for e in reversed(entries(run))}
-    for (model, kind), entry in sorted(first.items(), key=lambda item: (item[0][1] != "positions", run.models.index(item[0][0]))):
+    for (model, kind), entry in sorted(
+        first.items(), key=lambda item: (item[0][1] != "positions", run.models.index(item[0][0]))
+    ):
         sizes = (entry["rows"], entry["width"], min(entry["rows"], entry["width"]))
         part = "words" if kind == "words" else None
         points = [(run.table.point(metric, model, part=part), digits) for metric, digits in metrics.items()]
-        points += [(None if part else run.table.point(metric, model), 2) for metric in ("equivariance", "equivariance.null")]
+        points += [
+            (None if part else run.table.point(metric, model), 2) for metric in ("equivariance", "equivariance.null")
+        ]
         cells = [value(p.value, fixed(p.value, digits)) if p else Cell("–") for p, digits in points]
-        rows.append([text(model), text(str(kind)), *map(count_cell, sizes), *cells, text("" if part else alone(run, model))])
+        rows.append(
+            [text(model), text(str(kind)), *map(count_cell, sizes), *cells, text("" if part else alone(run, model))]
+        )
     columns = [
         "Model",
         "Table",
@@ -417,18 +498,25 @@ def sentence(run: Run, model: str) -> str:
     needed, share = point("n50.count", model), point("n50", model)
     words = [f"`{model}`:"]
     if needed and share:
-        words.append(f"half of the variance in {count(round(needed.value), 'component')} ({percent(share.value / 100)} of them)")
+        words.append(
+            f"half of the variance in {count(round(needed.value), 'component')} ({percent(share.value / 100)} of them)"
+        )
     words[-1] += "".join(f", {percent(p.value, 0)} in {k}" for k in (3, 10) if (p := point(f"pca.top{k}", model)))
     if other := point("n50", model, part="words"):
         words[-1] += f"; words need {percent(other.value / 100)} for half"
     words[-1] += "."
     pairs = rotating(run, model)
     turns = ", ".join(fixed(turn, 1) for _, turn, _, _ in pairs[:4])
-    words.append(f"{count(len(pairs), 'pair')} of components turn{'s' * (len(pairs) == 1)}, {turns} times." if pairs else "No pair turns.")
+    words.append(
+        f"{count(len(pairs), 'pair')} of components turn{'s' * (len(pairs) == 1)}, {turns} times."
+        if pairs
+        else "No pair turns."
+    )
     whole, null = point("equivariance", model), point("equivariance.null", model)
     if whole and null:
         words.append(
-            f"Distance explains {percent(whole.value, 0)} of the inner products, {percent(null.value, 0)} with shuffled positions."
+            f"Distance explains {percent(whole.value, 0)} of the inner products, {percent(null.value, 0)} with "
+            "shuffled positions."
         )
     if named := alone(run, model):
         words.append(f"Standing alone: {named}.")

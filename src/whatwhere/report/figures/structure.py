@@ -34,7 +34,9 @@ def maps(run: Run) -> list[Figure]:
 
 def _usable(held: dict[str, np.ndarray], part: str) -> bool:
     scores, segments = held.get(f"scores.{part}"), held.get("segments")
-    return scores is not None and segments is not None and scores.ndim == 4 and segments.ndim == 2 and scores.shape[0] > 0
+    return (
+        scores is not None and segments is not None and scores.ndim == 4 and segments.ndim == 2 and scores.shape[0] > 0
+    )
 
 
 def _map(run: Run, model: str, part: str, seed: int | None, held: dict[str, np.ndarray], number: int) -> Figure:
@@ -45,23 +47,41 @@ def _map(run: Run, model: str, part: str, seed: int | None, held: dict[str, np.n
         note = "no gradient reaches it" if layer > last else "embedding" if layer == 0 else ""
         panels.append(_cloud(scores[layer], segments, f"Layer {layer}", note, layer > last, f"{model}, layer {layer}"))
         rows += [
-            [text(model), count_cell(seed), count_cell(layer), count_cell(i), Cell("special") if s < 0 else count_cell(int(s))]
+            [
+                text(model),
+                count_cell(seed),
+                count_cell(layer),
+                count_cell(i),
+                Cell("special") if s < 0 else count_cell(int(s)),
+            ]
             + [of_array(float(x)), of_array(float(y))]
             for i, (s, (x, y)) in enumerate(zip(segments, scores[layer], strict=True))
             if math.isfinite(x) and math.isfinite(y)
         ]
     subtitle = (
         f"{'Position stream' if part == 'position' else 'All of hidden'} of `{model}` for one held-out document of "
-        f"{count(len({int(s) for s in segments if s >= 0}), 'segment')} (sentences or lines) and {len(segments)} tokens, on the first two "
-        "principal components of each layer: one point a token, joined inside a segment, coloured by the order of the segments, some of "
+        f"{count(len({int(s) for s in segments if s >= 0}), 'segment')} (sentences or lines) and {len(segments)} "
+        "tokens, on the first two "
+        "principal components of each layer: one point a token, joined inside a segment, coloured by the order of the "
+        "segments, some of "
         "them numbered; special tokens as crosses." + drawn(run.seeds, [seed])
     )
     suffix = f"-{number + 1}" if number else ""
     columns = ["Model", "Seed", "Layer", "Token", "Segment", "Component 1", "Component 2"]
-    table = Table(f"hidden-map{suffix}", "Tokens of the document on two components, by layer", columns, rows, frozenset(range(1, 7)))
-    title = (number == 0 and claimed(run, "dstg-sentences-separate")) or f"One document in the states of `{model}`, layer by layer"
+    table = Table(
+        f"hidden-map{suffix}",
+        "Tokens of the document on two components, by layer",
+        columns,
+        rows,
+        frozenset(range(1, 7)),
+    )
+    title = (
+        number == 0 and claimed(run, "dstg-sentences-separate")
+    ) or f"One document in the states of `{model}`, layer by layer"
     records = ("arrays/hidden-*.npz", "sentences.separation: layer, part")
-    return Figure(f"hidden-map{suffix}", judged(run, [model], title), subtitle, panels, table, [], 300, True, records=records)
+    return Figure(
+        f"hidden-map{suffix}", judged(run, [model], title), subtitle, panels, table, [], 300, True, records=records
+    )
 
 
 def _cloud(points: np.ndarray, segments: np.ndarray, title: str, note: str, hollow: bool, alt: str) -> Panel:
@@ -111,7 +131,14 @@ def _cloud(points: np.ndarray, segments: np.ndarray, title: str, note: str, holl
         low, high = min(values, default=0.0), max(values, default=1.0)
         room = 0.14 * ((high - low) or 1.0)
         ends.append([low - room, high + room])
-    bare = {"nticks": 4, "showticklabels": False, "zeroline": True, "zerolinecolor": "@grid", "showgrid": False, "constrain": "domain"}
+    bare = {
+        "nticks": 4,
+        "showticklabels": False,
+        "zeroline": True,
+        "zerolinecolor": "@grid",
+        "showgrid": False,
+        "constrain": "domain",
+    }
     across, up = axis("", range=ends[0], **bare), axis("", range=ends[1], scaleanchor="x", **bare)
     ground = layout(230, across, up, {"l": 6, "r": 6, "t": 4, "b": 6}, annotations=notes)
     return Panel(traces, ground, title, f"{alt}: {len(inside)} tokens in {len(known)} segments.", note)
@@ -120,7 +147,11 @@ def _cloud(points: np.ndarray, segments: np.ndarray, title: str, note: str, holl
 def _sentences(run: Run) -> Sequence[Line]:
     """Of the model told of, separation beside random cuts; of all models, the excess of the one over the other."""
     excess = of_models(run, "sentences.excess")
-    told = run.named("dstg") if any(each.name == run.named("dstg") for each in excess) else next((each.name for each in excess), None)
+    told = (
+        run.named("dstg")
+        if any(each.name == run.named("dstg") for each in excess)
+        else next((each.name for each in excess), None)
+    )
     lines = []
     for each in of_models(run, "sentences.separation", models=[told] if told else []):
         panel = f"{each.name}, {each.part}"
@@ -146,10 +177,14 @@ SENTENCES = Curves(
     _sentences,
     lambda run, lines: (
         claimed(run, "dstg-sentences-beyond-contiguity", what="log ratio")
-        or finding(sentence="Beyond random cuts, sentences are at the end furthest apart in")(run, [e for e in lines if not e.axis])
+        or finding(sentence="Beyond random cuts, sentences are at the end furthest apart in")(
+            run, [e for e in lines if not e.axis]
+        )
     ),
-    "Variance of the states between sentences ÷ that within, and the same for cuts into equally long pieces in random order (dashed). "
-    "Excess: mean over documents of the logarithm of the one over the other, 0 where sentences are no further apart than random "
+    "Variance of the states between sentences ÷ that within, and the same for cuts into equally long pieces in random "
+    "order (dashed). "
+    "Excess: mean over documents of the logarithm of the one over the other, 0 where sentences are no further apart "
+    "than random "
     "contiguous pieces",
     "How far apart sentences are, beside random cuts, by layer",
     LAYER,
@@ -160,7 +195,8 @@ SENTENCES = Curves(
 
 
 def _onto(run: Run, reference: str) -> Sequence[Line]:
-    """R² of each stream of a model from the states of every other, a panel a stream; where models are many, a family."""
+    """R² of each stream of a model from the states of every other, a panel a stream; where models are many, a
+    family."""
     lines = []
     for stream in ("position", "semantic"):
         metric, panel = f"regression.{stream}", f"Onto the {stream} stream"
@@ -175,14 +211,25 @@ def _onto(run: Run, reference: str) -> Sequence[Line]:
             still = frozenset(layer for layer in points if round(layer * depth / own) > until)
             found.append(Line(points, model, stream, colour, schemes.marks(run)[model], panel=panel, hollow=still))
             for ending, name in ((".chance", "shuffled targets"), (".place", "same place in another document")):
-                lines.append(Line(run.curve(metric + ending, model, reference), model, f"{stream}, {name}", kind=ASIDE, panel=panel))
+                lines.append(
+                    Line(
+                        run.curve(metric + ending, model, reference),
+                        model,
+                        f"{stream}, {name}",
+                        kind=ASIDE,
+                        panel=panel,
+                    )
+                )
             for layer, p in run.curve(f"{metric}.chance", model, reference).items():
                 floor[layer] = max(floor.get(layer, p), p, key=lambda point: point.value)
         if schemes.many(run):
             families = {e.name: e.panel.lower() for e in in_families(run, [replace(e, part="") for e in found])}
             found = [replace(e, panel=f"{panel}: {families[e.name]}") for e in found]
         lines += found
-        lines += [Line(dict(sorted(floor.items())), "chance", stream, kind=LEVEL, panel=p) for p in dict.fromkeys(e.panel for e in found)]
+        lines += [
+            Line(dict(sorted(floor.items())), "chance", stream, kind=LEVEL, panel=p)
+            for p in dict.fromkeys(e.panel for e in found)
+        ]
     return lines
 
 
@@ -205,7 +252,8 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
         "regression.position",
         lambda run: _onto(run, reference),
         title,
-        f"A ridge regression predicts each stream of `{reference}` from all of the hidden state of another model at the same layer: R² on "
+        f"A ridge regression predicts each stream of `{reference}` from all of the hidden state of another model at "
+        "the same layer: R² on "
         "held-out documents",
         f"R² of the regressions onto {reference}",
         replace(LAYER, title="layer (0: embedding)"),
@@ -218,7 +266,13 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
 
 
 def figures(run: Run) -> list[Figure]:
-    """One document by layer, how far apart sentences are, and regressions onto the streams of every model that has them."""
+    """One document by layer, how far apart sentences are, and regressions onto the streams of every model that has
+    them."""
     found = [p for s in ("position", "semantic") for p in run.table.distinct("part", f"regression.{s}")]
-    references = sorted(set(found), key=lambda m: (m != run.named("dstg"), run.models.index(m) if m in run.models else len(run.models), m))
-    return [f for f in (*maps(run), SENTENCES.draw(run), *(regression(run, m, i) for i, m in enumerate(references))) if f]
+    references = sorted(
+        set(found),
+        key=lambda m: (m != run.named("dstg"), run.models.index(m) if m in run.models else len(run.models), m),
+    )
+    return [
+        f for f in (*maps(run), SENTENCES.draw(run), *(regression(run, m, i) for i, m in enumerate(references))) if f
+    ]

@@ -38,7 +38,8 @@ def chance(run: Run, metric: str) -> list[Line]:
 
 
 def asides(run: Run, metric: str, lines: Sequence[Line]) -> list[Line]:
-    """For the table alone: chance of every line, what few components hold of it, and where models are many, before training."""
+    """For the table alone: chance of every line, what few components hold of it, and where models are many, before
+    training."""
     found = []
     for each in [e for e in lines if e.kind == OURS]:
         parts = [p for p in run.table.distinct("part", metric, each.name) if p.startswith(f"{each.part}.pca")]
@@ -48,15 +49,23 @@ def asides(run: Run, metric: str, lines: Sequence[Line]) -> list[Line]:
             *((words, metric, part, None) for words, part in cut.items()),
             *([(f"{each.part}, before training", metric, each.part, 0)] if schemes.many(run) else []),
         ):
-            found.append(replace(each, points=run.curve(name, each.name, part, step), part=words, kind=ASIDE, hollow=frozenset()))
+            found.append(
+                replace(each, points=run.curve(name, each.name, part, step), part=words, kind=ASIDE, hollow=frozenset())
+            )
     return found
 
 
 def _kept(run: Run) -> Sequence[Line]:
     streams = [m for m in run.models if "position" in run.parts("r2.token", m)]
-    told = streams if schemes.many(run) else [run.named("dstg") if run.named("dstg") in streams else m for m in streams[:1]]
+    told = (
+        streams
+        if schemes.many(run)
+        else [run.named("dstg") if run.named("dstg") in streams else m for m in streams[:1]]
+    )
     models = [m for m in run.models if m in told or m not in streams]
-    lines = of_models(run, "r2.token", streams=True, paper=DSTG_R2, before=True, models=sorted(models, key=lambda m: m not in told))
+    lines = of_models(
+        run, "r2.token", streams=True, paper=DSTG_R2, before=True, models=sorted(models, key=lambda m: m not in told)
+    )
     streamed = {(each.name, each.part) for each in lines if each.part != "all"}
     if schemes.many(run) and len(streamed) <= MOST_LINES:
         lines = [each if each.part == "all" else replace(each, panel=schemes.FAMILIES["streams"][0]) for each in lines]
@@ -68,7 +77,8 @@ POSITION = Curves(
     "r2.token",
     _kept,
     finding("dstg-position-kept", "ap-loses-position", sentence="At the end position is read best from", what="R²"),
-    "A ridge probe reads a token's position in its document from each layer: R² on held-out documents. Hollow: the paper's "
+    "A ridge probe reads a token's position in its document from each layer: R² on held-out documents. Hollow: the "
+    "paper's "
     "six-layer models, at the same relative depth",
     "R² of position by layer",
     replace(LAYER, title="layer (0: embedding)"),
@@ -100,7 +110,11 @@ def _target(name: str, *claims: str) -> Curves:
         f"R² of {what_of(name)} by model, stream and layer",
         LAYER,
         R2,
-        records=(f"{metric}: layer, part, index = split", f"{metric}.chance: layer, part", f"{metric}.ceiling: index = split"),
+        records=(
+            f"{metric}: layer, part, index = split",
+            f"{metric}.chance: layer, part",
+            f"{metric}.ceiling: index = split",
+        ),
         width=250,
         ghosts=True,
     )
@@ -139,7 +153,8 @@ VARIANCE = Curves(
     "variance.position",
     _between,
     finding(sentence="Most of the variance lies between positions in", write=lambda p: share(p.value)),
-    "Of the variance of a layer's states over tokens, the share that lies between positions, without what chance adds: 1 where the "
+    "Of the variance of a layer's states over tokens, the share that lies between positions, without what chance adds: "
+    "1 where the "
     "states are a function of position, straight or not",
     "Share of the variance between positions, and R² of position",
     LAYER,
@@ -173,7 +188,9 @@ def _components(run: Run) -> Sequence[Line]:
 def _few(run: Run, lines: Sequence[Line]) -> str:
     """What most first components hold beside what all do, in the last trained layer of the model told of."""
     model = story(run, [each.name for each in lines])
-    *few, whole = [each for each in lines if each.name == model and each.panel == next(e.panel for e in lines if e.name == model)]
+    *few, whole = [
+        each for each in lines if each.name == model and each.panel == next(e.panel for e in lines if e.name == model)
+    ]
     if not few:
         return "R² of position from the first components"
     side = {BELOW: "less position than all", ABOVE: "more position than all"}.get(
@@ -182,7 +199,10 @@ def _few(run: Run, lines: Sequence[Line]) -> str:
     part, _, components = few[-1].part.partition(" from ")
     where = f"`{model}`" + (f", {part}" if part != "all" else "")
     return judged(
-        run, [model], f"The first {components} hold {side} at the end of {where}: R² {digits(few[-1].end)}, from all {digits(whole.end)}"
+        run,
+        [model],
+        f"The first {components} hold {side} at the end of {where}: R² {digits(few[-1].end)}, from all "
+        f"{digits(whole.end)}",
     )
 
 
@@ -191,7 +211,8 @@ COMPONENTS = Curves(
     "r2.token",
     _components,
     _few,
-    "R² of a token's position on held-out documents, read by a ridge probe from the first principal components of the states of a "
+    "R² of a token's position on held-out documents, read by a ridge probe from the first principal components of the "
+    "states of a "
     "layer, and from all",
     "R² of position by number of components",
     LAYER,
@@ -211,7 +232,8 @@ SHIFT = Curves(
         sentence="When positions shift, the states at the end change most in",
         write=lambda p: share(p.value),
     ),
-    "The same tokens at the start of the positions and half a document further on: size of the change over the size of the state",
+    "The same tokens at the start of the positions and half a document further on: size of the change over the size of "
+    "the state",
     "Change of the states by layer, as a share of their size",
     replace(LAYER, title="layer (0: embedding)"),
     Axis("change of the states", "share", (0,)),

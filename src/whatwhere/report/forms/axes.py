@@ -29,7 +29,11 @@ class Axis:
 
     def write(self, value: float) -> str:
         """A value as this axis writes it."""
-        return percent(value, 0 if abs(value) >= 0.1 or value == 0 else 1) if self.kind == "share" else number(value, most=3)
+        return (
+            percent(value, 0 if abs(value) >= 0.1 or value == 0 else 1)
+            if self.kind == "share"
+            else number(value, most=3)
+        )
 
     def scale(self, values: Iterable[float]) -> "Scale":
         """The axis fitted to some values."""
@@ -52,7 +56,12 @@ class Axis:
             return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]})
         if self.kind == "share":
             ticks = round_numbers(high, 4)
-            return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": [percent(t, 0 if high >= 0.1 else 1) for t in ticks]})
+            return Scale(
+                float,
+                bounds,
+                self.title,
+                {"tickvals": ticks, "ticktext": [percent(t, 0 if high >= 0.1 else 1) for t in ticks]},
+            )
         return Scale(float, bounds, self.title, {"nticks": 5})
 
     def _log(self, finite: list[float]) -> "Scale":
@@ -91,8 +100,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis fitted to its values. at: a value's place in the data; bounds: ends, as plotly wants them; end: a drawn value's
-    place in them."""
+    """An axis fitted to its values. at: a value's place in the data; bounds: ends, as plotly wants them; end: a drawn
+    value's place in them."""
 
     at: Callable[[float], float]
     bounds: tuple[float, float]

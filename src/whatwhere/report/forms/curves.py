@@ -30,9 +30,9 @@ MOST_LINES = 8  # of one panel of many models
 class Line:
     """One line.
 
-    points: x -> value; a single one of kind LEVEL is a level over the whole axis. name, part: the first cells of its rows,
-    and its label. colour, mark: palette name, (dash, symbol). panel: heading of the panel. axis: which vertical axis, of
-    several. hollow: places that no gradient reaches. thick: its width in pixels.
+    points: x -> value; a single one of kind LEVEL is a level over the whole axis. name, part: the first cells of its
+    rows, and its label. colour, mark: palette name, (dash, symbol). panel: heading of the panel. axis: which vertical
+    axis, of several. hollow: places that no gradient reaches. thick: its width in pixels.
     """
 
     points: Mapping[Any, Point]
@@ -65,10 +65,11 @@ Words = str | Callable[[Run, Lines], str]
 class Curves:
     """A figure of lines.
 
-    metric: whose unit and sample size the words under the title tell. lines: what is drawn. title: the rule of the finding.
+    metric: whose unit and sample size the words under the title tell. lines: what is drawn. title: the rule of the
+        finding.
     what: what is drawn, in words. caption: of the table. y: one axis, or one for each `Line.axis`. columns: names of
-    `Line.name` and `Line.part`. records: as in `Figure`. width: smallest width of a panel. ghosts: the lines of other panels
-    stand behind in grey.
+    `Line.name` and `Line.part`. records: as in `Figure`. width: smallest width of a panel. ghosts: the lines of other
+    panels stand behind in grey.
     """
 
     id: str
@@ -95,13 +96,20 @@ class Curves:
         height = 400 if len(panels) == 1 else 300 if len(panels) == 2 and self.width >= 400 else 212
         inside = {p: [each for each in lines if each.panel in (p, EVERYWHERE)] for p in panels}
         labels = {p: _labels(of, len(panels) == 1) for p, of in inside.items()}
-        right = label_margin([name for of in labels.values() for name in of.values()]) if any(map(any, labels.values())) else 14
+        right = (
+            label_margin([name for of in labels.values() for name in of.values()])
+            if any(map(any, labels.values()))
+            else 14
+        )
         axes = {"": self.y} if isinstance(self.y, Axis) else self.y
         scales = {}
         for name, declared in axes.items():
             points = [p for each in lines if each.axis == name and each.kind != ASIDE for p in each.points.values()]
             scales[name] = declared, declared.scale(ends_of(points))
-        made = [self._panel(p, inside[p], labels[p], lines if self.ghosts else (), x, scales, (height, right)) for p in panels]
+        made = [
+            self._panel(p, inside[p], labels[p], lines if self.ghosts else (), x, scales, (height, right))
+            for p in panels
+        ]
         points = [p for each in ours for p in each.points.values()]
         known = metric(self.metric)
         what = self.what if isinstance(self.what, str) else self.what(run, lines)
@@ -136,7 +144,9 @@ class Curves:
         traces: list[Trace] = []
         for each in every:
             if each.kind == OURS and each not in lines and each.part in ("", "all"):
-                traces.append(line([x.at(v) for v in each.points], [p.value for p in each.points.values()], "ghost", width=1.4))
+                traces.append(
+                    line([x.at(v) for v in each.points], [p.value for p in each.points.values()], "ghost", width=1.4)
+                )
         ends = []
         for each in sorted(reversed(lines), key=lambda each: _ORDER.index(each.kind)):
             traces += _traces(each, (self.x, x), (declared, y))
@@ -163,9 +173,14 @@ class Curves:
         for each in lines:
             for v, p in each.points.items():
                 level = each.kind == LEVEL and len(each.points) == 1
-                row = [text(each.kind)] * several + [text(each.panel.replace(EVERYWHERE, ""))] * named + [text(each.name)]
+                row = (
+                    [text(each.kind)] * several + [text(each.panel.replace(EVERYWHERE, ""))] * named + [text(each.name)]
+                )
                 row += [text(each.part)] * parts
-                row += [Cell("–") if level else value(v, f"{v:,}" if isinstance(v, int) else number(v)), *measured(p, 5)]
+                row += [
+                    Cell("–") if level else value(v, f"{v:,}" if isinstance(v, int) else number(v)),
+                    *measured(p, 5),
+                ]
                 rows.append([*row, count_cell(p.n)] if sizes else row)
         heads = ["Source"] * several + ["Plot"] * named + [self.columns[0]] + [self.columns[1]] * parts
         place, name = (self.x.word or "layer").capitalize(), metric(self.metric).name
@@ -198,7 +213,9 @@ def _labels(lines: Lines, alone: bool) -> dict[int, str]:
             found[id(each)] = each.name
         else:
             room = LABEL_LIMIT - len(each.part) - 1
-            found[id(each)] = f"{each.name if len(each.name) <= room else each.name[: max(1, room - 1)] + '…'} {each.part}"
+            found[id(each)] = (
+                f"{each.name if len(each.name) <= room else each.name[: max(1, room - 1)] + '…'} {each.part}"
+            )
     return found
 
 
@@ -224,9 +241,26 @@ def _traces(each: Line, across: tuple[Axis, Scale], up: tuple[Axis, Scale]) -> l
         ends = x.bounds if x.end is float else [10**v for v in x.bounds]
         return [*ground, reference(ends, ys * 2, name, "solid" if dash == FULL else "6px,5px")]
     if each.kind == BEFORE:
-        look = {"symbol": "line-ew", "size": 11, "color": f"@{each.colour}", "line": {"color": f"@{each.colour}", "width": 1.6}}
+        look = {
+            "symbol": "line-ew",
+            "size": 11,
+            "color": f"@{each.colour}",
+            "line": {"color": f"@{each.colour}", "width": 1.6},
+        }
         before = [word.replace("</b>", ", before training</b>", 1) for word in words]
-        return [line(xs, ys, each.colour, "1px,3px", 1.2, mode="lines+markers", marker=look, hovertext=before, hoverinfo="text")]
+        return [
+            line(
+                xs,
+                ys,
+                each.colour,
+                "1px,3px",
+                1.2,
+                mode="lines+markers",
+                marker=look,
+                hovertext=before,
+                hoverinfo="text",
+            )
+        ]
     if each.kind == PAPER:
         open_: dict[str, Any] = {"symbol": f"{symbol}-open", "line": {"width": 1.4, "color": f"@{each.colour}"}}
         printed = [word.replace("</b>", "</b> in the paper", 1) for word in words]
@@ -235,7 +269,15 @@ def _traces(each: Line, across: tuple[Axis, Scale], up: tuple[Axis, Scale]) -> l
         ground = [band(xs, points, each.colour)] if any(p.low is not None for p in points) else []
         return [
             *ground,
-            line(xs, [float(f"{v:.5g}") for v in ys], each.colour, dash, min(each.thick, 1.8), hovertext=words, hoverinfo="text"),
+            line(
+                xs,
+                [float(f"{v:.5g}") for v in ys],
+                each.colour,
+                dash,
+                min(each.thick, 1.8),
+                hovertext=words,
+                hoverinfo="text",
+            ),
         ]
     solid = [i for i, v in enumerate(places) if v not in each.hollow]
     traces = [line([xs[i] for i in solid], [ys[i] for i in solid], each.colour, dash, each.thick)]
@@ -275,30 +317,36 @@ def of_models(
 ) -> list[Line]:
     """A line for every model and part of a metric.
 
-    streams: of models with streams these alone. panel: "model" for one a model; where models are many, families share one
-    anyway. paper: what is printed, (metric, preset, part, layer of six) -> value. before: the untrained models too.
+    streams: of models with streams these alone. panel: "model" for one a model; where models are many, families share
+    one anyway. paper: what is printed, (metric, preset, part, layer of six) -> value. before: the untrained models too.
     """
     found = []
     for model in run.models if models is None else models:
         parts = run.parts(name, model) or [""]
-        for part in [p for p in parts if p != "all"] + [p for p in parts if p == "all" and not (streams and len(parts) > 1)]:
+        for part in [p for p in parts if p != "all"] + [
+            p for p in parts if p == "all" and not (streams and len(parts) > 1)
+        ]:
             points = run.table.points(name, model, by=by, part=part or None)
             hollow = frozenset(v for v in points if by == "layer" and v > run.trained_until(model, part))
             colour, mark = schemes.colour(run, model, part or "all"), schemes.marks(run)[model]
             each = Line(points, model, part, colour, mark, OURS, model if panel == "model" else panel, hollow=hollow)
             found.append(each)
             if before and not schemes.many(run):
-                found.append(replace(each, points=run.table.points(name, model, by=by, part=part or None, step=0), kind=BEFORE))
+                found.append(
+                    replace(each, points=run.table.points(name, model, by=by, part=part or None, step=0), kind=BEFORE)
+                )
             if printed := paper_curve(run, paper or {}, name, model, part):
                 found.append(replace(each, points=printed, kind=PAPER, hollow=frozenset()))
     return in_families(run, found) if schemes.many(run) else found
 
 
-def paper_curve(run: Run, paper: Mapping[tuple[str, str, str, int], float], name: str, model: str, part: str) -> dict[float, Point]:
+def paper_curve(
+    run: Run, paper: Mapping[tuple[str, str, str, int], float], name: str, model: str, part: str
+) -> dict[float, Point]:
     """x -> value of the paper's model of the same preset at the same relative depth.
 
-    The paper's models have six layers. Where the model at hand has L, layer k of six stands at x = k · L / 6: the last layer
-    falls on the last layer, whose collapse is what the comparison is about.
+    The paper's models have six layers. Where the model at hand has L, layer k of six stands at x = k · L / 6: the last
+    layer falls on the last layer, whose collapse is what the comparison is about.
     """
     kind, depth = schemes.preset(run, model), run.depth(model)
     of_kind = {k: v for (m, preset, p, k), v in paper.items() if m == name and preset == kind and p == part}

@@ -36,8 +36,8 @@ class Map:
     """One matrix: z (rows, columns), y names the rows, x the columns.
 
     hover: our own template with %{x}, %{y}, %{z:.3f}, never text from outside. limits: ends of the colours; signed: two
-    colours that meet at zero. axes: titles of x and y. square: equal scales. bar: whether the colours' key stands beside it.
-    more: fields of trace and layout ("xaxis", ...) that differ.
+    colours that meet at zero. axes: titles of x and y. square: equal scales. bar: whether the colours' key stands
+    beside it. more: fields of trace and layout ("xaxis", ...) that differ.
     """
 
     z: np.ndarray

@@ -19,9 +19,14 @@ def hover(name: str, where: str, point: Point, what: str, write: Any = None) -> 
     return f"<b>{plain(name)}</b><br>{plain(where)}: {what} {written}{bounds}"
 
 
-def errors(points: Sequence[Point], colour: str, axis: str = "y", width: int = 3, floor: float = -math.inf) -> dict[str, Any]:
+def errors(
+    points: Sequence[Point], colour: str, axis: str = "y", width: int = 3, floor: float = -math.inf
+) -> dict[str, Any]:
     """Bars of the intervals, `error_x` or `error_y` of a trace; `floor`: values below it are drawn there."""
-    ends = [(max(p.value, floor), max(p.value if p.low is None else p.low, floor), p.value if p.high is None else p.high) for p in points]
+    ends = [
+        (max(p.value, floor), max(p.value if p.low is None else p.low, floor), p.value if p.high is None else p.high)
+        for p in points
+    ]
     bars = {
         "type": "data",
         "symmetric": False,
@@ -34,14 +39,21 @@ def errors(points: Sequence[Point], colour: str, axis: str = "y", width: int = 3
     return {f"error_{axis}": bars}
 
 
-def line(xs: Sequence[Any], ys: Sequence[Any], colour: str, dash: str = "solid", width: float = 2.2, **more: Any) -> Trace:
+def line(
+    xs: Sequence[Any], ys: Sequence[Any], colour: str, dash: str = "solid", width: float = 2.2, **more: Any
+) -> Trace:
     """A line without marks."""
     look = {"color": f"@{colour}", "dash": dash, "width": width}
     return {"type": "scatter", "mode": "lines", "x": list(xs), "y": list(ys), "line": look, "hoverinfo": "skip", **more}
 
 
 def dots(
-    xs: Sequence[Any], ys: Sequence[Any], colours: Sequence[str], said: Sequence[str], hollow: Sequence[bool] = (), **marker: Any
+    xs: Sequence[Any],
+    ys: Sequence[Any],
+    colours: Sequence[str],
+    said: Sequence[str],
+    hollow: Sequence[bool] = (),
+    **marker: Any,
 ) -> Trace:
     """Points; `colours` are palette names, `said` our own words around names from outside, already plain."""
     empty = list(hollow) or [False] * len(xs)
@@ -71,7 +83,9 @@ def reference(xs: Sequence[float], ys: Sequence[float], words: str, dash: str = 
     return line(xs, ys, "muted", dash, 1.2) | {"hovertext": [plain(words)] * len(xs), "hoverinfo": "text"}
 
 
-def segments(pairs: Iterable[tuple[float, float, float, float]], colour: str = "muted", width: float = 1.0, dash: str = "4px,4px") -> Trace:
+def segments(
+    pairs: Iterable[tuple[float, float, float, float]], colour: str = "muted", width: float = 1.0, dash: str = "4px,4px"
+) -> Trace:
     """Straight lines (x0, y0, x1, y1), drawn as one trace."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -83,13 +97,27 @@ def segments(pairs: Iterable[tuple[float, float, float, float]], colour: str = "
 
 def note(x: float, y: float, words: str, colour: str = "@muted", **more: Any) -> dict[str, Any]:
     """A name set in a plot, without an arrow."""
-    return {"x": x, "y": y, "text": plain(words), "showarrow": False, "font": {"size": TEXT_SIZE, "color": colour}, **more}
+    return {
+        "x": x,
+        "y": y,
+        "text": plain(words),
+        "showarrow": False,
+        "font": {"size": TEXT_SIZE, "color": colour},
+        **more,
+    }
 
 
 def beside(x: float, y: float, words: str, away: tuple[float, float], colour: str = "@text") -> dict[str, Any]:
     """A name beside its point, on the side that looks away from the middle of a cloud (a direction of any length)."""
     size = math.hypot(*away) or 1.0
-    look = {"showarrow": True, "arrowhead": 0, "arrowwidth": 0.5, "arrowcolor": "rgba(0,0,0,0)", "bgcolor": "@halo", "borderpad": 0}
+    look = {
+        "showarrow": True,
+        "arrowhead": 0,
+        "arrowwidth": 0.5,
+        "arrowcolor": "rgba(0,0,0,0)",
+        "bgcolor": "@halo",
+        "borderpad": 0,
+    }
     return note(x, y, words, colour, ax=19 * away[0] / size, ay=-17 * away[1] / size) | look
 
 
@@ -108,12 +136,17 @@ def sample(points: Iterable[Point | None], counted: str = "documents", what: str
     """How much is behind some points: `n = 100 documents; one training seed, 95 % interval over documents`."""
     known = [p for p in points if p is not None]
     sizes = sorted({p.n for p in known if p.n})
-    n = f"n = {number(sizes[0])}" + (f" to {number(sizes[-1])}" if len(sizes) > 1 else "") + f" {counted}; " if sizes else ""
+    n = (
+        f"n = {number(sizes[0])}" + (f" to {number(sizes[-1])}" if len(sizes) > 1 else "") + f" {counted}; "
+        if sizes
+        else ""
+    )
     return n + over(known, what)
 
 
 def caption(what: str, sampled: str, paper: bool) -> str:
-    """What is drawn, with the sample behind its first sentence; what is said of hollow marks only where the paper's are drawn."""
+    """What is drawn, with the sample behind its first sentence; what is said of hollow marks only where the paper's are
+    drawn."""
     first, *rest = what.split(". ")
     return ". ".join([f"{first} ({sampled})", *(s for s in rest if paper or not s.startswith("Hollow"))]) + "."
 

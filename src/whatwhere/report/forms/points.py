@@ -33,7 +33,8 @@ class Dot:
 class Cloud:
     """A figure of points, a panel for each `Dot.panel`.
 
-    points: what is drawn. title: the rule of the finding. what: in words. columns: of the table, whose rows are `Dot.cells`;
+    points: what is drawn. title: the rule of the finding. what: in words. columns: of the table, whose rows are
+        `Dot.cells`;
     text: how many of them are names.
     """
 
@@ -64,19 +65,39 @@ class Cloud:
                 traces.append(segments([(ends[0], 0.0, ends[1], 0.0)], dash="6px,5px"))
             for i, group in enumerate(dict.fromkeys(d.group for d in mine)):
                 of = [d for d in mine if d.group == group]
-                shown = dots([x.at(d.x.value) for d in of], [y.at(d.y.value) for d in of], [d.colour for d in of], [d.said for d in of])
+                shown = dots(
+                    [x.at(d.x.value) for d in of],
+                    [y.at(d.y.value) for d in of],
+                    [d.colour for d in of],
+                    [d.said for d in of],
+                )
                 traces.append(shown | errors([d.y for d in of], of[0].colour))
-                place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "yshift": -17 * i, "bgcolor": "@halo"}
+                place = {
+                    "xref": "paper",
+                    "yref": "paper",
+                    "xanchor": "left",
+                    "yanchor": "top",
+                    "yshift": -17 * i,
+                    "bgcolor": "@halo",
+                }
                 notes.append(note(0.02, 1.0, group, f"@ink-{of[0].colour}", borderpad=0, **place))
             plot = layout(320, x.plotly(), y.plotly(), {"l": 70, "r": 14, "t": 8, "b": 52}, annotations=notes)
             panels.append(Panel(traces, plot, name, f"{name}: {count(len(mine), 'point')}."))
         table = Table(self.id, self.caption, self.columns, [d.cells for d in found], self.numeric)
         what = self.what(run, found)
-        return Figure(self.id, self.title(run, found), what, panels, table, [], 320, len(panels) > 1, records=self.records)
+        return Figure(
+            self.id, self.title(run, found), what, panels, table, [], 320, len(panels) > 1, records=self.records
+        )
 
 
 def path(
-    coords: np.ndarray, at: Sequence[int], titles: Sequence[str], *, every: int, alone: Collection[int] = (), height: int = 430
+    coords: np.ndarray,
+    at: Sequence[int],
+    titles: Sequence[str],
+    *,
+    every: int,
+    alone: Collection[int] = (),
+    height: int = 430,
 ) -> tuple[list[Trace], dict[str, Any]]:
     """Traces and layout of positions (n, 2 or more) in the plane of two columns, joined in order.
 
@@ -116,7 +137,9 @@ def path(
     zero = {"nticks": 5, "constrain": "domain", "zeroline": True, "zerolinecolor": "@grid"}
     across = axis(titles[0], range=frame[0], constraintoward="left", **zero)
     up = axis(titles[1], range=frame[1], scaleanchor="x", **zero)
-    return traces, layout(height, across, up, {"l": 66, "r": 14, "t": 8, "b": 52}, annotations=notes, meta={"square": True})
+    return traces, layout(
+        height, across, up, {"l": 66, "r": 14, "t": 8, "b": 52}, annotations=notes, meta={"square": True}
+    )
 
 
 def named_every(last: int) -> int:

@@ -29,8 +29,8 @@ class Row:
     """One row.
 
     points: kind -> value; the last one that is not `PAPER` is written at the right, `never` where there is none. panel:
-    heading of its panel; group: a heading above it within the panel. axis: which horizontal axis, of several. counts: whether
-    its value may stand beside those of other rows.
+    heading of its panel; group: a heading above it within the panel. axis: which horizontal axis, of several. counts:
+    whether its value may stand beside those of other rows.
     """
 
     name: str
@@ -57,8 +57,8 @@ class Rows:
     """A figure of rows.
 
     metric: whose sample size the words under the title tell. rows: what is drawn, from the top. title: the rule of the
-    finding. what: in words; caption: of the table. x: one axis, or one for each `Row.axis`. columns: names of panel, group
-    and name in the table. levels: value -> what a dashed line there means.
+    finding. what: in words; caption: of the table. x: one axis, or one for each `Row.axis`. columns: names of panel,
+    group and name in the table. levels: value -> what a dashed line there means.
     """
 
     id: str
@@ -84,7 +84,10 @@ class Rows:
             ends = ends_of(p for each in rows if each.axis == name for p in each.points.values())
             scales[name] = declared, declared.scale([*ends, *self.levels])
         left = round(max(min(len(each.name), LABEL_LIMIT) for each in rows) * CHARACTER) + 22
-        panels = [self._panel([each for each in rows if each.panel == p], scales, left) for p in dict.fromkeys(each.panel for each in rows)]
+        panels = [
+            self._panel([each for each in rows if each.panel == p], scales, left)
+            for p in dict.fromkeys(each.panel for each in rows)
+        ]
         points = [p for each in rows for kind, p in each.points.items() if kind != PAPER]
         known = metric(self.metric)
         what = self.what if isinstance(self.what, str) else self.what(run, rows)
@@ -117,7 +120,13 @@ class Rows:
             for kind, p in each.points.items():
                 symbol, paint, _ = _KINDS.get(kind, ("circle", "", "dot"))
                 paint = paint or each.colour
-                words = hover(", ".join(filter(None, (each.panel, group, each.name))), kind or declared.title, p, "", _write(declared))
+                words = hover(
+                    ", ".join(filter(None, (each.panel, group, each.name))),
+                    kind or declared.title,
+                    p,
+                    "",
+                    _write(declared),
+                )
                 shown = dots([x.at(p.value)], [at], [paint], [words], symbol=symbol, size=9)
                 if symbol.endswith("-open"):
                     shown["marker"] |= {"color": f"@{paint}", "line": {"width": 1.6, "color": f"@{paint}"}}
@@ -130,10 +139,14 @@ class Rows:
             notes.append(note(1, at, said, "@muted" if each.value is None else "@text", **place))
         bottom = at + 0.6
         for level, words in self.levels.items():
-            traces.insert(0, reference([level] * 2, [-0.6, bottom], words) if words else segments([(level, -0.6, level, bottom)]))
+            traces.insert(
+                0, reference([level] * 2, [-0.6, bottom], words) if words else segments([(level, -0.6, level, bottom)])
+            )
         names = {"tickvals": [t for t, _ in ticks], "ticktext": [plain(name, LABEL_LIMIT) for _, name in ticks]}
         y = axis("", range=[bottom, -0.6], showgrid=True, **names | {"tickfont": {"size": TEXT_SIZE, "color": "@text"}})
-        plot = layout(round(ROW * (bottom + 0.6)) + 62, x.plotly(), y, {"l": left, "r": 84, "t": 6, "b": 54}, annotations=notes)
+        plot = layout(
+            round(ROW * (bottom + 0.6)) + 62, x.plotly(), y, {"l": left, "r": 84, "t": 6, "b": 54}, annotations=notes
+        )
         return Panel(traces, plot, rows[0].panel, f"{rows[0].panel}: {'; '.join(spoken)}.".removeprefix(": "))
 
     def _table(self, rows: Sequence[Row]) -> Table:
@@ -146,7 +159,11 @@ class Rows:
             head = [text(found) for found, here in zip((each.panel, each.group, each.name), shown, strict=True) if here]
             held: Mapping[str, Point | None] = each.points or {"": None}
             for kind, p in held.items():
-                row = [*head, *([text(kind)] if kinds else []), *(measured(p, 5) if p else [Cell(each.never), Cell(""), Cell("")])]
+                row = [
+                    *head,
+                    *([text(kind)] if kinds else []),
+                    *(measured(p, 5) if p else [Cell(each.never), Cell(""), Cell("")]),
+                ]
                 cells.append([*row, count_cell(p.n if p else None)] if sizes else row)
         heads = [name for name in self.columns if name] + ["Kind"] * kinds
         name = metric(self.metric).name
