@@ -2,7 +2,7 @@
 buckets.
 
 It is registered when the file is loaded, and then a scheme like any other: trained, probed, in every figure of a
-    report.
+report.
 
     whatwhere study --scheme examples/kerple.py --models kerple,alibi,rp --out runs/kerple
     whatwhere explain kerple --scheme examples/kerple.py
