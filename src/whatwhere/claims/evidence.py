@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from ..gates import falling, plateau, unlearned
 from ..metrics import repeats
 from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
 
-LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained
-FALLING = 0.05  # nats by which the loss of a model that is still learning fell over the last tenth of its steps
 MOST_ENTRIES = 12  # of the list of records of a verdict
 FIXED_TABLES = ("sinusoidal",)  # tables that no training made
 _PLACES = ("seed", "layer", "head", "part", "index", "step")
@@ -172,32 +171,20 @@ class Evidence:
 
     def plateau(self) -> str | None:
         """Which model has learned token frequencies at most, so that no claim can be about it."""
-        unigram = self.table.point("loss.unigram")
-        if unigram is None:
-            return None
         for model in self.models:
-            for losses in self._losses(model):
-                if not (loss := losses[max(losses)]) <= unigram.value - LEARNED:
-                    plateau = f"the unigram plateau is {unigram.value:.2f}"
-                    return f"{model} has learned token frequencies only: loss {loss:.2f} nats, {plateau}"
+            if (loss := unlearned(self.table, model, self.seeds)) is not None:
+                level = f"the unigram plateau is {plateau(self.table, model):.2f}"
+                return f"{model} has learned token frequencies only: loss {loss:.2f} nats, {level}"
         return None
 
     def learning(self) -> str:
-        """Which models' validation losses still fell by more than `FALLING`, in words; "" if none.
-
-        From the last validation before the last tenth of the steps to the end.
-        """
-        sentences = []
-        for model in self.models:
-            falls = []
-            for losses in self._losses(model):
-                last = max(losses)
-                before = max((step for step in losses if step <= 0.9 * last and step < last), default=None)
-                falls += [] if before is None else [(losses[before] - losses[last], last - before)]
-            if falls and max(falls)[0] > FALLING:
-                nats, steps = max(falls)
-                sentences.append(f"{model} still learning: loss fell {nats:.2f} nats in the last {steps} steps")
-        return "; ".join(sentences)
+        """Which models' validation losses still fell at the end (`falling`), in words; "" if none."""
+        falls = {model: falling(self.table, model, self.seeds) for model in self.models}
+        return "; ".join(
+            f"{model} still learning: loss fell {fall[0]:.2f} nats in the last {fall[1]} steps"
+            for model, fall in falls.items()
+            if fall
+        )
 
     def scale(self, point: Point) -> str:
         """How much was trained or counted and measured, in words."""
@@ -230,12 +217,6 @@ class Evidence:
     def _fact(self, metric: str) -> float | None:
         rows = self.table.rows(metric, self.models[0], seed=self.seeds[0], **dict.fromkeys(_PLACES[1:]))
         return rows[-1].value if rows else None
-
-    def _losses(self, model: str) -> list[dict[int, float]]:
-        """Step -> validation loss of every seed that has any."""
-        rows = [r for r in self.table.rows("loss", model, part="validation") if r.step is not None]
-        by_seed = [{r.step: r.value for r in rows if r.seed == seed and r.step is not None} for seed in self.seeds]
-        return [losses for losses in by_seed if losses]
 
     def _steps(self, metric: str, part: str | None, model: str) -> list[int]:
         if self.step is not None:
