@@ -1,6 +1,7 @@
 """What a claim reads: the records of a run that speak of some models, and which of them were read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ..gates import falling, plateau, unlearned
 from ..metrics import repeats
@@ -52,33 +53,25 @@ class Evidence:
         where = {"step": self.step, **where}
         return self.table.rows(metric, model or self.models[0], seed=tuple(self.seeds), **where)
 
-    def value(
-        self,
-        metric: str,
-        model: str | None = None,
-        *,
-        layer: int | None = None,
-        head: int | None = None,
-        part: str | None = None,
-        index: int | None = None,
-        step: int | None = None,
-    ) -> Point:
-        """The value of a model in one place: of every split where the metric is repeated, else of single records."""
+    def value(self, metric: str, model: str | None = None, **where: int | str | None) -> Point:
+        """The value of a model in one place: of every split where the metric is repeated, else of single records.
+
+        where: layer, head, part, index and step of the place; a column that is not named is empty.
+        """
         name = model or self.models[0]
-        if self.step is not None:
-            if step is not None:
-                raise Missing("an untrained model has no checkpoints")
-            step = self.step
-        place = {"layer": layer, "head": head, "part": part, "step": step}
-        rows = self.rows(metric, name, **place, index=ANY if repeats(metric) and index is None else index)
+        if self.step is not None and where.get("step") is not None:
+            raise Missing("an untrained model has no checkpoints")
+        named = {column: value for column, value in where.items() if value is not None}
+        place: dict[str, Any] = dict.fromkeys(_PLACES[1:]) | {"step": self.step} | named
+        repeated = bool(repeats(metric)) and place["index"] is None
+        rows = self.rows(metric, name, **(place | {"index": ANY} if repeated else place))
         for seed in self.seeds:
             if not any(r.seed == seed for r in rows):
                 if repeats(metric) == "splits":
-                    raise Missing(f"no {metric} of {name}, part {part}, at hidden[{layer}]")
-                named = {"seed": seed, **place, "index": index}
-                where = [f", {k} {named[k]}" for k in _PLACES if named[k] is not None]
-                raise Missing(f"no {metric} of {name}" + "".join(where))
-        split = repeats(metric) and index is None and any(r.index is not None for r in rows)
+                    raise Missing(f"no {metric} of {name}, part {place['part']}, at hidden[{place['layer']}]")
+                lacking = [f", {k} {v}" for k, v in ({"seed": seed} | place).items() if v is not None]
+                raise Missing(f"no {metric} of {name}" + "".join(lacking))
+        split = repeated and any(r.index is not None for r in rows)
         self._read |= dict.fromkeys(r for r in rows if not split or r.index is not None)
         return _over(rows, self.seeds)
 
@@ -118,13 +111,17 @@ class Evidence:
 
     def layers(self, metric: str, part: str | None = None) -> dict[int, Point]:
         """A metric at every layer that has it."""
-        layers = self.table.distinct("layer", metric, self.models[0], part=part, head=None, step=None)
-        return {layer: self.value(metric, layer=layer, part=part) for layer in self._any(layers, metric, part)}
+        return self._along("layer", metric, part, head=None)
 
     def indices(self, metric: str, part: str | None = None) -> dict[int, Point]:
         """A metric at every index (component, rank, width) that has it."""
-        indices = self.table.distinct("index", metric, self.models[0], part=part, step=None, seed=self.seeds[0])
-        return {index: self.value(metric, part=part, index=index) for index in self._any(indices, metric, part)}
+        return self._along("index", metric, part, seed=self.seeds[0])
+
+    def _along(self, column: str, metric: str, part: str | None, **where: Any) -> dict[int, Point]:
+        places = self.table.distinct(column, metric, self.models[0], part=part, step=None, **where)
+        if not places:
+            raise Missing(f"no {metric} of {self.models[0]}{'' if part is None else f', part {part}'}")
+        return {place: self.value(metric, part=part, **{column: place}) for place in sorted(places)}
 
     def steps(self, metric: str, part: str | None = None, model: str | None = None) -> dict[int, Point]:
         """A metric of a model at every checkpoint that all seeds have, by step."""
@@ -226,11 +223,6 @@ class Evidence:
             raise Missing(f"no {metric} of the checkpoints of {model}")
         return sorted(shared)
 
-    def _any(self, places: list[int], metric: str, part: str | None) -> list[int]:
-        if not places:
-            raise Missing(f"no {metric} of {self.models[0]}{'' if part is None else f', part {part}'}")
-        return sorted(places)
-
 
 def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:
     """The point of some records with its rows in the order of the seeds."""
@@ -239,9 +231,16 @@ def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:
     return point
 
 
-def corpora(table: Table) -> list[str]:
-    """The corpora whose geometry was measured: "corpus" in a study, its own name in a geometry run."""
-    return table.models("stress.raw", part="sinusoidal", step=None)
+def with_records(metric: str, **where: Any) -> Callable[[Table], list[str]]:
+    """What finds everything in a run that has records of a metric in a place."""
+    return lambda table: table.models(metric, **where)
+
+
+corpora = with_records("stress.raw", part="sinusoidal", step=None)  # "corpus" in a study, its name in a geometry run
+words = with_records("n50", part="words")  # models whose word tables were measured
+projected = with_records("projected.stress.raw", part="sinusoidal")  # through whose query and key matrices a table went
+swapped = with_records("swap.loss")  # models whose loss was measured with two tokens in each other's place
+with_conditions = with_records("h1")  # models whose mean embeddings at the positions of a corpus were compared
 
 
 def tables(table: Table) -> list[str]:
@@ -249,29 +248,9 @@ def tables(table: Table) -> list[str]:
     return [name for name in table.models("n50", part=None, step=None) if name not in FIXED_TABLES]
 
 
-def words(table: Table) -> list[str]:
-    """The models whose word tables were measured."""
-    return table.models("n50", part="words")
-
-
 def checkpoints(table: Table) -> list[str]:
     """The models whose position tables were measured at every checkpoint."""
     return list(dict.fromkeys(r.model for r in table.rows("separation") if r.step is not None))
-
-
-def projected(table: Table) -> list[str]:
-    """The models through whose query and key matrices the sinusoidal table was sent."""
-    return table.models("projected.stress.raw", part="sinusoidal")
-
-
-def swapped(table: Table) -> list[str]:
-    """The models whose loss was measured with two tokens in each other's place."""
-    return table.models("swap.loss")
-
-
-def with_conditions(table: Table) -> list[str]:
-    """The models whose mean embeddings at the positions of a corpus were compared."""
-    return table.models("h1")
 
 
 def described(records: Iterable[Record]) -> list[str]:

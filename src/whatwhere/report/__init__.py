@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from .compare import comparison_page, open_runs, write_comparison
-from .corpus_pages import geometry_page, spectra_page
 from .csv_files import write_tables
 from .page import Page, write_page
-from .pages import open_page
+from .pages import geometry_page, open_page, spectra_page
 from .run import load_run
 
 __all__ = [

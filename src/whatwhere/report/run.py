@@ -191,8 +191,8 @@ class Run:
         """Parts of the hidden state that were measured: all, position, semantic, others; no first components of
         them."""
         parts = {part for part in self.table.distinct("part", metric, model) if ".pca" not in part}
-        order = [p for p in ("all", "position", "semantic") if p in parts]
-        return order + sorted(parts - set(order))
+        first = [part for part in ("all", "position", "semantic") if part in parts]
+        return first + sorted(parts - set(first))
 
     def curve(self, metric: str, model: str, part: str | None, step: int | None = None) -> dict[int, Point]:
         """Layer -> value of the finished model, or of the model at a step (0: untrained)."""
