@@ -17,16 +17,21 @@ from .cards import card
 from .figure import Cell, Table, text, value
 from .numbers import compact, count, number, printed
 from .page import How, Page, Section, write_page
-from .run import CORPUS, ArrayFiles, Arrays, Run, Tables, finite, load_run
+from .run import CORPUS, ArrayFiles, Arrays, Run, Tables, finite, kind_of, load_run
 from .titles import totals
 
 SHORT = 8  # characters of a run's name that a label at a line's end has room for, beside the model's
 NO_MODEL = ("", CORPUS)  # what stands as the model of a record about texts alone
 BETWEEN_MODELS = ("regression.", "convergence.")  # metrics whose part is another model
 OF_CORPUS = ("corpus", "documents", "corpus tokens", "window length", "vocabulary")  # facts of a run's corpus
-_INSTEAD = {
-    "geometry": "One geometry run compares corpora itself: give `whatwhere geometry` several --corpus.",
-    "spectra": "One spectra run compares tables itself: give `whatwhere spectra` several sources.",
+_INSTEAD = {  # what a folder that is no study is, and how its likes are compared
+    "geometry": (
+        "a geometry run",
+        "One geometry run compares corpora itself: give `whatwhere geometry` several --corpus.",
+    ),
+    "spectra": ("a spectra run", "One spectra run compares tables itself: give `whatwhere spectra` several sources."),
+    "model": ("a model", "Give folders that `whatwhere study` wrote."),
+    "": ("no study: it holds no records.parquet", "Give folders that `whatwhere study` wrote."),
 }
 
 
@@ -52,24 +57,14 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
     for folder in folders:
         if (before := seen.setdefault(folder.resolve(), folder)) is not folder:
             raise ValueError(f"{folder} is {before} once more. Name each run once.")
-        _refuse_others(folder)
+        if (kind := kind_of(folder)) != "study":
+            what, way_out = _INSTEAD[kind]
+            raise ValueError(f"{folder} is {what}, and studies alone are compared. {way_out}")
     studies = [load_run(folder) for folder in folders]
     names = [s.name for s in studies]
     plain = len(set(names)) == len(names) and all(len(n) <= SHORT and "/" not in n for n in names)
     letters = string.ascii_uppercase if len(names) <= 26 else [f"run {i + 1}" for i in range(len(names))]
     return dict(zip(names if plain else letters, studies, strict=False))
-
-
-def _refuse_others(folder: Path) -> None:
-    """Refuse what is no study, with the way to compare it if there is one."""
-    for kind, way_out in _INSTEAD.items():
-        if (folder / f"{kind}.json").is_file():
-            raise ValueError(f"{folder} is a {kind} run, and studies alone are compared. {way_out}")
-    if not (folder / "records.parquet").is_file():
-        what = "a model" if (folder / "config.json").is_file() else "no study: it holds no records.parquet"
-        raise ValueError(
-            f"{folder} is {what}, and studies alone are compared. Give folders that `whatwhere study` wrote."
-        )
 
 
 def merged(studies: Mapping[str, Run]) -> Run:
@@ -95,7 +90,7 @@ def merged(studies: Mapping[str, Run]) -> Run:
         tables |= {(f"{run}/{name}", seed): arrays for (name, seed), arrays in study.tables.items()}
         for stem in study.arrays:
             kind, _, rest = stem.partition("-")
-            name = f"{kind}-{run}/{rest}" if "-seed-" in rest else stem
+            name = f"{kind}-{run}_{rest}" if "-seed-" in rest else stem  # as `Run.held` looks for it
             # Tables are in `Run.tables`; texts are looked at on the page of their run.
             if kind not in ("table", "explorer") and (together or name != stem):
                 files.setdefault(name, partial(study.arrays.__getitem__, stem))

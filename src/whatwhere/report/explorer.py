@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from .run import arrays_of, read_arrays, read_json, visible
 
@@ -87,14 +86,6 @@ class Explorer:
     def size(self) -> int:
         """Characters of all chunks."""
         return sum(map(len, self.chunks))
-
-    @property
-    def elements(self) -> Markup:
-        """The chunks as data elements of the page."""
-        return Markup("\n").join(
-            Markup('<script type="text/plain" id="explorer-chunk-{}">{}</script>').format(i, Markup(c))
-            for i, c in enumerate(self.chunks)
-        )
 
 
 def merged(g: int) -> tuple[np.ndarray, np.ndarray]:

@@ -307,6 +307,12 @@ def _visible_record(r: Record) -> Record:
     return replace(r, **visible(names))
 
 
+def kind_of(folder: Path) -> str:
+    """What wrote a folder: "geometry", "spectra", "study", or a training a "model"; "" for nothing of ours."""
+    files = {"geometry": "geometry.json", "spectra": "spectra.json", "study": "records.parquet", "model": "config.json"}
+    return next((kind for kind, name in files.items() if (folder / name).is_file()), "")
+
+
 def load_run(folder: str | Path) -> Run:
     """Read the folder of a run, of whichever kind.
 
@@ -320,9 +326,10 @@ def load_run(folder: str | Path) -> Run:
     records = [_visible_record(r) for r in read_records(folder / "records.parquet")]
     files = {visible(path.stem): partial(read_arrays, path) for path in sorted((folder / "arrays").glob("*.npz"))}
     run = Run(visible(folder.resolve().name), records=records, arrays=ArrayFiles(files))
-    if (folder / "geometry.json").is_file():
+    kind = kind_of(folder)
+    if kind == "geometry":
         return _geometry_run(run, read_json(folder / "geometry.json", dict))
-    if (folder / "spectra.json").is_file():
+    if kind == "spectra":
         return _spectra_run(run, read_json(folder / "spectra.json", dict), folder / "arrays")
     claims = [c for c in read_json(folder / "claims.json", list) if isinstance(c, dict)]
     places = {stem: re.fullmatch(r"table-(.*)-seed-([0-9]+)", stem) for stem in files}
