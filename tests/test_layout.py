@@ -18,6 +18,7 @@ LEVELS = [
     {"training"},
     {"encoder", "corpus"},
     {"geometry", "claims"},
+    {"gates"},
     {"points"},
     {"records", "intervals", "metrics", "papers", "shipped"},
     {"files", "version", "auto_classes"},

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
+from whatwhere.points import Point, Table
 from whatwhere.records import Record
 
 SCRIPT = Path(__file__).parents[1] / "docs/results/tables.py"
@@ -45,7 +46,7 @@ def records():
 
 
 def test_losses_have_intervals_between_seeds_and_differences_seed_by_seed(tables, records):
-    rows = tables.loss_table(tables.Results(records)).splitlines()
+    rows = tables.loss_table(Table(records)).splitlines()
     half = t.ppf(0.975, 2) * np.std(LOSSES["dstg"], ddof=1) / 3**0.5
     assert f"| `dstg` | 1.50 | 10.2 | 3.63 [{3.6333 - half:.2f}, {3.6333 + half:.2f}] |" in rows[2]
     gaps = np.subtract(LOSSES["ap"], LOSSES["dstg"])
@@ -55,7 +56,7 @@ def test_losses_have_intervals_between_seeds_and_differences_seed_by_seed(tables
 
 
 def test_probes_are_of_final_models_and_stand_above_the_papers_row(tables, records):
-    rows = tables.probe_table(tables.Results(records), "r2.token").splitlines()
+    rows = tables.probe_table(Table(records), "r2.token").splitlines()
     ours = next(i for i, row in enumerate(rows) if row.startswith("| `dstg`, position stream"))
     assert rows[ours].split("|")[2:7] == [f" {v:.2f} ± 0.00 " for v in (0, 0.1, 0.2, 0.3)] + [
         " (0.40 ± 0.00) "
@@ -65,6 +66,6 @@ def test_probes_are_of_final_models_and_stand_above_the_papers_row(tables, recor
 
 
 def test_one_seed_has_no_interval_of_its_own(tables):
-    assert tables.said([Record("s", "dstg", "x", 0.5)]) == "0.50"
-    assert tables.said([Record("s", "dstg", "x", 0.5, 0.4, 0.7)]) == "0.50 [0.40, 0.70]"
-    assert tables.said([]) == "–"
+    assert tables.said(Point.between(0.5)) == "0.50"
+    assert tables.said(Point.between(0.5, 0.4, 0.7)) == "0.50 [0.40, 0.70]"
+    assert tables.said(None) == "–"

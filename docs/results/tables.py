@@ -9,55 +9,45 @@ model's, and the interval, where the records have one, speaks of other documents
 import sys
 from collections.abc import Iterable
 
-import numpy as np
-
-from whatwhere.intervals import seed_interval
 from whatwhere.papers import DSTG_R2, DSTG_TABLES
-from whatwhere.records import Record, read_records, select
+from whatwhere.points import Point, Table
+from whatwhere.records import read_records
 
+SIZES = (("parameters", 2), ("tokens", 1))  # with their digits in millions
 STREAMS = {"all": "", "position": ", position stream", "semantic": ", semantic stream"}
 
 
-class Results:
-    """The records of one study by model."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self.records = list(records)
-        self.models = list(
-            dict.fromkeys(r.model for r in self.records if r.metric == "parameters" and r.seed is not None)
-        )
-        self.seeds = sorted({r.seed for r in select(self.records, metric="parameters") if r.seed is not None})
-        self._by_metric: dict[str, list[Record]] = {}
-        for record in self.records:
-            self._by_metric.setdefault(record.metric, []).append(record)
-
-    def found(self, metric: str, model: str, **columns: object) -> list[Record]:
-        """The summaries of a final model, one a seed; `columns` as for `select`."""
-        return select(self._by_metric.get(metric, []), model=model, **{"step": None, "index": None, **columns})
-
-    def losses(self, model: str) -> list[Record]:
-        """Held-out loss after the last step, one a seed."""
-        curve = self.found("loss", model, part="validation", step={r.step for r in self.records})
-        last = max((r.step or 0 for r in curve), default=0)
-        return [r for r in curve if r.step == last]
-
-    def layers(self, metric: str, model: str, part: str) -> list[int]:
-        return sorted({r.layer for r in self.found(metric, model, part=part) if r.layer is not None})
+def models(table: Table) -> list[str]:
+    """The models that were trained, in the order of the records."""
+    return table.models("parameters", seed=tuple(seeds(table)))
 
 
-def said(records: list[Record], digits: int = 2, scale: float = 1.0, short: bool = False) -> str:
-    """Mean and interval in words; "–" without records. short: "0.71 ± 0.05"."""
-    if not records:
+def seeds(table: Table) -> list[int]:
+    """Training seeds of the study."""
+    return sorted(table.distinct("seed", "parameters"))
+
+
+def loss(table: Table, model: str) -> Point | None:
+    """Held-out loss after the last step."""
+    curve = table.points("loss", model, by="step", part="validation")
+    return curve[max(curve)] if curve else None
+
+
+def layers(table: Table, metric: str, model: str, part: str) -> dict[int, Point]:
+    """A metric of the final model by layer."""
+    return table.points(metric, model, by="layer", part=part)
+
+
+def said(point: Point | None, digits: int = 2, scale: float = 1.0, short: bool = False) -> str:
+    """Mean and interval in words; "–" for nothing. short: "0.71 ± 0.05"."""
+    if point is None:
         return "–"
-    values = [scale * r.value for r in records]
-    mean, interval = float(np.mean(values)), seed_interval(values)
-    if interval is None and records[0].low is not None and records[0].high is not None:
-        interval = scale * records[0].low, scale * records[0].high
-    if interval is None:
-        return f"{mean:.{digits}f}"
-    if short:
-        return f"{mean:.{digits}f} ± {(interval[1] - interval[0]) / 2:.{digits}f}"
-    return f"{mean:.{digits}f} [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
+    point = scale * point
+    if point.interval is None:
+        return f"{point.value:.{digits}f}"
+    low, high = point.interval
+    bounds = f"± {(high - low) / 2:.{digits}f}" if short else f"[{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{point.value:.{digits}f} {bounds}"
 
 
 def rows(title: Iterable[str], body: Iterable[Iterable[str]]) -> str:
@@ -67,54 +57,40 @@ def rows(title: Iterable[str], body: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def difference(ours: list[Record], theirs: list[Record]) -> str:
+def difference(ours: Point | None, theirs: Point | None) -> str:
     """Mean of the differences seed by seed, with its interval."""
-    other = {r.seed: r.value for r in theirs}
-    values = [r.value - other[r.seed] for r in ours if r.seed in other]
-    interval = seed_interval(values)
-    if not values:
+    if ours is None or theirs is None:
         return "–"
-    return f"{np.mean(values):+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")
+    apart = ours - theirs
+    return f"{apart.value:+.2f}" + (f" [{apart.low:+.2f}, {apart.high:+.2f}]" if apart.interval else "")
 
 
-def loss_table(results: Results) -> str:
+def loss_table(table: Table) -> str:
     """Every model: size, tokens, held-out loss and what separates it from the first model, seed by seed."""
-    first = results.losses(results.models[0])
-    unigram = results.found("loss.unigram", "")
+    first, *_ = models(table)
     body = []
-    for model in results.models:
-        size, tokens = (results.found(metric, model) for metric in ("parameters", "tokens"))
-        body.append(
-            [
-                f"`{model}`",
-                f"{size[0].value / 1e6:.2f}",
-                f"{tokens[0].value / 1e6:.1f}",
-                said(results.losses(model)),
-                difference(results.losses(model), first) if model != results.models[0] else "",
-            ]
-        )
-    note = f"\n\nA guess by word frequencies alone: {unigram[0].value:.2f} nats." if unigram else ""
-    title = ["model", "million parameters", "million tokens", "held-out loss (nats)", f"beside `{results.models[0]}`"]
+    for model in models(table):
+        size, tokens = (f"{p.value / 1e6:.{d}f}" if (p := table.point(m, model)) else "–" for m, d in SIZES)
+        apart = difference(loss(table, model), loss(table, first)) if model != first else ""
+        body.append([f"`{model}`", size, tokens, said(loss(table, model)), apart])
+    unigram = table.point("loss.unigram")
+    note = f"\n\nA guess by word frequencies alone: {unigram.value:.2f} nats." if unigram else ""
+    title = ["model", "million parameters", "million tokens", "held-out loss (nats)", f"beside `{first}`"]
     return rows(title, body) + note
 
 
-def probe_table(results: Results, metric: str) -> str:
+def probe_table(table: Table, metric: str) -> str:
     """R² by layer; the paper's rows, of 6 blocks, right below ours."""
-    blocks = max((max(results.layers(metric, m, "all"), default=0) for m in results.models), default=0)
-    width = max(blocks, 6)
+    width = max(6, *(max(layers(table, metric, m, "all"), default=0) for m in models(table)))
     body = []
-    for model in results.models:
+    for model in models(table):
         for part, words in STREAMS.items():
-            if part == "all" and results.layers(metric, model, "position"):
+            points = layers(table, metric, model, part)
+            if not points or part == "all" and layers(table, metric, model, "position"):
                 continue
-            layers = results.layers(metric, model, part)
-            if not layers:
-                continue
-            cells = [""] * (width + 1)
-            for layer in layers:
-                cells[layer] = said(results.found(metric, model, part=part, layer=layer), short=True)
+            cells = [said(points[layer], short=True) if layer in points else "" for layer in range(width + 1)]
             if part == "position" and "full-mlm" not in model:
-                cells[layers[-1]] = f"({cells[layers[-1]]})"
+                cells[max(points)] = f"({cells[max(points)]})"
             body.append([f"`{model}`{words}", *cells])
             printed = [DSTG_R2.get((metric, model, part, layer)) for layer in range(width + 1)]
             if any(v is not None for v in printed):
@@ -122,103 +98,93 @@ def probe_table(results: Results, metric: str) -> str:
     return rows(["after block", *("0 (input)" if i == 0 else str(i) for i in range(width + 1))], body)
 
 
-def by_model(results: Results, title: str, cells: Iterable[tuple[str, str, dict[str, str]]]) -> str:
+def by_model(table: Table, title: str, cells: Iterable[tuple[str, str, dict[str, str]]]) -> str:
     """Rows (what, the paper's value, model → value); models without any value are left out."""
     cells = [(what, paper, values) for what, paper, values in cells if any(v != "–" for v in values.values())]
-    models = [m for m in results.models if any(values.get(m, "–") != "–" for _, _, values in cells)]
+    shown = [m for m in models(table) if any(values.get(m, "–") != "–" for _, _, values in cells)]
     return rows(
-        [title, "paper", *(f"`{m}`" for m in models)],
-        ([what, paper, *(v.get(m, "–") for m in models)] for what, paper, v in cells),
+        [title, "paper", *(f"`{m}`" for m in shown)],
+        ([what, paper, *(v.get(m, "–") for m in shown)] for what, paper, v in cells),
     )
 
 
-def each(results: Results, metric: str, digits: int = 2, scale: float = 1.0, **columns: object) -> dict[str, str]:
-    return {m: said(results.found(metric, m, **columns), digits, scale) for m in results.models}
+def each(table: Table, metric: str, digits: int = 2, scale: float = 1.0, **columns: object) -> dict[str, str]:
+    """A metric of every model."""
+    return {m: said(table.point(metric, m, **columns), digits, scale) for m in models(table)}
 
 
-def last(results: Results, metric: str, part: str, back: int = 1, **columns: object) -> dict[str, str]:
-    """At the layer `back` blocks before the end."""
-    values = {}
-    for model in results.models:
-        layers = results.layers(metric, model, part)
-        values[model] = (
-            said(results.found(metric, model, part=part, layer=layers[-1 - back], **columns))
-            if len(layers) > back
-            else "–"
-        )
-    return values
+def late(table: Table, metric: str, part: str) -> dict[str, str]:
+    """A metric of every model at its last block but one."""
+    ends = {m: list(layers(table, metric, m, part).values()) for m in models(table)}
+    return {m: said(points[-2]) if len(points) > 1 else "–" for m, points in ends.items()}
 
 
-def table_rows(results: Results) -> Iterable[tuple[str, str, dict[str, str]]]:
+def table_rows(table: Table) -> Iterable[tuple[str, str, dict[str, str]]]:
     """DSTG section 4 (1): the position table."""
     percent = {"digits": 0, "scale": 100.0}
     dstg, ap = (100 * DSTG_TABLES["pca.top2", m, None] for m in ("dstg", "ap"))
-    yield "two components hold (%)", f"`dstg` {dstg:.1f}, `ap` {ap:.1f}", each(results, "pca.top2", **percent)
-    yield "the same before training (%)", "–", each(results, "pca.top2", step=0, **percent)
+    yield "two components hold (%)", f"`dstg` {dstg:.1f}, `ap` {ap:.1f}", each(table, "pca.top2", **percent)
+    yield "the same before training (%)", "–", each(table, "pca.top2", step=0, **percent)
     for component in (0, 1, 2):
         want = [(m, DSTG_TABLES.get(("dct.low4", m, component))) for m in ("dstg", "ap")]
         paper = ", ".join(f"`{m}` {'< ' if m == 'ap' else ''}{100 * v:.1f}" for m, v in want if v is not None) or "high"
         yield (
             f"component {component + 1}: power in the first four bins of the DCT (%)",
             paper,
-            each(results, "dct.low4", index=component, **percent),
+            each(table, "dct.low4", index=component, **percent),
         )
-    yield "half of the variance in so many components", "–", each(results, "n50.count", digits=0)
+    yield "half of the variance in so many components", "–", each(table, "n50.count", digits=0)
 
 
-def work_rows(results: Results) -> Iterable[tuple[str, str, dict[str, str]]]:
+def work_rows(table: Table) -> Iterable[tuple[str, str, dict[str, str]]]:
     """DSTG section 4 (2) and (3), B.2: heads, sentences, states of the others, what the loss pays."""
     paper = {"semantic": "25 (9 of 36)", "absolute": "the other 75, by another rule", "relative": "0", "several": "–"}
     for part, printed in paper.items():
         what = "heads that no single term drives" if part == "several" else f"heads that the {part} term drives"
-        yield f"{what} (%)", printed, each(results, "heads.share", digits=0, scale=100.0, part=part)
+        yield f"{what} (%)", printed, each(table, "heads.share", digits=0, scale=100.0, part=part)
     for part in ("semantic", "absolute", "relative"):
         yield (
             f"loss without the {part} term (nats more)",
             "–",
-            each(results, "ablation.remove", layer=None, head=None, part=part),
+            each(table, "ablation.remove", part=part),
         )
     yield (
         "position stream, last block but one: share of variance that is position's",
         "–",
-        last(results, "variance.position", "position"),
+        late(table, "variance.position", "position"),
     )
-    yield "the same: two components hold", "about 0.9", last(results, "hidden.top2", "position")
+    yield "the same: two components hold", "about 0.9", late(table, "hidden.top2", "position")
     yield (
         "the same: sentences apart beyond random cuts",
         "apart, and more with depth (figure 4, without this control)",
-        last(results, "sentences.excess", "position"),
+        late(table, "sentences.excess", "position"),
     )
-    yield "the same at the input", "–", each(results, "sentences.excess", part="position", layer=0)
+    yield "the same at the input", "–", each(table, "sentences.excess", part="position", layer=0)
     for target in ("position", "semantic"):
         metric = f"regression.{target}"
         yield (
             f"states regressed onto `dstg`'s {target} stream, last block but one (R²)",
             "figure 8",
-            last(results, metric, "dstg"),
+            late(table, metric, "dstg"),
         )
 
 
 def main(path: str) -> None:
-    results = Results(read_records(path))
-    seeds = f"{len(results.seeds)} training seeds" if len(results.seeds) > 1 else "one training seed"
-    print(f"{seeds}; mean and 95 % interval.\n\n### Loss\n\n{loss_table(results)}")
+    table = Table(read_records(path))
+    of = f"{len(seeds(table))} training seeds" if len(seeds(table)) > 1 else "one training seed"
+    print(f"{of}; mean and 95 % interval.\n\n### Loss\n\n{loss_table(table)}")
     for metric, title in (
         ("r2.token", "Position read from the states: R² (DSTG Table 2)"),
         ("r2.segment", "Segment number: R² (Table 3)"),
         ("r2.intra", "Progress inside a segment: R² (Table 4)"),
     ):
-        table = probe_table(results, metric)
-        ceiling = results.found(f"{metric}.ceiling", "") or results.found(f"{metric}.ceiling", "corpus")
-        note = (
-            "\n\nIn brackets: the last position stream gets no gradient (3.3; the paper prints none)."
-            if "(0" in table
-            else ""
-        )
-        note += f"\n\nThe best function of position alone reaches {said(ceiling)} on this corpus." if ceiling else ""
-        print(f"\n### {title}\n\n{table}{note}")
-    print(f"\n### The position table (section 4, 1)\n\n{by_model(results, 'what', table_rows(results))}")
-    print(f"\n### Who does the work (section 4, 2 and 3; B.2)\n\n{by_model(results, 'what', work_rows(results))}")
+        probes = probe_table(table, metric)
+        untrained = "In brackets: the last position stream gets no gradient (3.3; the paper prints none)."
+        ceiling = table.point(f"{metric}.ceiling") or table.point(f"{metric}.ceiling", "corpus")
+        best = f"The best function of position alone reaches {said(ceiling)} on this corpus." if ceiling else ""
+        print("\n" + "\n\n".join(filter(None, (f"### {title}", probes, "(0" in probes and untrained, best))))
+    print(f"\n### The position table (section 4, 1)\n\n{by_model(table, 'what', table_rows(table))}")
+    print(f"\n### Who does the work (section 4, 2 and 3; B.2)\n\n{by_model(table, 'what', work_rows(table))}")
 
 
 if __name__ == "__main__":

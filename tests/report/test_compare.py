@@ -98,11 +98,13 @@ def test_array_files_are_found_under_the_new_names_and_read_late(pair):
     np.savez(pair[0] / "arrays" / "attention-ap-seed-0.npz", lags=np.arange(3.0))
     np.savez(pair[0] / "arrays" / "geometry-corpus.npz", positions=np.arange(2.0))
     (pair[1] / "arrays" / "hidden-rope-seed-1.npz").write_bytes(b"PK")
-    arrays = merged(open_runs(pair)).arrays
-    assert set(arrays) == {"attention-one/ap-seed-0", "geometry-corpus", "hidden-two/rope-seed-1"} and len(arrays) == 3
-    assert arrays["attention-one/ap-seed-0"]["lags"].tolist() == [0, 1, 2] and "hidden-two/rope-seed-1" in arrays
+    together = merged(open_runs(pair))
+    arrays = together.arrays
+    assert set(arrays) == {"attention-one_ap-seed-0", "geometry-corpus", "hidden-two_rope-seed-1"} and len(arrays) == 3
+    assert arrays["attention-one_ap-seed-0"]["lags"].tolist() == [0, 1, 2] and "hidden-two_rope-seed-1" in arrays
+    assert together.held("attention", "one/ap") == (0, arrays["attention-one_ap-seed-0"])
     with pytest.raises(ValueError, match=r"hidden-rope-seed-1.npz"):
-        arrays["hidden-two/rope-seed-1"]
+        arrays["hidden-two_rope-seed-1"]
 
 
 def test_claims_of_all_runs_stand_side_by_side(pair):

@@ -13,8 +13,8 @@ from page_view import View
 
 from whatwhere.records import Record, read_records, write_records
 from whatwhere.report import write_report
-from whatwhere.report.corpus_pages import geometry_page
 from whatwhere.report.page import render_page, write_page
+from whatwhere.report.pages import geometry_page
 from whatwhere.report.run import Corpus, Run, load_run
 
 FIGURES = [

@@ -10,8 +10,8 @@ from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
 from whatwhere.records import write_records
 from whatwhere.report import write_report
-from whatwhere.report.corpus_pages import spectra_page
 from whatwhere.report.page import render_page
+from whatwhere.report.pages import spectra_page
 from whatwhere.report.run import load_run
 from whatwhere.study.spectra import run_spectra
 

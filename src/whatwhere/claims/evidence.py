@@ -1,13 +1,13 @@
 """What a claim reads: the records of a run that speak of some models, and which of them were read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+from ..gates import falling, plateau, unlearned
 from ..metrics import repeats
 from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
 
-LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained
-FALLING = 0.05  # nats by which the loss of a model that is still learning fell over the last tenth of its steps
 MOST_ENTRIES = 12  # of the list of records of a verdict
 FIXED_TABLES = ("sinusoidal",)  # tables that no training made
 _PLACES = ("seed", "layer", "head", "part", "index", "step")
@@ -53,33 +53,25 @@ class Evidence:
         where = {"step": self.step, **where}
         return self.table.rows(metric, model or self.models[0], seed=tuple(self.seeds), **where)
 
-    def value(
-        self,
-        metric: str,
-        model: str | None = None,
-        *,
-        layer: int | None = None,
-        head: int | None = None,
-        part: str | None = None,
-        index: int | None = None,
-        step: int | None = None,
-    ) -> Point:
-        """The value of a model in one place: of every split where the metric is repeated, else of single records."""
+    def value(self, metric: str, model: str | None = None, **where: int | str | None) -> Point:
+        """The value of a model in one place: of every split where the metric is repeated, else of single records.
+
+        where: layer, head, part, index and step of the place; a column that is not named is empty.
+        """
         name = model or self.models[0]
-        if self.step is not None:
-            if step is not None:
-                raise Missing("an untrained model has no checkpoints")
-            step = self.step
-        place = {"layer": layer, "head": head, "part": part, "step": step}
-        rows = self.rows(metric, name, **place, index=ANY if repeats(metric) and index is None else index)
+        if self.step is not None and where.get("step") is not None:
+            raise Missing("an untrained model has no checkpoints")
+        named = {column: value for column, value in where.items() if value is not None}
+        place: dict[str, Any] = dict.fromkeys(_PLACES[1:]) | {"step": self.step} | named
+        repeated = bool(repeats(metric)) and place["index"] is None
+        rows = self.rows(metric, name, **(place | {"index": ANY} if repeated else place))
         for seed in self.seeds:
             if not any(r.seed == seed for r in rows):
                 if repeats(metric) == "splits":
-                    raise Missing(f"no {metric} of {name}, part {part}, at hidden[{layer}]")
-                named = {"seed": seed, **place, "index": index}
-                where = [f", {k} {named[k]}" for k in _PLACES if named[k] is not None]
-                raise Missing(f"no {metric} of {name}" + "".join(where))
-        split = repeats(metric) and index is None and any(r.index is not None for r in rows)
+                    raise Missing(f"no {metric} of {name}, part {place['part']}, at hidden[{place['layer']}]")
+                lacking = [f", {k} {v}" for k, v in ({"seed": seed} | place).items() if v is not None]
+                raise Missing(f"no {metric} of {name}" + "".join(lacking))
+        split = repeated and any(r.index is not None for r in rows)
         self._read |= dict.fromkeys(r for r in rows if not split or r.index is not None)
         return _over(rows, self.seeds)
 
@@ -119,13 +111,17 @@ class Evidence:
 
     def layers(self, metric: str, part: str | None = None) -> dict[int, Point]:
         """A metric at every layer that has it."""
-        layers = self.table.distinct("layer", metric, self.models[0], part=part, head=None, step=None)
-        return {layer: self.value(metric, layer=layer, part=part) for layer in self._any(layers, metric, part)}
+        return self._along("layer", metric, part, head=None)
 
     def indices(self, metric: str, part: str | None = None) -> dict[int, Point]:
         """A metric at every index (component, rank, width) that has it."""
-        indices = self.table.distinct("index", metric, self.models[0], part=part, step=None, seed=self.seeds[0])
-        return {index: self.value(metric, part=part, index=index) for index in self._any(indices, metric, part)}
+        return self._along("index", metric, part, seed=self.seeds[0])
+
+    def _along(self, column: str, metric: str, part: str | None, **where: Any) -> dict[int, Point]:
+        places = self.table.distinct(column, metric, self.models[0], part=part, step=None, **where)
+        if not places:
+            raise Missing(f"no {metric} of {self.models[0]}{'' if part is None else f', part {part}'}")
+        return {place: self.value(metric, part=part, **{column: place}) for place in sorted(places)}
 
     def steps(self, metric: str, part: str | None = None, model: str | None = None) -> dict[int, Point]:
         """A metric of a model at every checkpoint that all seeds have, by step."""
@@ -172,32 +168,20 @@ class Evidence:
 
     def plateau(self) -> str | None:
         """Which model has learned token frequencies at most, so that no claim can be about it."""
-        unigram = self.table.point("loss.unigram")
-        if unigram is None:
-            return None
         for model in self.models:
-            for losses in self._losses(model):
-                if not (loss := losses[max(losses)]) <= unigram.value - LEARNED:
-                    plateau = f"the unigram plateau is {unigram.value:.2f}"
-                    return f"{model} has learned token frequencies only: loss {loss:.2f} nats, {plateau}"
+            if (loss := unlearned(self.table, model, self.seeds)) is not None:
+                level = f"the unigram plateau is {plateau(self.table, model):.2f}"
+                return f"{model} has learned token frequencies only: loss {loss:.2f} nats, {level}"
         return None
 
     def learning(self) -> str:
-        """Which models' validation losses still fell by more than `FALLING`, in words; "" if none.
-
-        From the last validation before the last tenth of the steps to the end.
-        """
-        sentences = []
-        for model in self.models:
-            falls = []
-            for losses in self._losses(model):
-                last = max(losses)
-                before = max((step for step in losses if step <= 0.9 * last and step < last), default=None)
-                falls += [] if before is None else [(losses[before] - losses[last], last - before)]
-            if falls and max(falls)[0] > FALLING:
-                nats, steps = max(falls)
-                sentences.append(f"{model} still learning: loss fell {nats:.2f} nats in the last {steps} steps")
-        return "; ".join(sentences)
+        """Which models' validation losses still fell at the end (`falling`), in words; "" if none."""
+        falls = {model: falling(self.table, model, self.seeds) for model in self.models}
+        return "; ".join(
+            f"{model} still learning: loss fell {fall[0]:.2f} nats in the last {fall[1]} steps"
+            for model, fall in falls.items()
+            if fall
+        )
 
     def scale(self, point: Point) -> str:
         """How much was trained or counted and measured, in words."""
@@ -231,12 +215,6 @@ class Evidence:
         rows = self.table.rows(metric, self.models[0], seed=self.seeds[0], **dict.fromkeys(_PLACES[1:]))
         return rows[-1].value if rows else None
 
-    def _losses(self, model: str) -> list[dict[int, float]]:
-        """Step -> validation loss of every seed that has any."""
-        rows = [r for r in self.table.rows("loss", model, part="validation") if r.step is not None]
-        by_seed = [{r.step: r.value for r in rows if r.seed == seed and r.step is not None} for seed in self.seeds]
-        return [losses for losses in by_seed if losses]
-
     def _steps(self, metric: str, part: str | None, model: str) -> list[int]:
         if self.step is not None:
             raise Missing("an untrained model has no checkpoints")
@@ -244,11 +222,6 @@ class Evidence:
         if not (shared := set.intersection(*steps)):
             raise Missing(f"no {metric} of the checkpoints of {model}")
         return sorted(shared)
-
-    def _any(self, places: list[int], metric: str, part: str | None) -> list[int]:
-        if not places:
-            raise Missing(f"no {metric} of {self.models[0]}{'' if part is None else f', part {part}'}")
-        return sorted(places)
 
 
 def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:
@@ -258,9 +231,16 @@ def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:
     return point
 
 
-def corpora(table: Table) -> list[str]:
-    """The corpora whose geometry was measured: "corpus" in a study, its own name in a geometry run."""
-    return table.models("stress.raw", part="sinusoidal", step=None)
+def with_records(metric: str, **where: Any) -> Callable[[Table], list[str]]:
+    """What finds everything in a run that has records of a metric in a place."""
+    return lambda table: table.models(metric, **where)
+
+
+corpora = with_records("stress.raw", part="sinusoidal", step=None)  # "corpus" in a study, its name in a geometry run
+words = with_records("n50", part="words")  # models whose word tables were measured
+projected = with_records("projected.stress.raw", part="sinusoidal")  # through whose query and key matrices a table went
+swapped = with_records("swap.loss")  # models whose loss was measured with two tokens in each other's place
+with_conditions = with_records("h1")  # models whose mean embeddings at the positions of a corpus were compared
 
 
 def tables(table: Table) -> list[str]:
@@ -268,29 +248,9 @@ def tables(table: Table) -> list[str]:
     return [name for name in table.models("n50", part=None, step=None) if name not in FIXED_TABLES]
 
 
-def words(table: Table) -> list[str]:
-    """The models whose word tables were measured."""
-    return table.models("n50", part="words")
-
-
 def checkpoints(table: Table) -> list[str]:
     """The models whose position tables were measured at every checkpoint."""
     return list(dict.fromkeys(r.model for r in table.rows("separation") if r.step is not None))
-
-
-def projected(table: Table) -> list[str]:
-    """The models through whose query and key matrices the sinusoidal table was sent."""
-    return table.models("projected.stress.raw", part="sinusoidal")
-
-
-def swapped(table: Table) -> list[str]:
-    """The models whose loss was measured with two tokens in each other's place."""
-    return table.models("swap.loss")
-
-
-def with_conditions(table: Table) -> list[str]:
-    """The models whose mean embeddings at the positions of a corpus were compared."""
-    return table.models("h1")
 
 
 def described(records: Iterable[Record]) -> list[str]:

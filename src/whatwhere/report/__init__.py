@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from .compare import comparison_page, open_runs, write_comparison
-from .corpus_pages import geometry_page, spectra_page
 from .csv_files import write_tables
 from .page import Page, write_page
-from .pages import open_page
-from .run import load_run
+from .pages import geometry_page, open_page, spectra_page
+from .run import kind_of, load_run
 
 __all__ = [
     "Page",
@@ -39,13 +38,12 @@ def page_of(run: str | Path) -> Page:
         ValueError: the folder holds none of them, or a file in it is damaged.
     """
     run = Path(run)
-    if (run / "geometry.json").is_file():
-        return geometry_page(load_run(run))
-    if (run / "spectra.json").is_file():
-        return spectra_page(load_run(run))
-    if not (run / "records.parquet").is_file() and (run / "config.json").is_file():
+    kind = kind_of(run)
+    if kind == "model":
         raise ValueError(
             f"{run} is a model, and has no page. Its numbers are in training.json; probe, spectra and geometry --model "
             "measure it."
         )
+    if kind in ("geometry", "spectra"):
+        return (geometry_page if kind == "geometry" else spectra_page)(load_run(run))
     return open_page(run)

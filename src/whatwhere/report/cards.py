@@ -9,6 +9,7 @@ from typing import Any
 
 from .figure import MOST_DIGITS
 from .numbers import THIN, interval, number, printed
+from .run import finite
 
 VERDICTS = ("holds", "does not hold", "not separable", "not testable here")
 MOST_CARDS = 6
@@ -54,30 +55,17 @@ class Card:
         return "claim-" + re.sub("[^A-Za-z0-9]+", "-", self.id).strip("-")
 
 
-def _finite(found: Any) -> float | None:
-    return (
-        float(found)
-        if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
-        else None
-    )
-
-
 def scale_ends(values: Sequence[float], unit: str) -> tuple[float, float]:
     """Ends of a card's scale: 0 to 1, 0 to 100 for per cent, else 0 to a round number beyond the largest; below 0 if
     values are."""
     low, high = min(values), max(values)
-    if unit in ("%", "per cent"):
-        top = 100.0
-    else:
-        top = 1.0
-    if high > top:
-        unit_size = 10 ** math.floor(math.log10(high))
-        top = math.ceil(high / unit_size) * unit_size
-    bottom = 0.0
-    if low < 0:
-        unit_size = 10 ** math.floor(math.log10(-low))
-        bottom = -math.ceil(-low / unit_size) * unit_size
-    return bottom, top
+    top = 100.0 if unit in ("%", "per cent") else 1.0
+    return -_rounded_up(-low) if low < 0 else 0.0, _rounded_up(high) if high > top else top
+
+
+def _rounded_up(value: float) -> float:
+    size: float = 10 ** math.floor(math.log10(value))
+    return math.ceil(value / size) * size
 
 
 def strip(
@@ -88,25 +76,23 @@ def strip(
         return None
     bottom, top = scale_ends([v for v in (value, low, high, paper) if v is not None], unit)
 
-    def place(v: float | None) -> float | None:
-        return None if v is None else round(100 * (v - bottom) / (top - bottom), 2)
+    def place(v: float) -> float:
+        return round(100 * (v - bottom) / (top - bottom), 2)
 
-    at = place(value)
-    assert at is not None
-    return Strip(printed(bottom), printed(top), at, place(low), place(high), place(paper))
+    ends = (None if v is None else place(v) for v in (low, high, paper))
+    return Strip(printed(bottom), printed(top), place(value), *ends)
 
 
 def card(claim: Mapping[str, Any]) -> Card:
     """One entry of claims.json as a card."""
-    value, low, high, paper = (_finite(claim.get(k)) for k in ("value", "low", "high", "paper_value"))
-    unit = str(claim.get("unit") or "")
+    value, low, high, paper = (finite(claim.get(k)) for k in ("value", "low", "high", "paper_value"))
+    id, unit, verdict = (str(claim.get(k) or "") for k in ("id", "unit", "verdict"))
     suffix = f"{THIN}{unit}" if unit else ""
-    verdict = str(claim.get("verdict") or "not testable here")
     return Card(
-        id=str(claim.get("id") or ""),
-        claim=str(claim.get("claim") or claim.get("id") or "unnamed claim"),
-        verdict=verdict,
-        mark=verdict.replace(" ", "-") if verdict in VERDICTS else "not-testable-here",
+        id=id,
+        claim=str(claim.get("claim") or id or "unnamed claim"),
+        verdict=verdict or VERDICTS[-1],
+        mark=(verdict if verdict in VERDICTS else VERDICTS[-1]).replace(" ", "-"),
         value=number(value, low, high, MOST_DIGITS) + suffix if value is not None else "–",
         bounds=interval(low, high, MOST_DIGITS),
         paper=printed(paper) + suffix if paper is not None else "",
@@ -119,18 +105,18 @@ def card(claim: Mapping[str, Any]) -> Card:
     )
 
 
-def _list(found: Any) -> list[str]:
-    return [str(entry) for entry in found] if isinstance(found, list | tuple) else []
+def _list(entries: Any) -> list[str]:
+    return [str(entry) for entry in entries] if isinstance(entries, list | tuple) else []
 
 
-def _words(found: Any) -> str:
-    if found is None:
-        return ""
-    if isinstance(found, Mapping):
-        return ", ".join(f"{k} {_words(v)}" for k, v in found.items())
-    if isinstance(found, list | tuple):
-        return ", ".join(_words(v) for v in found)
-    return number(found) if isinstance(found, int | float) and not isinstance(found, bool) else str(found)
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_words(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_words(v) for v in value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return "" if value is None else str(value)
 
 
 def first_cards(cards: Sequence[Card]) -> list[Card]:
@@ -143,7 +129,7 @@ def ledger(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     """Claims by verdict, in the order of `VERDICTS`, then any other verdict."""
     names = [*VERDICTS, *dict.fromkeys(c.verdict for c in cards if c.verdict not in VERDICTS)]
     groups = [(name, [c for c in cards if c.verdict == name]) for name in names]
-    return [(name, found) for name, found in groups if found]
+    return [(name, group) for name, group in groups if group]
 
 
 def by_reason(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ..files import new_folder
-from .figure import Table, csv_text
+from .figure import csv_text
 from .page import Page, page_tables
 
 
@@ -24,14 +24,7 @@ def write_tables(page: Page, folder: str | Path) -> list[Path]:
         raise ValueError(f"{folder} holds {sorted(others)[0]}, which is no CSV file. Give a new folder for the tables.")
     with new_folder(folder) as new:
         for table in page_tables(page, page.sections):
-            _write(new / f"{_file_name(table.id)}.csv", table)
+            name = re.sub(r"[^\w.-]", "_", table.id).lstrip(".") or "table"
+            with (new / f"{name}.csv").open("x", encoding="utf-8", newline="") as file:
+                file.write(csv_text(table))
     return sorted(folder.glob("*.csv"))
-
-
-def _file_name(id: str) -> str:
-    return re.sub(r"[^\w.-]", "_", id).lstrip(".") or "table"
-
-
-def _write(path: Path, table: Table) -> None:
-    with path.open("x", encoding="utf-8", newline="") as file:
-        file.write(csv_text(table))

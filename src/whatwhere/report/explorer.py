@@ -9,7 +9,6 @@ anywhere, and smaller for small weights. The maps of one term in one layer are a
 
 import base64
 import hashlib
-import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
-from .run import read_arrays, read_json, visible
+from .run import arrays_of, read_arrays, read_json, visible
 
 ATTENTION_BUDGET = 9_600_000  # bytes of packed maps in a page without plotly
 STUDY_BUDGET = 4_600_000  # and in one with plotly and the figures of a study
@@ -28,10 +26,8 @@ _SMALL = 4_000_000  # bytes of maps that are packed at once to see whether they 
 LONGEST_NAME = 200  # characters of a token that the page carries
 INTRO = (
     "Each small map is one head: queries from top to bottom, keys from left to right, stronger in colour where the "
-    "weight is larger. "
-    "A term has its own softmax, as if it alone made the attention; `total` is the softmax of the sum, which the model "
-    "uses. Choose a head "
-    "with the mouse or the arrow keys, a term with the keys 1 to 9."
+    "weight is larger. A term has its own softmax, as if it alone made the attention; `total` is the softmax of the "
+    "sum, which the model uses. Choose a head with the mouse or the arrow keys, a term with the keys 1 to 9."
 )
 _COLOURS = {
     "semantic": "semantic",
@@ -91,14 +87,6 @@ class Explorer:
         """Characters of all chunks."""
         return sum(map(len, self.chunks))
 
-    @property
-    def elements(self) -> Markup:
-        """The chunks as data elements of the page."""
-        return Markup("\n").join(
-            Markup('<script type="text/plain" id="explorer-chunk-{}">{}</script>').format(i, Markup(c))
-            for i, c in enumerate(self.chunks)
-        )
-
 
 def merged(g: int) -> tuple[np.ndarray, np.ndarray]:
     """The coarser scale that merges at most `g` bytes: index of each byte (256,) uint8, and first and last byte of each
@@ -121,12 +109,12 @@ def weights_of(levels: np.ndarray, groups: np.ndarray) -> np.ndarray:
 def filtered(maps: np.ndarray, kind: int) -> np.ndarray:
     """Maps (..., n, n) uint8 minus, mod 256, nothing (0), the row above (1), or its left neighbour, the same lag of
     positions (2)."""
-    found = maps.copy()
+    rest = maps.copy()
     if kind == 1:
-        found[..., 1:, :] -= maps[..., :-1, :]
+        rest[..., 1:, :] -= maps[..., :-1, :]
     if kind == 2:
-        found[..., 1:, 1:] -= maps[..., :-1, :-1]
-    return found
+        rest[..., 1:, 1:] -= maps[..., :-1, :-1]
+    return rest
 
 
 class _Chunks:
@@ -166,30 +154,27 @@ def _best_filter(maps: np.ndarray) -> int:
     return int(np.argmin([_entropy(filtered(sample, kind)) for kind in range(3)]))
 
 
-def _entropy(found: np.ndarray) -> float:
-    share = np.bincount(found.ravel(), minlength=256) / found.size
+def _entropy(values: np.ndarray) -> float:
+    share = np.bincount(values.ravel(), minlength=256) / values.size
     share = share[share > 0]
     return float(-(share * np.log2(share)).sum())
 
 
-def _bytes(models: Sequence[ExplorerModel]) -> int:
-    return sum(maps.nbytes for m in models for text in m.texts for maps in text.maps.values())
+def _layers(models: Sequence[ExplorerModel]) -> list[np.ndarray]:
+    """The maps (h, n, n) of every model, text, term and layer."""
+    return [layer for m in models for text in m.texts for maps in text.maps.values() for layer in maps]
 
 
 def _estimate(models: Sequence[ExplorerModel], index: np.ndarray) -> float:
     """About how many characters the maps will take: one head of each layer, packed."""
-    seen: dict[bytes, float] = {}
-    for model in models:
-        for text in model.texts:
-            for maps in text.maps.values():
-                for layer in maps:
-                    key = hashlib.sha256(layer.tobytes()).digest()
-                    if key not in seen:
-                        one = index[layer[len(layer) // 2]]
-                        seen[key] = (
-                            len(_deflated(filtered(one, _best_filter(one[None])).tobytes())) * len(layer) * 4 / 3
-                        )
-    return sum(seen.values())
+    sizes: dict[bytes, float] = {}
+    for layer in _layers(models):
+        key = hashlib.sha256(layer.tobytes()).digest()
+        if key not in sizes:
+            head = index[layer[len(layer) // 2]]
+            packed = _deflated(filtered(head, _best_filter(head[None])).tobytes())
+            sizes[key] = len(packed) * len(layer) * 4 / 3
+    return sum(sizes.values())
 
 
 def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Explorer:
@@ -208,7 +193,7 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
     while True:
         for g in MERGES:
             index, groups = merged(g)
-            if _bytes(kept) > _SMALL and _estimate(kept, index) > 1.02 * budget:
+            if sum(layer.nbytes for layer in _layers(kept)) > _SMALL and _estimate(kept, index) > 1.02 * budget:
                 continue
             chunks = _Chunks()
             data = _describe(kept, index, groups, chunks)
@@ -235,8 +220,7 @@ def _too_large(model: ExplorerModel, budget: int) -> str:
     fits = max(1, int(n * (budget / size) ** 0.5 * 0.9))
     return (
         f"The maps of {layers} × {heads} heads for {n} tokens take {size / 1e6:.0f} MB, and a page holds "
-        f"{budget / 1e6:.0f} MB. "
-        f"Shorten the text to about {fits} tokens."
+        f"{budget / 1e6:.0f} MB. Shorten the text to about {fits} tokens."
     )
 
 
@@ -248,32 +232,26 @@ def _describe(
     described = []
     for model in models:
         first = model.texts[0].maps
-        terms = list(first)
-        layers, heads = first[terms[0]].shape[:2]
+        shape = next(iter(first.values())).shape[:2]
         entry: dict[str, Any] = {
             "name": model.name if model.seed is None else f"{model.name}, seed {model.seed}",
-            "layers": layers,
-            "heads": heads,
+            "layers": shape[0],
+            "heads": shape[1],
             "terms": [
                 {"name": t, "label": _LABELS.get(t, t.replace("_", " ")), "colour": _COLOURS.get(t, "untied")}
-                for t in terms
+                for t in first
             ],
             "missing": model.missing,
             "weights": [float(f"{w:.4g}") for w in weights_of(model.levels, groups)],
             "texts": [_text(text, index, chunks) for text in model.texts],
         }
-        shape = (layers, heads)
-        means = {
-            t: np.asarray(model.means[t]) for t in terms if t in model.means and np.shape(model.means[t])[:2] == shape
-        }
-        if means:
-            entry["means"] = {t: _mean(found, chunks) for t, found in means.items()}
-        profiles = {
-            t: np.asarray(model.profiles[t])
-            for t in terms
-            if t in model.profiles and np.shape(model.profiles[t])[:2] == shape
-        }
+        means, profiles = (
+            {t: np.asarray(of[t]) for t in first if t in of and np.shape(of[t])[:2] == shape}
+            for of in (model.means, model.profiles)
+        )
         profiles = {t: p for t, p in profiles.items() if p.shape[2] == len(model.lags)}
+        if means:
+            entry["means"] = {t: _mean(of_term, chunks) for t, of_term in means.items()}
         if profiles:
             entry["lags"] = [int(lag) for lag in model.lags]
             entry["profiles"] = {t: chunks.add(np.nan_to_num(p).astype("<f4").tobytes()) for t, p in profiles.items()}
@@ -290,14 +268,14 @@ def _text(text: ExplorerText, index: np.ndarray, chunks: _Chunks) -> dict[str, A
     }
 
 
-def _mean(found: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
+def _mean(maps: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
     """Mean maps as bytes round(255 √(v / largest)) of each head."""
-    found = np.nan_to_num(found)
-    largest = found.max((2, 3))
-    share = found / np.where(largest > 0, largest, 1)[..., None, None]
+    maps = np.nan_to_num(maps)
+    largest = maps.max((2, 3))
+    share = maps / np.where(largest > 0, largest, 1)[..., None, None]
     levels = np.rint(255 * np.sqrt(np.clip(share, 0, 1))).astype(np.uint8)
     return {
-        "bins": found.shape[2],
+        "bins": maps.shape[2],
         "chunk": chunks.add(levels.tobytes()),
         "scales": [[float(f"{v:.4g}") for v in row] for row in largest],
     }
@@ -333,38 +311,29 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
         raise ValueError(
             f"{index} lacks {error} in an entry. Delete it and write the texts of every model again."
         ) from error
-    maps: list[ExplorerText] = []
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            levels = np.asarray(arrays["levels"], dtype=float)
-            for number, (title, tokens) in enumerate(titles):
-                maps.append(ExplorerText(title, tokens, {t: arrays[f"{number}.{t}"] for t in terms}))
-    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(
-            f"{path} is not a complete array file ({error}). Delete explorer.json and write the texts again."
-        ) from error
-    for text in maps:
+    with arrays_of(path, "Delete explorer.json and write the texts again.") as arrays:
+        levels = np.asarray(arrays["levels"], dtype=float)
+        read = [
+            ExplorerText(title, tokens, {t: arrays[f"{i}.{t}"] for t in terms})
+            for i, (title, tokens) in enumerate(titles)
+        ]
+    for text in read:
         n = len(text.tokens)
-        for term, found in text.maps.items():
-            if found.dtype != np.uint8 or found.ndim != 4 or found.shape[2:] != (n, n) or levels.shape != (256,):
-                raise ValueError(
-                    f"{path}: {term} is {found.dtype} {found.shape}; {index} says bytes of shape (layers, heads, {n}, "
-                    f"{n})."
-                )
+        for term, maps in text.maps.items():
+            if maps.dtype != np.uint8 or maps.ndim != 4 or maps.shape[2:] != (n, n) or levels.shape != (256,):
+                asked = f"bytes of shape (layers, heads, {n}, {n})"
+                raise ValueError(f"{path}: {term} is {maps.dtype} {maps.shape}; {index} says {asked}.")
     profile = path.with_name(path.name.replace("explorer-", "attention-", 1))
-    return replace(ExplorerModel(name, seed, maps, levels, str(entry.get("missing") or "")), **profile_arrays(profile))
+    more = _profiles(profile) if profile.is_file() else {}
+    return ExplorerModel(name, seed, read, levels, str(entry.get("missing") or ""), **more)
 
 
-def profile_arrays(path: Path) -> dict[str, Any]:
-    """`means`, `profiles` and `lags` of an `ExplorerModel` from arrays/attention-NAME-seed-K.npz; empty where there is
-    no such file."""
-    if not path.is_file():
-        return {}
-    found = dict(read_arrays(path))
-    return {
-        "means": {k.removeprefix("mean."): v for k, v in found.items() if k.startswith("mean.") and v.ndim == 4},
-        "profiles": {
-            k.removeprefix("profile."): v for k, v in found.items() if k.startswith("profile.") and v.ndim == 3
-        },
-        "lags": [int(lag) for lag in found.get("lags", ())],
-    }
+def _profiles(path: Path) -> dict[str, Any]:
+    """`means`, `profiles` and `lags` of an `ExplorerModel` from arrays/attention-NAME-seed-K.npz."""
+    arrays = read_arrays(path)
+
+    def named(head: str, dimensions: int) -> dict[str, np.ndarray]:
+        return {k.removeprefix(head): v for k, v in arrays.items() if k.startswith(head) and v.ndim == dimensions}
+
+    lags = [int(lag) for lag in arrays.get("lags", ())]
+    return {"means": named("mean.", 4), "profiles": named("profile.", 3), "lags": lags}

@@ -22,7 +22,7 @@ from plotly.offline import get_plotlyjs
 from ..files import write_text
 from .cards import Card, by_reason, first_cards, ledger
 from .explorer import Explorer
-from .figure import MOST_ROWS, Cell, Figure, Table, csv_text, text
+from .figure import MOST_ROWS, Figure, Table, csv_text, text
 from .run import visible
 from .style import FONT, MAPS, PALETTES
 
@@ -104,58 +104,47 @@ def render_page(page: Page) -> str:
     Raises:
         ValueError: a number in a figure is not finite.
     """
+    sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables])
+    figures = _figures(page.hero, sections)
+    data = {
+        "palettes": {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()},
+        "tables": {t.id: csv_text(t) for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS},
+        "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures},
+    }
+    parts = ["report", *(["explorer"] if page.explorer else [])]
+    scripts = [(_TEMPLATES / f"{part}.js").read_text(encoding="utf-8") for part in parts]
+    styles = [(_TEMPLATES / f"{part}.css").read_text(encoding="utf-8") for part in parts]
+    shown = {
+        "sections": sections,
+        "cards": first_cards(page.cards),
+        "ledger": ledger(page.cards),
+        "claims_table": claims_table(page.cards),
+        "explorer_after": next((s.id for s in sections if s.id == page.explorer_after), ""),
+        "explorer_data": script_json(visible(page.explorer.data)) if page.explorer else "",
+        "palettes": PALETTES,
+        "font": FONT,
+        "style": Markup("".join(styles)),
+        "data": script_json(visible(data)),
+        "plotly": _packed_plotly() if figures else "",  # a page of an explorer alone stays small
+        "scripts": [Markup(script) for script in scripts],
+        "policy": policy([*([get_plotlyjs()] if figures else []), *scripts]),
+    }
+    return _environment().get_template("report.html.j2").render(vars(page) | shown)
+
+
+@cache
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda found: visible(found) if type(found) is str else found,  # Markup is our own
+        finalize=lambda value: visible(value) if type(value) is str else value,  # Markup is our own
     )
-    environment.filters["code"] = code_spans
-    environment.globals["sources"] = sources
-    environment.globals["most_rows"] = MOST_ROWS
-    environment.globals["by_reason"] = by_reason
-    environment.filters["plain"] = lambda words: str(words).replace("`", "")
-    sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables])
-    figures = ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]
-    palettes = {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()}
-    long = {t.id: csv_text(t) for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS}
-    data = {
-        "palettes": palettes,
-        "tables": long,
-        "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures},
-    }
-    scripts = {"own": (_TEMPLATES / "report.js").read_text(encoding="utf-8")}
-    styles = [(_TEMPLATES / "report.css").read_text(encoding="utf-8")]
-    if page.explorer is not None:
-        scripts["explorer"] = (_TEMPLATES / "explorer.js").read_text(encoding="utf-8")
-        styles.append((_TEMPLATES / "explorer.css").read_text(encoding="utf-8"))
-    return environment.get_template("report.html.j2").render(
-        title=page.title,
-        summary=page.summary,
-        glossary=page.glossary,
-        models=page.models,
-        caveats=list(page.caveats),
-        notes=list(page.notes),
-        lead=page.lead,
-        cards=first_cards(page.cards),
-        ledger=ledger(page.cards),
-        claims_table=claims_table(page.cards),
-        hero=page.hero,
-        sections=sections,
-        how=page.how,
-        palettes=PALETTES,
-        font=FONT,
-        style=Markup("".join(styles)),
-        data=script_json(visible(data)),
-        explorer=page.explorer,
-        explorer_after=next((s.id for s in sections if s.id == page.explorer_after), ""),
-        explorer_data=script_json(visible(page.explorer.data)) if page.explorer is not None else "",
-        plotly=_packed_plotly() if figures else "",  # a page of an explorer alone stays small
-        scripts={name: Markup(source) for name, source in scripts.items()},
-        policy=policy([*([get_plotlyjs()] if figures else []), *scripts.values()]),
-    )
+    environment.filters |= {"code": code_spans, "plain": lambda words: str(words).replace("`", "")}
+    environment.globals |= {"sources": sources, "most_rows": MOST_ROWS, "by_reason": by_reason}
+    return environment
 
 
 @cache
@@ -167,30 +156,34 @@ def _packed_plotly() -> str:
 
 def sources(records: Sequence[str]) -> str:
     """Where the numbers of a figure are kept, in a sentence: its records, then its array files."""
-    files = [f"`{found}`" for found in records if found.startswith("arrays/")]
-    metrics = [f"`{found}`" for found in records if not found.startswith("arrays/")]
-    said = [f"Records: {', '.join(metrics)}, in `records.parquet`."] if metrics else []
-    return " ".join([*said, f"Arrays: {', '.join(files)}."] if files else said)
+    files = [f"`{name}`" for name in records if name.startswith("arrays/")]
+    metrics = [f"`{name}`" for name in records if not name.startswith("arrays/")]
+    sentences = [f"Records: {', '.join(metrics)}, in `records.parquet`."] if metrics else []
+    return " ".join(sentences + ([f"Arrays: {', '.join(files)}."] if files else []))
+
+
+def _figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
+    return [*([hero] if hero else []), *(f for s in sections for f in s.figures)]
 
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
     """Every table that the page shows."""
     claims = claims_table(page.cards)
-    behind = [f.table for f in ([page.hero] if page.hero else []) + [f for s in sections for f in s.figures]]
+    behind = [f.table for f in _figures(page.hero, sections)]
     return [*([claims] if claims else []), *behind, *(t for s in sections for t in s.tables), *page.how.tables]
 
 
 def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
     """The sections with every mark explained where it appears first, and not again."""
     seen = set(hero.key) if hero else set()
-    told = []
+    shown = []
     for section in sections:
         figures = []
         for figure in section.figures:
             figures.append(replace(figure, key=[entry for entry in figure.key if entry not in seen]))
             seen |= set(figure.key)
-        told.append(replace(section, figures=figures))
-    return told
+        shown.append(replace(section, figures=figures))
+    return shown
 
 
 def policy(scripts: Sequence[str]) -> str:
@@ -231,19 +224,7 @@ def claims_table(cards: Sequence[Card]) -> Table | None:
     """The table of the ledger."""
     if not cards:
         return None
-    rows: list[list[Cell]] = [
-        [
-            text(c.id),
-            text(c.claim),
-            text(c.verdict),
-            text(c.value),
-            text(c.bounds),
-            text(c.paper),
-            text(c.source),
-            text(c.rule),
-            text(c.scale),
-        ]
-        for c in cards
-    ]
-    columns = ["Id", "Claim", "Verdict", "Measured", "Interval", "Paper", "Source", "Rule", "Scale"]
+    columns = ("Id", "Claim", "Verdict", "Measured", "Interval", "Paper", "Source", "Rule", "Scale")
+    fields = ("id", "claim", "verdict", "value", "bounds", "paper", "source", "rule", "scale")
+    rows = [[text(getattr(card, field)) for field in fields] for card in cards]
     return Table("claims", "Every claim with its rule", columns, rows, frozenset({3, 4, 5}))

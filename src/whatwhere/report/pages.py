@@ -1,156 +1,47 @@
-"""The page of a study as data: questions, each with its figures and tables; and facts of any run in words."""
+"""The pages of a study, a geometry run and a spectra run: their questions, and what stands around the answers."""
 
-import fnmatch
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import methods, schemes
+from ..metrics import METHODS
+from ..papers import BIBTEX
+from . import facts, methods, schemes
 from .cards import card
 from .explorer import STUDY_BUDGET, load_explorer
-from .figure import Cell, Figure, Table, count_cell, text
-from .figures import attention, buys, corpus, fits, heads, shape, structure, where
-from .numbers import compact, count, duration, memory, number, span
+from .figures import corpus, shape, spectra, where
+from .numbers import count, number
 from .page import How, Page, Section, render_page
+from .questions import GEOMETRY, SPECTRA, STUDY, Draw, Question, drawn
 from .run import Run, load_run
-from .titles import caveats, totals
+from .titles import caveats
 
 MOST_BYTES = 9_800_000  # of a page with its explorer, whose texts give way to the figures
+FEW_DOCUMENTS = 1000
+GRIDS = ("vit", "deit", "beit", "vit_mae", "vit_msn")  # model types whose positions are patches of a picture
 
-Draw = Callable[[Run], Any]  # -> a figure or table, several, or None
-
-
-@dataclass(frozen=True)
-class Question:
-    """A section: a question, what leads to its answer, and what is drawn and listed. short: its name in the bar."""
-
-    id: str
-    title: str
-    intro: str | Callable[[Run], str]
-    figures: Sequence[Draw] = ()
-    tables: Sequence[Draw] = ()
-    short: str = ""
-
-    def section(self, run: Run, above: str = "") -> Section:
-        """The section of a run; `above`: the figure that stands on the first screen."""
-        intro = self.intro if isinstance(self.intro, str) else self.intro(run)
-        figures = [f for f in _several(run, self.figures) if f.id != above]
-        return Section(self.id, self.title, intro, figures, _several(run, self.tables), self.short)
-
-
-def _several(run: Run, draws: Sequence[Draw]) -> list[Any]:
-    made = (draw(run) for draw in draws)
-    return [
-        traced(run, each)
-        for found in made
-        for each in (found if isinstance(found, list) else [found])
-        if each is not None
-    ]
-
-
-def traced(run: Run, thing: Any) -> Any:
-    """A figure or table that names, of the records and arrays that it may draw, those that the run has."""
-    files = [f"arrays/{stem}.npz" for stem in run.arrays]
-    held = []
-    for entry in thing.records:
-        names, _, columns = entry.partition(":")
-        known = files if names.startswith("arrays/") else run.table.metrics
-        found = [name for name in names.split(", ") if fnmatch.filter(known, name)]
-        held += [", ".join(found) + (f":{columns}" if columns else "")] if found else []
-    return replace(thing, records=tuple(held))
-
-
-STUDY = (
-    Question(
-        "where",
-        "Where is position kept?",
-        lambda run: (
-            "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or "
-            "from one stream "
-            "alone. R² of 1 is a perfect reading, 0 no better than the mean. "
-            + (
-                "Each panel holds the models of one family, or one stream of those that have two; all others stand "
-                "behind in grey."
-                if schemes.many(run)
-                else "Each panel is one model; the others stand behind it in grey."
-            )
-        ),
-        [where.figures],
-        short="Position",
-    ),
-    Question(
-        "moves",
-        "Does meaning move with position?",
-        "The same text is read twice, the second time further on along the positions. Where distances alone count, the "
-        "states stay as they "
-        "were, a change of 0; the notes behind `split` say the same of its semantic states, whose values never see "
-        "position while the "
-        "attention weights do.",
-        [where.SHIFT.draw],
-        short="Shift",
-    ),
-    Question(
-        "shape",
-        "What shape does it take?",
-        "A position table is a list of vectors, one a position. The principal components of a learned one show what "
-        "the training made of "
-        "it; a fixed one stays what it was. What the layers make of it is seen in the flatness of the hidden states, "
-        "and in the distances "
-        "that the attention of each layer still sees.",
-        [shape.figures],
-        short="Shape",
-    ),
-    Question(
-        "heads",
-        "Who uses it?",
-        "The scores of attention are a sum of terms. What becomes of the attention, or of the loss, when one is taken "
-        "away says which "
-        "head, and which layer, goes by meaning, by absolute or by relative position.",
-        [heads.figures, attention.figures],
-        short="Heads",
-    ),
-    Question(
-        "structure",
-        "Does it know structure?",
-        "Sentences and lines are structure that needs no labels. The hidden states of a document show whether tokens "
-        "of one sentence lie "
-        "together; neighbouring tokens are alike anyway, so every distance stands beside that of random cuts. A "
-        "regression shows whether "
-        "another model holds what a stream holds.",
-        [structure.figures],
-        short="Structure",
-    ),
-    Question(
-        "corpus",
-        "What does the corpus say?",
-        "Before any model: how far the words at one position differ from those at another. Where they hardly do, a "
-        "text gives a position "
-        "table little to learn; the stress says how well a table's distances follow those of the text. Positions count "
-        "from the start of a "
-        "document, special tokens left out; where windows run on, models see later parts too.",
-        [fits.of_study],
-        [corpus.overview],
-        short="Corpus",
-    ),
-    Question(
-        "buys",
-        "What does it buy?",
-        lambda run: (
-            "All models see the same batches with the same masks, so their losses can be compared step by step. "
-            + (schemes.cost_differences(run) or schemes.matched(run) or "")
-        ),
-        [buys.figures],
-        [buys.costs],
-        short="Training",
-    ),
+_PAPER = (
+    "This run follows the paper's protocol: 1e-12 is added to every count, so positions that no document reaches get a "
+    "uniform distribution and take part in everything. The last two are always among them, for there [CLS] and [SEP] "
+    "take the place of text."
 )
 
 
-def sections(run: Run, questions: Sequence[Question], above: Figure | None = None) -> list[Section]:
-    """Every section the run could have, in the order of the questions; the page leaves empty ones out."""
-    return [question.section(run, above.id if above else "") for question in questions]
+def page(
+    run: Run, questions: Sequence[Question], hero: Draw | None, *, sections: Sequence[Section] = (), **rest: Any
+) -> Page:
+    """The page of a run, whichever it is: the figure of the first screen, then every section that the run could have.
+
+    sections: those before the questions. rest: as `Page`, whose title is the run's by default.
+    """
+    above = next(iter(drawn(run, hero)), None) if hero else None
+    answers = [question.section(run, above.id if above else "") for question in questions]
+    rest = {"title": str(run.facts.get("title") or run.name)} | rest
+    return Page(hero=above, sections=[*sections, *answers], **rest)
+
+
+# ---- a study ----
 
 
 def open_page(folder: str | Path) -> Page:
@@ -159,30 +50,37 @@ def open_page(folder: str | Path) -> Page:
     Raises:
         ValueError: the folder has no records, or a file in it is damaged.
     """
-    page = study_page(load_run(folder))
+    study = study_page(load_run(folder))
     if not (Path(folder) / "explorer.json").is_file():
-        return page
-    room = MOST_BYTES - len(render_page(page).encode())
-    return replace(page, explorer=load_explorer(folder, min(STUDY_BUDGET, max(0, room))))
+        return study
+    room = MOST_BYTES - len(render_page(study).encode())
+    return replace(study, explorer=load_explorer(folder, min(STUDY_BUDGET, max(0, room))))
 
 
-# ---- a study ----
+def study_page(run: Run, **rest: Any) -> Page:
+    """The page of a study, or of several as one; `open_page` adds the explorer. rest: as `page`."""
+    around: dict[str, Any] = {
+        "summary": facts.summary(run),
+        "glossary": schemes.line(run),
+        "models": schemes.listed(run),
+        "caveats": study_caveats(run),
+        "notes": [str(note) for note in run.facts.get("notes") or []],
+        "cards": [card(c) for c in run.claims],
+        "explorer_after": "heads",
+        "how": study_how(run),
+    }
+    return page(run, STUDY, where.POSITION.draw, **(around | rest))
 
 
-def study_page(run: Run) -> Page:
-    """The page of a study; `open_page` adds the explorer."""
-    return Page(
-        title=str(run.facts.get("title") or run.name),
-        summary=summary(run),
-        glossary=schemes.line(run),
-        models=schemes.listed(run),
-        caveats=study_caveats(run),
-        notes=[str(note) for note in run.facts.get("notes") or []],
-        cards=[card(c) for c in run.claims],
-        hero=next(iter(_several(run, [where.POSITION.draw])), None),
-        sections=sections(run, STUDY),
-        explorer_after="heads",
-        how=how(run),
+def study_how(run: Run) -> How:
+    """The last section of a study's page."""
+    return facts.how(
+        run,
+        methods.words(run),
+        {"Run": facts.of_study(run), "Corpus": facts.of_corpus(run)},
+        tables=facts.tables(run),
+        configs=facts.configs(run),
+        cite=methods.cited(run),
     )
 
 
@@ -191,155 +89,117 @@ def study_caveats(run: Run) -> list[str]:
     return [*caveats(run), *filter(None, (schemes.backbone_differences(run), schemes.cost_differences(run)))]
 
 
-def corpus_name(run: Run) -> str:
-    """Name of a study's corpus; empty if study.json has none."""
-    found = run.facts.get("corpus")
-    return str((found.get("name") if isinstance(found, dict) else found) or "")
+# ---- a geometry run ----
 
 
-def summary(run: Run) -> list[str]:
-    """Corpus and size in one line: name; documents, characters, tokens; models; depth and width; training; seeds."""
-    pieces = [corpus_name(run)] if corpus_name(run) else []
-    sizes = [
-        f"{compact(p.value)} {unit}"
-        for unit in ("documents", "characters", "tokens")
-        if (p := run.table.point(f"corpus.{unit}"))
-    ]
-    pieces += [", ".join(sizes)] if sizes else []
-    if run.models:
-        size = f" of size {run.facts['size']}" if isinstance(run.facts.get("size"), str) else ""
-        depths = sorted({run.depth(m) for m in run.models})
-        layers = count(depths[0], "layer") if len(depths) == 1 else f"{depths[0]} to {depths[-1]} layers"
-        pieces.append(f"{count(len(run.models), 'model')}{size}, {layers}")
-    if parameters := totals(run, "parameters"):
-        pieces.append(f"{span(parameters)} parameters")
-    if tokens := totals(run, "tokens"):
-        pieces.append(f"{span(tokens)} training tokens each")
-    return pieces + ([count(len(run.seeds), "seed")] if run.seeds else [])
-
-
-def how(run: Run) -> How:
-    """The last section: facts as name and value, one table of models, every configuration."""
-    groups = [("Run", _run(run)), ("Corpus", _corpus(run)), ("Machine", machine(run.facts.get("machine")))]
-    return How(
-        words=methods.words(run),
-        facts=[(name, rows) for name, rows in groups if rows],
-        versions=flat(run.facts.get("versions")),
-        tables=how_tables(run),
-        configs=_configs(run),
-        cite=methods.cited(run),
+def geometry_page(run: Run) -> Page:
+    """The page of a geometry run."""
+    summaries = {c.name: c.facts.get("summary") for c in run.corpora}
+    told = {name: [s] if isinstance(s, str) else s for name, s in summaries.items()}
+    told = {name: [str(sentence) for sentence in s] for name, s in told.items() if s and isinstance(s, list)}
+    settings = run.facts.get("settings")
+    given = {k: v for k, v in settings.items() if v is not None and v != []} if isinstance(settings, dict) else None
+    made = facts.of_run(run, Protocol=run.facts.get("protocol"), Records=f"{len(run.records):,}")
+    # The statistics are the records, which the tables show.
+    configs = [(c.name, {k: v for k, v in c.facts.items() if k != "statistics"}) for c in run.corpora]
+    cite = ("Positional distributions, Hellinger scaling, stress and the order of distances:", BIBTEX["geometry"])
+    return page(
+        run,
+        GEOMETRY,
+        corpus.LAG.draw,
+        summary=_geometry_summary(run),
+        caveats=geometry_caveats(run),
+        notes=_notes(run),
+        lead=[(name if len(run.corpora) > 1 else "", sentences) for name, sentences in told.items()],
+        how=facts.how(
+            run,
+            METHODS["corpora"],
+            {"Run": made, "Settings": facts.flat(given)},
+            configs=[(name, facts.as_json(body)) for name, body in configs],
+            cite=[cite],
+        ),
     )
 
 
-def how_tables(run: Run) -> list[Table]:
-    """Schemes and sizes of the models."""
-    return [t for t in (schemes.table(run), _models_table(run)) if t]
+def _geometry_summary(run: Run) -> list[str]:
+    """Each corpus with its size, then the protocol."""
+    pieces = []
+    for c in run.corpora:
+        sizes = [f"{n:,} {unit}" for unit in ("documents", "tokens") if (n := c.number(unit)) is not None]
+        pieces.append(f"{c.name}: {', '.join(sizes)}" if sizes else c.name)
+    if run.corpora and all(c.facts.get("align") == "relative" for c in run.corpora):
+        pieces.append("position relative to the length of the document")
+    return [*pieces, "the paper's protocol"] if run.facts.get("protocol") == "paper" else pieces
 
 
-def _configs(run: Run) -> list[tuple[str, str]]:
-    """Heading and JSON of every configuration: one a model and seed, and what identifies the corpus."""
-    folds: list[tuple[str, Any]] = []
-    for entry in run.entries:
-        seed = entry.get("seed")
-        heading = str(entry.get("name") or "model") + (f", seed {seed}" if seed is not None else "")
-        folds.append((heading, {k: v for k, v in entry.items() if k not in ("name", "seed")}))
-    found = run.facts.get("corpus")
-    folds += [("Corpus", found)] if isinstance(found, dict) else []
-    return [(name, _json(body)) for name, body in folds]
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{n}`" for n in names)
 
 
-def _json(body: Any) -> str:
-    return json.dumps(body, indent=2, ensure_ascii=False)
+def geometry_caveats(run: Run) -> list[str]:
+    """What a reader must know before any number, by fixed rules, most important first."""
+    paper = run.facts.get("protocol") == "paper"
+    sentences = [_PAPER] if paper else []
+    if noise := corpus.chance(run):
+        bounded = any(p.low is not None for p in corpus.of_each(run, "distance.mean" + corpus.CORRECTED).values())
+        head = "Not separable from chance: in" if bounded else "In"
+        rest = "the mean square of the corrected distances is not above 0, so no fit below says anything about it."
+        sentences.append(f"{head} {_listed(noise)} {rest}")
+    if few := [c.name for c in run.corpora if (n := c.number("documents")) is not None and n < FEW_DOCUMENTS]:
+        rest = "most of what is counted there is chance."
+        sentences.append(f"Fewer than {FEW_DOCUMENTS:,} documents in {_listed(few)}: {rest}")
+    if (left := {c.name: len(c.left_out) for c in run.corpora if c.left_out}) and not paper:
+        places = "; ".join(f"{count(n, 'position')} of `{name}`" for name, n in left.items())
+        sentences.append(f"Left out because too little text reaches them: {places}.")
+    if run.corpora and all(p.low is None for p in corpus.of_each(run, "distance.mean").values()):
+        sentences.append("There are no intervals: nothing was resampled.")
+    return sentences
 
 
-def _rows(rows: Sequence[tuple[str, Any]]) -> list[tuple[str, str]]:
-    """Facts that are known; a command's words in one line."""
-    return [(k, " ".join(str(x) for x in v) if isinstance(v, list) else str(v)) for k, v in rows if v]
+def _notes(run: Run) -> list[str]:
+    """What the page leaves out of maps and tables to stay small."""
+    most = corpus.most(run)
+    long = [c.name for c in run.corpora if max(len(c.positions), c.number("positions_asked") or 0) > most]
+    rest = "at equal steps; arrays/ in the run's folder has them all."
+    return [f"Maps and tables of {_listed(long)} show at most {most} positions, {rest}"] if long else []
 
 
-def _seconds(run: Run) -> str | None:
-    seconds = run.facts.get("seconds")
-    return duration(seconds) if isinstance(seconds, int | float) else None
+# ---- a spectra run ----
 
 
-def _run(run: Run) -> list[tuple[str, str]]:
-    facts = run.facts
-    return _rows(
-        [
-            ("Command", facts.get("command")),
-            ("Started", facts.get("started")),
-            ("Time", _seconds(run)),
-            ("Size", facts.get("size")),
-            ("Models", ", ".join(run.models)),
-            ("Costs", schemes.matched(run)),
-            ("Training seeds", ", ".join(str(s) for s in run.seeds)),
-            ("Training tokens a model", span(found) if (found := totals(run, "tokens")) else None),
-            ("Parameters a model", span(found) if (found := totals(run, "parameters")) else None),
-        ]
+def spectra_page(run: Run) -> Page:
+    """The page of a `whatwhere spectra` run."""
+    named, entries = run.models[: schemes.FEW], spectra.entries(run)
+    sentences = [spectra.sentence(run, model) for model in named]
+    sentences += [f"{count(len(run.models) - len(named), 'more table')} below."] if len(run.models) > len(named) else []
+    sources = ", ".join(dict.fromkeys(str(e.get("source")) for e in entries))
+    made = facts.of_run(run, Sources=sources, Records=number(len(run.records)))
+    return page(
+        run,
+        SPECTRA,
+        shape.SPECTRUM.draw if len(run.models) > 1 else shape.table_map,
+        summary=_spectra_summary(run, entries),
+        caveats=_spectra_caveats(run, entries),
+        lead=[("What came out", sentences)] if sentences else [],
+        how=facts.how(run, METHODS["spectra"], {"Run": made}, cite=[("The measurements:", BIBTEX["lowdim"])]),
     )
 
 
-def _corpus(run: Run) -> list[tuple[str, str]]:
-    found = run.facts.get("corpus")
-    counts = {k: p for k in ("documents", "characters", "tokens", "windows") if (p := run.table.point(f"corpus.{k}"))}
-    rows = [("Name", corpus_name(run))] if corpus_name(run) else []
-    rows += [(k.capitalize(), number(p.value)) for k, p in counts.items()]
-    if isinstance(found, dict):
-        known = {"length": "Window length", "join": "Windows joined", "vocab_size": "Vocabulary"}
-        rest = {k: v for k, v in found.items() if k != "name" and k not in counts and not isinstance(v, dict | list)}
-        rows += flat({known.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
-    return rows
+def _spectra_summary(run: Run, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    positions = [e for e in entries if e.get("kind") == "positions"]
+    sizes = list(dict.fromkeys(f"{e['rows']:,} × {e['width']:,}" for e in positions))
+    of = f" of {count(len(run.models), 'model')}" if len(positions) != len(run.models) else ""
+    pieces = [f"{count(len(positions), 'table')} of positions{of}"]
+    pieces += [", ".join(sizes[:3]) + (" and others" if len(sizes) > 3 else "") + " (positions × width)"]
+    return pieces + ([f"{count(len(run.words), 'table')} of words"] if run.words else [])
 
 
-def machine(found: Any) -> list[tuple[str, str]]:
-    """The facts of a machine as name and value."""
-    if not isinstance(found, dict):
-        return []
-    names = {"cpu": "Processor", "cores": "Cores", "memory_bytes": "Memory", "accelerator": "Accelerator"}
-    rows: list[tuple[str, str]] = []
-    for key, fact in found.items():
-        shown = (
-            memory(fact)
-            if key.endswith("_bytes") and isinstance(fact, int | float)
-            else "none"
-            if fact is None
-            else str(fact)
-        )
-        rows.append((names.get(key) or str(key), shown))
-    return rows
-
-
-def flat(found: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested facts as name and value."""
-    rows: list[tuple[str, str]] = []
-    for key, item in found.items() if isinstance(found, dict) else ():
-        if isinstance(item, dict):
-            rows += flat(item, f"{prefix}{key} ")
-        elif isinstance(item, bool) or not isinstance(item, int | float):
-            rows.append((f"{prefix}{key}", ", ".join(str(i) for i in item) if isinstance(item, list) else str(item)))
-        else:
-            rows.append((f"{prefix}{key}", number(item)))
-    return rows
-
-
-_SIZES = {
-    "Layers": "num_hidden_layers",
-    "Heads": "num_attention_heads",
-    "Width": "hidden_size",
-    "Position stream": "position_size",
-    "Feed-forward": "intermediate_size",
-    "Positions": "max_position_embeddings",
-    "Vocabulary": "vocab_size",
-}
-
-
-def _models_table(run: Run) -> Table | None:
-    configs = {m: run.config(m) for m in run.models if run.config(m)}
-    columns = {name: key for name, key in _SIZES.items() if any(isinstance(c.get(key), int) for c in configs.values())}
-    if not columns:
-        return None
-    rows = [
-        [text(m), *(count_cell(v) if isinstance(v := c.get(key), int) else Cell("–") for key in columns.values())]
-        for m, c in configs.items()
-    ]
-    return Table("models", "Sizes of the models", ["Model", *columns], rows, frozenset(range(1, len(columns) + 1)))
+def _spectra_caveats(run: Run, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    sentences = []
+    types = {e["name"]: (e.get("config") or {}).get("model_type") for e in entries if e.get("kind") == "positions"}
+    if grids := [name for name, kind in types.items() if kind in GRIDS]:
+        rest = "a frequency along them mixes rows and columns, and outliers may be a class token."
+        sentences.append(f"The positions of {_listed(grids)} are patches of a picture, row after row: {rest}")
+    if left := run.facts.get("left_out"):
+        sentences.append(f"Without a position table, and so not here: {_listed(left)}.")
+    return sentences

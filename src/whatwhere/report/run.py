@@ -6,18 +6,20 @@ the page.
 
 import json
 import math
+import re
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..claims.evidence import LEARNED
+from ..gates import plateau, unlearned
 from ..points import Point, Table, summary
 from ..records import Record, read_records
 
@@ -25,6 +27,9 @@ from ..records import Record, read_records
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _WHITE = {"\n", "\t"}
 CORPUS = "corpus"  # as a model of a study's records: its texts
+
+Arrays = dict[str, np.ndarray]
+Tables = dict[tuple[str, int | None], Arrays]  # arrays of every (model, seed)
 
 
 def visible(value: Any) -> Any:
@@ -41,31 +46,41 @@ def visible(value: Any) -> Any:
     return value
 
 
-class ArrayFiles(Mapping[str, dict[str, np.ndarray]]):
-    """The .npz files of a folder by their stems; a file is read when it is first asked for, and kept.
+def finite(value: Any) -> float | None:
+    """The value as a number; None where it is none, or not finite."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The objects in a list of a JSON file; none where there is no such list."""
+    listed = facts.get(key)
+    return [e for e in listed if isinstance(e, dict)] if isinstance(listed, list) else []
+
+
+class ArrayFiles(Mapping[str, Arrays]):
+    """Files of arrays by their stems; a file is read when it is first asked for, and kept.
 
     Raises (on access):
-        ValueError: the file is damaged, or an array in it holds neither numbers nor words.
+        ValueError: as its reader; of a run's folder as `read_arrays`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._paths = {visible(path.stem): path for path in sorted(folder.glob("*.npz"))}
-        self._read: dict[str, dict[str, np.ndarray]] = {}
+    def __init__(self, readers: Mapping[str, Callable[[], Arrays]]) -> None:
+        self._readers, self._read = readers, dict[str, Arrays]()
 
-    def __getitem__(self, stem: str) -> dict[str, np.ndarray]:
-        path = self._paths[stem]
+    def __getitem__(self, stem: str) -> Arrays:
         if stem not in self._read:
-            self._read[stem] = read_arrays(path)
+            self._read[stem] = self._readers[stem]()
         return self._read[stem]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
+        return iter(self._readers)
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self._readers)
 
     def __contains__(self, stem: object) -> bool:
-        return stem in self._paths  # Mapping would read the file to know
+        return stem in self._readers  # Mapping would read the file to know
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,43 +90,37 @@ class Corpus:
     name: str
     model: str
     facts: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
 
     def array(self, name: str, dimensions: int = 1) -> np.ndarray | None:
         """An array of so many dimensions with at least one finite number, else None."""
-        found = self.arrays.get(name)
-        if found is None or found.dtype.kind != "f" or found.ndim != dimensions or not np.isfinite(found).any():
-            return None
-        return found
+        array = self.arrays.get(name)
+        known = array is not None and array.dtype.kind == "f" and array.ndim == dimensions and np.isfinite(array).any()
+        return array if known else None
 
     def names(self, name: str) -> list[str]:
         """An array of words as a list; empty where there is none."""
-        found = self.arrays.get(name)
-        return [str(word) for word in found.ravel()] if found is not None and found.dtype.kind == "U" else []
+        array = self.arrays.get(name)
+        return [str(word) for word in array.ravel()] if array is not None and array.dtype.kind == "U" else []
 
     @property
     def positions(self) -> list[int]:
         """The positions kept, in the order of the rows of the other arrays."""
-        found = self.array("positions")
-        if found is not None:
-            return [int(p) for p in found]
+        if (positions := self.array("positions")) is not None:
+            return [int(p) for p in positions]
         rows = (len(m) for name in ("distance", "corrected", "coords") if (m := self.array(name, 2)) is not None)
         return list(range(next(rows, 0)))
 
     @property
     def left_out(self) -> list[int]:
         """The positions left out."""
-        found = self.array("left_out")
-        return [] if found is None else [int(p) for p in found]
+        left = self.array("left_out")
+        return [] if left is None else [int(p) for p in left]
 
     def number(self, key: str) -> int | None:
         """A count among the facts, None where there is none."""
-        found = self.facts.get(key)
-        return (
-            int(found)
-            if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
-            else None
-        )
+        number = finite(self.facts.get(key))
+        return None if number is None else int(number)
 
 
 @dataclass(frozen=True)
@@ -128,8 +137,8 @@ class Run:
     facts: dict[str, Any] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     claims: list[dict[str, Any]] = field(default_factory=list)
-    tables: dict[tuple[str, int | None], dict[str, np.ndarray]] = field(default_factory=dict)
-    arrays: Mapping[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
+    arrays: Mapping[str, Arrays] = field(default_factory=dict)
     measured: Sequence[Corpus] = ()
     words: dict[tuple[str, int | None], np.ndarray] = field(default_factory=dict)
 
@@ -161,8 +170,7 @@ class Run:
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
         """The `models` of study.json, one a model and seed."""
-        found = self.facts.get("models")
-        return [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []
+        return entries(self.facts, "models")
 
     @cached_property
     def seeds(self) -> list[int]:
@@ -183,8 +191,8 @@ class Run:
         """Parts of the hidden state that were measured: all, position, semantic, others; no first components of
         them."""
         parts = {part for part in self.table.distinct("part", metric, model) if ".pca" not in part}
-        order = [p for p in ("all", "position", "semantic") if p in parts]
-        return order + sorted(parts - set(order))
+        first = [part for part in ("all", "position", "semantic") if part in parts]
+        return first + sorted(parts - set(first))
 
     def curve(self, metric: str, model: str, part: str | None, step: int | None = None) -> dict[int, Point]:
         """Layer -> value of the finished model, or of the model at a step (0: untrained)."""
@@ -192,19 +200,15 @@ class Run:
 
     def depth(self, model: str) -> int:
         """Number of layers of a model: its configuration's, or the deepest layer that records name (at least 1)."""
-        layers = self.config(model).get("num_hidden_layers")
-        if isinstance(layers, int) and layers > 0:
-            return layers
-        return self._deepest.get(model, 1) or 1
+        return self._depths.get(model, 1)
 
     @cached_property
-    def _deepest(self) -> dict[str, int]:
-        """Deepest layer that the records of each model name."""
-        deepest: dict[str, int] = {}
+    def _depths(self) -> dict[str, int]:
+        depths: dict[str, int] = {}
         for r in self.records:
-            if r.layer is not None and r.layer > deepest.get(r.model, 0):
-                deepest[r.model] = r.layer
-        return deepest
+            depths[r.model] = max(depths.get(r.model, 1), r.layer or 1)
+        configured = {m: self.config(m).get("num_hidden_layers") for m in self.models}
+        return depths | {m: layers for m, layers in configured.items() if isinstance(layers, int) and layers > 0}
 
     def trained_until(self, model: str, part: str) -> int:
         """Last layer of a part that a gradient reaches: the last but one for a position stream that the MLM head does
@@ -224,31 +228,24 @@ class Run:
 
     def plateau(self, model: str = "") -> float | None:
         """Entropy of token frequencies in nats; a model's own, where runs of several corpora stand side by side."""
-        point = self.table.point("loss.unigram", model) or self.table.point("loss.unigram")
-        return point.value if point else None
+        return plateau(self.table, model)
 
     @cached_property
     def stuck(self) -> list[str]:
-        """Models whose final validation loss is not `LEARNED` nats below the entropy of token frequencies, in every
-        seed."""
-        ends = {m: (self.last("loss", m), self.plateau(m)) for m in self.models}
-        return [
-            m for m, (loss, level) in ends.items() if loss and level is not None and max(loss.each) > level - LEARNED
-        ]
+        """Models that have learned token frequencies only, in one seed at least (`unlearned`)."""
+        return [m for m in self.models if unlearned(self.table, m) is not None]
 
     @cached_property
-    def drawn(self) -> dict[str, tuple[int | None, dict[str, np.ndarray]]]:
+    def drawn(self) -> dict[str, tuple[int | None, Arrays]]:
         """Model -> seed and arrays of the table that is drawn: that of the lowest seed, as those of others have no
         common axes."""
-        found: dict[str, tuple[int | None, dict[str, np.ndarray]]] = {}
-        for (model, seed), arrays in sorted(
-            self.tables.items(), key=lambda item: -1 if item[0][1] is None else item[0][1]
-        ):
-            found.setdefault(model, (seed, arrays))
-        order = {m: i for i, m in enumerate(self.models)}
-        return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+        seeds: dict[str, int | None] = {}
+        for model, seed in sorted(self.tables, key=lambda place: -1 if place[1] is None else place[1]):
+            seeds.setdefault(model, seed)
+        known = [m for m in self.models if m in seeds]
+        return {m: (seeds[m], self.tables[m, seeds[m]]) for m in dict.fromkeys(known + list(seeds))}
 
-    def held(self, kind: str, model: str) -> tuple[int | None, dict[str, np.ndarray]]:
+    def held(self, kind: str, model: str) -> tuple[int | None, Arrays]:
         """Seed and arrays of the file `kind-NAME-seed-K` with the lowest seed, `kind-NAME` for a model without; {} if
         none."""
         name = model.replace("/", "_")
@@ -265,29 +262,36 @@ def read_json(path: Path, kind: type) -> Any:
     if not path.is_file():
         return kind()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(value, kind):
+            raise ValueError(f"a {type(value).__name__} where a {kind.__name__} is expected")
+    except ValueError as error:  # among them those of JSON and of UTF-8
         raise ValueError(f"{path} is not complete JSON ({error}). Delete it and run the command again.") from error
-    if not isinstance(found, kind):
-        raise ValueError(
-            f"{path} holds a {type(found).__name__}, expected a {kind.__name__}. Delete it and run the command again."
-        )
-    return visible(found)
+    return visible(value)
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file, numbers as float64, words visible; never a pickle.
+@contextmanager
+def arrays_of(path: Path, way_out: str = "Delete it and run the command again.") -> Iterator[Any]:
+    """The open .npz file; never a pickle.
+
+    Raises:
+        ValueError: the file is damaged, or what is done with its arrays fails.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            yield arrays
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a complete array file ({error}). {way_out}") from error
+
+
+def read_arrays(path: Path) -> Arrays:
+    """All arrays of an .npz file, numbers as float64, words visible.
 
     Raises:
         ValueError: the file is damaged, or an array holds neither numbers nor words.
     """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {k: _numbers_or_words(arrays[k]) for k in arrays.files}
-    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(
-            f"{path} is not a complete array file ({error}). Delete it and run the command again."
-        ) from error
+    with arrays_of(path) as arrays:
+        return {k: _numbers_or_words(arrays[k]) for k in arrays.files}
 
 
 def _numbers_or_words(array: np.ndarray) -> np.ndarray:
@@ -303,6 +307,12 @@ def _visible_record(r: Record) -> Record:
     return replace(r, **visible(names))
 
 
+def kind_of(folder: Path) -> str:
+    """What wrote a folder: "geometry", "spectra", "study", or a training a "model"; "" for nothing of ours."""
+    files = {"geometry": "geometry.json", "spectra": "spectra.json", "study": "records.parquet", "model": "config.json"}
+    return next((kind for kind, name in files.items() if (folder / name).is_file()), "")
+
+
 def load_run(folder: str | Path) -> Run:
     """Read the folder of a run, of whichever kind.
 
@@ -314,45 +324,35 @@ def load_run(folder: str | Path) -> Run:
     """
     folder = Path(folder)
     records = [_visible_record(r) for r in read_records(folder / "records.parquet")]
-    arrays = ArrayFiles(folder / "arrays")
-    run = Run(visible(folder.resolve().name), records=records, arrays=arrays)
+    files = {visible(path.stem): partial(read_arrays, path) for path in sorted((folder / "arrays").glob("*.npz"))}
+    run = Run(visible(folder.resolve().name), records=records, arrays=ArrayFiles(files))
+    kind = kind_of(folder)
+    if kind == "geometry":
+        return _geometry_run(run, read_json(folder / "geometry.json", dict))
+    if kind == "spectra":
+        return _spectra_run(run, read_json(folder / "spectra.json", dict), folder / "arrays")
     claims = [c for c in read_json(folder / "claims.json", list) if isinstance(c, dict)]
-    if (folder / "geometry.json").is_file():
-        facts = read_json(folder / "geometry.json", dict)
-        named = [c for c in _entries(facts, "corpora") if c.get("name")]
-        stems = {str(c["name"]): f"geometry-{c.get('file') or c['name']}" for c in named}
-        measured = [Corpus(str(c["name"]), str(c["name"]), c, arrays.get(stems[str(c["name"])], {})) for c in named]
-        return replace(run, facts=facts, measured=measured)
-    if (folder / "spectra.json").is_file():
-        facts = read_json(folder / "spectra.json", dict)
-        entries = _entries(facts, "tables")
-        # A table of another make has no preset of ours, whatever its name; what we know of presets is not said of it.
-        models = [
-            {"name": e["name"], "seed": e.get("seed"), "config": {"preset": "–", **(e.get("config") or {})}}
-            for e in entries
-            if e.get("kind") == "positions"
-        ]
-        tables: dict[str, dict[tuple[str, int | None], dict[str, np.ndarray]]] = {"positions": {}, "words": {}}
-        for e in entries:
-            tables.setdefault(str(e.get("kind")), {})[str(e["name"]), e.get("seed")] = read_arrays(
-                folder / "arrays" / Path(e["arrays"]).name
-            )
-        words = {key: found["shares"] for key, found in tables["words"].items()}
-        return replace(run, facts=facts | {"models": models}, tables=tables["positions"], words=words)
-    return replace(
-        run, facts=read_json(folder / "study.json", dict), claims=claims, tables=_read_tables(folder / "arrays")
-    )
+    places = {stem: re.fullmatch(r"table-(.*)-seed-([0-9]+)", stem) for stem in files}
+    tables: Tables = {(place[1], int(place[2])): run.arrays[stem] for stem, place in places.items() if place}
+    return replace(run, facts=read_json(folder / "study.json", dict), claims=claims, tables=tables)
 
 
-def _entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    found = facts.get(key)
-    return [e for e in found if isinstance(e, dict)] if isinstance(found, list) else []
+def _geometry_run(run: Run, facts: dict[str, Any]) -> Run:
+    named = [(str(c["name"]), c) for c in entries(facts, "corpora") if c.get("name")]
+    arrays = {name: run.arrays.get(f"geometry-{c.get('file') or name}", {}) for name, c in named}
+    return replace(run, facts=facts, measured=[Corpus(name, name, c, arrays[name]) for name, c in named])
 
 
-def _read_tables(folder: Path) -> dict[tuple[str, int | None], dict[str, np.ndarray]]:
-    tables: dict[tuple[str, int | None], dict[str, np.ndarray]] = {}
-    for path in sorted(folder.glob("table-*-seed-*.npz")):
-        name, _, seed = path.stem.removeprefix("table-").rpartition("-seed-")
-        if seed.isdigit():
-            tables[visible(name), int(seed)] = read_arrays(path)
-    return tables
+def _spectra_run(run: Run, facts: dict[str, Any], folder: Path) -> Run:
+    tables: dict[str, Tables] = {"positions": {}, "words": {}}
+    models = []
+    for e in entries(facts, "tables"):
+        tables.setdefault(str(e.get("kind")), {})[str(e["name"]), e.get("seed")] = read_arrays(
+            folder / Path(e["arrays"]).name
+        )
+        if e.get("kind") == "positions":
+            # A table of another make has no preset of ours, whatever its name; what we know of presets is not said.
+            config = {"preset": "–", **(e.get("config") or {})}
+            models.append({"name": e["name"], "seed": e.get("seed"), "config": config})
+    words = {key: arrays["shares"] for key, arrays in tables["words"].items()}
+    return replace(run, facts=facts | {"models": models}, tables=tables["positions"], words=words)

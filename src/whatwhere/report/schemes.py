@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..points import Point
 from .figure import Cell, Table, text, value
 from .numbers import compact, fixed, percent
 from .run import Run
@@ -58,6 +57,7 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "nope": ("distance", "no position: the order of the words is invisible"),
 }
 FIXED = ("sinusoidal", "mds")  # tables that no gradient reaches
+FIELDS = ("absolute", "untied", "relative", "rotation", "reset")  # of a configuration, which make its scheme
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,11 @@ def family(run: Run, model: str) -> str:
     """Family of a model by its configuration; by its preset where an old study recorded no scheme."""
     config = run.config(model)
     if "absolute" not in config:
-        known = SCHEMES.get(preset(run, model))
-        return (
-            known[0] if known else "streams" if config.get("position_size") or _probed_streams(run, model) else "other"
-        )
+        streams = config.get("position_size") or _probed_streams(run, model)
+        return SCHEMES.get(preset(run, model), ("streams" if streams else "other", ""))[0]
     if config.get("position_size"):
         return "streams"
-    if config.get("untied", "none") != "none":
-        return "untied"
-    return "added" if config["absolute"] != "none" else "distance"
+    return "untied" if _named(config, "untied") else "added" if _named(config, "absolute") else "distance"
 
 
 def _probed_streams(run: Run, model: str) -> bool:
@@ -126,8 +122,8 @@ def place(run: Run, model: str, part: str) -> tuple[int, str]:
 
 def block(run: Run, model: str) -> str:
     """Name of a model's block, or a dash where none is recorded."""
-    found = run.config(model).get("block")
-    return BLOCKS.get(str(found), str(found)) if found else "–"
+    name = run.config(model).get("block")
+    return BLOCKS.get(str(name), str(name)) if name else "–"
 
 
 def sentence(run: Run, model: str) -> str:
@@ -144,60 +140,48 @@ def _parts(config: Mapping[str, Any]) -> str:
     if "absolute" not in config:
         return "a scheme that the run does not describe"
     words = []
-    if (table := config["absolute"]) != "none":
-        place = (
-            "in a stream of its own"
-            if config.get("position_size")
-            else "apart from the words"
-            if config.get("untied", "none") != "none"
-            else "added to the word"
-        )
-        words.append(f"`{table}` table {place}")
-    elif config.get("untied") == "free":
+    untied = _named(config, "untied")
+    if table := _named(config, "absolute"):
+        place = "apart from the words" if untied else "added to the word"
+        words.append(f"`{table}` table {'in a stream of its own' if config.get('position_size') else place}")
+    elif untied == "free":
         words.append("a free matrix of position scores")
-    words += [
-        f"`{found}` {what}"
-        for key, what in (("relative", "bias"), ("rotation", "rotation"))
-        if (found := _named(config, key))
-    ]
+    named = (("bias", _named(config, "relative")), ("rotation", _named(config, "rotation")))
+    words += [f"`{name}` {what}" for what, name in named if name]
     return "own scheme: " + (", ".join(words) or "no position")
 
 
 def _named(config: Mapping[str, Any], key: str) -> str | None:
-    found = config.get(key)
-    return str(found) if found and found != "none" else None
+    value = config.get(key)
+    return str(value) if value and value != "none" else None
 
 
 def line(run: Run) -> list[str]:
     """The models in one line under the title, where they are few; with their blocks, where those differ."""
     if len(run.models) > FEW:
         return []
-    blocks = {m: block(run, m) for m in run.models}
-    return [
-        f"`{m}`{f' ({blocks[m]})' if len(set(blocks.values())) > 1 else ''}: {sentence(run, m)}" for m in run.models
-    ]
+    blocks = {m: f" ({block(run, m)})" for m in run.models}
+    differ = len(set(blocks.values())) > 1
+    return [f"`{m}`{blocks[m] if differ else ''}: {sentence(run, m)}" for m in run.models]
 
 
 def listed(run: Run) -> list[tuple[str, str, list[Entry]]]:
     """Heading, colour and models of each family that the run has, where the models are too many for a line."""
     if len(run.models) <= FEW:
         return []
-    found: dict[str, list[Entry]] = {}
+    families: dict[str, list[Entry]] = {}
     for model in run.models:
-        found.setdefault(family(run, model), []).append(Entry(model, block(run, model), sentence(run, model)))
-    return [(*FAMILIES[kind], found[kind]) for kind in FAMILIES if kind in found]
+        families.setdefault(family(run, model), []).append(Entry(model, block(run, model), sentence(run, model)))
+    return [(*FAMILIES[kind], families[kind]) for kind in FAMILIES if kind in families]
 
 
 def fixed_table(run: Run, model: str) -> bool:
     """Whether a position table is not learned: by its kind, or because training left every recorded share as it was."""
     if run.config(model).get("absolute") in FIXED:
         return True
-    before, after = ({(r.seed, r.index): r.value for r in _shares(run, model, step)} for step in (0, None))
+    rows = run.table.rows("pca.share", model, part=None)
+    before, after = ({(r.seed, r.index): r.value for r in rows if r.step == step} for step in (0, None))
     return bool(before) and before == after
-
-
-def _shares(run: Run, model: str, step: int | None) -> list[Any]:
-    return [r for r in run.table.rows("pca.share", model, part=None) if r.step == step]
 
 
 def table_note(run: Run, model: str) -> str:
@@ -218,51 +202,37 @@ def table_note(run: Run, model: str) -> str:
 
 
 def _scheme_cell(config: Mapping[str, Any], key: str) -> Cell:
-    found = config.get(key)
-    if found is None:
+    if (value := config.get(key)) is None:
         return Cell("–")
-    words = str(found)
-    if found == "none":
-        return Cell("none", "none")
-    if key == "absolute":
-        if (rank := config.get("table_rank")) is not None:
-            words += f", rank {rank}"
-        if (start := config.get("table_start", "normal")) != "normal":
-            words += f", from {start}"
-        if (width := config.get("table_width")) is not None:
-            words += f", {width} columns mapped"
-    if key == "relative":
-        words += ", one for all layers" if config.get("relative_shared") else ""
-        words += ", special tokens apart" if config.get("relative_special") else ""
-    return text(words)
+    notes = []
+    if key == "absolute" and value != "none":
+        rank, start, width = (config.get(f"table_{name}") for name in ("rank", "start", "width"))
+        notes += [f"rank {rank}"] if rank is not None else []
+        notes += [f"from {start}"] if start not in (None, "normal") else []
+        notes += [f"{width} columns mapped"] if width is not None else []
+    if key == "relative" and value != "none":
+        notes += ["one for all layers"] if config.get("relative_shared") else []
+        notes += ["special tokens apart"] if config.get("relative_special") else []
+    return text(", ".join([str(value), *notes]))
 
 
 def table(run: Run) -> Table | None:
     """The configurations: block, scheme, dropout, parameters, operations a token."""
-    models = [m for m in run.models if run.config(m)]
-    if not models:
-        return None
-    fields = [
-        ("Absolute", "absolute"),
-        ("Untied", "untied"),
-        ("Relative", "relative"),
-        ("Rotation", "rotation"),
-        ("Reset", "reset"),
-    ]
     rows = []
-    for model in models:
-        config = run.config(model)
+    for model in run.models:
+        if not (config := run.config(model)):
+            continue
         dropout = config.get("dropout")
         costs = [run.table.point(metric, model) for metric in ("parameters", "operations")]
         rows.append(
             [text(model), text(block(run, model)) if config.get("block") else Cell("–")]
-            + [_scheme_cell(config, key) for _, key in fields]
+            + [_scheme_cell(config, key) for key in FIELDS]
             + [value(dropout, f"{dropout:g}") if isinstance(dropout, int | float) else Cell("–")]
             + [value(p.value, compact(p.value)) if p else Cell("–") for p in costs]
         )
-    columns = ["Model", "Block", *(name for name, _ in fields), "Dropout", "Parameters", "Operations/token"]
+    columns = ["Model", "Block", *map(str.capitalize, FIELDS), "Dropout", "Parameters", "Operations/token"]
     caption = f"Schemes of the models. {matched(run) or 'Whether costs were matched is not recorded.'}"
-    return Table("schemes", caption, columns, rows, frozenset({7, 8, 9}))
+    return Table("schemes", caption, columns, rows, frozenset({7, 8, 9})) if rows else None
 
 
 def matched(run: Run) -> str | None:
@@ -270,41 +240,37 @@ def matched(run: Run) -> str | None:
     match = run.facts.get("match")
     if match is None:
         return None
-    return (
-        "Costs were not matched."
-        if match in ("none", False, "")
-        else f"Costs were matched by {str(match).replace('_', ' ')}."
-    )
+    how = "not matched" if match in ("none", False, "") else f"matched by {str(match).replace('_', ' ')}"
+    return f"Costs were {how}."
 
 
 def backbone_differences(run: Run) -> str | None:
     """A sentence where models differ in more than their position scheme: in block or dropout."""
-    said = []
+    differing = []
     for key, words in (("block", "blocks"), ("dropout", "dropout")):
-        found = dict.fromkeys(str(config[key]) for m in run.models if key in (config := run.config(m)))
-        if len(found) > 1:
-            said.append(f"{words} ({', '.join(found)})")
-    if not said:
+        values = dict.fromkeys(str(config[key]) for m in run.models if key in (config := run.config(m)))
+        differing += [f"{words} ({', '.join(values)})"] if len(values) > 1 else []
+    if not differing:
         return None
     return (
-        f"The models differ in {' and '.join(said)}, not in their position scheme alone. One backbone for all: "
+        f"The models differ in {' and '.join(differing)}, not in their position scheme alone. One backbone for all: "
         "--set training.model.block=neobert --set training.model.dropout=0."
     )
 
 
 def cost_differences(run: Run) -> str | None:
     """A sentence on the costs of the compared models, where they lie more than `APART` from each other."""
-    said: dict[tuple[str, str], list[str]] = {}
+    differing: dict[tuple[str, str], list[str]] = {}
     for metric, words in (("parameters", "parameters"), ("operations", "operations a token")):
-        points: dict[str, Point] = {m: p for m in run.models if (p := run.table.point(metric, m))}
-        if len(points) < 2:
+        costs = {m: p.value for m in run.models if (p := run.table.point(metric, m))}
+        if len(costs) < 2:
             continue
-        small, large = min(points, key=lambda m: points[m].value), max(points, key=lambda m: points[m].value)
-        low, high = points[small].value, points[large].value
+        small, large = min(costs, key=lambda m: costs[m]), max(costs, key=lambda m: costs[m])
+        low, high = costs[small], costs[large]
         if low > 0 and high > (1 + APART) * low:
             more = percent(high / low - 1, 0) + " more" if high < 2 * low else f"{fixed(high / low, 1)} times as many"
-            said.setdefault((large, small), []).append(f"{more} {words}")
-    if not said:
+            differing.setdefault((large, small), []).append(f"{more} {words}")
+    if not differing:
         return None
-    pairs = [f"`{large}` has {' and '.join(more)} than `{small}`" for (large, small), more in said.items()]
+    pairs = [f"`{large}` has {' and '.join(more)} than `{small}`" for (large, small), more in differing.items()]
     return f"The models differ in cost: {', '.join(pairs)}. {matched(run) or ''}".strip()
