@@ -30,11 +30,8 @@ BINS = 64  # rows and columns of a map
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Attention weights of one part of one block, (b or 1, h, n, n), and the entropy of each row in nats, (b or 1, h,
-    n).
-
-    allowed: (b or 1, 1, n, n) bool, where a query may look at a key, or None for everywhere.
-    """
+    """Attention weights of one part of one block (b or 1, h, n, n), the entropy of each row in nats (b or 1, h, n), and
+    where a query may look at a key (b or 1, 1, n, n), bool; None: everywhere."""
 
     values: Tensor
     entropy: Tensor
@@ -340,11 +337,7 @@ class RetrievalScores:
         self.repeated, self.control = CopyReader(), CopyReader()
 
     def records(self, who: Who) -> list[Record]:
-        """The records; see the class.
-
-        Raises:
-            ValueError: a set has not passed, or the two differ in their number of documents.
-        """
+        """The records. ValueError: a set has not passed, or the two differ in their number of documents."""
         (raw, places), (control, _) = self.repeated.places(), self.control.places()  # (documents, places, h)
         if len(raw) != len(control):
             raise ValueError(
@@ -361,11 +354,7 @@ class RetrievalScores:
 def retrieval_records(
     model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
 ) -> list[Record]:
-    """Records of `RetrievalScores` on pieces of the documents.
-
-    Raises:
-        ValueError: as `repeated_documents`.
-    """
+    """Records of `RetrievalScores` on pieces of the documents; errors: `repeated_documents`."""
     scores = RetrievalScores()
     for texts, reader in zip(repeated_documents(documents), (scores.repeated, scores.control), strict=True):
         read(model, texts, [reader], batch_size, progress)

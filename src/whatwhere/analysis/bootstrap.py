@@ -8,12 +8,11 @@ DRAWS = 1000
 
 
 def draw_documents(documents: int, draws: int = DRAWS, seed: int = 0, articles: np.ndarray | None = None) -> np.ndarray:
-    """(draws, documents): how often each document is in each sample of as many documents, drawn with replacement; rows
-    sum to `documents`.
+    """(draws, documents): how often each document is in each sample of as many documents, drawn with replacement.
 
     With `articles` (documents,) whole articles are drawn, as many as there are, each with all of its documents: windows
-    of one article are alike, and drawn one by one they would make intervals too narrow. Rows then sum to about
-    `documents`. Equal calls give equal samples, so that two quantities of the same documents are resampled together.
+    of one article are alike, and drawn one by one they would make intervals too narrow. Equal calls give equal samples,
+    so that two quantities of the same documents are resampled together.
     """
     names, at = np.unique(np.arange(documents) if articles is None else articles, return_inverse=True)
     return np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)[:, at]

@@ -227,11 +227,7 @@ class NeighbourWeights(WeightReader):
 
 def local_records(run: str | Path, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
     """Records of `NeighbourWeights` for every checkpoint of a pretraining; `step` is the checkpoint's, none for
-    `local.even`.
-
-    Raises:
-        ValueError: no checkpoints there, or as `NeighbourWeights.records`.
-    """
+    `local.even`. ValueError: no checkpoints there."""
     records: list[Record] = []
     for step, folder in _checkpoints(run):
         model = EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()

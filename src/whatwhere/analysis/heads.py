@@ -34,11 +34,7 @@ class _Seen(Exception):
 
 def term_names(model: Any) -> list[str]:
     """Names of the terms of the model's attention scores, in the order in which they are summed (two tokens in the
-    first block say it).
-
-    Raises:
-        ValueError: the model is not one of ours, so its scores are not a sum of named terms.
-    """
+    first block say it). Errors: `check_terms`."""
     check_terms(model)
     names: list[str] = []
 
@@ -146,13 +142,8 @@ class HeadTaxonomy(Reader):
     `heads.share`, the share of all heads with a label. Where the KLs of a head sum to less than NOTHING it has no
     shares and its label is "several".
 
-    Args:
-        model: one of ours, with at least two terms.
-        queries: "regular" averages over the words; "all" also over [CLS] and [SEP], but not over padding. The paper
-            does not say which. As keys special tokens always count, padding never.
-
-    Raises:
-        ValueError: see `separable_terms`.
+    model: see `separable_terms`. queries: "regular" averages over the words; "all" also over [CLS] and [SEP], but not
+    over padding. The paper does not say which. As keys special tokens always count, padding never.
     """
 
     wants_terms = True
@@ -176,11 +167,8 @@ class HeadTaxonomy(Reader):
 
     @property
     def kl(self) -> np.ndarray:
-        """(documents, L, h, terms) mean over the queries of a document of KL(A ‖ A without the term), nats; nan without
-        a query.
-
-        Terms in the order of `names`, documents in that of the pass.
-        """
+        """(documents, L, h, terms of `names`) mean over the queries of a document of KL(A ‖ A without the term), nats;
+        nan without a query."""
         check_passed(self.values)
         return np.stack([self.values[block] for block in sorted(self.values)], axis=1)
 

@@ -58,10 +58,8 @@ class SentenceMaps(Reader):
     Documents of fewer than two sentences, of sentences of one token each, or with equal states in every sentence have
     no `sentences.*`; n says so, and if none is left the log does and there are no such records.
 
-    Args:
-        model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
-        shuffles: orders of the lengths, drawn from a seed fixed for each document.
-        shown: documents, the first of the pass, whose component scores `arrays` gives.
+    shuffles: orders of the lengths, drawn from a seed fixed for each document. shown: documents, the first of the pass,
+    whose component scores `arrays` gives.
     """
 
     wants_hidden = True
@@ -78,11 +76,6 @@ class SentenceMaps(Reader):
         self._segments: list[np.ndarray] = []
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """The states of a batch.
-
-        Raises:
-            ValueError: states of regular tokens that are not finite.
-        """
         regular = batch.documents.regular[batch.indices]
         segments = np.where(regular, batch.documents.targets["segment"][batch.indices], -1).astype(np.int64)
         of_each = zip(segments, batch.indices, strict=True)
@@ -201,11 +194,8 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     then 0 on average (and may be negative), and it is 1 for a pure function of the group. It equals Kelley's ε², 1 -
     (within / (tokens - groups)) / (total / (tokens - 1)).
 
-    Args:
-        counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean.
-
-    Returns:
-        At most 1; nan without variance, or where no group has two tokens.
+    counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean. At most
+    1; nan without variance, or where no group has two tokens.
     """
     tokens, groups = float(counts.sum()), int(np.count_nonzero(counts))
     if not total > 0 or tokens <= groups:
@@ -243,11 +233,6 @@ class PositionVariance(Reader):
         self._shift: list[Tensor] = []  # (width,), a mean of the first batch, so that squares do not cancel
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """The states of a batch.
-
-        Raises:
-            ValueError: states of regular tokens that are not finite.
-        """
         regular = torch.from_numpy(batch.documents.regular[batch.indices])
         if not self._sums:
             self._begin(batch.documents, hidden, regular)

@@ -77,8 +77,7 @@ class Documents:
 
 
 def choose_documents(window_set: Any, documents: int = 500) -> Documents:
-    """At most `documents` windows of the set's maximum length, evenly spaced over the set, in its order; the same ones
-    every time.
+    """At most `documents` windows of the set's maximum length, evenly spaced over the set, in its order.
 
     Args:
         window_set: len(), and [i] -> a window with arrays input_ids, position_ids, document_ids, segments (-1 at
@@ -270,8 +269,7 @@ def outputs(
 ) -> Generator[tuple[np.ndarray, Any], None, None]:
     """(numbers (b,) of the documents, what the body of a model returns), a batch at a time and without gradients.
 
-    The model is called on its own device, in the mode that it is in. wanted: "hidden_states" or "attentions". order:
-    document numbers in the order wanted; default: 0, 1, ...
+    wanted: "hidden_states" or "attentions". order: document numbers in the order wanted; default: 0, 1, ...
     """
     inputs, device = model_inputs(model, documents), device_of(model)
     order = np.arange(len(documents)) if order is None else order
@@ -289,13 +287,8 @@ def hidden_states(
     batch_size: int = 32,
     progress: Progress = None,
 ) -> Generator[tuple[np.ndarray, tuple[Tensor, ...]], None, None]:
-    """Hidden states of the documents, a batch at a time, in evaluation mode and without gradients; the tokens are not
-    masked.
-
-    The model is called on its own device and left in the mode it was in. Only its body runs, never the vocabulary head.
-
-    Yields:
-        (numbers (b,), hidden): the documents of the batch, and layers + 1 tensors (b, n, hidden_size), 0 = embedding.
+    """(numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the documents, as `outputs`, in
+    evaluation mode; the model is left in the mode it was in.
 
     Raises:
         ValueError: the model returns another number of hidden states, or other widths, than its configuration says; or,
@@ -315,11 +308,10 @@ def hidden_states(
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a pass hands to its readers with every batch of documents; `documents.regular` and `.targets` are rows of
-    `indices`.
+    """What a pass hands to its readers with every batch of documents, on the model's device.
 
-    indices: (b,) numbers of the documents in the set. input_ids: (b, n). regular: (b, n) bool on the model's device,
-    False at [CLS], [SEP] and padding. real: (b, n) bool, False at padding.
+    indices: (b,) numbers of the documents in the set. input_ids: (b, n). regular: (b, n) bool, False at [CLS], [SEP]
+    and padding. real: (b, n) bool, False at padding.
     """
 
     documents: Documents

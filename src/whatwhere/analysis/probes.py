@@ -28,10 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over n tokens of features x (p wide) and targets y (q wide).
-
-    xx: (p, p) of x xᵀ. xy: (p, q) of x yᵀ. yy: (q,) of the squares of y. x: (p,), y: (q,).
-    """
+    """Sums over n tokens of features x (p,) and targets y (q,), of x xᵀ, of x yᵀ and of the squares of y."""
 
     n: float
     x: np.ndarray

@@ -55,12 +55,8 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
     value: its isolation in medians). There are no other intervals: the positions of one table are no sample of
     anything, so only tables of several training seeds can give one.
 
-    Args:
-        table: (positions, width), an array or a tensor.
-
-    Returns:
-        The records, and arrays `scores` (positions, 3), `shares` (k,), `dct_power` (3, positions), `outliers`
-        (positions that stand alone); fewer than three where the table has fewer components.
+    Arrays: `scores` (positions, 3), `shares` (k,), `dct_power` (3, positions), `outliers` (positions that stand alone);
+    fewer than three where the table (positions, width) has fewer components.
 
     Raises:
         ValueError: the table is not finite, or all its rows are equal.
@@ -88,12 +84,8 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
 
 
 def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Records and arrays of a model's word table, all rows: shares and N50 as of a position table, part "words" (LOWDIM
-    Table 1b).
-
-    Raises:
-        ValueError: the table is not finite, or all its rows are equal.
-    """
+    """Records and arrays of a model's word table, all rows: shares and N50 and errors as of a position table, part
+    "words" (LOWDIM Table 1b)."""
     table = _array(table)
     shares = component_shares(table)
     return _share_records(who, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}

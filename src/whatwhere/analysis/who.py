@@ -40,11 +40,8 @@ class Who:
     def splits(
         self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any
     ) -> list[Record]:
-        """The mean of a value of each random split of the same documents, with `split_interval`, and each (index: the
-        split).
-
-        tested: observations that each split tests. n: observations in all.
-        """
+        """The mean of a value of each random split of the same documents, with `split_interval`, and each by its index;
+        `tested`: observations of each split, n: in all."""
         whole = self.record(metric, np.mean(values), *split_interval(values, documents) or (), n=n, **columns)
         return [whole, *self.records(metric, np.asarray(values), {"index": range(len(values))}, n=tested, **columns)]
 
