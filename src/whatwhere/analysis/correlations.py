@@ -169,7 +169,7 @@ def _mapped(parts: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
 
 
 @torch.inference_mode()
-def first_block_correlations(model: Any, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
+def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
     """The four correlations of eq. 6 and the rest, each (b, h, n, n) in score units; together they are the product of
     queries and keys.
 
@@ -181,12 +181,8 @@ def first_block_correlations(model: Any, input_ids: Tensor, position_ids: Tensor
         input_ids: (b, n). position_ids: (b, n), counted from 0 in every model; default 0, 1, 2, ...
 
     Raises:
-        ValueError: as `first_block`, or a text is longer than the position table.
+        ValueError: a text is longer than the position table.
     """
-    return _correlate(first_block(model), input_ids, position_ids)
-
-
-def _correlate(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
     if position_ids is None:
         position_ids = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
     if position_ids.numel() and int(position_ids.max()) >= len(block.positions):
@@ -246,7 +242,7 @@ def correlation_records(
         with torch.inference_mode():
             batch = Batch.of(documents, rows, device)
             regular = counted_tokens(batch)
-            parts = _correlate(block, batch.input_ids, *rows_on(device, rows, documents.position_ids))
+            parts = first_block_correlations(block, batch.input_ids, *rows_on(device, rows, documents.position_ids))
             for part in CORRELATIONS:
                 means[part].add(parts[part], regular)
             values[rows] = torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).cpu().numpy()
