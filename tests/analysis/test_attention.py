@@ -157,8 +157,7 @@ def test_long_texts_are_binned_and_profiles_stop_at_128():
     raw = rng.random((2, 2, 150, 150))
     scores = {"semantic": torch.from_numpy(np.log(raw))}
     reader = AttentionScores(SimpleNamespace(config=SimpleNamespace(num_attention_heads=2)))
-    ids = torch.from_numpy(chosen.input_ids)
-    reader.terms(Batch(chosen, np.arange(2), ids, torch.from_numpy(chosen.regular)), 0, scores, None)
+    reader.terms(Batch.of(chosen, np.arange(2), torch.device("cpu")), 0, scores, None)
     arrays, p = reader.arrays(), raw / raw.sum(-1, keepdims=True)
     assert arrays["lags"][0] == -128 and arrays["profile.total"].shape == (1, 2, 257)
     edges = [i * 64 // 150 for i in range(150)]
@@ -191,7 +190,7 @@ def test_heads_that_look_at_one_place_are_recognised():
             if 0 <= j < n:
                 scores[0, head, i, j] = 50
     reader = AttentionScores(SimpleNamespace(config=SimpleNamespace(num_attention_heads=5)))
-    batch = Batch(chosen, np.arange(3), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
+    batch = Batch.of(chosen, np.arange(3), torch.device("cpu"))
     reader.terms(batch, 0, {"relative": scores}, None)
     found = {
         (r.metric.removeprefix("attention."), r.head): r.value for r in reader.records(WHO) if r.part == "relative"
@@ -276,7 +275,7 @@ def test_nothing_seen_is_an_error_and_no_arrays():
 
 def test_a_block_without_terms_is_an_error():
     chosen = documents(2)
-    batch = Batch(chosen, np.arange(2), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
+    batch = Batch.of(chosen, np.arange(2), torch.device("cpu"))
     with pytest.raises(ValueError, match="Block 1 has no term"):
         AttentionScores(build("nope")).terms(batch, 1, {}, None)
 
@@ -374,7 +373,7 @@ def test_a_head_that_matches_words_retrieves():
     for chosen, reader in ((again, scores.repeated), (other, scores.control)):
         ids = torch.from_numpy(chosen.input_ids)
         same = 9.0 * (ids[:, None, :, None] == ids[:, None, None, :]).double()
-        reader.terms(Batch(chosen, np.arange(6), ids, torch.from_numpy(chosen.regular)), 0, {"semantic": same}, None)
+        reader.terms(Batch.of(chosen, np.arange(6), torch.device("cpu")), 0, {"semantic": same}, None)
     found = {r.metric: r for r in scores.records(WHO) if r.part == TOTAL}
     assert found["attention.retrieval.raw"].value > 0.3 and found["attention.retrieval"].low > 0.2
 

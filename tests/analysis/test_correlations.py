@@ -24,7 +24,7 @@ from transformers import (
     RobertaModel,
 )
 
-from whatwhere.analysis.correlations import CORRELATIONS, correlation_records, first_block_correlations
+from whatwhere.analysis.correlations import CORRELATIONS, correlation_records, first_block, first_block_correlations
 from whatwhere.analysis.scores import pattern_of
 from whatwhere.analysis.who import Who
 
@@ -81,7 +81,7 @@ def test_the_parts_sum_to_the_scores(case):
     fields = {"": {}, "rope": {"rotation": "rope"}, "bert": {"block": "bert"}, "neobert": {"block": "neobert"}}[other]
     model, chosen = build(name, **fields), documents(4, n=11, inner=True)
     ids = torch.from_numpy(chosen.input_ids)
-    parts = first_block_correlations(model, ids)
+    parts = first_block_correlations(first_block(model), ids)
     assert set(parts) == {*CORRELATIONS, "constant"}
     torch.testing.assert_close(
         sum(parts.values()), model.attention_terms(input_ids=ids)["mixed"][0], atol=1e-10, rtol=0
@@ -89,7 +89,7 @@ def test_the_parts_sum_to_the_scores(case):
     constant = model.config.block == "bert"  # NeoBERT's block has no biases
     assert (parts["constant"].abs().max() > 1e-3) == constant
     positions = torch.tensor([[3, 1, 4, 15, 9, 2, 6, 5, 30, 7, 0]]).expand_as(ids)
-    moved = first_block_correlations(model, ids, positions)
+    moved = first_block_correlations(first_block(model), ids, positions)
     torch.testing.assert_close(
         sum(moved.values()),
         model.attention_terms(input_ids=ids, position_ids=positions)["mixed"][0],
@@ -104,7 +104,7 @@ def test_the_parts_give_the_weights_of_models_built_like_bert(kind):
     ids = torch.from_numpy(chosen.input_ids)
     with torch.no_grad():
         expected = model(ids, output_attentions=True).attentions[0]
-    parts = first_block_correlations(model, ids)
+    parts = first_block_correlations(first_block(model), ids)
     torch.testing.assert_close(sum(parts.values()).softmax(-1), expected, atol=1e-10, rtol=0)
     assert all(parts[part].std() > 1e-3 for part in parts)
 
@@ -117,7 +117,7 @@ def test_equation_6_written_out_for_rms_norm():
     table, words = model.position_table().detach(), weights["word_embeddings.weight"].detach()
     gain = weights["layers.0.attention_norm.norms.0.weight"].detach()
     project = weights["layers.0.attention.qkv.0.weight"].detach()
-    found = first_block_correlations(model, torch.from_numpy(chosen.input_ids))
+    found = first_block_correlations(first_block(model), torch.from_numpy(chosen.input_ids))
     d = 12
     for b in range(2):
         vectors = {"word": [], "position": []}
@@ -139,7 +139,7 @@ def test_equation_6_written_out_for_rms_norm():
 def test_equation_6_written_out_for_layer_norm():
     model, chosen = foreign("bert"), documents(2, n=6)
     e = model.embeddings
-    found = first_block_correlations(model, torch.from_numpy(chosen.input_ids))
+    found = first_block_correlations(first_block(model), torch.from_numpy(chosen.input_ids))
     attention = model.encoder.layer[0].attention.self
     for b in range(2):
         vectors = {"word": [], "position": []}
@@ -172,7 +172,9 @@ def measured(request):
 
 def test_statistics_are_those_of_loops(measured):
     model, chosen, records, _ = measured
-    parts = first_block_correlations(model, torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.position_ids))
+    parts = first_block_correlations(
+        first_block(model), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.position_ids)
+    )
     expected = {}
     for head in range(2):
         of_documents = {part: [] for part in CORRELATIONS}
@@ -208,7 +210,9 @@ def test_statistics_are_those_of_loops(measured):
 
 def test_maps_are_means_over_documents(measured):
     model, chosen, _, arrays = measured
-    parts = first_block_correlations(model, torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.position_ids))
+    parts = first_block_correlations(
+        first_block(model), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.position_ids)
+    )
     first = chosen.regular if chosen.document_ids is None else chosen.regular & (chosen.document_ids == 0)
     kept = np.flatnonzero(first.sum(0) > 2.5)
     assert set(arrays) == set(CORRELATIONS)
@@ -235,7 +239,7 @@ def test_patterns_of_the_first_block_where_no_term_is_free_of_content(measured):
 def test_large_maps_are_means_over_128_bins():
     model, chosen = build("ap", max_position_embeddings=150), documents(2, n=150)
     _, arrays = correlation_records(model, chosen, WHO)
-    parts = first_block_correlations(model, torch.from_numpy(chosen.input_ids))
+    parts = first_block_correlations(first_block(model), torch.from_numpy(chosen.input_ids))
     mean = parts["word-position"].mean(0).numpy()[:, 1:-1, 1:-1]
     bins = np.arange(148) * 128 // 148
     for i, j in ((0, 0), (3, 100), (127, 127)):

@@ -129,7 +129,7 @@ def test_a_bias_that_puts_all_weight_on_the_token_before_is_seen_there():
 def test_short_documents_have_no_far_offsets():
     reader, chosen = NeighbourWeights(), documents(2, n=6)
     scores = torch.zeros(1, 3, 6, 6, dtype=torch.float64)
-    batch = Batch(chosen, np.arange(2), torch.from_numpy(chosen.input_ids), torch.from_numpy(chosen.regular))
+    batch = Batch.of(chosen, np.arange(2), torch.device("cpu"))
     reader.terms(batch, 0, {"relative": scores}, None)
     records = reader.records(WHO)
     assert {r.index for r in select(records, metric="local.weight")} == set(range(-3, 4))

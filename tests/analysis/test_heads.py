@@ -165,7 +165,7 @@ def test_weights_that_underflow():
 def taxonomy(kl):
     """A reader that has read documents with the given KL (documents, L, h, terms)."""
     reader = HeadTaxonomy(build("dstg"))
-    reader._batches = [np.asarray(kl, dtype=np.float64)]
+    reader.values = dict(enumerate(np.moveaxis(np.asarray(kl, dtype=np.float64), 1, 0)))
     return reader
 
 
@@ -304,7 +304,7 @@ def test_refusals():
         HeadTaxonomy(torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="queries must be one of regular, all; got 'words'"):
         HeadTaxonomy(build("dstg"), queries="words")
-    with pytest.raises(ValueError, match="No documents were read"):
+    with pytest.raises(ValueError, match="No document has passed"):
         HeadTaxonomy(build("dstg")).records(Who("m", 0, "s"))
     model = build("dstg")
     with torch.no_grad():

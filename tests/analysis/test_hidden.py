@@ -228,6 +228,6 @@ def test_bad_input():
         maps(features, documents())
     with pytest.raises(ValueError, match="shuffles=0"):
         SentenceMaps(Fixed(features), shuffles=0)
-    with pytest.raises(ValueError, match="No documents were read"):
+    with pytest.raises(ValueError, match="No document has passed"):
         SentenceMaps(Fixed(features)).records(Who("m", 0, "s"))
     assert SentenceMaps(Fixed(features)).arrays() == {}

@@ -147,7 +147,7 @@ def test_states_that_are_not_finite_and_nothing_read_are_refused():
     docs = documents(12, 10)
     with pytest.raises(ValueError, match=r"hidden\[0\] has NaN"):
         shares([np.full((12, 10, 2), np.nan)], docs)
-    with pytest.raises(ValueError, match="No documents were read"):
+    with pytest.raises(ValueError, match="No document has passed"):
         PositionVariance(Fixed([np.zeros((1, 1, 1))])).records(Who("m", 0, "s"))
 
 

@@ -31,7 +31,9 @@ def test_records_are_those_of_a_loop_and_nan_has_none():
 
 
 def test_an_array_without_axes_is_one_record_and_axes_must_fit():
-    assert ME.records("x", (np.array(2.0), None, None), {}, part="a") == [Record("s", "m", "x", 2.0, seed=3, part="a")]
+    assert ME.records("x", (np.array(2.0), *[np.array(np.nan)] * 2), {}, part="a") == [
+        Record("s", "m", "x", 2.0, seed=3, part="a")
+    ]
     with pytest.raises(ValueError, match="argument 2 is longer"):
         ME.records("x", np.zeros((2, 2)), {"layer": range(2)})
 

@@ -3,6 +3,8 @@
 A new analysis is a file of this folder and an entry of `ANALYSES`.
 """
 
+from functools import partial
+
 from ..records import Record
 from .ablation import KINDS, ablation_records
 from .attention import AttentionScores, foreign_scores, retrieval_records
@@ -37,17 +39,12 @@ def _tables(s: Subject) -> tuple[list[Record], Arrays]:
 
 
 def _ablations(s: Subject) -> list[Record]:
-    few, everywhere, at_once = s.some(s.ablated), KINDS if s.thorough else KINDS[:1], () if s.thorough else KINDS[1:]
-    records = ablation_records(
-        s.model, few, s.who, kinds=everywhere, batch_size=s.batch_size, progress=s.show("ablation")
-    )
-    if at_once:
-        show = s.show("replacement")
-        others = ablation_records(
-            s.model, few, s.who, kinds=at_once, by=("all",), batch_size=s.batch_size, progress=show
-        )
-        records += [r for r in others if r.metric != "ablation.loss"]
-    return records
+    measure = partial(ablation_records, s.model, s.some(s.ablated), s.who, batch_size=s.batch_size)
+    if s.thorough:
+        return measure(progress=s.show("ablation"))
+    records = measure(kinds=KINDS[:1], progress=s.show("ablation"))
+    at_once = measure(kinds=KINDS[1:], by=("all",), progress=s.show("replacement"))
+    return records + [r for r in at_once if r.metric != "ablation.loss"]
 
 
 def _controls(s: Subject) -> list[Record]:

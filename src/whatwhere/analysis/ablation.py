@@ -6,7 +6,7 @@ in one head; everything else is the model as it is. A stream is changed where it
 compared with itself: same tokens, same masks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,17 @@ from ..encoder.registry import nearest
 from ..records import Record
 from .bootstrap import document_mean
 from .heads import term_names
-from .passes import Documents, device_of, evaluating
+from .passes import (
+    NO_WORDS,
+    Documents,
+    Progress,
+    at_least_float32,
+    check_masked_lm,
+    device_of,
+    evaluating,
+    name_of,
+    rows_on,
+)
 from .who import Who
 
 KINDS = ("remove", "mean", "shuffle")
@@ -70,10 +80,9 @@ def ablation_records(
     by: Sequence[str] = BY,
     choices: Choices | None = None,
     batch_size: int = 8,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> list[Record]:
-    """Records of the masked-language loss and of its rise, in nats, with 95 % intervals over documents (percentile
-    bootstrap, paired).
+    """Records of the masked-language loss and of its rise, in nats, paired over documents.
 
     `ablation.loss`: mean over documents of the mean over their masked tokens (see `masked`), and of each document
     (index), so that models can be compared document by document. `ablation.KIND` with `part` = the term or stream,
@@ -96,46 +105,34 @@ def ablation_records(
         choices: what to ablate; default: everything.
         batch_size: documents at a time; the last batch takes the rest along, so every mean is over at least as many (if
             there are).
-        progress: called with (ablations done, ablations in all) over all batches.
+        progress: counts ablations over all batches.
 
     Raises:
         ValueError: another model, unknown names, layers or heads, a rate outside (0, 1), or means of a single document.
     """
-    _check(model, documents, mask_rate, kinds, by, batch_size)
-    encoder = model.encoder
+    check_masked_lm(model, "An ablation")
+    _check(documents, mask_rate, kinds, by, batch_size)
     ablations = _plan(model, kinds, by, choices or Choices())
-    if "mean" in kinds and min(len(documents), batch_size) < 2:
-        raise ValueError(
-            f"A mean over documents needs at least 2 in a batch; got {len(documents)} with batch_size={batch_size}. "
-            "Leave out the kind "
-            "mean or give more."
-        )
     ids, labels = masked(documents, mask_rate, model.config.mask_token_id)
     order = permutations(documents)
     groups = np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size))
-    plain: list[np.ndarray] = []
-    rises: list[list[np.ndarray]] = [[] for _ in ablations]
+    values = np.empty((len(documents), 1 + len(ablations)))  # the loss, and every rise
     with evaluating(model), torch.inference_mode():
         for number, rows in enumerate(groups):
-            one = _Batch(model, documents, rows, ids, labels, order)
-            with encoder.inspecting(one.see):
-                plain.append(one.start())
-                for k, rise in enumerate(one.rises(ablations)):
-                    rises[k].append(rise)
+            batch = _Batch(model, documents, rows, ids, labels, order)
+            with model.encoder.inspecting(batch.see):
+                values[rows, 0] = batch.start()
+                for k, rise in enumerate(batch.rises(ablations), 1):
+                    values[rows, k] = rise
                     if progress is not None:
-                        progress(number * len(ablations) + k + 1, len(groups) * len(ablations))
-
-    values = np.stack(
-        [np.concatenate(plain), *(np.concatenate(r) for r in rises)], axis=1
-    )  # (documents, 1 + ablations)
-    counted = ~np.isnan(values[:, 0])
-    if not counted.any():
-        raise ValueError("No document has a regular token, so nothing can be masked.")
-    mean = document_mean(values[counted], articles=None if documents.articles is None else documents.articles[counted])
+                        progress(number * len(ablations) + k, len(groups) * len(ablations))
+    read = ~np.isnan(values[:, 0])
+    if not read.any():
+        raise ValueError(NO_WORDS)
+    mean = document_mean(values[read], articles=None if documents.articles is None else documents.articles[read])
     places = [("loss", None, None, None), *((a.kind, a.part, a.layer, a.head) for a in ablations)]
-    loss, *changes = who.records(
-        "ablation.", mean, {("metric", "part", "layer", "head"): places}, n=counted.sum(), unit="nats"
-    )
+    axes = {("metric", "part", "layer", "head"): places}
+    loss, *changes = who.records("ablation.", mean, axes, n=read.sum(), unit="nats")
     each = who.records("ablation.loss", values[:, 0], {"index": range(len(values))}, n=1, unit="nats")
     return [loss, *each, *changes]
 
@@ -148,8 +145,8 @@ def masked(documents: Documents, mask_rate: float, mask_id: int, seed: int = SEE
     the same.
     """
     draws = np.where(documents.regular, np.random.default_rng(seed).random(documents.regular.shape), np.inf)
-    words = documents.regular.sum(1)
-    count = np.where(words > 0, np.maximum(1, np.round(mask_rate * words)), 0)
+    tokens = documents.regular.sum(1)
+    count = np.where(tokens > 0, np.maximum(1, np.round(mask_rate * tokens)), 0)
     chosen = (draws.argsort(1).argsort(1) < count[:, None]) & documents.regular
     return np.where(chosen, mask_id, documents.input_ids), np.where(chosen, documents.input_ids, IGNORED)
 
@@ -168,6 +165,11 @@ def permutations(documents: Documents, seed: int = SEED) -> np.ndarray:
     return order
 
 
+def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy (tokens,) in nats, computed in at least float32, as float64."""
+    return F.cross_entropy(at_least_float32(logits), labels, reduction="none").double()
+
+
 class _Batch:
     """Some documents on their way through the model; blocks before an ablation are not computed again."""
 
@@ -175,17 +177,9 @@ class _Batch:
         self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray
     ) -> None:
         self.model, self.encoder = model, model.encoder
-        device = device_of(model)
-
-        def tensor(array: np.ndarray | None) -> Tensor | None:
-            return None if array is None else torch.from_numpy(array[rows]).to(device)
-
-        given: list[Any] = [
-            tensor(a) for a in (ids, documents.attention_mask, documents.position_ids, documents.document_ids)
-        ]
-        self.labels, self.order, self.regular = (
-            torch.from_numpy(a[rows]).to(device) for a in (labels, order, documents.regular)
-        )
+        arrays = ids, documents.attention_mask, documents.position_ids, documents.document_ids
+        given = rows_on(device_of(model), rows, *arrays)
+        self.labels, self.order, self.regular = rows_on(device_of(model), rows, labels, order, documents.regular)
         self.layout: Layout = self.encoder.layout(*given)
         self.inputs: list[Streams] = [self.encoder.embed(given[0], self.layout.position_ids)]
         allowed = self.layout.allowed
@@ -197,9 +191,8 @@ class _Batch:
                 self.pairs = self.pairs & given[1].bool()[:, None, :, None]
         self.now: _Ablation | None = None
         self.constant: set[str] = set()  # terms that are the same for all documents of the batch
-        self.same: set[int] = (
-            set()
-        )  # blocks (from 0) that get their own terms back, to take the path that changed terms take
+        # Blocks (from 0) that get their own terms back, to take the path that changed terms take.
+        self.same: set[int] = set()
 
     def see(self, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> dict[str, Tensor] | None:
         """What the encoder calls in every block."""
@@ -248,9 +241,7 @@ class _Batch:
         """Mean cross-entropy (b,) of the masked tokens of each document; nan where there is none."""
         hidden = torch.cat(streams if self.encoder.norm is None else self.encoder.norm(streams), dim=-1)
         chosen = self.labels != IGNORED
-        logits = self.model.head(hidden[chosen])
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        each = F.cross_entropy(wide, self.labels[chosen], reduction="none").double()
+        each = token_losses(self.model.head(hidden[chosen]), self.labels[chosen])
         sums = each.new_zeros(len(chosen)).index_add_(0, chosen.nonzero()[:, 0], each)
         return np.asarray((sums / chosen.sum(1)).cpu().numpy())
 
@@ -294,64 +285,60 @@ class _Batch:
 def _plan(model: Any, kinds: Sequence[str], by: Sequence[str], choices: Choices) -> list[_Ablation]:
     """Every ablation that was asked for."""
     config = model.config
-    known = term_names(model)
-    if config.position_size:
-        known += [f"{_STREAM}position", f"{_STREAM}semantic"]
-    who = getattr(config, "preset", None) or type(model).__name__
+    known = term_names(model) + ([f"{_STREAM}position", f"{_STREAM}semantic"] if config.position_size else [])
+    name = name_of(model)
     parts = known if choices.parts is None else list(choices.parts)
     for part in parts:
         if part not in known:
-            raise ValueError(f"{who} has no term or stream {part!r}.{nearest(part, known)} It has: {', '.join(known)}.")
-    layers = _numbers(choices.layers, range(1, config.num_hidden_layers + 1), "layer", who)
-    heads = _numbers(choices.heads, range(config.num_attention_heads), "head", who)
-    places: list[tuple[int | None, int | None]] = []
-    if "all" in by:
-        places.append((None, None))
-    if "layer" in by:
-        places += [(layer, None) for layer in layers]
-    if "head" in by:
-        places += [(layer, head) for layer in layers for head in heads]
-    made = [
+            raise ValueError(
+                f"{name} has no term or stream {part!r}.{nearest(part, known)} It has: {', '.join(known)}."
+            )
+    layers = _numbers(choices.layers, range(1, config.num_hidden_layers + 1), "layer", name)
+    heads = _numbers(choices.heads, range(config.num_attention_heads), "head", name)
+    places: dict[str, list[tuple[int | None, int | None]]] = {
+        "all": [(None, None)],
+        "layer": [(layer, None) for layer in layers],
+        "head": [(layer, head) for layer in layers for head in heads],
+    }
+    ablations = [
         _Ablation(kind, part, layer, head)
-        for layer, head in places
+        for layer, head in (place for way in BY if way in by for place in places[way])
         for part in parts
         for kind in kinds
         if head is None or not part.startswith(_STREAM)
     ]
-    if not made:
+    if not ablations:
         raise ValueError(
             f"A stream has no heads; got by={', '.join(by)} for {', '.join(parts)}. Ablate it by all or by layer."
         )
-    return made
+    return ablations
 
 
-def _numbers(chosen: Sequence[int] | None, there: range, what: str, who: str) -> list[int]:
-    found = list(there) if chosen is None else list(chosen)
-    for number in found:
-        if number not in there:
-            raise ValueError(f"{who} has no {what} {number}; its {what}s are {there[0]} to {there[-1]}.")
-    return found
+def _numbers(chosen: Sequence[int] | None, known: range, what: str, name: str) -> list[int]:
+    numbers = list(known if chosen is None else chosen)
+    for number in numbers:
+        if number not in known:
+            raise ValueError(f"{name} has no {what} {number}; its {what}s are {known[0]} to {known[-1]}.")
+    return numbers
 
 
-def _check(
-    model: Any, documents: Documents, mask_rate: float, kinds: Sequence[str], by: Sequence[str], batch_size: int
-) -> None:
-    if not all(hasattr(model, part) for part in ("encoder", "head", "inspecting")):
-        raise ValueError(
-            "An ablation needs a masked-language model of this package (EncoderForMaskedLM): its terms to take away, "
-            "its loss to see what "
-            f"they were good for. Got {type(model).__name__}."
-        )
+def _check(documents: Documents, mask_rate: float, kinds: Sequence[str], by: Sequence[str], batch_size: int) -> None:
     if not 0 < mask_rate < 1:
         raise ValueError(f"mask_rate={mask_rate} must lie between 0 and 1, for example {MASK_RATE}.")
-    for given, known, what in ((kinds, KINDS, "kind of ablation"), (by, BY, "way to ablate")):
-        if not given:
+    for asked, known, what in ((kinds, KINDS, "kind of ablation"), (by, BY, "way to ablate")):
+        if not asked:
             raise ValueError(f"No {what} was given. There are: {', '.join(known)}.")
-        for word in given:
-            if word not in known:
-                raise ValueError(f"No {what} {word!r}.{nearest(word, known)} There are: {', '.join(known)}.")
-    if batch_size < 1 or not len(documents):
+        for name in asked:
+            if name not in known:
+                raise ValueError(f"No {what} {name!r}.{nearest(name, known)} There are: {', '.join(known)}.")
+    fewest = min(len(documents), batch_size)
+    if fewest < 1:
         raise ValueError(
             f"An ablation needs at least 1 document and a batch_size of at least 1; got {len(documents)} and "
             f"{batch_size}."
+        )
+    if "mean" in kinds and fewest < 2:
+        raise ValueError(
+            f"A mean over documents needs at least 2 in a batch; got {len(documents)} with batch_size={batch_size}. "
+            "Leave out the kind mean or give more."
         )

@@ -7,8 +7,9 @@ with the documents.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..records import Record
-from .bootstrap import document_mean
-from .passes import Batch, Documents, Reader, device_of, eager, model_inputs, read
+from .passes import Batch, Documents, Progress, Reader, at_least_float32, device_of, eager, outputs, read
 from .who import Who
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
@@ -30,11 +30,8 @@ BINS = 64  # rows and columns of a map
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Attention weights of one part of one block, (b or 1, h, n, n), and the entropy of each row in nats, (b or 1, h,
-    n).
-
-    allowed: (b or 1, 1, n, n) bool, where a query may look at a key, or None for everywhere.
-    """
+    """Attention weights of one part of one block (b or 1, h, n, n), the entropy of each row in nats (b or 1, h, n), and
+    where a query may look at a key (b or 1, 1, n, n), bool; None: everywhere."""
 
     values: Tensor
     entropy: Tensor
@@ -44,23 +41,17 @@ class Weights:
         """Weights (b or 1, h, n - |lag|) of the keys `lag` after their queries."""
         return self.values.diagonal(lag, -2, -1)
 
-    def may(self, lag: int) -> Tensor | bool:
-        """(b or 1, n - |lag|): whether the token `lag` after a query may be looked at."""
-        return True if self.allowed is None else self.allowed[:, 0].diagonal(lag, -2, -1)
-
     def pairs(self, lag: int, queries: Tensor, keys: Tensor) -> Tensor:
         """(b, n - |lag|): whether a query is one of `queries` (b, n), the token `lag` after it one of `keys`, and it
         may look there."""
-        n = queries.shape[1]
-        found: Tensor = (
-            queries[:, max(0, -lag) : n - max(0, lag)] & keys[:, max(0, lag) : n - max(0, -lag)] & self.may(lag)
-        )
-        return found
+        n, before, after = queries.shape[1], max(0, -lag), max(0, lag)
+        pairs = queries[:, before : n - after] & keys[:, after : n - before]
+        return pairs if self.allowed is None else pairs & self.allowed[:, 0].diagonal(lag, -2, -1)
 
 
 def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
     """The softmax over the allowed keys in at least float32; `scores` (b or 1, h, n, n) are left as they are."""
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    wide = at_least_float32(scores)
     if allowed is not None:
         allowed = allowed.expand(-1, -1, scores.shape[-2], -1)
         wide = wide.masked_fill(~allowed, torch.finfo(wide.dtype).min)
@@ -97,8 +88,7 @@ class AttentionScores(WeightReader):
     """How much each head looks at neighbours, at itself, at special tokens and around, for every term and for the
     total.
 
-    Records `attention.KIND` with layer (1 ... L, the block's number), head and part (a term's name or `total`), the
-    mean over documents of the mean over their regular queries of the weight on
+    Records `attention.KIND`: the mean over documents of the mean over their regular queries of the weight on
 
     - `previous`, `next`: the token before or after in the row, over queries that have one and may look at it;
     - `self`: the query's own token; `special`: all special tokens together; `local`: the three nearest tokens on each
@@ -106,8 +96,8 @@ class AttentionScores(WeightReader):
     - `broad` is no weight but the entropy of the weights divided by the logarithm of the number of allowed keys, in [0,
       1].
 
-    `attention.special.keys` (of the model): share of special tokens among the keys that a regular token may look at,
-    which is what indifferent attention gives them. Intervals: bootstrap over documents. n: documents.
+    `attention.special.keys`: share of special tokens among the keys that a regular token may look at, which is what
+    indifferent attention gives them.
 
     Arrays, L blocks of h heads: `lags` (2w + 1,), -w ... w with w = min(n - 1, 128); `profile.PART` (L, h, 2w + 1),
     mean weight of a regular query on a regular key that is `lag` places after it and that it may look at, nan where
@@ -116,53 +106,35 @@ class AttentionScores(WeightReader):
     """
 
     def __init__(self, model: Any) -> None:
+        super().__init__()
         self.heads = int(model.config.num_attention_heads)
-        self._means: dict[tuple[int, str], np.ndarray] = {}  # (documents, h, kinds)
-        self._articles: np.ndarray | None = None
-        self._special: list[np.ndarray] = []  # (b,) of each batch
-        self._profiles: dict[tuple[int, str], np.ndarray] = {}
-        self._maps: dict[tuple[int, str], np.ndarray] = {}
-        self._pairs: np.ndarray | float = 0.0  # of regular tokens, by lag
-        self._cells: np.ndarray | float = 0.0  # pairs of tokens that are no padding, by bin
+        self._profiles: dict[tuple[int, str], Any] = defaultdict(float)  # sums, as the maps and what divides them
+        self._maps: dict[tuple[int, str], Any] = defaultdict(float)
+        self._pairs: Any = 0.0  # of regular tokens, by lag
+        self._cells: Any = 0.0  # pairs of tokens that are no padding, by bin
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
-        regular, real = batch.regular, _real(batch)
+        regular, real = batch.regular, batch.real
         n = regular.shape[1]
-        keep(self._means, (block, part), batch, _means(weights, regular, real & ~regular, real))
+        self.keep((block, part), batch, _means(weights, regular, real & ~regular, real))
         w, pool = min(n - 1, FARTHEST), _pool(n, weights.values)
-        pairs = regular[:, :, None] & regular[:, None, :]  # (b, n, n)
         if block == 0 and part == TOTAL:  # counted once a batch
-            self._articles = batch.documents.articles
-            self._special.append(_special_keys(regular, real, weights.allowed))
+            self.keep("special", batch, _special_keys(regular, real, weights.allowed))
+            pairs, both = (tokens[:, :, None] & tokens[:, None, :] for tokens in (regular, real))  # (b, n, n)
             may = pairs if weights.allowed is None else pairs & weights.allowed[:, 0]
             self._pairs = self._pairs + lag_sums(may.sum(0).to(weights.values.dtype)[None], w)[0]
-            both = (real[:, :, None] & real[:, None, :]).sum(0).to(weights.values.dtype)
-            self._cells = self._cells + (pool @ both @ pool.T).double().cpu().numpy()
+            self._cells = self._cells + _pooled(both.sum(0).to(weights.values.dtype), pool)
         everything, inside = _over_documents(weights.values, regular, real)
-        _add(self._profiles, (block, part), lag_sums(inside, w))
-        _add(self._maps, (block, part), (pool @ everything @ pool.T).double().cpu().numpy())
+        self._profiles[block, part] += lag_sums(inside, w)
+        self._maps[block, part] += _pooled(everything, pool)
 
     def records(self, who: Who) -> list[Record]:
-        """The records; see the class.
-
-        Raises:
-            ValueError: no document has passed, or none has a regular token.
-        """
-        values = dict(sorted(self._means.items()))
-        check_seen(values)
-        keys, means = (
-            np.concatenate(self._special),
-            np.stack(list(values.values()), axis=1),
-        )  # means: (documents, places, h, kinds)
-        axes = {
-            ("layer", "part"): [(block + 1, part) for block, part in values],
-            "head": range(self.heads),
-            "metric": KINDS,
-        }
-        special, mean = (document_mean(v, articles=self._articles) for v in (keys, means))
+        means, places = self.places()  # (documents, places, h, kinds)
+        axes = {**places, "head": range(self.heads), "metric": KINDS}
+        special, n = self.values["special"], (~np.isnan(means)).sum(0)
         return [
-            *who.records("attention.special.keys", special, {}, n=(~np.isnan(keys)).sum()),
-            *who.records("attention.", mean, axes, n=(~np.isnan(means)).sum(0)),
+            *who.records("attention.special.keys", self.mean(special), {}, n=(~np.isnan(special)).sum()),
+            *who.records("attention.", self.mean(means), axes, n=n),
         ]
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -170,89 +142,37 @@ class AttentionScores(WeightReader):
         if not self._profiles:
             return {}
         blocks, parts = sorted({b for b, _ in self._profiles}), list(dict.fromkeys(p for _, p in self._profiles))
-        w = next(iter(self._profiles.values())).shape[-1] // 2
-        found: dict[str, np.ndarray] = {"lags": np.arange(-w, w + 1)}
+        w = self._profiles[0, TOTAL].shape[-1] // 2
+        arrays: dict[str, np.ndarray] = {"lags": np.arange(-w, w + 1)}
         with np.errstate(invalid="ignore", divide="ignore"):
             for part in parts:
-                found[f"profile.{part}"] = (np.stack([self._profiles[b, part] for b in blocks]) / self._pairs).astype(
-                    np.float32
-                )
-                found[f"mean.{part}"] = (np.stack([self._maps[b, part] for b in blocks]) / self._cells).astype(
-                    np.float32
-                )
-        return found
+                for name, sums, count in (("profile", self._profiles, self._pairs), ("mean", self._maps, self._cells)):
+                    of_blocks = np.stack([sums[block, part] for block in blocks]) / count
+                    arrays[f"{name}.{part}"] = of_blocks.astype(np.float32)
+        return arrays
 
 
-def check_seen(values: Any) -> None:
-    if not values:
-        raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
-    if all(np.isnan(v).all() for v in values.values()):
-        raise ValueError(
-            "No document has a regular token, so nobody looks anywhere. Give documents of at least 3 tokens: [CLS], a "
-            "word, [SEP]."
-        )
-
-
-def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> np.ndarray:
+def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> Tensor:
     """(b,) mean over regular queries of the share of special tokens among the keys that they may look at; nan without
     such a query."""
     may = real[:, None, :] if allowed is None else real[:, None, :] & allowed[:, 0]
     may = may.expand(len(regular), regular.shape[1], -1)
     share = (may & ~regular[:, None, :]).sum(-1) / may.sum(-1).clamp(min=1)  # (b, n)
-    mean: np.ndarray = ((share * regular).sum(-1).double() / regular.sum(-1)).cpu().numpy()
-    return mean
-
-
-def keep(found: dict[tuple[int, str], np.ndarray], key: tuple[int, str], batch: Batch, values: Tensor) -> None:
-    """Write `values` (b, ...) of a batch into an array (documents, ...) that exists from the first batch on, nan where
-    not seen.
-
-    Small arrays of every batch, kept one by one, would lie between its large ones and keep their memory from being used
-    again.
-    """
-    if key not in found:
-        found[key] = np.full((len(batch.documents), *values.shape[1:]), np.nan)
-    found[key][batch.indices] = values.cpu().numpy()
-
-
-def _add(sums: dict[tuple[int, str], np.ndarray], key: tuple[int, str], values: np.ndarray) -> None:
-    if key in sums:
-        sums[key] += values
-    else:
-        sums[key] = values.copy()
-
-
-def _real(batch: Batch) -> Tensor:
-    """(b, n): tokens that are no padding."""
-    mask = batch.documents.attention_mask
-    if mask is None:
-        return torch.ones_like(batch.regular)
-    return torch.from_numpy(mask[batch.indices] != 0).to(batch.regular.device)
+    return (share * regular).sum(-1).double() / regular.sum(-1)
 
 
 def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> Tensor:
     """(b, h, kinds): means over the regular queries of each document, nan where there is none."""
     p, n = weights.values, regular.shape[1]
-
-    def neighbour(lag: int) -> Tensor:
-        return query_mean(weights.diagonal(lag), weights.pairs(lag, regular, real))
-
     near = torch.zeros_like(weights.entropy)
     for lag in (lag for d in range(1, min(NEAR, n - 1) + 1) for lag in (-d, d)):
         near[..., max(0, -lag) : n - max(0, lag)] += weights.diagonal(lag)
     keys = real.sum(-1, keepdim=True) if weights.allowed is None else weights.allowed.sum(-1)[:, 0]  # (b, 1 or n)
     broad = weights.entropy / keys.clamp(min=2).log().to(p.dtype)[:, None]
-    return torch.stack(
-        [
-            neighbour(-1),
-            neighbour(1),
-            query_mean(weights.diagonal(0), regular),
-            query_mean(torch.linalg.vecdot(p, special[:, None, None, :].to(p.dtype)), regular),
-            query_mean(near, regular),
-            query_mean(broad, regular & (keys > 1)),
-        ],
-        dim=-1,
-    )
+    kinds = [query_mean(weights.diagonal(lag), weights.pairs(lag, regular, real)) for lag in (-1, 1)]
+    on_special = torch.linalg.vecdot(p, special[:, None, None, :].to(p.dtype))
+    kinds += [query_mean(values, regular) for values in (weights.diagonal(0), on_special, near)]
+    return torch.stack([*kinds, query_mean(broad, regular & (keys > 1))], dim=-1)
 
 
 def query_mean(values: Tensor, queries: Tensor) -> Tensor:
@@ -293,13 +213,13 @@ def _pool(n: int, like: Tensor) -> Tensor:
     return F.one_hot(bins, m).T.to(like.dtype)
 
 
+def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
+    """Sums (..., m, m) of cells (..., n, n) by bin."""
+    return (pool @ cells @ pool.T).double().cpu().numpy()
+
+
 def foreign_scores(
-    model: Any,
-    documents: Documents,
-    who: Who,
-    *,
-    batch_size: int = 8,
-    progress: Callable[[int, int], None] | None = None,
+    model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and arrays of `AttentionScores` for any encoder of transformers that returns its attention weights: part
     `total` alone.
@@ -310,42 +230,29 @@ def foreign_scores(
         ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
     """
     scores = AttentionScores(model)
-    for batch, attentions in attention_weights(model, documents, batch_size):
-        mask = documents.attention_mask
-        keys = None if mask is None else _real(batch)[:, None, None, :].expand(-1, 1, documents.length, -1)
+    for batch, attentions in attention_weights(model, documents, batch_size, progress):
+        keys = batch.real[:, None, None, :].expand(-1, 1, documents.length, -1)
         with torch.inference_mode():
-            for block, given in enumerate(attentions):
-                p = given.to(torch.promote_types(given.dtype, torch.float32))
-                scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), keys))
-        if progress is not None:
-            progress(int(batch.indices[-1]) + 1, len(documents))
+            for block, values in enumerate(attentions):
+                p = at_least_float32(values)
+                allowed = None if documents.attention_mask is None else keys
+                scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), allowed))
     return scores.records(who), scores.arrays()
 
 
 def attention_weights(
-    model: Any, documents: Documents, batch_size: int = 8
+    model: Any, documents: Documents, batch_size: int = 8, progress: Progress = None
 ) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
     """The weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`."""
-    body = getattr(model, "base_model", model)
     device = device_of(model)
-    inputs = model_inputs(model, documents)
     with eager(model):
-        for start in range(0, len(documents), batch_size):
-            rows = np.arange(start, min(start + batch_size, len(documents)))
-            with torch.inference_mode():
-                tensors = {key: torch.from_numpy(value[rows]).to(device) for key, value in inputs.items()}
-                attentions = body(**tensors, output_attentions=True).attentions
+        for rows, attentions in outputs(model, documents, "attentions", None, batch_size, progress):
             shape = (len(rows), model.config.num_attention_heads, documents.length, documents.length)
-            if (
-                attentions is None
-                or not len(attentions)
-                or any(a is None or tuple(a.shape) != shape for a in attentions)
-            ):
-                got = "none" if not attentions else str([None if a is None else tuple(a.shape) for a in attentions])
+            shapes = [None if a is None else tuple(a.shape) for a in attentions or ()]
+            if not shapes or any(s != shape for s in shapes):
                 raise ValueError(
-                    f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got {got}. "
-                    "Only encoders whose "
-                    "tokens all look at all tokens can be measured."
+                    f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got "
+                    f"{shapes or 'none'}. Only encoders whose tokens all look at all tokens can be measured."
                 )
             yield Batch.of(documents, rows, device), attentions
 
@@ -377,8 +284,8 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     if piece < 1 or full.sum() < 3:
         raise ValueError(
             "A repeated text needs three documents of at least 3 regular tokens and no padding; got "
-            f"{int(full.sum()) if piece else 0} of "
-            f"{len(documents)} documents of {n} tokens. Give more or longer documents."
+            f"{int(full.sum()) if piece else 0} of {len(documents)} documents of {n} tokens. Give more or longer "
+            "documents."
         )
     chosen = np.flatnonzero(full)
     order = np.random.default_rng(seed).permutation(chosen)
@@ -401,84 +308,54 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
         intra = (positions - starts[within, rows]) / np.where(lengths > 1, lengths - 1.0, np.nan)[within, rows]
     targets = {"token": positions / n, "segment": segment.astype(np.float64), "intra": intra}
     articles = None if documents.articles is None else documents.articles[chosen]
-    made = [
-        Documents(np.stack(ids), positions, None, segment >= 0, targets, articles=articles)
-        for ids in (repeated, control)
-    ]
-    return made[0], made[1]
+    made = Documents(np.stack(repeated), positions, None, segment >= 0, targets, articles=articles)
+    return made, replace(made, input_ids=np.stack(control))
 
 
 class CopyReader(WeightReader):
     """Mean weight of each document's tokens in pieces 0 and 2 on the same place of the other piece; see
     `repeated_documents`."""
 
-    def __init__(self) -> None:
-        self.found: dict[tuple[int, str], np.ndarray] = {}  # (documents, h)
-        self.articles: np.ndarray | None = None
-
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         segment = batch.documents.targets["segment"][batch.indices]
         first, second = (np.nonzero(segment == s)[1].reshape(len(segment), -1) for s in (0, 2))
         rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
         there, back = weights.values[rows, :, first, second], weights.values[rows, :, second, first]  # (b, piece, h)
-        keep(self.found, (block, part), batch, (there + back).mean(1).div_(2))
-        self.articles = batch.documents.articles
+        self.keep((block, part), batch, (there + back).mean(1).div_(2))
 
 
 class RetrievalScores:
     """Which heads look from a token at its copy (DSTG section 4 (3): retrieval heads), by attention to known places.
 
-    `repeated` and `control` are readers, one for a pass of each set of `repeated_documents`. Records with layer, head
-    and part (a term's name or `total`): `attention.retrieval.raw`, mean over documents of the mean weight of a token of
-    either copy on the same token of the other; `attention.retrieval.control`, the same places where another text stands
-    in place of the copy: what the place alone gets; `attention.retrieval`, their difference, in [-1, 1]. Intervals:
-    bootstrap over documents, paired for the difference. n: documents.
+    `repeated` and `control` are readers, one for a pass of each set of `repeated_documents`. Records, by layer, head
+    and part: `attention.retrieval.raw`, mean over documents of the mean weight of a token of either copy on the same
+    token of the other; `attention.retrieval.control`, the same places where another text stands in place of the copy:
+    what the place alone gets; `attention.retrieval`, their paired difference, in [-1, 1].
     """
 
     def __init__(self) -> None:
         self.repeated, self.control = CopyReader(), CopyReader()
 
     def records(self, who: Who) -> list[Record]:
-        """The records; see the class.
-
-        Raises:
-            ValueError: a set has not passed, or the two differ in their number of documents.
-        """
-        raw, control = dict(sorted(self.repeated.found.items())), dict(sorted(self.control.found.items()))
-        check_seen(raw)
-        check_seen(control)
-        counts = {len(v) for values in (raw, control) for v in values.values()}
-        if len(counts) > 1:
+        """The records. ValueError: a set has not passed, or the two differ in their number of documents."""
+        (raw, places), (control, _) = self.repeated.places(), self.control.places()  # (documents, places, h)
+        if len(raw) != len(control):
             raise ValueError(
-                f"Both sets of repeated documents must pass once, whole; seen were {sorted(counts)} documents."
+                "Both sets of repeated documents must pass once, whole; seen were "
+                f"{sorted((len(raw), len(control)))} documents."
             )
         records: list[Record] = []
-        both, other = (
-            np.stack(list(raw.values()), axis=1),
-            np.stack([control[key] for key in raw], axis=1),
-        )  # (documents, parts, h)
-        axes = {("layer", "part"): [(block + 1, part) for block, part in raw], "head": range(both.shape[2])}
-        for metric, values in (("", both - other), (".raw", both), (".control", other)):
-            mean = document_mean(values, articles=self.repeated.articles)
-            records += who.records(f"attention.retrieval{metric}", mean, axes, n=len(values))
+        for metric, values in (("", raw - control), (".raw", raw), (".control", control)):
+            axes = {**places, "head": range(raw.shape[2])}
+            records += who.records(f"attention.retrieval{metric}", self.repeated.mean(values), axes, n=len(values))
         return records
 
 
 def retrieval_records(
-    model: Any,
-    documents: Documents,
-    who: Who,
-    *,
-    batch_size: int = 8,
-    progress: Callable[[int, int], None] | None = None,
+    model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
 ) -> list[Record]:
-    """Records of `RetrievalScores` on pieces of the documents.
-
-    Raises:
-        ValueError: as `repeated_documents`.
-    """
-    repeated, control = repeated_documents(documents)
+    """Records of `RetrievalScores` on pieces of the documents; errors: `repeated_documents`."""
     scores = RetrievalScores()
-    read(model, repeated, [scores.repeated], batch_size, progress)
-    read(model, control, [scores.control], batch_size, progress)
+    for texts, reader in zip(repeated_documents(documents), (scores.repeated, scores.control), strict=True):
+        read(model, texts, [reader], batch_size, progress)
     return scores.records(who)

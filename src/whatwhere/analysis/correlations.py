@@ -8,6 +8,7 @@ neither, biases and token types, is a third part, `constant`.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..encoder.blocks import RMSNorm
 from ..encoder.rotary import rotate, rotation
 from ..records import Record
 from .bootstrap import document_mean
-from .passes import Batch, Documents, first_position
+from .passes import Batch, Documents, Progress, batches, body_of, first_position, name_of, rows_on
 from .scores import MeanScores, content_free_terms, counted_tokens, pattern_records
 from .who import Who
 
@@ -59,7 +60,7 @@ def first_block(model: Any) -> FirstBlock:
     Raises:
         ValueError: the model adds no position table to its words, and what it does instead.
     """
-    body = getattr(model, "base_model", model)
+    body = body_of(model)
     return _own(model, body) if model.config.model_type == "whatwhere" else _like_bert(model, body)
 
 
@@ -67,94 +68,71 @@ def _own(model: Any, body: Any) -> FirstBlock:
     config = model.config
     table = body.position_table()
     if table is None or config.untied != "none" or config.position_size:
+        why = "has no position table"
         if config.position_size:
             why = "keeps positions in a stream of their own"
         elif config.untied != "none":
             why = "projects positions apart from the words"
-        else:
-            why = "has no position table"
         raise ValueError(
-            f"{config.preset or 'The model'} {why}: nothing is added to the words that could be taken apart. Its "
-            "scores have named terms "
-            "(attention_terms). The four correlations are those of ap, sinusoidal, low-rank, fourier, bert-a and "
+            f"{name_of(model)} {why}: nothing is added to the words that could be taken apart. Its scores have named "
+            "terms (attention_terms). The four correlations are those of ap, sinusoidal, low-rank, fourier, bert-a and "
             "bert-r."
         )
     layer = body.layers[0]
-    norm = (body.embedding_norm or layer.attention_norm).norms[0]
     project, qk = layer.attention.qkv[0], config.num_attention_heads * config.d_head
-    biases = (None, None) if project.bias is None else project.bias[: 2 * qk].split(qk)
-    weights = project.weight[: 2 * qk].split(qk)
-
-    def turn(x: Tensor, position_ids: Tensor) -> Tensor:
-        return rotate(x, *rotation(position_ids, config, x.dtype))
-
+    query, key = project.weight[: 2 * qk].split(qk)
+    of_query, of_key = (None, None) if project.bias is None else project.bias[: 2 * qk].split(qk)
     return FirstBlock(
         words=body.word_embeddings,
         positions=table,
         types=None,
-        norm=norm,
+        norm=(body.embedding_norm or layer.attention_norm).norms[0],
         between=None,
-        query=(weights[0], biases[0]),
-        key=(weights[1], biases[1]),
+        query=(query, of_query),
+        key=(key, of_key),
         heads=config.num_attention_heads,
         scale=config.scale,
-        turn=None if config.rotation == "none" else turn,
+        turn=None if config.rotation == "none" else lambda x, at: rotate(x, *rotation(at, config, x.dtype)),
     )
 
 
 # Where models built like BERT keep the projections of their first block: BERT and its kin, ALBERT, DistilBERT.
 _QUERY_KEY = (
-    ("encoder.layer.0.attention.self.query", "encoder.layer.0.attention.self.key"),
-    (
-        "encoder.albert_layer_groups.0.albert_layers.0.attention.query",
-        "encoder.albert_layer_groups.0.albert_layers.0.attention.key",
-    ),
-    ("transformer.layer.0.attention.q_lin", "transformer.layer.0.attention.k_lin"),
+    ("encoder.layer.0.attention.self", "query", "key"),
+    ("encoder.albert_layer_groups.0.albert_layers.0.attention", "query", "key"),
+    ("transformer.layer.0.attention", "q_lin", "k_lin"),
 )
 _BETWEEN = ("embeddings_project", "encoder.embedding_hidden_mapping_in")
 
 
-def _module(body: Any, path: str) -> Any:
-    try:
-        return body.get_submodule(path)
-    except AttributeError:
-        return None
+def _first_of(body: Any, paths: Any) -> Any:
+    """The modules at the first of some paths, a module and the names of its parts, that exists; or None."""
+    for path, *parts in paths:
+        with suppress(AttributeError):
+            module = body.get_submodule(path)
+            return [module.get_submodule(part) for part in parts] or module
+    return None
 
 
 def _like_bert(model: Any, body: Any) -> FirstBlock:
-    embeddings = getattr(body, "embeddings", None)
-    words, positions = getattr(embeddings, "word_embeddings", None), getattr(embeddings, "position_embeddings", None)
-    norm = getattr(embeddings, "LayerNorm", None)
-    pair = next(
-        (
-            (q, k)
-            for q, k in ((_module(body, a), _module(body, b)) for a, b in _QUERY_KEY)
-            if q is not None and k is not None
-        ),
-        None,
-    )
-    if (
-        not isinstance(words, nn.Embedding)
-        or not isinstance(positions, nn.Embedding)
-        or not isinstance(norm, nn.LayerNorm)
-        or not pair
-    ):
+    embeddings, pair = getattr(body, "embeddings", None), _first_of(body, _QUERY_KEY)
+    names = ("word_embeddings", "position_embeddings", "LayerNorm", "token_type_embeddings")
+    parts: list[Any] = [getattr(embeddings, name, None) for name in names]
+    kinds = (nn.Embedding, nn.Embedding, nn.LayerNorm)
+    if not pair or not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=False)):
         raise ValueError(
             f"{type(model).__name__} is not built like BERT: needed are embeddings.word_embeddings, "
-            ".position_embeddings and .LayerNorm, "
-            "and a first block with a query and a key projection (BERT, RoBERTa, ELECTRA, CamemBERT, XLM-RoBERTa, "
-            "ALBERT, DistilBERT)."
+            ".position_embeddings and .LayerNorm, and a first block with a query and a key projection (BERT, RoBERTa, "
+            "ELECTRA, CamemBERT, XLM-RoBERTa, ALBERT, DistilBERT)."
         )
-    types = getattr(embeddings, "token_type_embeddings", None)
-    between = next((m for m in (_module(body, path) for path in _BETWEEN) if m is not None), None)
-    query, key = pair
+    (query, key), (words, positions, norm, types) = pair, parts
     heads = int(model.config.num_attention_heads)
     return FirstBlock(
         words=words,
         positions=positions.weight[first_position(model) :],
         types=None if types is None else types.weight[0],
         norm=norm,
-        between=between,
+        between=_first_of(body, ((path,) for path in _BETWEEN)),
         query=(query.weight, query.bias),
         key=(key.weight, key.bias),
         heads=heads,
@@ -171,28 +149,18 @@ def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tens
     Raises:
         ValueError: another kind of norm.
     """
-    x = word + position + constant
+    x, parts = word + position + constant, {"word": word, "position": position, "constant": constant}
     weight: Any = norm.weight
     if isinstance(norm, RMSNorm):
         factor = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
-        return {
-            "word": word * factor * weight,
-            "position": position * factor * weight,
-            "constant": constant * factor * weight,
-        }
+        return {name: part * factor * weight for name, part in parts.items()}
     if not isinstance(norm, nn.LayerNorm):
         raise ValueError(f"A sum can be followed through RMSNorm and LayerNorm, not through {type(norm).__name__}.")
     factor = (x.var(-1, correction=0, keepdim=True) + norm.eps).rsqrt()
-    parts = {
-        name: (p - p.mean(-1, keepdim=True)) * factor * weight for name, p in _named(word, position, constant).items()
-    }
+    parts = {name: (part - part.mean(-1, keepdim=True)) * factor * weight for name, part in parts.items()}
     if norm.bias is not None:
         parts["constant"] = parts["constant"] + norm.bias
     return parts
-
-
-def _named(word: Tensor, position: Tensor, constant: Tensor) -> Parts:
-    return {"word": word, "position": position, "constant": constant}
 
 
 def _mapped(parts: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
@@ -201,24 +169,20 @@ def _mapped(parts: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
 
 
 @torch.inference_mode()
-def first_block_correlations(model: Any, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
+def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
     """The four correlations of eq. 6 and the rest, each (b, h, n, n) in score units; together they are the product of
     queries and keys.
 
     Keys: `word-word`, `word-position` (query word), `position-word`, `position-position`, and `constant`, all pairs
-        with a part that is
-    neither: norm and projection biases, token types. Biases of the distance (`bert-r`) are no part of the product.
+    with a part that is neither: norm and projection biases, token types. Biases of the distance (`bert-r`) are no part
+    of the product.
 
     Args:
         input_ids: (b, n). position_ids: (b, n), counted from 0 in every model; default 0, 1, 2, ...
 
     Raises:
-        ValueError: as `first_block`, or a text is longer than the position table.
+        ValueError: a text is longer than the position table.
     """
-    return _correlate(first_block(model), input_ids, position_ids)
-
-
-def _correlate(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
     if position_ids is None:
         position_ids = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
     if position_ids.numel() and int(position_ids.max()) >= len(block.positions):
@@ -237,28 +201,19 @@ def _correlate(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None
         return x if block.turn is None else block.turn(x, position_ids)
 
     q, k = ({name: heads(x) for name, x in _mapped(parts, *project).items()} for project in (block.query, block.key))
-    found = {
-        f"{a}-{b}": block.scale * (q[a] @ k[b].transpose(-1, -2))
-        for a in ("word", "position")
-        for b in ("word", "position")
-    }
+    products = {f"{a}-{b}": block.scale * (q[a] @ k[b].mT) for a in ("word", "position") for b in ("word", "position")}
     # Every pair with a constant: constant query with the whole key, and the rest of the query with a constant key.
     whole = k["word"] + k["position"] + k["constant"]
-    constant = q["constant"] @ whole.transpose(-1, -2) + (q["word"] + q["position"]) @ k["constant"].transpose(-1, -2)
-    return found | {"constant": block.scale * constant}
+    constant = q["constant"] @ whole.mT + (q["word"] + q["position"]) @ k["constant"].mT
+    return products | {"constant": block.scale * constant}
 
 
 def correlation_records(
-    model: Any,
-    documents: Documents,
-    who: Who,
-    *,
-    batch_size: int = 8,
-    progress: Callable[[int, int], None] | None = None,
+    model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and maps of the four correlations between regular tokens, for each head of the first block (layer 1).
 
-    Records, part one of the four, mean over documents with bootstrap interval, n documents:
+    Records, part one of the four, means over documents:
 
     - `correlation.share`: variance of the matrix (over all pairs of regular tokens of a document) ÷ sum of the four
       variances;
@@ -283,31 +238,35 @@ def correlation_records(
     device = block.positions.device
     values = np.empty((len(documents), len(CORRELATIONS), 3, block.heads))
     means = {part: MeanScores() for part in CORRELATIONS}
-    for start in range(0, len(documents), batch_size):
-        rows = np.arange(start, min(start + batch_size, len(documents)))
+    for rows in batches(np.arange(len(documents)), batch_size, progress):
         with torch.inference_mode():
             batch = Batch.of(documents, rows, device)
             regular = counted_tokens(batch)
-            parts = _correlate(block, batch.input_ids, torch.from_numpy(documents.position_ids[rows]).to(device))
+            parts = first_block_correlations(block, batch.input_ids, *rows_on(device, rows, documents.position_ids))
             for part in CORRELATIONS:
                 means[part].add(parts[part], regular)
             values[rows] = torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).cpu().numpy()
-        if progress is not None:
-            progress(start + len(rows), len(documents))
     if not len(values) or np.isnan(values).all():
         raise ValueError("No document has 3 regular tokens or more, so no correlation varies. Give longer documents.")
-    records = _records(values, documents.articles, who)
+    whole, rows_of, columns = np.moveaxis(values, 2, 0)  # (documents, correlations, h) each
+    with np.errstate(invalid="ignore", divide="ignore"):
+        statistics = whole / whole.sum(1, keepdims=True), rows_of / whole, columns / whole, np.sqrt(whole)
+    stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
+    seen = np.isfinite(stacked)
+    mean = document_mean(np.where(seen, stacked, np.nan), articles=documents.articles)
+    axes = {"metric": STATISTICS, "part": CORRELATIONS, "head": range(block.heads)}
+    records = who.records("correlation.", mean, axes, n=seen.sum(0), layer=1)
     maps = {part: m.mean() for part, m in means.items()}
-    if not _has_terms(model) and maps[CORRELATIONS[3]].shape[-1] >= 3:
-        records += pattern_records(maps[CORRELATIONS[3]][None], who, n=len(documents))
+    between_positions = maps["position-position"]
+    if not _has_terms(model) and between_positions.shape[-1] >= 3:
+        records += pattern_records(between_positions[None], who, n=len(documents))
     return records, {part: _binned(m).astype(np.float32) for part, m in maps.items()}
 
 
 def _has_terms(model: Any) -> bool:
-    try:
+    with suppress(ValueError):
         return bool(content_free_terms(model))
-    except ValueError:
-        return False
+    return False
 
 
 def _variances(scores: Tensor, regular: Tensor) -> Tensor:
@@ -321,27 +280,8 @@ def _variances(scores: Tensor, regular: Tensor) -> Tensor:
     mean = (scores * pairs).sum((-2, -1)) / count**2
     centred = (scores - mean[..., None, None]) * pairs
     rows, columns = centred.sum(-1) / count[..., None], centred.sum(-2) / count[..., None]
-    found = torch.stack(
-        [centred.square().sum((-2, -1)) / count**2, rows.square().sum(-1) / count, columns.square().sum(-1) / count],
-        dim=1,
-    )
-    return found.masked_fill((count < 3)[..., None], float("nan"))
-
-
-def _records(values: np.ndarray, articles: np.ndarray | None, who: Who) -> list[Record]:
-    """Records of variances (documents, correlations, 3, h): whole, between rows, between columns."""
-    whole = values[:, :, 0]  # (documents, correlations, h)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        statistics = [
-            whole / whole.sum(1, keepdims=True),
-            values[:, :, 1] / whole,
-            values[:, :, 2] / whole,
-            np.sqrt(whole),
-        ]
-    stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
-    mean = document_mean(np.where(np.isfinite(stacked), stacked, np.nan), articles=articles)
-    axes = {"metric": STATISTICS, "part": CORRELATIONS, "head": range(values.shape[3])}
-    return who.records("correlation.", mean, axes, n=np.isfinite(stacked).sum(0), layer=1)
+    squares = [centred.square().sum((-2, -1)) / count**2, *(x.square().sum(-1) / count for x in (rows, columns))]
+    return torch.stack(squares, dim=1).masked_fill((count < 3)[..., None], float("nan"))
 
 
 def _binned(maps: np.ndarray) -> np.ndarray:

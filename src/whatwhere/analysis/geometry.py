@@ -6,6 +6,7 @@ Two geometries side by side: "plug-in", the Hellinger distances of the counted d
 `.corrected`.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,10 +37,11 @@ from ..geometry import (
 )
 from ..geometry.counts import Counts
 from ..geometry.distances import distances
+from ..geometry.stress import Scale
 
-SPLITS_OF_INTERVALS = (
-    2  # splits of the documents for each interval: fewer than for the value, so an interval is rather too wide
-)
+SCALES: tuple[Scale, ...] = ("raw", "optimal")
+# Splits of the documents for each interval: fewer than for the value, so an interval is rather too wide.
+SPLITS_OF_INTERVALS = 2
 FEWEST_GROUPS = 8  # of documents, to fit a table on half of them and to try it on the corrected distances of the others
 MOST_POSITIONS = 2048  # (m, m) matrices and their eigenvectors, a few times for each group
 MOST_WITH_INTERVALS = 512  # positions up to which every single distance gets an interval: more would fill the memory
@@ -122,22 +124,19 @@ class CorpusDistances:
 
     def stress(self, rows: np.ndarray) -> dict[str, float]:
         """`stress.raw` and `stress.optimal` of vectors of the positions, with their endings."""
-        return {
-            f"stress.{scale}{ending}": stress(rows, dist, scale)  # type: ignore[arg-type]
-            for ending, dist in self.kinds().items()
-            for scale in ("raw", "optimal")
-        }
+        kinds = self.kinds().items()
+        return {f"stress.{scale}{e}": stress(rows, dist, scale) for e, dist in kinds for scale in SCALES}
 
 
 def rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
     """The table's rows of the corpus's positions."""
-    found = np.asarray(corpus.positions) + 1
-    if found.max() >= rows:
+    at = np.asarray(corpus.positions) + 1
+    if at.max() >= rows:
         raise ValueError(
-            f"The corpus has a position {found.max() - 1}, in row {found.max()}, but the table has {rows} rows. "
+            f"The corpus has a position {at.max() - 1}, in row {at.max()}, but the table has {rows} rows. "
             f"Keep {rows - 1} positions: --positions {rows - 1}."
         )
-    return found
+    return at
 
 
 Key = tuple[str, str | None, int | None]
@@ -150,21 +149,21 @@ def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
     Raises:
         ValueError: a table of the plan has fewer than n rows.
     """
-    found = {name: make(n, plan.width) for name, make in ENCODINGS.items() if name not in ("alibi", "random")}
-    found["alibi"] = alibi(n, plan.heads)
+    tables = {name: make(n, plan.width) for name, make in ENCODINGS.items() if name not in ("alibi", "random")}
+    tables["alibi"] = alibi(n, plan.heads)
     if plan.paper:
-        found["alibi, slopes 1"] = alibi(n, plan.heads, [1.0] * plan.heads)  # GEOM's number for IMDB (DESIGN 6.4)
-    found["random"] = ENCODINGS["random"](n, plan.width)
+        tables["alibi, slopes 1"] = alibi(n, plan.heads, [1.0] * plan.heads)  # GEOM's number for IMDB (DESIGN 6.4)
+    tables["random"] = ENCODINGS["random"](n, plan.width)
     for name, table in plan.tables.items():
         if len(table) < n:
             way = f"Ask for fewer: --positions {len(table)}." if len(table) > 2 else "Give a longer one."
             raise ValueError(f"The table {name} has rows for {len(table)} positions, {n} are asked for. {way}")
-        found[name] = table[:n]
-    return found
+        tables[name] = table[:n]
+    return tables
 
 
 def corpus_geometry(
-    counts: Counts, plan: Plan, show: Callable[[str, int, int], None] = lambda what, done, all: None
+    counts: Counts, plan: Plan, show: Callable[[str, int, int], None] = lambda what, done, total: None
 ) -> Geometry:
     """Distances, MDS, stress, violations and their intervals for the counts of one corpus.
 
@@ -179,64 +178,68 @@ def corpus_geometry(
     smoothing, support = (PAPER_SMOOTHING, 0.0) if plan.paper else (0.0, plan.min_support)
     if plan.paper:
         counts = _with_room_for_specials(counts)
-    kept = positional_distributions(counts.total(), smoothing, support)
-    if len(kept.positions) < 3:
+    taken = positional_distributions(counts.total(), smoothing, support)
+    positions, m = taken.positions, len(taken.positions)
+    if m < 3:
         raise ValueError(
-            f"{len(kept.positions)} of {counts.positions} positions have at least {support:g} tokens; a geometry needs "
-            "3. "
-            "Count more text, or lower min_support."
+            f"{m} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3. Count more "
+            "text, or lower min_support."
         )
-    if len(kept.positions) > MOST_POSITIONS:
+    if m > MOST_POSITIONS:
         raise ValueError(
-            f"{len(kept.positions)} positions have enough tokens; a run compares at most {MOST_POSITIONS}. Ask for "
-            "fewer --positions, with "
-            "--align relative for whole documents; geometry.hellinger_mds scales more in Python."
+            f"{m} positions have enough tokens; a run compares at most {MOST_POSITIONS}. Ask for fewer --positions, "
+            "with --align relative for whole documents; geometry.hellinger_mds scales more in Python."
         )
-    tables = {name: table[kept.positions] for name, table in encoding_tables(plan, counts.positions).items()}
-    apart = {(name, None): distances(table) for name, table in tables.items()} | _curve_distances(
-        plan, counts.positions, kept.positions
-    )
     groups = [counts.group(g) for g in range(counts.groups) if counts.documents[g]]
     if len(groups) < 2 and not plan.paper:
         raise ValueError(
             f"{int(counts.documents.sum())} document, or equal ones: nothing tells what chance adds to its distances. "
-            "Give two at least; "
-            "--set document=line or blank-line cuts a text into documents."
+            "Give two at least; --set document=line or blank-line cuts a text into documents."
         )
-    can_correct = not plan.paper
+    compared = _Compared.of(plan, counts.positions, positions)
     show("distances", 0, 1)
-    dist = hellinger(kept.p)
-    corrected = corrected_hellinger(groups, kept.positions, plan.splits, plan.seed) if can_correct else None
-    full = classical_mds(dist)
-    full_corrected = _scaled(corrected.squares) if corrected is not None else None
-    values = dict(_statistics(dist, full, kept.positions, apart, plan))
+    dist = hellinger(taken.p)
+    corrected = None if plan.paper else corrected_hellinger(groups, positions, plan.splits, plan.seed)
+    full, full_corrected = classical_mds(dist), None if corrected is None else _scaled(corrected.squares)
+    values = compared.both(dist, full, corrected)
     if corrected is not None:
-        values |= _ending(dict(_statistics(corrected.signed, full_corrected, kept.positions, apart, plan)))
         values["floor.mean", None, None] = float(corrected.floor.mean())
     bounds: dict[Key, float] = {}
-    dist_half = squares_half = None
+    halves: list[np.ndarray | None] = [None, None]
     if plan.intervals and len(groups) > 1:
-        keys = [
-            key for key in values if key[0] not in ("floor.mean", "rank", "rank.corrected") and key[1:] != ("mds", None)
-        ]
-        half, dist_half, squares_half = _intervals(groups, kept, apart, plan, smoothing, keys, can_correct, show)
-        bounds = {key: float(h) for key, h in zip(keys, half, strict=True) if np.isfinite(h)}
-    values |= dict(_of_tables(apart, full, kept.positions, plan))
-    if can_correct and len(groups) >= FEWEST_GROUPS:
+        without = ("floor.mean", "rank", "rank.corrected")
+        keys = [key for key in values if key[0] not in without and key[1:] != ("mds", None)]
+        whole, steps = m <= MOST_WITH_INTERVALS, iter(range(len(groups) + 1))
+
+        def measured(left: Sequence[Any]) -> np.ndarray:
+            show("intervals", next(steps), len(groups) + 1)
+            summed = sum(left[1:], start=left[0])[positions]
+            apart = hellinger(positional_distributions(summed, smoothing, 0.0).p)
+            better = None
+            if not plan.paper:
+                better = corrected_hellinger(left, positions, SPLITS_OF_INTERVALS, plan.seed)
+            again = compared.both(apart, classical_mds(apart), better)
+            matrices = [apart.ravel(), *([] if better is None else [better.squares.ravel()])] if whole else []
+            return np.concatenate([[again.get(key, np.nan) for key in keys], *matrices])
+
+        ends = jackknife(groups, measured, summed=False)
+        half = (ends.high - ends.low) / 2
+        bounds = {key: float(h) for key, h in zip(keys, half, strict=False) if np.isfinite(h)}
+        halves = [*half[len(keys) :].reshape(-1, m, m), None, None]
+    values |= compared.tables_alone(full)
+    if not plan.paper and len(groups) >= FEWEST_GROUPS:
         show("held-out documents", 0, 1)
-        values |= dict(_held_out(groups, kept.positions, tables, plan))
+        values |= compared.held_out(groups)
     statistics = [_statistic(key, value, bounds.get(key)) for key, value in values.items() if np.isfinite(value)]
-    return Geometry(kept, dist, corrected, full, full_corrected, statistics, dist_half, squares_half)
+    return Geometry(taken, dist, corrected, full, full_corrected, statistics, halves[0], halves[1])
 
 
 def _with_room_for_specials(counts: Counts) -> Counts:
     """Counts without the last two positions: GEOM cuts to n tokens with [CLS] and [SEP], n - 2 of text, and keeps the
     empty rows."""
     matrix = counts.matrix.copy()
-    last = np.concatenate(
-        [g * counts.positions + np.arange(max(counts.positions - 2, 0), counts.positions) for g in range(counts.groups)]
-    )
-    for row in last:
+    n = counts.positions
+    for row in (g * n + i for g in range(counts.groups) for i in range(max(n - 2, 0), n)):
         matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]] = 0
     matrix.eliminate_zeros()
     return replace(counts, matrix=matrix)
@@ -264,112 +267,122 @@ def _signed_root(square: float) -> float:
     return float(np.sign(square) * np.sqrt(abs(square)))
 
 
-def _ending(values: Mapping[Key, float]) -> dict[Key, float]:
-    return {(f"{metric}.corrected", part, index): value for (metric, part, index), value in values.items()}
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """The positions (m,) of a corpus that are measured, and the tables they are compared with.
 
-
-def _statistics(
-    signed: np.ndarray, mds: MDS | None, positions: np.ndarray, apart: Mapping[TableKey, np.ndarray], plan: Plan
-) -> Iterator[tuple[Key, float]]:
-    """Every number of one geometry that gets an interval; `distance.mean` as the mean square.
-
-    Corrected distances come signed, so that orders and correlations are not those of numbers cut at 0; stress takes
-    them cut at 0.
+    tables: rows of the positions. apart: (m, m) distances of these, and of the encodings that GEOM figure 4 follows
+    over d.
     """
-    squares = np.sign(signed) * signed**2
-    dist = np.maximum(signed, 0.0)
-    yield ("distance.mean", None, None), float(squares[np.triu_indices(len(dist), 1)].mean())
-    yield ("lag.correlation", None, None), lag_correlation(signed, positions, signed=True)
-    yield ("violations", "corpus", None), violations_of_distances(signed, positions, signed=True)
-    gram = centred_gram(squares)
-    yield ("toeplitz", None, None), toeplitz_share(gram, positions)
-    yield ("circulant", None, None), circulant_share(gram, positions)
-    yield ("rank", None, None), float(mds.rank if mds is not None else 0)
-    pairs = np.triu_indices(len(dist), 1)
-    for (name, width), d in apart.items():
-        yield ("stress.raw", name, width), stress_of_distances(d, dist, "raw")
-        yield ("stress.optimal", name, width), stress_of_distances(d, dist, "optimal")
-        if width is None and np.ptp(d[pairs]) and np.ptp(dist[pairs]):
-            yield ("correlation", name, None), float(np.corrcoef(d[pairs], dist[pairs])[0, 1])
-    constant = np.ones_like(dist) - np.eye(len(dist))
-    yield ("stress.optimal", "equidistant", None), stress_of_distances(constant, dist, "optimal")
-    if mds is None:
-        return
-    variance = mds.eigenvalues[mds.eigenvalues > 0].sum()
-    for i, value in enumerate(mds.eigenvalues[:10]):
-        yield ("mds.share", None, i), float(max(value, 0.0) / variance)
-    ranks = {r for r in (*plan.ranks, *RANKS_TRIED, *plan.dims) if r < mds.rank}
-    for rank in sorted(ranks | {mds.rank}):
-        coords = mds.coords[:, :rank]
-        index = None if rank == mds.rank else rank
-        for scale in ("raw", "optimal"):
-            yield (f"stress.{scale}", "mds", index), stress(coords, dist, scale)  # type: ignore[arg-type]
-        yield ("violations", "mds", index), violations_of_distances(distances(coords), positions)
-        if plan.use_smacof and index is not None and index in plan.ranks:
-            better = smacof(dist, rank, init=coords)
-            yield ("stress.raw", "smacof", index), better.stress
-            yield ("stress.optimal", "smacof", index), stress(better.coords, dist, "optimal")
+
+    plan: Plan
+    positions: np.ndarray
+    tables: Mapping[str, np.ndarray]
+    apart: Mapping[TableKey, np.ndarray]
+
+    @classmethod
+    def of(cls, plan: Plan, n: int, positions: np.ndarray) -> "_Compared":
+        """Of some of n positions."""
+        tables = {name: table[positions] for name, table in encoding_tables(plan, n).items()}
+        apart: dict[TableKey, np.ndarray] = {(name, None): distances(table) for name, table in tables.items()}
+        for d in plan.dims:
+            for name in ("sinusoidal", *(["rope"] if d % min(64, d) == 0 else [])):  # RoPE has whole heads
+                apart[name, d] = distances(ENCODINGS[name](n, d)[positions])
+        return cls(plan, positions, tables, apart)
+
+    def both(self, dist: np.ndarray, mds: MDS, corrected: Corrected | None) -> dict[Key, float]:
+        """Every number of one geometry that gets an interval, plug-in and, with the ending `.corrected`, corrected."""
+        values = dict(self._statistics(dist, mds))
+        if corrected is not None:
+            others = self._statistics(corrected.signed, _scaled(corrected.squares))
+            values |= {(f"{metric}.corrected", part, index): value for (metric, part, index), value in others}
+        return values
+
+    def _statistics(self, signed: np.ndarray, mds: MDS | None) -> Iterator[tuple[Key, float]]:
+        """The numbers of one kind of distances; `distance.mean` as the mean square.
+
+        Corrected distances come signed, so that orders and correlations are not those of numbers cut at 0; stress takes
+        them cut at 0.
+        """
+        positions, plan, pairs = self.positions, self.plan, np.triu_indices(len(signed), 1)
+        squares = np.sign(signed) * signed**2
+        dist = np.maximum(signed, 0.0)
+        yield ("distance.mean", None, None), float(squares[pairs].mean())
+        yield ("lag.correlation", None, None), lag_correlation(signed, positions, signed=True)
+        yield ("violations", "corpus", None), violations_of_distances(signed, positions, signed=True)
+        gram = centred_gram(squares)
+        yield ("toeplitz", None, None), toeplitz_share(gram, positions)
+        yield ("circulant", None, None), circulant_share(gram, positions)
+        yield ("rank", None, None), float(mds.rank if mds is not None else 0)
+        for (name, width), d in self.apart.items():
+            for scale in SCALES:
+                yield (f"stress.{scale}", name, width), stress_of_distances(d, dist, scale)
+            if width is None and np.ptp(d[pairs]) and np.ptp(dist[pairs]):
+                yield ("correlation", name, None), float(np.corrcoef(d[pairs], dist[pairs])[0, 1])
+        yield ("stress.optimal", "equidistant", None), stress_of_distances(_equidistant(dist), dist, "optimal")
+        if mds is None:
+            return
+        variance = mds.eigenvalues[mds.eigenvalues > 0].sum()
+        for i, value in enumerate(mds.eigenvalues[:10]):
+            yield ("mds.share", None, i), float(max(value, 0.0) / variance)
+        ranks = {r for r in (*plan.ranks, *RANKS_TRIED, *plan.dims) if r < mds.rank}
+        for rank in sorted(ranks | {mds.rank}):
+            coords = mds.coords[:, :rank]
+            index = None if rank == mds.rank else rank
+            for scale in SCALES:
+                yield (f"stress.{scale}", "mds", index), stress(coords, dist, scale)
+            yield ("violations", "mds", index), violations_of_distances(distances(coords), positions)
+            if plan.use_smacof and index is not None and index in plan.ranks:
+                better = smacof(dist, rank, init=coords)
+                yield ("stress.raw", "smacof", index), better.stress
+                yield ("stress.optimal", "smacof", index), stress(better.coords, dist, "optimal")
+
+    def tables_alone(self, mds: MDS) -> dict[Key, float]:
+        """What does not depend on the corpus: violations of the tables, parameters (GEOM Table 2)."""
+        m, width = len(self.positions), self.plan.width
+        whole = {name: d for (name, narrower), d in self.apart.items() if narrower is None}
+        ranks = {min(r, mds.rank) for r in self.plan.ranks} | {mds.rank}
+        values: dict[Key, float] = {("parameters", "mds", rank): float(rank * (m + width)) for rank in sorted(ranks)}
+        values["parameters", "free", None] = float(m * width)
+        violations = {name: violations_of_distances(d, self.positions) for name, d in whole.items()}
+        return values | {("violations", name, None): value for name, value in violations.items()}
+
+    def held_out(self, groups: Sequence[Any]) -> dict[Key, float]:
+        """Stress at the best scale of tables fitted on half of the documents, against the corrected distances of the
+        other half.
+
+        At full rank MDS fits the distances that it is given exactly, noise and all; on other documents the noise is a
+        fault. Mean over `splits` random halves, each used both ways. The other tables are measured on the same
+        distances. The part "noise" has one half's distances themselves against those of the other, for comparison; a
+        table of few dimensions has less noise and may well be below.
+        """
+        plan, rng = self.plan, np.random.default_rng(self.plan.seed)
+        values: dict[Key, list[float]] = defaultdict(list)
+        for _ in range(max(1, plan.splits // 2)):
+            order = rng.permutation(len(groups))
+            halves = [
+                corrected_hellinger([groups[i] for i in half], self.positions, plan.splits, plan.seed)
+                for half in np.array_split(order, 2)
+            ]
+            for fitted, other in (halves, halves[::-1]):
+                dist = other.distances
+                mds = _scaled(fitted.squares)
+                coords = mds.coords if mds is not None else np.zeros((len(dist), 0))
+                for rank in {r for r in (*RANKS_TRIED, *plan.ranks) if r <= coords.shape[1]}:
+                    values["stress.held_out", "mds", rank].append(stress(coords[:, :rank], dist, "optimal"))
+                for name, table in self.tables.items():
+                    values["stress.held_out", name, None].append(stress(table, dist, "optimal"))
+                equal = stress_of_distances(_equidistant(dist), dist, "optimal")
+                values["stress.held_out", "equidistant", None].append(equal)
+                for scale in SCALES:
+                    noise = stress_of_distances(fitted.distances, dist, scale)
+                    values[f"stress.{scale}.corrected", "noise", None].append(noise)
+        most = max(map(len, values.values()))
+        return {key: float(np.mean(of_key)) for key, of_key in values.items() if len(of_key) == most}
 
 
-def _curve_distances(plan: Plan, n: int, positions: np.ndarray) -> dict[TableKey, np.ndarray]:
-    """Distances of the encodings that GEOM figure 4 follows over d: (name, d) -> (m, m)."""
-    found: dict[TableKey, np.ndarray] = {}
-    for d in plan.dims:
-        for name in ("sinusoidal", "rope"):
-            if name != "rope" or d % min(64, d) == 0:  # whole heads
-                found[name, d] = distances(ENCODINGS[name](n, d)[positions])
-    return found
-
-
-def _of_tables(
-    apart: Mapping[TableKey, np.ndarray], mds: MDS, positions: np.ndarray, plan: Plan
-) -> Iterator[tuple[Key, float]]:
-    """What does not depend on the corpus: violations of the tables, parameters (GEOM Table 2)."""
-    for (name, width), d in apart.items():
-        if width is None:
-            yield ("violations", name, None), violations_of_distances(d, positions)
-    for rank in sorted({min(r, mds.rank) for r in plan.ranks} | {mds.rank}):
-        yield ("parameters", "mds", rank), float(rank * (len(positions) + plan.width))
-    yield ("parameters", "free", None), float(len(positions) * plan.width)
-
-
-def _held_out(
-    groups: Sequence[Any], positions: np.ndarray, tables: Mapping[str, np.ndarray], plan: Plan
-) -> Iterator[tuple[Key, float]]:
-    """Stress at the best scale of tables fitted on half of the documents, against the corrected distances of the other
-    half.
-
-    At full rank MDS fits the distances that it is given exactly, noise and all; on other documents the noise is a
-    fault. Mean over `splits` random halves, each used both ways. The other tables are measured on the same distances.
-    The part "noise" has one half's distances themselves against those of the other, for comparison; a table of few
-    dimensions has less noise and may well be below.
-    """
-    rng = np.random.default_rng(plan.seed)
-    found: dict[Key, list[float]] = {}
-    for _ in range(max(1, plan.splits // 2)):
-        order = rng.permutation(len(groups))
-        halves = [
-            corrected_hellinger([groups[i] for i in half], positions, plan.splits, plan.seed)
-            for half in np.array_split(order, 2)
-        ]
-        for fitted, other in (halves, halves[::-1]):
-            dist = other.distances
-            mds = _scaled(fitted.squares)
-            coords = mds.coords if mds is not None else np.zeros((len(dist), 0))
-            for rank in {r for r in (*RANKS_TRIED, *plan.ranks) if r <= coords.shape[1]}:
-                value = stress(coords[:, :rank], dist, "optimal")
-                found.setdefault(("stress.held_out", "mds", rank), []).append(value)
-            for name, table in tables.items():
-                found.setdefault(("stress.held_out", name, None), []).append(stress(table, dist, "optimal"))
-            equal = np.ones_like(dist) - np.eye(len(dist))
-            found.setdefault(("stress.held_out", "equidistant", None), []).append(
-                stress_of_distances(equal, dist, "optimal")
-            )
-            for scale in ("raw", "optimal"):
-                value = stress_of_distances(fitted.distances, dist, scale)  # type: ignore[arg-type]
-                found.setdefault((f"stress.{scale}.corrected", "noise", None), []).append(value)
-    most = max(len(values) for values in found.values())
-    yield from ((key, float(np.mean(values))) for key, values in found.items() if len(values) == most)
+def _equidistant(dist: np.ndarray) -> np.ndarray:
+    return np.ones_like(dist) - np.eye(len(dist))
 
 
 def best_rank(geometry: Geometry) -> int | None:
@@ -391,43 +404,6 @@ def stands_out(geometry: Geometry) -> bool:
 
 def _held_out_of(geometry: Geometry, part: str) -> list[Statistic]:
     return [s for s in geometry.statistics if s.metric == "stress.held_out" and s.part == part]
-
-
-def _intervals(
-    groups: Sequence[Any],
-    kept: Distributions,
-    apart: Mapping[TableKey, np.ndarray],
-    plan: Plan,
-    smoothing: float,
-    keys: Sequence[Key],
-    can_correct: bool,
-    show: Callable[[str, int, int], None],
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Half intervals of the numbers `keys`, of the distances and of the corrected squares, by leaving out groups of
-    documents."""
-    positions, m = kept.positions, len(kept.positions)
-    whole = m <= MOST_WITH_INTERVALS
-    steps = 0
-
-    def measured(left: Sequence[Any]) -> np.ndarray:
-        nonlocal steps
-        show("intervals", steps, len(groups) + 1)
-        steps += 1
-        summed = sum(left[1:], start=left[0])[positions]
-        dist = hellinger(positional_distributions(summed, smoothing, 0.0).p)
-        values = dict(_statistics(dist, classical_mds(dist), positions, apart, plan))
-        matrices = [dist.ravel()] if whole else []
-        if can_correct:
-            corrected = corrected_hellinger(left, positions, SPLITS_OF_INTERVALS, plan.seed)
-            found = _statistics(corrected.signed, _scaled(corrected.squares), positions, apart, plan)
-            values |= _ending(dict(found))
-            matrices += [corrected.squares.ravel()] if whole else []
-        return np.concatenate([[values.get(key, np.nan) for key in keys], *matrices])
-
-    interval = jackknife(groups, measured, summed=False)
-    half = (interval.high - interval.low) / 2
-    matrices: list[np.ndarray | None] = [*half[len(keys) :].reshape(-1, m, m), None, None]
-    return half[: len(keys)], matrices[0], matrices[1]
 
 
 def scatter(

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..records import Record
-from .bootstrap import DRAWS, document_mean, draw_documents, enough, joined
-from .passes import Batch, Reader, device_of, evaluating
+from .bootstrap import document_means, interval
+from .passes import NO_WORDS, Batch, Reader, body_of, check_passed, check_terms, device_of, evaluating, name_of
 from .who import Who
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure
@@ -34,28 +34,17 @@ class _Seen(Exception):
 
 def term_names(model: Any) -> list[str]:
     """Names of the terms of the model's attention scores, in the order in which they are summed (two tokens in the
-    first block say it).
-
-    Raises:
-        ValueError: the model is not one of ours, so its scores are not a sum of named terms.
-    """
-    if not hasattr(model, "inspecting"):
-        raise ValueError(
-            f"{type(model).__name__} does not say which part of its attention scores comes from position; the encoders "
-            "of this package "
-            "do (whatwhere presets)."
-        )
+    first block say it). Errors: `check_terms`."""
+    check_terms(model)
     names: list[str] = []
 
     def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         names.extend(terms)
         raise _Seen
 
-    config = model.config
-    device = device_of(model)
-    ids = torch.tensor([[config.cls_token_id, config.sep_token_id]], device=device)
+    ids = torch.tensor([[model.config.cls_token_id, model.config.sep_token_id]], device=device_of(model))
     with evaluating(model), suppress(_Seen), torch.inference_mode(), model.inspecting(see):
-        getattr(model, "base_model", model)(ids)
+        body_of(model)(ids)
     return names
 
 
@@ -69,19 +58,16 @@ def separable_terms(model: Any) -> list[str]:
     names = term_names(model)
     if len(names) > 1:
         return names
-    config = model.config
-    if config.rotation != "none":
+    why = "nothing of position is in its scores"
+    if model.config.rotation != "none":
         why = "rotation is inside the product of queries and keys, so position cannot be taken out of it"
     elif names == ["mixed"]:
         why = (
             "positions are added to the words before the product of queries and keys, so they cannot be taken out of it"
         )
-    else:
-        why = "nothing of position is in its scores"
     raise ValueError(
-        f"{getattr(config, 'preset', None) or type(model).__name__} has one term, {names[0]}: {why}. A share by term "
-        "needs two or more, as "
-        "in dstg, rp, alibi, split, bert-r, bert-ad and tupe-r; removing the term in an ablation works in every model."
+        f"{name_of(model)} has one term, {names[0]}: {why}. A share by term needs two or more, as in dstg, rp, alibi, "
+        "split, bert-r, bert-ad and tupe-r; removing the term in an ablation works in every model."
     )
 
 
@@ -98,15 +84,15 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
         none.
     """
     parts = list(terms.values())
-    wide = parts[0].dtype
+    wide = torch.float32
     for part in parts:
-        wide = torch.promote_types(torch.promote_types(wide, part.dtype), torch.float32)
+        wide = torch.promote_types(wide, part.dtype)
     h, n = parts[0].shape[1:3]
     b, device = len(queries), queries.device
     step = max(1, min(h, PIECE // (n * n)))
     # Written over for every piece: fresh memory costs more than the arithmetic (docs/log.md).
     scores, rest = (torch.empty(step, n, n, dtype=wide, device=device) for _ in range(2))
-    found = torch.empty(b, h, len(parts), dtype=torch.float64, device=device)
+    kl = torch.empty(b, h, len(parts), dtype=torch.float64, device=device)
     for i in range(b):
         mask = None
         if allowed is not None:  # the least number absorbs the score; exp makes it 0
@@ -122,8 +108,8 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
                 left = _softmax(_sum([other for j, other in enumerate(maps) if j != k], mask, r), r)
                 gaps = left.sub_(whole).index_fill_(1, others, 0).sum(1, dtype=torch.float64)
                 means = torch.stack([torch.dot(a, t) for a, t in zip(l.flatten(1), m.flatten(1), strict=True)])
-                found[i, heads, k] = (means.double() + gaps) / count if count else torch.nan
-    return found.clamp_(min=0)
+                kl[i, heads, k] = (means.double() + gaps) / count if count else torch.nan
+    return kl.clamp_(min=0)
 
 
 def _sum(maps: list[Tensor], mask: Tensor | None, out: Tensor) -> Tensor:
@@ -149,103 +135,65 @@ def _softmax(x: Tensor, out: Tensor) -> Tensor:
 
 
 class HeadTaxonomy(Reader):
-    """A reader of a pass (`passes.read`): for every block, head and term, how much the attention changes when the term
-    is removed.
+    """A `Reader`: for every block, head and term, how much the attention changes when the term is removed.
 
-    kl: see there. Records of `records`: KL by term, its share, the label of each head, and how many heads have which
-        label.
+    Records: `kl.TERM`; `kl.share.TERM`, its share of the sum over terms; `head.label`, `part` the label: the term with
+    a share of at least SHARE, else "several", value the share of the bootstrap's draws with the same label;
+    `heads.share`, the share of all heads with a label. Where the KLs of a head sum to less than NOTHING it has no
+    shares and its label is "several".
 
-    Args:
-        model: one of ours, with at least two terms.
-        queries: "regular" averages over the words; "all" also over [CLS] and [SEP], but not over padding. The paper
-            does not say which. As keys special tokens always count, padding never.
-
-    Raises:
-        ValueError: see `separable_terms`.
+    model: see `separable_terms`. queries: "regular" averages over the words; "all" also over [CLS] and [SEP], but not
+    over padding. The paper does not say which. As keys special tokens always count, padding never.
     """
 
     wants_terms = True
 
     def __init__(self, model: Any, queries: str = "regular") -> None:
+        super().__init__()
         if queries not in QUERIES:
             raise ValueError(f"queries must be one of {', '.join(QUERIES)}; got {queries!r}.")
-        self.names = separable_terms(model)
-        self.layers, self.queries = int(model.config.num_hidden_layers), queries
-        self._batches: list[np.ndarray] = []
-        self._articles: list[np.ndarray | None] = []
+        self.names, self.queries = separable_terms(model), queries
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        queries = batch.regular
-        if self.queries == "all":
-            queries = torch.ones_like(queries)
-            if batch.documents.attention_mask is not None:
-                queries = torch.from_numpy(batch.documents.attention_mask[batch.indices]).to(queries.device).bool()
-        found = removal_kl({name: terms[name] for name in self.names}, allowed, queries).cpu().numpy()
-        if np.isinf(found).any() or np.isnan(found[queries.any(-1).cpu().numpy()]).any():
+        queries = batch.real if self.queries == "all" else batch.regular
+        kl = removal_kl({name: terms[name] for name in self.names}, allowed, queries)
+        if kl.isinf().any() or kl[queries.any(-1)].isnan().any():
             raise ValueError(
                 f"The attention scores of block {block + 1} are not finite, so no term can be taken out of them. If "
-                "the model diverged, "
-                "use an earlier checkpoint; a scheme of your own must give finite numbers (-1e4 instead of -inf)."
+                "the model diverged, use an earlier checkpoint; a scheme of your own must give finite numbers (-1e4 "
+                "instead of -inf)."
             )
-        if block == 0:
-            self._batches.append(np.full((len(found), self.layers, *found.shape[1:]), np.nan))
-            self._articles.append(batch.articles)
-        self._batches[-1][:, block] = found
+        self.keep(block, batch, kl)
 
     @property
     def kl(self) -> np.ndarray:
-        """(documents, L, h, terms) mean over the queries of a document of KL(A ‖ A without the term), nats; nan without
-        a query.
-
-        Terms in the order of `names`, documents in that of the pass.
-        """
-        if not self._batches:
-            raise ValueError("No documents were read: give this reader to analysis.passes.read first.")
-        return np.concatenate(self._batches)
+        """(documents, L, h, terms of `names`) mean over the queries of a document of KL(A ‖ A without the term), nats;
+        nan without a query."""
+        check_passed(self.values)
+        return np.stack([self.values[block] for block in sorted(self.values)], axis=1)
 
     def records(self, who: Who) -> list[Record]:
-        """Records with 95 % intervals over documents (percentile bootstrap); `layer` is the number of the block, from
-        1.
-
-        `kl.TERM` (nats) and `kl.share.TERM` = its share of the sum over terms, n = documents. `head.label`, `part` the
-        label: the term with a share of at least SHARE, else "several"; value = share of the bootstrap's draws with the
-        same label (1 with a single document, which has no other draw). `heads.share`, `part` the label: share of all
-        heads with it, n = heads. Where the KLs of a head sum to less than NOTHING it has no shares and its label is
-        "several".
-        """
         kl = self.kl
-        seen = ~np.isnan(kl).any(axis=(1, 2, 3))
-        kl, articles = kl[seen], joined(self._articles)
-        articles = None if articles is None else articles[seen]
-        documents, layers, heads, terms = kl.shape
-        if not documents:
-            raise ValueError("No document has a regular token, so there is no query to average over.")
-        mean, low, high = document_mean(kl, articles=articles)
-        drawn = mean[None]
-        repeated = enough(documents, articles)
-        if repeated:
-            samples = draw_documents(documents, articles=articles)
-            drawn = (samples / samples.sum(1, keepdims=True) @ kl.reshape(documents, -1)).reshape(
-                DRAWS, layers, heads, terms
-            )
+        read = ~np.isnan(kl).any(axis=(1, 2, 3))
+        if not read.any():
+            raise ValueError(NO_WORDS)
+        kl, articles = kl[read], None if self.articles is None else self.articles[read]
+        documents, layers, heads, _ = kl.shape
+        mean, drawn = document_means(kl, articles=articles)
         share, shares = term_shares(mean), term_shares(drawn)
         label, labels = head_labels(share), head_labels(shares)
         # A draw without shares counts as the mean's; a head without any has no record.
-        filled = np.where(np.isnan(shares), np.nan_to_num(share), shares)
+        shares = np.where(np.isnan(shares), np.nan_to_num(share), shares)
         names = [*self.names, SEVERAL]
-        which = np.arange(len(names))
-        of_label, of_labels = (np.mean(of[..., None] == which, axis=(-3, -2)) for of in (label, labels))
-
-        def interval(draws: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-            return tuple(np.quantile(draws, [0.025, 0.975], axis=0)) if repeated else (None, None)
-
-        places: dict[str, Any] = {"layer": range(1, layers + 1), "head": range(heads)}
+        of_label, of_labels = (np.mean(of[..., None] == np.arange(len(names)), axis=(-3, -2)) for of in (label, labels))
+        places: dict[Any, Any] = {"layer": range(1, layers + 1), "head": range(heads)}
         by_label = {
             ("layer", "head", "part"): [(layer + 1, head, names[k]) for (layer, head), k in np.ndenumerate(label)]
         }
+        by_term = {**places, "metric": self.names}
         return [
-            *who.records("kl.", (mean, low, high), {**places, "metric": self.names}, n=documents, unit="nats"),
-            *who.records("kl.share.", (share, *interval(filled)), {**places, "metric": self.names}, n=documents),
+            *who.records("kl.", (mean, *interval(drawn)), by_term, n=documents, unit="nats"),
+            *who.records("kl.share.", (share, *interval(shares)), by_term, n=documents),
             *who.records("head.label", np.mean(labels == label, axis=0).ravel(), by_label, n=documents),
             *who.records("heads.share", (of_label, *interval(of_labels)), {"part": names}, n=layers * heads),
         ]

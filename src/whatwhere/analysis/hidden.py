@@ -16,6 +16,7 @@ semantic stream. Here the same tokens stand once at the start of the position ta
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,7 @@ from torch import Tensor
 
 from ..intervals import jackknife_interval, seed_interval
 from ..records import Record
-from .bootstrap import document_mean, joined
-from .passes import Batch, Documents, Reader, choose_documents, hidden_states
+from .passes import Batch, Documents, Reader, check_finite, check_passed, choose_documents, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
 from .who import Who
 
@@ -41,12 +41,10 @@ _log = logging.getLogger(__name__)
 
 
 class SentenceMaps(Reader):
-    """A `passes.Reader` of hidden states: how sentences and principal components share the variance within each
-    document.
+    """A `Reader` of hidden states: how sentences and principal components share the variance within each document.
 
-    Records of every layer and part ("all", and with two streams "position" and "semantic"), each the mean over
-    documents with the bootstrap's 95 % interval over documents, n their number. Only regular tokens count, N of a
-    document, in S sentences (`Documents.targets["segment"]`).
+    Records of every layer and part, means over documents, n their number. Only regular tokens count, N of a document,
+    in S sentences (`Documents.targets["segment"]`).
 
     `hidden.top2`: share of the variance in the first two principal components of the document's states, in [0, 1].
     `sentences.separation`: variance between sentences ÷ variance within,
@@ -60,64 +58,48 @@ class SentenceMaps(Reader):
     Documents of fewer than two sentences, of sentences of one token each, or with equal states in every sentence have
     no `sentences.*`; n says so, and if none is left the log does and there are no such records.
 
-    Args:
-        model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
-        shuffles: orders of the lengths, drawn from a seed fixed for each document.
-        shown: documents, the first of the pass, whose component scores `arrays` gives.
+    shuffles: orders of the lengths, drawn from a seed fixed for each document. shown: documents, the first of the pass,
+    whose component scores `arrays` gives.
     """
 
     wants_hidden = True
 
     def __init__(self, model: Any, shuffles: int = SHUFFLES, shown: int = SHOWN) -> None:
+        super().__init__()
         if shuffles < 1:
             raise ValueError(
                 f"The null needs at least 1 order of the sentences. Got shuffles={shuffles}. The default is {SHUFFLES}."
             )
-        config = model.config
-        self.parts = stream_columns(config.hidden_size, getattr(config, "position_size", 0))
-        self.layers, self.shuffles, self.shown = config.num_hidden_layers + 1, shuffles, shown
-        self._found: dict[str, list[np.ndarray]] = {"hidden.top2": [], "sentences.separation": [], "sentences.null": []}
+        self.parts, self.layers = stream_columns(model.config), model.config.num_hidden_layers + 1
+        self.shuffles, self.shown = shuffles, shown
         self._scores: dict[str, list[np.ndarray]] = {part: [] for part in self.parts}
         self._segments: list[np.ndarray] = []
-        self._articles: list[np.ndarray | None] = []
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """The states of a batch.
-
-        Raises:
-            ValueError: states of regular tokens that are not finite.
-        """
         regular = batch.documents.regular[batch.indices]
-        self._articles.append(batch.articles)
         segments = np.where(regular, batch.documents.targets["segment"][batch.indices], -1).astype(np.int64)
-        cuts = np.stack(
-            [_cuts(row, self.shuffles, int(i)) for row, i in zip(segments, batch.indices, strict=True)], axis=1
-        )
+        of_each = zip(segments, batch.indices, strict=True)
+        cuts = np.stack([_cuts(row, self.shuffles, int(i)) for row, i in of_each], axis=1)
         # (1 + shuffles) x (b, n, S): a matrix product with it sums the tokens of each sentence.
         members = [torch.from_numpy(cut[..., None] == np.arange(max(cut.max() + 1, 1))).double() for cut in cuts]
         mask = torch.from_numpy(regular)[..., None]
-        top, separation, null = (np.full((len(segments), self.layers, len(self.parts)), np.nan) for _ in range(3))
+        values = np.full((3, len(segments), self.layers, len(self.parts)), np.nan)  # top2, separation, null
         for layer, states in enumerate(hidden):
             x = states.detach().cpu().double().masked_fill(~mask, 0.0)
             raw = x.square().sum(1)  # (b, width)
             x = (x - x.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)) * mask
             squares = x.square().sum(1)
-            if not torch.isfinite(squares).all():
-                raise ValueError(
-                    f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint."
-                )
+            check_finite(squares, f"hidden[{layer}]")
             between = torch.stack([_between(x, member) for member in members], dim=1)  # (b, 1 + shuffles, width)
             for i, columns in enumerate(self.parts.values()):
-                floor = ROUNDING * raw[:, columns].sum(-1).numpy()
-                total, of_cuts = squares[:, columns].sum(-1).numpy(), between[..., columns].sum(-1).numpy()
-                top[:, layer, i] = np.where(
-                    total > floor, _top2(x[..., columns]) / np.where(total > floor, total, 1.0), np.nan
-                )
+                floor, total = ROUNDING * raw[:, columns].sum(-1).numpy(), squares[:, columns].sum(-1).numpy()
+                divisor = np.where(total > floor, total, np.nan)
+                of_cuts = between[..., columns].sum(-1).numpy()
                 ratios = _ratios(of_cuts, total, floor, regular.sum(1), cuts[0].max(1) + 1)
-                separation[:, layer, i] = ratios[:, 0]
-                null[:, layer, i] = np.exp(np.log(ratios[:, 1:]).mean(1))
-        for metric, values in zip(self._found, (top, separation, null), strict=True):
-            self._found[metric].append(values)
+                null = np.exp(np.log(ratios[:, 1:]).mean(1))
+                values[:, :, layer, i] = _top2(x[..., columns]) / divisor, ratios[:, 0], null
+        for metric, of_metric in zip(("hidden.top2", "sentences.separation", "sentences.null"), values, strict=True):
+            self.keep(metric, batch, of_metric)
         for row in range(min(len(segments), self.shown - len(self._segments))):
             self._segments.append(segments[row].astype(np.float32))
             for part, columns in self.parts.items():
@@ -125,29 +107,17 @@ class SentenceMaps(Reader):
                 self._scores[part].append(_component_scores(of_row, regular[row]))
 
     def records(self, who: Who) -> list[Record]:
-        """The records of all documents of the pass; see the class.
-
-        Raises:
-            ValueError: nothing was read.
-        """
-        if not self._found["hidden.top2"]:
-            raise ValueError(
-                "No documents were read: give this reader to passes.read(model, documents, [reader]) first."
-            )
-        found = {metric: np.concatenate(values) for metric, values in self._found.items()}
-        found["sentences.excess"] = np.log(found["sentences.separation"]) - np.log(found["sentences.null"])
-        if np.isnan(found["sentences.excess"]).all():
-            _log.warning(
-                "No separation of sentences: none of %d documents has two sentences.", len(found["hidden.top2"])
-            )
+        check_passed(self.values)
+        excess = np.log(self.values["sentences.separation"]) - np.log(self.values["sentences.null"])
+        if np.isnan(excess).all():
+            _log.warning("No separation of sentences: none of %d documents has two sentences.", len(excess))
         records: list[Record] = []
-        for metric, values in found.items():
-            mean, *ends = document_mean(values, articles=joined(self._articles))
+        for metric, values in (*self.values.items(), ("sentences.excess", excess)):
             n = np.sum(~np.isnan(values), axis=0)
-            low, high = (None if end is None else np.where(n > 1, end, np.nan) for end in ends)
-            records += who.records(
-                metric, (mean, low, high), {"layer": range(self.layers), "part": list(self.parts)}, n=n
-            )
+            mean, *ends = self.mean(values)
+            low, high = (np.where(n > 1, end, np.nan) for end in ends)
+            axes = {"layer": range(self.layers), "part": list(self.parts)}
+            records += who.records(metric, (mean, low, high), axes, n=n)
         return records
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -170,8 +140,8 @@ def _cuts(segments: np.ndarray, shuffles: int, document: int) -> np.ndarray:
     stays -1."""
     regular = segments >= 0
     cuts = np.full((1 + shuffles, len(segments)), -1)
-    _, own, lengths = np.unique(segments[regular], return_inverse=True, return_counts=True)
-    cuts[0, regular] = own
+    _, sentences, lengths = np.unique(segments[regular], return_inverse=True, return_counts=True)
+    cuts[0, regular] = sentences
     rng = np.random.default_rng([0, document])
     for cut in cuts[1:]:
         cut[regular] = np.repeat(np.arange(len(lengths)), rng.permutation(lengths))
@@ -206,12 +176,12 @@ def _component_scores(states: list[np.ndarray], regular: np.ndarray) -> np.ndarr
     """(layers + 1, n, 2) scores of the states of one document, each (n, width), float32."""
     scores = np.zeros((len(states), len(regular), 2))
     before = np.repeat(np.arange(len(regular))[:, None] - np.arange(len(regular))[regular].mean(), 2, axis=1)
-    for found, x in zip(scores, states, strict=True):
+    for of_layer, x in zip(scores, states, strict=True):
         centred = np.nan_to_num(x - x[regular].mean(0))
         axes = np.linalg.svd(centred[regular], full_matrices=False)[2][:2]
-        found[:, : len(axes)] = centred @ axes.T
-        found[:, np.sum((found * before)[regular], axis=0) < 0] *= -1
-        before = found
+        of_layer[:, : len(axes)] = centred @ axes.T
+        of_layer[:, np.sum((of_layer * before)[regular], axis=0) < 0] *= -1
+        before = of_layer
     return scores.astype(np.float32)
 
 
@@ -224,11 +194,8 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     then 0 on average (and may be negative), and it is 1 for a pure function of the group. It equals Kelley's ε², 1 -
     (within / (tokens - groups)) / (total / (tokens - 1)).
 
-    Args:
-        counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean.
-
-    Returns:
-        At most 1; nan without variance, or where no group has two tokens.
+    counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean. At most
+    1; nan without variance, or where no group has two tokens.
     """
     tokens, groups = float(counts.sum()), int(np.count_nonzero(counts))
     if not total > 0 or tokens <= groups:
@@ -238,14 +205,13 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
 
 
 class PositionVariance(Reader):
-    """A `passes.Reader` of hidden states: share of the variance of each layer that lies between positions.
+    """A `Reader` of hidden states: share of the variance of each layer that lies between positions.
 
-    Records `variance.position` for each layer (0 = embedding) and part ("all", and with two streams "position" and
-    "semantic"): `corrected_share` of the states of regular tokens grouped by position id, squares summed over the
-    columns of the part. 1: the states are a function of position; 0: position says nothing of them, not even in a way
-    that no line shows. Interval: 95 %, jackknife over at most 16 groups of articles (documents where they are their
-    own), as a bootstrap would add the bias of few tokens a position once more. n: documents. A part without variance
-    has no record.
+    Records `variance.position` for each layer (0 = embedding) and part: `corrected_share` of the states of regular
+    tokens grouped by position id, squares summed over the columns of the part. 1: the states are a function of
+    position; 0: position says nothing of them, not even in a way that no line shows. Interval: jackknife over at most
+    16 groups of articles (documents where they are their own), as a bootstrap would add the bias of few tokens a
+    position once more. A part without variance has no record.
 
     Tokens of a document share its subject, so a share of documents in the variance makes the correction too large, by
     at most c.
@@ -257,9 +223,8 @@ class PositionVariance(Reader):
     wants_hidden = True
 
     def __init__(self, model: Any) -> None:
-        config = model.config
-        self.parts = stream_columns(config.hidden_size, getattr(config, "position_size", 0))
-        self.layers, self.width = config.num_hidden_layers + 1, config.hidden_size
+        super().__init__()
+        self.parts, self.width = stream_columns(model.config), model.config.hidden_size
         self._documents = 0
         self._groups = np.zeros(0, dtype=np.int64)  # (documents,)
         self._counts = torch.zeros(0)  # (groups, positions)
@@ -268,68 +233,44 @@ class PositionVariance(Reader):
         self._shift: list[Tensor] = []  # (width,), a mean of the first batch, so that squares do not cancel
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """The states of a batch.
-
-        Raises:
-            ValueError: states of regular tokens that are not finite.
-        """
         regular = torch.from_numpy(batch.documents.regular[batch.indices])
         if not self._sums:
             self._begin(batch.documents, hidden, regular)
         self._documents += len(batch.indices)
         groups, positions = self._counts.shape
-        cells = torch.from_numpy(
-            self._groups[batch.indices][:, None] * positions + batch.documents.position_ids[batch.indices]
-        )[regular]
+        cells = self._groups[batch.indices][:, None] * positions + batch.documents.position_ids[batch.indices]
+        cells = torch.from_numpy(cells)[regular]
         self._counts.view(-1).index_add_(0, cells, torch.ones(len(cells), dtype=torch.float64))
         for layer, states in enumerate(hidden):
             x = states.detach().cpu()[regular].double() - self._shift[layer]  # (tokens, width)
-            squares = torch.stack(
-                [torch.linalg.vecdot(x[:, columns], x[:, columns]) for columns in self.parts.values()], dim=1
-            )
-            if not torch.isfinite(squares).all():
-                raise ValueError(
-                    f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint."
-                )
+            squares = torch.stack([torch.linalg.vecdot(x[:, c], x[:, c]) for c in self.parts.values()], dim=1)
+            check_finite(squares, f"hidden[{layer}]")
             self._sums[layer].view(groups * positions, -1).index_add_(0, cells, x)
             self._squares[layer].index_add_(0, cells // positions, squares)
 
     def _begin(self, documents: Documents, hidden: tuple[Tensor, ...], regular: Tensor) -> None:
-        articles = (
-            np.arange(len(documents))
-            if documents.articles is None
-            else np.unique(documents.articles, return_inverse=True)[1]
-        )
-        self._groups = articles * min(GROUPS, articles.max() + 1) // (articles.max() + 1)
+        articles = np.arange(len(documents)) if documents.articles is None else documents.articles
+        _, number = np.unique(articles, return_inverse=True)
+        self._groups = number * min(GROUPS, number.max() + 1) // (number.max() + 1)
         groups, positions = int(self._groups.max()) + 1, int(documents.position_ids.max()) + 1
         self._counts = torch.zeros(groups, positions, dtype=torch.float64)
         for states in hidden:
             self._sums.append(torch.zeros(groups, positions, self.width, dtype=torch.float64))
             self._squares.append(torch.zeros(groups, len(self.parts), dtype=torch.float64))
-            own = states.detach().cpu()[regular].double()
-            self._shift.append(own.mean(0) if len(own) else torch.zeros(self.width, dtype=torch.float64))
+            words = states.detach().cpu()[regular].double()
+            self._shift.append(words.mean(0) if len(words) else torch.zeros(self.width, dtype=torch.float64))
 
     def records(self, who: Who) -> list[Record]:
-        """The records of all documents of the pass; see the class.
-
-        Raises:
-            ValueError: nothing was read.
-        """
-        if not self._sums:
-            raise ValueError(
-                "No documents were read: give this reader to passes.read(model, documents, [reader]) first."
-            )
-        found = []
-        for layer in range(self.layers):
-            whole = self._shares(layer, None)
-            left = [self._shares(layer, g) for g in range(len(self._counts))] if len(self._counts) > 1 else []
-            for part, value in whole.items():
+        check_passed(self._sums)
+        groups, records = len(self._counts), []
+        for layer in range(len(self._sums)):
+            left = [self._shares(layer, g) for g in range(groups)] if groups > 1 else []
+            for part, value in self._shares(layer, None).items():
                 if np.isfinite(value):
                     low, high = jackknife_interval(value, [shares[part] for shares in left]) or (None, None)
-                    found.append(
-                        who.record("variance.position", value, low, high, layer=layer, part=part, n=self._documents)
-                    )
-        return found
+                    record = partial(who.record, layer=layer, part=part, n=self._documents)
+                    records.append(record("variance.position", value, low, high))
+        return records
 
     def _shares(self, layer: int, left_out: int | None) -> dict[str, float]:
         """Corrected share of each part, of all groups or of all but one."""
@@ -341,14 +282,13 @@ class PositionVariance(Reader):
         counts, sums, squares = total(self._counts), total(self._sums[layer]), total(self._squares[layer])
         tokens, whole, shift = counts.sum(), sums.sum(0), np.asarray(self._shift[layer])
         between = (sums**2 / np.maximum(counts, 1)[:, None]).sum(0) - whole**2 / tokens  # (width,)
-        found = {}
+        shares = {}
         for i, (part, columns) in enumerate(self.parts.items()):
             spread = squares[i] - float((whole[columns] ** 2).sum()) / tokens
             raw = spread + float(((whole / tokens + shift)[columns] ** 2).sum()) * tokens  # about 0, not about the mean
-            found[part] = corrected_share(
-                counts, float(between[columns].sum()), spread if spread > ROUNDING * raw else 0.0
-            )
-        return found
+            spread = spread if spread > ROUNDING * raw else 0.0
+            shares[part] = corrected_share(counts, float(between[columns].sum()), spread)
+        return shares
 
 
 def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits: int = 5) -> list[Record]:
@@ -356,30 +296,24 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
     knows position only can reach in the probes.
 
     `r2.segment.ceiling`, `r2.intra.ceiling`, facts about the corpus (model ""): the mean of the target at each position
-    in the training documents of a split, tested on its test documents; the documents and splits are those of
-    `probe_records`. A position without training token predicts the mean of all. One record a split (index; n: tokens
-    tested), and the mean (n: tokens) with `intervals.split_interval`. A target that does not vary has none, as in the
-    probes; position itself has the ceiling 1.
+    in the training documents of a split, tested on its test documents; documents, splits and records are those of
+    `probe_records`. A position without training token predicts the mean of all. A target that does not vary has none,
+    as in the probes; position itself has the ceiling 1.
 
     Raises:
-        ValueError: as `choose_documents`, or no split.
+        ValueError: as `choose_documents` and `split_documents`.
     """
-    if splits < 1:
-        raise ValueError(f"A ceiling needs at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
     chosen = choose_documents(window_set, documents)
     test = split_documents(len(chosen), splits)
     targets = probe_targets(chosen, test)
     records: list[Record] = []
     for target in ("segment", "intra"):
-        if target not in targets.columns:
-            continue
-        y = targets.values[..., targets.columns.index(target)]
-        has = targets.kinds == 0 if target == "intra" else targets.kinds >= 0
-        values = [
-            _position_r2(chosen.position_ids, y, has & ~held_out[:, None], has & held_out[:, None]) for held_out in test
-        ]
-        tokens, who = targets.tokens(target), Who(CORPUS, study=study)
-        records += who.splits(f"r2.{target}.ceiling", values, len(chosen), test @ tokens, int(tokens.sum()))
+        if target in targets.columns:
+            y, counts = targets.values[..., targets.columns.index(target)], targets.counts(target)
+            of_splits = ((counts & ~held_out[:, None], counts & held_out[:, None]) for held_out in test)
+            values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
+            tokens, who = counts.sum(1), Who(CORPUS, study=study)
+            records += who.splits(f"r2.{target}.ceiling", values, len(chosen), test @ tokens, int(tokens.sum()))
     return records
 
 
@@ -396,11 +330,10 @@ def shift_records(
     model: Any, window_set: Any, who: Who, *, documents: int = SHIFTED, batch_size: int = 32
 ) -> list[Record]:
     """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`,
-    `semantic`).
+    `semantic`), mean over documents.
 
     The first half of each document is encoded at positions 0, 1, ... and again at those of the second half ([CLS] moves
-    along). The value is the mean over documents, low and high its 95 % interval over documents, n their number. A model
-    whose positions are not numbered by a table is moved just as far.
+    along). A model whose positions are not numbered by a table is moved just as far.
 
     Raises:
         ValueError: too few windows have the full length (see `choose_documents`).
@@ -408,36 +341,21 @@ def shift_records(
     config = model.config
     chosen = choose_documents(window_set, documents)
     half = min(chosen.length, config.max_position_embeddings) // 2
-    here = _first(chosen, half)
+    here = chosen.first(half)
     there = replace(here, position_ids=here.position_ids + half)
-    parts = stream_columns(config.hidden_size, config.position_size)
-    changes: dict[tuple[int, str], list[float]] = {
-        (layer, part): [] for layer in range(config.num_hidden_layers + 1) for part in parts
-    }
+    parts = stream_columns(config)
+    changes = np.empty((len(here), config.num_hidden_layers + 1, len(parts)))
     passes = (hidden_states(model, moved, batch_size=batch_size) for moved in (here, there))
     for (indices, before), (_, after) in zip(*passes, strict=True):
         words = torch.from_numpy(here.regular[indices]).to(before[0].device)[..., None]
         for layer, (h, moved) in enumerate(zip(before, after, strict=True)):
-            for part, columns in parts.items():
-                size = (h[..., columns] * words).double().flatten(1).norm(dim=1)
-                change = ((moved - h)[..., columns] * words).double().flatten(1).norm(dim=1)
-                changes[layer, part] += (change / size).tolist()
+            for i, columns in enumerate(parts.values()):
+                sizes = (((x * words)[..., columns]).double().flatten(1).norm(dim=1) for x in (moved - h, h))
+                changes[indices, layer, i] = torch.divide(*sizes).cpu().numpy()
     records = []
-    for (layer, part), values in changes.items():
-        low, high = seed_interval(values) or (None, None)
-        mean = float(np.mean(values))
-        records.append(who.record("shift.change", mean, low, high, layer=layer, part=part, n=len(values)))
+    for layer, of_layer in enumerate(np.moveaxis(changes, 0, 2)):
+        for part, values in zip(parts, of_layer, strict=True):
+            low, high = seed_interval(values) or (None, None)
+            record = partial(who.record, layer=layer, part=part, n=len(values))
+            records.append(record("shift.change", values.mean(), low, high))
     return records
-
-
-def _first(documents: Documents, n: int) -> Documents:
-    """The first n tokens of each document."""
-    ids = None if documents.document_ids is None else documents.document_ids[:, :n]
-    return replace(
-        documents,
-        input_ids=documents.input_ids[:, :n],
-        position_ids=documents.position_ids[:, :n],
-        document_ids=ids,
-        regular=documents.regular[:, :n],
-        targets={key: values[:, :n] for key, values in documents.targets.items()},
-    )

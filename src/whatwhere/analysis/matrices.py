@@ -24,7 +24,7 @@ from ..geometry import sinusoidal
 from ..geometry.distances import distances
 from ..records import Record
 from .geometry import CorpusDistances, rows_of
-from .passes import first_position
+from .passes import body_of, first_position
 from .who import Who
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names
@@ -53,17 +53,21 @@ def score_matrices(model: Any) -> ScoreMatrices:
     Raises:
         ValueError: the model is neither ours nor laid out as BERT (`encoder.layer[l].attention.self.query`).
     """
-    body = getattr(model, "base_model", model)
+    body = body_of(model)
     if isinstance(body, Encoder):
-        return _ours(body)
+        untied, rows = body.untied, body.position_table()
+        blocks = [q.T @ k for q, k in _query_key(body, 0)]
+        if rows is None:
+            return ScoreMatrices(blocks, None, [])
+        apart = [] if untied is None else [_array(untied.query.weight).T @ _array(untied.key.weight)]
+        return ScoreMatrices(blocks, _array(rows), apart or blocks)
     try:
         attentions = [layer.attention.self for layer in body.encoder.layer]
-        blocks = [_product(a.query.weight, a.key.weight) for a in attentions]
+        blocks = [_array(a.query.weight).T @ _array(a.key.weight) for a in attentions]
     except (AttributeError, TypeError):
         raise ValueError(
             f"{type(model).__name__} has no encoder.layer[l].attention.self.query and .key, so W_Q and W_K of its "
-            "blocks are not found. "
-            "Encoders of this package and of BERT's layout have them: BERT, RoBERTa, ELECTRA."
+            "blocks are not found. Encoders of this package and of BERT's layout have them: BERT, RoBERTa, ELECTRA."
         ) from None
     positions = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
     table = None if positions is None else _array(positions.weight)[first_position(model) :]
@@ -71,24 +75,11 @@ def score_matrices(model: Any) -> ScoreMatrices:
     return ScoreMatrices(blocks, table if same else None, blocks if same else [])
 
 
-def _ours(body: Encoder) -> ScoreMatrices:
-    blocks = []
-    layers: Any = body.layers
-    for attention in (layer.attention for layer in layers):
-        qk = attention.heads * attention.d_head
-        weight = attention.qkv[0].weight  # the position stream comes first
-        blocks.append(_product(weight[:qk], weight[qk : 2 * qk]))
-    table = body.position_table()
-    if table is None:
-        return ScoreMatrices(blocks, None, [])
-    untied = body.untied
-    return ScoreMatrices(
-        blocks, _array(table), blocks if untied is None else [_product(untied.query.weight, untied.key.weight)]
-    )
-
-
-def _product(query: torch.Tensor, key: torch.Tensor) -> np.ndarray:
-    return _array(query).T @ _array(key)
+def _query_key(encoder: Any, stream: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """W_Q and W_K (heads · d_head, width of the stream) of each block; stream 0 holds positions, -1 words."""
+    rows = encoder.config.num_attention_heads * encoder.config.d_head
+    weights = (_array(layer.attention.qkv[stream].weight) for layer in encoder.layers)
+    return [(weight[:rows], weight[rows : 2 * rows]) for weight in weights]
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
@@ -98,13 +89,12 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
 def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Record]:
     """Stress of P and of P · M(l), for every block l, against the corpus's distances at the corpus's positions.
 
-    Records `projected.stress.raw` and `projected.stress.optimal` (at the best scale), and the same with the ending
-    `.corrected` against corrected distances if the corpus has them; layer 0 is P itself, layer l the matrix of block l;
-    n is the number of positions. Part "sinusoidal": P is the sinusoidal table of the matrices' width, row i position i,
-    the paper's measure. Part "own": P is the model's table, row i + 1 position i, as row 0 is [CLS]; absent for models
-    without one, and where its width is not that of the blocks (ELECTRA-small). Where the table is untied from the
-    words, the only matrix that reads it is U_Qᵀ U_K, one for all blocks: layer 1, while "sinusoidal" goes through the
-    blocks as in every model. With two streams, matrices and width are those of the position stream.
+    Records `projected.stress.raw` and `projected.stress.optimal` (at the best scale); layer 0 is P itself, layer l the
+    matrix of block l; n is the number of positions. Part "sinusoidal": P is the sinusoidal table of the matrices'
+    width, row i position i, the paper's measure. Part "own": P is the model's table, row i + 1 position i, as row 0 is
+    [CLS]; absent for models without one, and where its width is not that of the blocks (ELECTRA-small). Where the table
+    is untied from the words, the only matrix that reads it is U_Qᵀ U_K, one for all blocks: layer 1, while "sinusoidal"
+    goes through the blocks as in every model. With two streams, matrices and width are those of the position stream.
 
     Raw stress grows with the square of the scale of M, which says little: the paper's peaks are in it, its "near-zero"
     of an untrained model is 1 here, all distances being nearly 0 beside the corpus's. Neither is the attention of the
@@ -114,14 +104,15 @@ def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Re
     Raises:
         ValueError: see `score_matrices`; the corpus has positions that the table has not, or not two that differ.
     """
-    found = score_matrices(model)
+    matrices = score_matrices(model)
     positions = np.asarray(corpus.positions)
-    tables = [("sinusoidal", sinusoidal(int(positions.max()) + 1, len(found.blocks[0]))[positions], found.blocks)]
-    if found.table is not None:
-        tables.append(("own", found.table[rows_of(corpus, len(found.table))], found.own))
+    sinusoids = sinusoidal(int(positions.max()) + 1, len(matrices.blocks[0]))[positions]
+    tables = [("sinusoidal", sinusoids, matrices.blocks)]
+    if matrices.table is not None:
+        tables.append(("own", matrices.table[rows_of(corpus, len(matrices.table))], matrices.own))
     records = []
-    for part, table, matrices in tables:
-        for layer, projected in enumerate([table, *(table @ m for m in matrices)]):
+    for part, table, behind in tables:
+        for layer, projected in enumerate([table, *(table @ m for m in behind)]):
             record = partial(who.record, part=part, layer=layer, n=len(positions))
             records += [record(f"projected.{metric}", value) for metric, value in corpus.stress(projected).items()]
     return records
@@ -140,16 +131,17 @@ class Scores:
     key: np.ndarray
 
 
+def _scores(words: np.ndarray, weights: list[tuple[np.ndarray, np.ndarray]], heads: int) -> Scores:
+    query, key = (np.stack([w.reshape(heads, -1, w.shape[1]) for w in kind]) for kind in zip(*weights, strict=True))
+    return Scores(words, query, key)
+
+
 def scores_of_model(model: Any) -> Scores:
     """The word embeddings and the query and key matrices of one of our models; of two streams those of the semantic
     one."""
-    encoder = getattr(model, "encoder", model)
-    heads = encoder.config.num_attention_heads
-    matrices = [layer.attention.qkv[-1].weight.detach().double().numpy() for layer in encoder.layers]
-    rows = heads * encoder.config.d_head
-    cut = [(m[:rows], m[rows : 2 * rows]) for m in matrices]
-    query, key = (np.stack([pair[i].reshape(heads, -1, pair[i].shape[1]) for pair in cut]) for i in (0, 1))
-    return Scores(encoder.word_embeddings.weight.detach().double().numpy(), query, key)
+    encoder = body_of(model)
+    words = _array(encoder.word_embeddings.weight)
+    return _scores(words, _query_key(encoder, -1), encoder.config.num_attention_heads)
 
 
 def scores_of_folder(folder: str | Path) -> Scores:
@@ -163,40 +155,33 @@ def scores_of_folder(folder: str | Path) -> Scores:
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give a transformers folder.")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if config.get("model_type") not in BERT_LIKE:
-        raise ValueError(
-            f"{folder} is of type {config.get('model_type')!r}. Read here are {', '.join(BERT_LIKE)}, and models of "
-            "ours."
-        )
-    layers, heads = int(config["num_hidden_layers"]), int(config["num_attention_heads"])
-    wanted = ["embeddings.word_embeddings.weight"]
-    wanted += [f"encoder.layer.{i}.attention.self.{kind}.weight" for kind in ("query", "key") for i in range(layers)]
-    found: dict[str, np.ndarray] = {}
+    kind = config.get("model_type")
+    if kind not in BERT_LIKE:
+        raise ValueError(f"{folder} is of type {kind!r}. Read here are {', '.join(BERT_LIKE)}, and models of ours.")
+    blocks = [f"encoder.layer.{i}.attention.self" for i in range(int(config["num_hidden_layers"]))]
+    pairs = [(f"{block}.query.weight", f"{block}.key.weight") for block in blocks]
+    wanted = ["embeddings.word_embeddings.weight", *(name for pair in pairs for name in pair)]
+    tensors: dict[str, np.ndarray] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, framework="pt") as weights:
                 for stored in weights.keys():  # noqa: SIM118  (safe_open is no dict)
-                    name = next((n for n in wanted if stored == n or stored.endswith(f".{n}")), None)
-                    if name is not None:
-                        found[name] = weights.get_tensor(stored).double().numpy()
+                    for name in (n for n in wanted if stored == n or stored.endswith(f".{n}")):
+                        tensors[name] = _array(weights.get_tensor(stored))
         except SafetensorError as error:
             raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in wanted if name not in tensors]
     if missing:
         raise ValueError(
             f"{folder} has no safetensors weights named {missing[0]}. Save the whole model with safetensors."
         )
-    words = found[wanted[0]]
-    width = found[wanted[1]].shape[1]
+    words, width = tensors[wanted[0]], tensors[wanted[1]].shape[1]
     if words.shape[1] != width:
         raise ValueError(
             f"The words of {folder} are {words.shape[1]} wide, its attention {width}: a map stands between them, as in "
             "ELECTRA-small."
         )
-    query, key = (
-        np.stack([found[n].reshape(heads, -1, width) for n in wanted if f".{kind}." in n]) for kind in ("query", "key")
-    )
-    return Scores(words, query, key)
+    return _scores(words, [(tensors[q], tensors[k]) for q, k in pairs], int(config["num_attention_heads"]))
 
 
 def condition_records(scores: Scores, p: Any, who: Who, *, halves: Sequence[tuple[Any, Any]] = ()) -> list[Record]:

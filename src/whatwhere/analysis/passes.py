@@ -1,8 +1,8 @@
 """Held-out documents of full length, and a pass of them through a model that many analyses read.
 
 DSTG section 5: documents of the maximum input length; targets of 5.1 (token), 5.2 (segment) and 5.3 (intra). In a pass
-each analysis reads the attention terms of every block and the hidden states; nothing of a document is kept once its
-batch is done, so memory is bounded by one batch whatever the number of documents and analyses.
+each analysis reads the attention terms of every block and the hidden states; nothing of a document but an analysis's
+numbers is kept once its batch is done, so memory is bounded by one batch.
 """
 
 import logging
@@ -17,10 +17,13 @@ from torch import Tensor
 
 from ..encoder import EncoderConfig
 from ..records import Record
-from .who import Who
+from .bootstrap import DRAWS, Mean, document_mean
+from .who import Axes, Who
 
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10
+
+Progress = Callable[[int, int], None] | None  # is called with (how many are done, of how many)
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +39,7 @@ class Documents:
     document_ids: None where a window is one attention span. attention_mask: (m, n), 0 at padding, which is not regular;
         None: no padding.
     articles: (m,) which article of the corpus each begins in, as windows of one article are not independent; None: each
-    is its own.
+        is its own.
     """
 
     input_ids: np.ndarray
@@ -57,21 +60,24 @@ class Documents:
 
     def rows(self, chosen: np.ndarray) -> "Documents":
         """Some of the documents, by number, in that order."""
-        mask, ids = self.attention_mask, self.document_ids
-        return Documents(
-            self.input_ids[chosen],
-            self.position_ids[chosen],
-            None if ids is None else ids[chosen],
-            self.regular[chosen],
-            {name: values[chosen] for name, values in self.targets.items()},
-            None if mask is None else mask[chosen],
-            None if self.articles is None else self.articles[chosen],
-        )
+        return self._cut(chosen, slice(None))
+
+    def first(self, n: int) -> "Documents":
+        """The first n tokens of each document."""
+        return self._cut(slice(None), slice(n))
+
+    def _cut(self, chosen: Any, tokens: slice) -> "Documents":
+        def cut(array: Any) -> Any:
+            return None if array is None else array[chosen][:, tokens]
+
+        ids, positions, spans = cut(self.input_ids), cut(self.position_ids), cut(self.document_ids)
+        targets = {name: cut(values) for name, values in self.targets.items()}
+        articles = None if self.articles is None else self.articles[chosen]
+        return Documents(ids, positions, spans, cut(self.regular), targets, cut(self.attention_mask), articles)
 
 
 def choose_documents(window_set: Any, documents: int = 500) -> Documents:
-    """At most `documents` windows of the set's maximum length, evenly spaced over the set, in its order; the same ones
-    every time.
+    """At most `documents` windows of the set's maximum length, evenly spaced over the set, in its order.
 
     Args:
         window_set: len(), and [i] -> a window with arrays input_ids, position_ids, document_ids, segments (-1 at
@@ -85,21 +91,17 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             f"Probes need at least {FEWEST_DOCUMENTS} documents. Got documents={documents}. The paper uses 500."
         )
     lengths = _lengths(window_set)
-    full = np.flatnonzero(lengths == lengths.max()) if len(lengths) else lengths
+    longest = int(lengths.max(initial=0))
+    full = np.flatnonzero(lengths == longest)
     if len(full) < FEWEST_DOCUMENTS:
-        length = int(lengths.max()) if len(lengths) else 0
         raise ValueError(
             f"Probes need at least {FEWEST_DOCUMENTS} held-out windows of the maximum length. Got {len(full)} of "
-            f"{len(lengths)} with "
-            f"{length} tokens. Give more text, a larger held-out share, shorter windows or join=run-on."
+            f"{len(lengths)} with {longest} tokens. Give more text, a larger held-out share, shorter windows or "
+            "join=run-on."
         )
     if len(full) < documents:
-        _log.warning(
-            "Probes use %d documents of %d tokens, not %d: the held-out part has no more.",
-            len(full),
-            lengths.max(),
-            documents,
-        )
+        message = "Probes use %d documents of %d tokens, not %d: the held-out part has no more."
+        _log.warning(message, len(full), longest, documents)
     else:
         full = full[np.arange(documents) * len(full) // documents]
     windows = [window_set[int(i)] for i in full]
@@ -110,6 +112,7 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
     position_ids, segments = stack("position_ids", np.int64), stack("segments", np.int64)
     # Positions restart only in windows of isolated documents; anywhere else tokens attend over the whole window.
     isolated = bool((position_ids[:, 1:] <= position_ids[:, :-1]).any())
+    articles = window_set.articles() if hasattr(window_set, "articles") else None
     return Documents(
         input_ids=stack("input_ids", np.int64),
         position_ids=position_ids,
@@ -120,13 +123,8 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             "segment": segments.astype(np.float64),
             "intra": stack("progress", np.float64),
         },
-        articles=_articles(window_set, full),
+        articles=None if articles is None else np.asarray(articles)[full],
     )
-
-
-def _articles(window_set: Any, chosen: np.ndarray) -> np.ndarray | None:
-    found = window_set.articles() if hasattr(window_set, "articles") else None
-    return None if found is None else np.asarray(found)[chosen]
 
 
 def _lengths(window_set: Any) -> np.ndarray:
@@ -135,51 +133,76 @@ def _lengths(window_set: Any) -> np.ndarray:
     return np.array([len(window_set[i].input_ids) for i in range(len(window_set))], dtype=np.int64)
 
 
-def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
-    """What a model is called with, all documents together: input_ids, and where it needs them the positions, documents
-    and mask.
-
-    A model of this package gets the positions as they are. Another encoder counts for itself where they are 0, 1, 2,
-    ... in every document: not every encoder takes positions, and RoBERTa's begin behind the padding id. Positions that
-    are no such row are given to it counted from where its table begins.
-
-    Raises:
-        ValueError: packed documents for an encoder that is not ours: its attention does not keep them apart.
-    """
-    inputs = {"input_ids": documents.input_ids, "position_ids": documents.position_ids}
-    if documents.document_ids is not None:
-        inputs["document_ids"] = documents.document_ids
-    if documents.attention_mask is not None:
-        inputs["attention_mask"] = documents.attention_mask
-    if getattr(model.config, "model_type", "") in ("", EncoderConfig.model_type):
-        return inputs
-    if documents.document_ids is not None:
-        raise ValueError(
-            f"{type(model).__name__} cannot keep the documents of a packed window apart: it takes no document_ids. "
-            "Build windows that "
-            "are one span each (join=run-on), or use an encoder of this package."
-        )
-    counted = documents.position_ids == np.arange(documents.length)
-    if documents.attention_mask is not None:
-        counted |= documents.attention_mask == 0
-    if counted.all():
-        del inputs["position_ids"]
-    else:
-        inputs["position_ids"] = documents.position_ids + first_position(model)
-    return inputs
+def body_of(model: Any) -> Any:
+    """A model without its head."""
+    return getattr(model, "base_model", model)
 
 
-def first_position(model: Any) -> int:
-    """Row of an encoder's position table at which counting begins: behind the padding id in RoBERTa and its kin, 0
-    elsewhere."""
-    embeddings = getattr(getattr(model, "base_model", model), "embeddings", None)
-    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
-    return 0 if padding is None else int(padding) + 1
+def name_of(model: Any) -> str:
+    """What messages call a model: its preset, else its class."""
+    return getattr(model.config, "preset", None) or type(model).__name__
 
 
 def device_of(model: Any) -> torch.device:
     """Where the parameters of a model are; the CPU where it has none."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def first_position(model: Any) -> int:
+    """Row of an encoder's position table at which counting begins: behind the padding id in RoBERTa and its kin, 0
+    elsewhere."""
+    embeddings = getattr(body_of(model), "embeddings", None)
+    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
+
+
+def check_terms(model: Any) -> None:
+    """Raises ValueError where the scores of a model are no sum of named terms: it is not one of ours."""
+    if not hasattr(model, "inspecting"):
+        raise ValueError(
+            f"{type(model).__name__} does not say which part of its attention scores comes from position; the encoders "
+            "of this package do (whatwhere presets). Hidden states and whole attention weights can be analysed in any "
+            "encoder."
+        )
+
+
+def check_masked_lm(model: Any, what: str) -> None:
+    """Raises ValueError where a model has no masked-language loss, or no terms."""
+    if not all(hasattr(model, part) for part in ("encoder", "head", "inspecting")):
+        raise ValueError(
+            f"{what} needs a masked-language model of this package (EncoderForMaskedLM): its terms and its loss. Got "
+            f"{type(model).__name__}."
+        )
+
+
+def check_finite(values: Any, what: str) -> None:
+    """Raises ValueError where some number is not finite."""
+    if not np.isfinite(np.asarray(values)).all():
+        raise ValueError(f"{what} has NaN or infinite values. The model diverged; use an earlier checkpoint.")
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """The values in their own precision, float32 at least."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def as_numpy(values: Tensor) -> np.ndarray:
+    """As `at_least_float32`, on the CPU."""
+    return at_least_float32(values).cpu().numpy()
+
+
+def rows_on(device: torch.device, rows: np.ndarray, *arrays: np.ndarray | None) -> list[Any]:
+    """Rows of each array as a tensor on a device; None stays None."""
+    return [None if array is None else torch.from_numpy(array[rows]).to(device) for array in arrays]
+
+
+def batches(order: np.ndarray, batch_size: int, progress: Progress = None) -> Iterator[np.ndarray]:
+    """The numbers of `order`, `batch_size` at a time; `progress` is called when a batch is done."""
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        yield rows
+        if progress is not None:
+            progress(start + len(rows), len(order))
 
 
 @contextmanager
@@ -208,84 +231,115 @@ def eager(model: Any) -> Iterator[None]:
                 model.set_attn_implementation(before)
 
 
+def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
+    """What a model is called with, all documents together: input_ids, and where it needs them the positions, documents
+    and mask.
+
+    A model of this package gets the positions as they are. Another encoder counts for itself where they are 0, 1, 2,
+    ... in every document: not every encoder takes positions, and RoBERTa's begin behind the padding id. Positions that
+    are no such row are given to it counted from where its table begins.
+
+    Raises:
+        ValueError: packed documents for an encoder that is not ours: its attention does not keep them apart.
+    """
+    spans, mask = documents.document_ids, documents.attention_mask
+    inputs = {"input_ids": documents.input_ids, "position_ids": documents.position_ids}
+    inputs |= {name: a for name, a in (("document_ids", spans), ("attention_mask", mask)) if a is not None}
+    if getattr(model.config, "model_type", "") in ("", EncoderConfig.model_type):
+        return inputs
+    if spans is not None:
+        raise ValueError(
+            f"{type(model).__name__} cannot keep the documents of a packed window apart: it takes no document_ids. "
+            "Build windows that are one span each (join=run-on), or use an encoder of this package."
+        )
+    if ((documents.position_ids == np.arange(documents.length)) | (False if mask is None else mask == 0)).all():
+        del inputs["position_ids"]
+    else:
+        inputs["position_ids"] = documents.position_ids + first_position(model)
+    return inputs
+
+
+def outputs(
+    model: Any,
+    documents: Documents,
+    wanted: str,
+    order: np.ndarray | None = None,
+    batch_size: int = 8,
+    progress: Progress = None,
+) -> Generator[tuple[np.ndarray, Any], None, None]:
+    """(numbers (b,) of the documents, what the body of a model returns), a batch at a time and without gradients.
+
+    wanted: "hidden_states" or "attentions". order: document numbers in the order wanted; default: 0, 1, ...
+    """
+    inputs, device = model_inputs(model, documents), device_of(model)
+    order = np.arange(len(documents)) if order is None else order
+    for rows in batches(order, batch_size, progress):
+        with torch.inference_mode():
+            tensors = dict(zip(inputs, rows_on(device, rows, *inputs.values()), strict=True))
+            values = getattr(body_of(model)(**tensors, **{f"output_{wanted}": True}), wanted)
+        yield rows, values
+
+
 def hidden_states(
     model: torch.nn.Module,
     documents: Documents,
     order: np.ndarray | None = None,
     batch_size: int = 32,
-    progress: Callable[[int, int], None] | None = None,
-) -> Generator[tuple[np.ndarray, tuple[torch.Tensor, ...]], None, None]:
-    """Hidden states of the documents, a batch at a time, in evaluation mode and without gradients; the tokens are not
-    masked.
-
-    The model is called on its own device and left in the mode it was in. Only its body runs, never the vocabulary head.
-
-    Args:
-        order: document numbers in the order wanted; default: 0, 1, ...
-        progress: called with (documents done, documents in all) after each batch.
-
-    Yields:
-        (indices (b,), hidden): the documents of the batch, and layers + 1 tensors (b, n, hidden_size), 0 = embedding.
+    progress: Progress = None,
+) -> Generator[tuple[np.ndarray, tuple[Tensor, ...]], None, None]:
+    """(numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the documents, as `outputs`, in
+    evaluation mode; the model is left in the mode it was in.
 
     Raises:
         ValueError: the model returns another number of hidden states, or other widths, than its configuration says; or,
             as `model_inputs`, it cannot tell packed documents apart.
     """
-    order = np.arange(len(documents)) if order is None else order
-    body: Any = getattr(model, "base_model", model)
     config: Any = model.config
-    device = device_of(model)
-    inputs = model_inputs(model, documents)
     with evaluating(model):
-        for start in range(0, len(order), batch_size):
-            indices = order[start : start + batch_size]
-            with torch.inference_mode():
-                tensors = {name: torch.from_numpy(array[indices]).to(device) for name, array in inputs.items()}
-                hidden = body(**tensors, output_hidden_states=True).hidden_states
-            expected = (len(indices), documents.length, config.hidden_size)
+        for rows, hidden in outputs(model, documents, "hidden_states", order, batch_size, progress):
+            expected = (len(rows), documents.length, config.hidden_size)
             if len(hidden) != config.num_hidden_layers + 1 or any(tuple(h.shape) != expected for h in hidden):
                 raise ValueError(
                     f"The model returned hidden states of shapes {[tuple(h.shape) for h in hidden]}; its configuration "
-                    "says "
-                    f"{config.num_hidden_layers + 1} of shape {expected}. Check num_hidden_layers and hidden_size."
+                    f"says {config.num_hidden_layers + 1} of shape {expected}. Check num_hidden_layers and hidden_size."
                 )
-            yield indices, hidden
-            if progress is not None:
-                progress(start + len(indices), len(order))
+            yield rows, hidden
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a pass hands to its readers with every batch of documents; `documents.regular` and `.targets` are rows of
-    `indices`.
+    """What a pass hands to its readers with every batch of documents, on the model's device.
 
-    indices: (b,) numbers of the documents in the set. input_ids: (b, n). regular: (b, n) bool on the model's device,
-    False at [CLS], [SEP] and padding.
+    indices: (b,) numbers of the documents in the set. input_ids: (b, n). regular: (b, n) bool, False at [CLS], [SEP]
+    and padding. real: (b, n) bool, False at padding.
     """
 
     documents: Documents
     indices: np.ndarray
     input_ids: Tensor
     regular: Tensor
+    real: Tensor
 
     @classmethod
     def of(cls, documents: Documents, indices: np.ndarray, device: torch.device) -> "Batch":
         """Some of the documents, on a device."""
-        ids, regular = (torch.from_numpy(a[indices]).to(device) for a in (documents.input_ids, documents.regular))
-        return cls(documents, indices, ids, regular)
-
-    @property
-    def articles(self) -> np.ndarray | None:
-        """(b,) article of each document, see `Documents`."""
-        return None if self.documents.articles is None else self.documents.articles[self.indices]
+        arrays = documents.input_ids, documents.regular, documents.attention_mask
+        ids, regular, mask = rows_on(device, indices, *arrays)
+        return cls(documents, indices, ids, regular, torch.ones_like(regular) if mask is None else mask != 0)
 
 
 class Reader:
-    """An analysis that reads a pass. `wants_terms` and `wants_hidden` say what it needs; what nobody needs is not
-    computed."""
+    """An analysis that reads a pass: it keeps numbers of each document, and has records of them all at the end.
+
+    wants_terms, wants_hidden: what it needs; what nobody needs is not computed.
+    """
 
     wants_terms = False
     wants_hidden = False
+
+    def __init__(self) -> None:
+        self.values: dict[Any, np.ndarray] = {}  # (documents, ...) by name or, mostly, by (block, part)
+        self.articles: np.ndarray | None = None
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         """Block 0 ... L - 1 of a batch: see `Encoder.inspecting`. Called before `hidden` of the same batch."""
@@ -294,55 +348,80 @@ class Reader:
         """The L + 1 hidden states (b, n, hidden_size) of a batch."""
 
     def records(self, who: Who) -> list[Record]:
-        """The records of all documents of the pass."""
+        """The records of all documents of the pass.
+
+        Raises:
+            ValueError: no document has passed, or none that says anything.
+        """
         raise NotImplementedError
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What the figures need and the records do not say."""
         return {}
 
+    def keep(self, key: Any, batch: Batch, values: Any) -> None:
+        """Write `values` (b, ...) of a batch into the array (documents, ...) of a key, nan where not seen.
+
+        It exists from the first batch on: small arrays of every batch would lie between its large ones and keep their
+        memory from being used again.
+        """
+        values = values.cpu().numpy() if isinstance(values, Tensor) else values
+        if key not in self.values:
+            self.values[key] = np.full((len(batch.documents), *values.shape[1:]), np.nan)
+        self.values[key][batch.indices] = values
+        self.articles = batch.documents.articles
+
+    def places(self) -> tuple[np.ndarray, Axes]:
+        """The values by (block, part), (documents, places, ...), and the axis of the places."""
+        check_passed(self.values)
+        keys = sorted(key for key in self.values if isinstance(key, tuple))
+        values = np.stack([self.values[key] for key in keys], axis=1)
+        if np.isnan(values).all():
+            raise ValueError(NO_WORDS)
+        return values, {("layer", "part"): [(block + 1, part) for block, part in keys]}
+
+    def mean(self, values: np.ndarray, draws: int = DRAWS) -> Mean:
+        """`document_mean` of values (documents, ...)."""
+        return document_mean(values, draws, articles=self.articles)
+
+
+NO_WORDS = (
+    "No document has a regular token, so there is nothing to average over. Give documents of at least 3 tokens: [CLS], "
+    "a word, [SEP]."
+)
+
+
+def check_passed(seen: Any) -> None:
+    """Raises ValueError where nothing was seen."""
+    if not seen:
+        raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
+
 
 def read(
-    model: Any,
-    documents: Documents,
-    readers: Sequence[Reader],
-    batch_size: int = 8,
-    progress: Callable[[int, int], None] | None = None,
+    model: Any, documents: Documents, readers: Sequence[Reader], batch_size: int = 8, progress: Progress = None
 ) -> None:
     """Pass the documents through the model once, in order, and let every reader see every batch.
-
-    progress: called with (documents done, documents in all) after each batch.
 
     Raises:
         ValueError: a reader needs terms and the model has none by name: it is not one of ours.
     """
-    device = device_of(model)
+    device, order = device_of(model), np.arange(len(documents))
     now: Batch | None = None
-    seers = [r for r in readers if r.wants_terms]
+    of_terms, of_hidden = [r for r in readers if r.wants_terms], [r for r in readers if r.wants_hidden]
     watching: AbstractContextManager[None] = nullcontext()
-    if seers:
-        if not hasattr(model, "inspecting"):
-            raise ValueError(
-                f"{type(model).__name__} does not say which part of its attention scores comes from position; the "
-                "encoders of this package "
-                "do (whatwhere presets). Hidden states and whole attention weights can be analysed in any encoder."
-            )
+    if of_terms:
+        check_terms(model)
 
         def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
             assert now is not None
-            for reader in seers:
+            for reader in of_terms:
                 reader.terms(now, block, terms, allowed)
 
         watching = model.inspecting(see)
-    order = np.arange(len(documents))
-    rows = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     with watching, closing(hidden_states(model, documents, order, batch_size)) as passing:
-        for number, indices in enumerate(rows):
-            now = Batch.of(documents, indices, device)  # before the model reads it
+        for rows in batches(order, batch_size, progress):
+            now = Batch.of(documents, rows, device)  # before the model reads it
             _, hidden = next(passing)
             with torch.inference_mode():
-                for reader in readers:
-                    if reader.wants_hidden:
-                        reader.hidden(now, hidden)
-            if progress is not None:
-                progress(min((number + 1) * batch_size, len(order)), len(order))
+                for reader in of_hidden:
+                    reader.hidden(now, hidden)

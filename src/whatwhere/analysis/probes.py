@@ -6,7 +6,8 @@ them, but each token is looked at once however many fits there are: all share su
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -17,7 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lstsq
 
 from ..intervals import tested
 from ..records import Record
-from .passes import TARGETS, Documents, choose_documents, hidden_states
+from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states
 from .who import Who
 
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the model runs once for every chunk of layers
@@ -27,10 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums over n tokens of features x (p wide) and targets y (q wide).
-
-    xx: (p, p) of x xᵀ. xy: (p, q) of x yᵀ. yy: (q,) of the squares of y. x: (p,), y: (q,).
-    """
+    """Sums over n tokens of features x (p,) and targets y (q,), of x xᵀ, of x yᵀ and of the squares of y."""
 
     n: float
     x: np.ndarray
@@ -79,6 +77,12 @@ def ridge_r2(train: Sums, test: Sums, penalty: float) -> np.ndarray:
     return 1.0 - residual / test.spread()
 
 
+def check_penalty(penalty: float) -> None:
+    """Raises ValueError where a ridge penalty is not positive."""
+    if not penalty > 0:
+        raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The paper's is 1.")
+
+
 def probe_records(
     model: torch.nn.Module,
     window_set: Any,
@@ -88,41 +92,36 @@ def probe_records(
     splits: int = 5,
     penalty: float = 1.0,
     batch_size: int = 32,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
     components: Sequence[int] = (),
 ) -> list[Record]:
     """R² of linear probes for the three targets at every hidden[l], as records.
 
     Split s (index) puts a random fifth of the documents, drawn from seed s, in the test; the same documents for every
     model, so models can be compared split by split. Special tokens are left out, and one-token segments from the
-    intra-segment target. For a model with a position stream (`position_size` > 0) the probes also read each stream
-    alone, parts "position" and "semantic".
+    intra-segment target. For a model with a position stream the probes also read each stream alone, parts "position"
+    and "semantic".
 
-    Records: `r2.token`, `r2.segment`, `r2.intra` for each layer and part: one a split (n = tokens tested), and the mean
-    over splits (index None, n = tokens in all) with the corrected interval of `intervals.split_interval`. The same with
-    `.chance`: targets shuffled across tokens. `probe.documents` and `probe.length` say how many documents of how many
-    tokens there were. With `components` the probes also read only the first k principal components of each part, parts
-    "all.pca2", "position.pca2", ...: the control that says how much of a part's position a figure of its two components
-    shows. The components are those of the training tokens of each split (scikit-learn's PCA before its Ridge); a part
-    with fewer than k columns has no such probe. A target that does not vary, such as the segment in text without
-    boundaries, has no R² and no records; this is logged.
+    Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and the same
+    with `.chance`: targets shuffled across tokens. `probe.documents` and `probe.length` say how many documents of how
+    many tokens there were. A target that does not vary, such as the segment in text without boundaries, has no R² and
+    no records; this is logged.
 
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
-        window_set: held-out windows, see `features.choose_documents`.
+        window_set: held-out windows, see `choose_documents`.
         splits: number of splits; the 95 % interval needs two.
         penalty: ridge penalty, on the coefficients and not on the intercept.
-        progress: called with (documents done, documents in all).
-        components: numbers of principal components, for example (2, 8).
+        components: numbers k of principal components, for example (2, 8): the probes also read only the first k of each
+            part, parts "all.pca2", "position.pca2", ...: the control that says how much of a part's position a figure
+            of its two components shows. They are those of the training tokens of each split (scikit-learn's PCA before
+            its Ridge); a part with fewer than k columns has no such probe.
 
     Raises:
         ValueError: too few documents, a penalty, a number of splits or of components that is not positive, or hidden
             states that are not finite.
     """
-    if not penalty > 0:
-        raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The paper's is 1.")
-    if splits < 1:
-        raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
+    check_penalty(penalty)
     if any(k < 1 for k in components):
         raise ValueError(
             f"Probes read at least 1 principal component. Got components={tuple(components)}. For example (2, 8)."
@@ -130,46 +129,39 @@ def probe_records(
     chosen = choose_documents(window_set, documents)
     test = split_documents(len(chosen), splits)
     targets = probe_targets(chosen, test)
-    config: Any = model.config
-    parts = stream_columns(config.hidden_size, getattr(config, "position_size", 0))
-    found: dict[tuple[str, str, int], list[float]] = {}
-    for layers in _chunks(config, splits):
-        for layer, sums in zip(
-            layers, gram_sums(model, chosen, targets, test, layers, batch_size, progress), strict=True
-        ):
-            for part, columns in parts.items():
-                fewer = [k for k in sorted(set(components)) if k <= columns.stop - columns.start]
-                for k, by_target in sums.r2(columns, penalty, fewer).items():
-                    name_of_part = part if k is None else f"{part}.pca{k}"
-                    found |= {(target, name_of_part, layer): values for target, values in by_target.items()}
-
     records = [
         who.record("probe.documents", len(chosen), unit="documents"),
         who.record("probe.length", chosen.length, unit="tokens"),
     ]
-    for (target, part, layer), values in found.items():
-        tokens = targets.tokens(target)  # (documents,)
-        records += who.splits(
-            f"r2.{target}", values, len(chosen), test @ tokens, int(tokens.sum()), part=part, layer=layer
-        )
+    for layers in _chunks(model.config, splits):
+        sums_of_layers = gram_sums(model, chosen, targets, test, layers, batch_size, progress)
+        for layer, sums in zip(layers, sums_of_layers, strict=True):
+            for part, columns in stream_columns(model.config).items():
+                fewer = [k for k in sorted(set(components)) if k <= columns.stop - columns.start]
+                for (k, target), values in sums.r2(columns, penalty, fewer).items():
+                    tokens = targets.counts(target).sum(1)  # (documents,)
+                    place = {"part": part if k is None else f"{part}.pca{k}", "layer": layer}
+                    tests, n = test @ tokens, int(tokens.sum())
+                    records += who.splits(f"r2.{target}", values, len(chosen), tests, n, **place)
     return records
 
 
 def split_documents(documents: int, splits: int) -> np.ndarray:
     """(splits, documents) bool: True where a document is tested. Split s is drawn from seed s; a fifth is tested, 100
     of 500."""
+    if splits < 1:
+        raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
     test = np.zeros((splits, documents), dtype=bool)
     for s in range(splits):
         test[s, np.random.default_rng(s).permutation(documents)[: tested(documents)]] = True
     return test
 
 
-def stream_columns(hidden_size: int, position_size: int) -> dict[str, slice]:
+def stream_columns(config: Any) -> dict[str, slice]:
     """Columns of each part of a hidden state: [position; semantic] (DESIGN: order in the last axis)."""
-    parts = {"all": slice(0, hidden_size)}
-    if position_size:
-        parts |= {"position": slice(0, position_size), "semantic": slice(position_size, hidden_size)}
-    return parts
+    width, position = config.hidden_size, getattr(config, "position_size", 0)
+    streams = {"position": slice(0, position), "semantic": slice(position, width)}
+    return {"all": slice(0, width)} | (streams if position else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +177,9 @@ class Targets:
     values: np.ndarray
     kinds: np.ndarray
 
-    def tokens(self, column: str) -> np.ndarray:
-        """(m,) tokens of each document that have a value."""
-        return np.sum(self.kinds == 0 if column.startswith("intra") else self.kinds >= 0, axis=1)
+    def counts(self, column: str) -> np.ndarray:
+        """(m, n) bool: tokens that have a value."""
+        return self.kinds == 0 if column.startswith("intra") else self.kinds >= 0
 
 
 def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
@@ -252,40 +244,32 @@ class GramSums:
 
     def r2(
         self, columns: slice, penalty: float, components: Sequence[int] = ()
-    ) -> dict[int | None, dict[str, list[float]]]:
-        """R² in every split of ridge regressions on some columns of the hidden state, for each target column.
+    ) -> dict[tuple[int | None, str], list[float]]:
+        """R² in every split of ridge regressions on some columns of the hidden state, by (None, target column); and by
+        (k, target column) for each k of `components` of regressions on that many principal components of the columns.
 
-        Returns:
-            {None: {target: R² of each split}}, and the same under each number of `components` for regressions on that
-            many principal components of the columns. They are those of the training tokens of the split that have the
-            target.
+        The components are those of the training tokens of the split that have the target.
         """
-        found: dict[int | None, dict[str, list[float]]] = {k: {} for k in (None, *components)}
+        r2: dict[tuple[int | None, str], list[float]] = defaultdict(list)
         x = np.arange(self.width)[columns]
         for kinds in (slice(0, 2), slice(0, 1)):
             targets = [c for c in self.columns if c.startswith("intra") == (kinds.stop == 1)]
-            if targets:
-                y = self.width + 1 + np.array([self.columns.index(c) for c in targets])
-                total = self.total[kinds].sum(0)
-                for held_out in self.test[:, kinds].sum(1):
-                    train, test = self._sums(total - held_out, x, y), self._sums(held_out, x, y)
-                    axes = principal_axes(train, max(components)) if components else None
-                    for k, by_target in found.items():
-                        pair = (
-                            (train, test)
-                            if k is None or axes is None
-                            else (train.project(axes[:, :k]), test.project(axes[:, :k]))
-                        )
-                        for target, value in zip(targets, ridge_r2(*pair, penalty), strict=True):
-                            by_target.setdefault(target, []).append(float(value))
-        return found
+            y = self.width + 1 + np.array([self.columns.index(c) for c in targets], dtype=np.int64)
+            total = self.total[kinds].sum(0)
+            for held_out in self.test[:, kinds].sum(1) if targets else ():
+                pair = [self._sums(sums, x, y) for sums in (total - held_out, held_out)]
+                axes = principal_axes(pair[0], max(components)) if components else np.zeros((len(x), 0))
+                for k in (None, *components):
+                    train, test = pair if k is None else (sums.project(axes[:, :k]) for sums in pair)
+                    for target, value in zip(targets, ridge_r2(train, test, penalty), strict=True):
+                        r2[k, target].append(float(value))
+        return r2
 
     def _sums(self, sums: np.ndarray, x: np.ndarray, y: np.ndarray) -> Sums:
         """Features in columns `x` of z, targets in columns `y`."""
         one = self.width
-        return Sums(
-            sums[one, one], sums[x, one], sums[one, y], sums[np.ix_(x, x)], sums[np.ix_(x, y)], np.diag(sums)[y]
-        )
+        xx, xy = sums[np.ix_(x, x)], sums[np.ix_(x, y)]
+        return Sums(sums[one, one], sums[x, one], sums[one, y], xx, xy, np.diag(sums)[y])
 
 
 def gram_sums(
@@ -295,7 +279,7 @@ def gram_sums(
     test: np.ndarray,
     layers: Sequence[int],
     batch_size: int = 32,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> list[GramSums]:
     """Sums of the given layers, from one pass of the documents through the model; `test` as from `split_documents`."""
     patterns = [tuple(np.flatnonzero(column)) for column in test.T]
@@ -320,21 +304,13 @@ def gram_sums(
                     s.add(kind, array[run][mask], values[mask])
     _close(sums, open_pattern)
     for layer, s in zip(layers, sums, strict=True):
-        if not np.isfinite(s.total).all():
-            raise ValueError(
-                f"hidden[{layer}] has NaN or infinite values. The model diverged; use an earlier checkpoint."
-            )
+        check_finite(s.total, f"hidden[{layer}]")
     return sums
 
 
 def _close(sums: Sequence[GramSums], splits: Sequence[int]) -> None:
     for s in sums:
         s.close(np.array(splits, dtype=np.int64))
-
-
-def as_numpy(hidden: torch.Tensor) -> np.ndarray:
-    """The states in their own precision, float32 at least."""
-    return (hidden if hidden.dtype == torch.float64 else hidden.float()).cpu().numpy()
 
 
 def _chunks(config: Any, splits: int) -> list[list[int]]:

@@ -2,22 +2,20 @@
 figure 8)."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..records import Record
-from .passes import Documents, hidden_states
-from .probes import MEMORY, Sums, as_numpy, ridge_r2, split_documents, stream_columns
+from .passes import Documents, Progress, as_numpy, check_finite, hidden_states
+from .probes import MEMORY, Sums, check_penalty, ridge_r2, split_documents, stream_columns
 from .who import Who
 
 STREAMS = ("position", "semantic")
-ENDINGS = (
-    "",
-    ".place",
-    ".chance",
-)  # targets: of the same token, of another document's, of another document's in random order
+# Targets: of the same token, of another document's, of another document's in random order.
+ENDINGS = ("", ".place", ".chance")
 CONSTANT = 1e-12  # a target whose squares about its mean are a smaller share of the largest target's does not vary
 
 _log = logging.getLogger(__name__)
@@ -35,18 +33,17 @@ def regression_records(
     splits: int = 5,
     penalty: float = 1.0,
     batch_size: int = 8,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> list[Record]:
     """R² of ridge regressions from the hidden states of each model onto the position and the semantic stream of a
     reference model.
 
     Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`,
-    one a split (index) and the mean over splits with the corrected interval of `intervals.split_interval`; n is the
-    number of documents tested, or in all. The value is the mean over the target columns of R² on the documents of the
-    test (scikit-learn's Ridge and r2_score); columns that do not vary are left out. Regular tokens only; splits as of
-    the probes (`split_documents`). States of layer l of a model of L blocks are set against those of layer l of the
-    reference, or of the nearest relative depth, l · L_reference / L, where it has another number of blocks; `layer` is
-    the model's.
+    each split and their mean (`Who.splits`; n: documents). The value is the mean over the target columns of R² on the
+    documents of the test (scikit-learn's Ridge and r2_score); columns that do not vary are left out. Regular tokens
+    only; splits as of the probes (`split_documents`). States of layer l of a model of L blocks are set against those of
+    layer l of the reference, or of the nearest relative depth, l · L_reference / L, where it has another number of
+    blocks; `layer` is the model's.
 
     Two controls, with the targets of another document of the set. `.place`: of its token in the same place among the
     regular ones (from the start again if it has fewer): what the streams of all documents have in common, of the
@@ -58,10 +55,9 @@ def regression_records(
     Args:
         reference_model: has a position stream (`config.position_size` > 0).
         models: the baselines by name; the reference itself may be among them, its own states say all of its streams.
-        documents: of all models, see `features.choose_documents`; m windows of n tokens.
+        documents: of all models, see `choose_documents`; m windows of n tokens.
         seed: of all these models; goes into the records only.
         batch_size: documents at a time, at least 2.
-        progress: called with (documents done, documents in all) in each pass.
 
     Raises:
         ValueError: a reference without streams, a document without regular tokens, options out of range, or hidden
@@ -73,29 +69,21 @@ def regression_records(
             f"{reference} has no position stream to predict (position_size is 0). Give a model with two streams: dstg, "
             "split or low-rank."
         )
-    if not penalty > 0:
-        raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The probes' is 1.")
-    if splits < 1 or batch_size < 2:
-        raise ValueError(
-            f"The regression needs at least 1 split and 2 documents at a time. Got splits={splits}, "
-            f"batch_size={batch_size}."
-        )
+    check_penalty(penalty)
+    if batch_size < 2:
+        raise ValueError(f"The regression needs at least 2 documents at a time. Got batch_size={batch_size}.")
     if len(documents) < 2 or not documents.regular.any(1).all():
         raise ValueError(
             f"Each of at least 2 documents must have regular tokens; {int(documents.regular.any(1).sum())} have some."
         )
     test = split_documents(len(documents), splits)
-    found: dict[tuple[str, str, int], list[float]] = {}
-    for pairs in _chunks(models, config, splits):
-        for (name, layer), sums in _cross_sums(
-            reference_model, models, documents, test, pairs, batch_size, progress
-        ).items():
-            for metric, values in sums.r2(stream_columns(config.hidden_size, config.position_size), penalty).items():
-                found[metric, name, layer] = values
     records: list[Record] = []
-    for (metric, name, layer), values in found.items():
-        who = Who(name, seed, study)
-        records += who.splits(metric, values, len(documents), test.sum(1), len(documents), part=reference, layer=layer)
+    for pairs in _chunks(models, config, splits):
+        cross_sums = _cross_sums(reference_model, models, documents, test, pairs, batch_size, progress)
+        for (name, layer), sums in cross_sums.items():
+            splits_of = partial(Who(name, seed, study).splits, documents=len(documents), n=len(documents))
+            for metric, values in sums.r2(stream_columns(config), penalty).items():
+                records += splits_of(metric, values, tested=test.sum(1), part=reference, layer=layer)
     return records
 
 
@@ -131,19 +119,19 @@ class CrossSums:
     def r2(self, parts: Mapping[str, slice], penalty: float) -> dict[str, list[float]]:
         """Mean R² of each split for the streams of the reference and their controls, by metric; without streams that do
         not vary."""
-        found: dict[str, list[float]] = {}
+        r2: dict[str, list[float]] = {}
         for test in self.test:
             train, held_out = self._sums(self.total - test), self._sums(test)
             spread = np.minimum(train.spread(), held_out.spread())
             with np.errstate(divide="ignore", invalid="ignore"):  # of targets that do not vary
-                r2 = ridge_r2(train, held_out, penalty)
+                of_columns = ridge_r2(train, held_out, penalty)
             for i, ending in enumerate(ENDINGS):
                 for stream in STREAMS:
                     columns = np.arange(i * self.q, (i + 1) * self.q)[parts[stream]]
                     varies = columns[spread[columns] > CONSTANT * spread.max()]
                     if len(varies):
-                        found.setdefault(f"regression.{stream}{ending}", []).append(float(r2[varies].mean()))
-        complete = {metric: values for metric, values in found.items() if len(values) == len(self.test)}
+                        r2.setdefault(f"regression.{stream}{ending}", []).append(float(of_columns[varies].mean()))
+        complete = {metric: values for metric, values in r2.items() if len(values) == len(self.test)}
         if len(complete) < len(ENDINGS) * len(STREAMS):
             _log.warning("No regression onto a stream that does not vary; left: %s.", ", ".join(complete) or "none")
         return complete
@@ -164,64 +152,59 @@ def _cross_sums(
     test: np.ndarray,
     pairs: list[Pair],
     batch_size: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress,
 ) -> dict[Pair, CrossSums]:
     """Sums of the given baselines and layers, from one pass of these baselines and the reference side by side."""
     # Documents that the same splits test one after the other, so that most batches need one sum.
     order = np.lexsort(test[::-1])
     depth = reference_model.config.num_hidden_layers
-    running = {
-        id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))
-    }  # each once, the reference first
-    passes = [hidden_states(model, documents, order, batch_size) for model in running.values()]
-    found: dict[Pair, CrossSums] = {}
-    before: tuple[int, list[np.ndarray]] | None = (
-        None  # the last document of the batch before, and its states in the reference
-    )
-    done = 0
+    # Each model once, the reference first.
+    running = {id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))}
+    passes = [
+        hidden_states(model, documents, order, batch_size, progress if model is reference_model else None)
+        for model in running.values()
+    ]
+    sums: dict[Pair, CrossSums] = {}
+    # The last document of the batch before, and its states in the reference.
+    before: tuple[int, list[np.ndarray]] | None = None
     for states in zip(*passes, strict=True):
         indices, hidden = states[0][0], dict(zip(running, (h for _, h in states), strict=True))
-        theirs = [as_numpy(h) for h in states[0][1]]
-        partners = [(int(indices[r - 1]), [h[r - 1] for h in theirs]) for r in range(len(indices))]
+        reference_states = [as_numpy(h) for h in states[0][1]]
+        partners = [(int(indices[r - 1]), [h[r - 1] for h in reference_states]) for r in range(len(indices))]
         if before is not None:
             partners[0] = before
         # Documents that the same splits test are added together.
         patterns, which = np.unique(test[:, indices], axis=1, return_inverse=True)
         groups = [(np.flatnonzero(p), np.flatnonzero(which.ravel() == i)) for i, p in enumerate(patterns.T)]
+        regular = documents.regular[indices]
         for name, layer in pairs:
             x = as_numpy(hidden[id(models[name])][layer])
             target = int(layer * depth / models[name].config.num_hidden_layers + 0.5)
-            y = theirs[target]
-            if (name, layer) not in found:
-                x_mean, y_mean = (a[documents.regular[indices]].mean(axis=0, dtype=np.float64) for a in (x, y))
-                found[name, layer] = CrossSums(x_mean, y_mean, len(test))
+            y = reference_states[target]
+            if (name, layer) not in sums:
+                x_mean, y_mean = (a[regular].mean(axis=0, dtype=np.float64) for a in (x, y))
+                sums[name, layer] = CrossSums(x_mean, y_mean, len(test))
             for tested_in, rows in groups:
-                taken = [
+                of_rows = [
                     _targets(documents, int(indices[r]), y[r], partners[r][0], partners[r][1][target]) for r in rows
                 ]
-                own = np.concatenate([x[r][documents.regular[indices[r]]] for r in rows])
-                found[name, layer].add(own, [np.concatenate(kind) for kind in zip(*taken, strict=True)], tested_in)
-        before = int(indices[-1]), [h[-1] for h in theirs]
-        done += len(indices)
-        if progress is not None:
-            progress(done, len(order))
-    for (name, layer), sums in found.items():
-        if not np.isfinite(sums.total).all():
-            raise ValueError(
-                f"hidden[{layer}] of {name} or its reference has NaN or infinite values. Use an earlier checkpoint."
-            )
-    return found
+                inputs = np.concatenate([x[r][regular[r]] for r in rows])
+                sums[name, layer].add(inputs, [np.concatenate(kind) for kind in zip(*of_rows, strict=True)], tested_in)
+        before = int(indices[-1]), [h[-1] for h in reference_states]
+    for (name, layer), of_pair in sums.items():
+        check_finite(of_pair.total, f"hidden[{layer}] of {name} or its reference")
+    return sums
 
 
 def _targets(
-    documents: Documents, document: int, own: np.ndarray, partner: int, others: np.ndarray
+    documents: Documents, document: int, states: np.ndarray, partner: int, others: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Targets (t, q) for the t regular tokens of a document: its own, another's in the same places, another's in random
     order."""
-    mine = own[documents.regular[document]]
-    theirs = others[documents.regular[partner]]
-    places = np.arange(len(mine)) % len(theirs)
-    return mine, theirs[places], theirs[np.random.default_rng([1, document]).permutation(places)]
+    same = states[documents.regular[document]]
+    other = others[documents.regular[partner]]
+    places = np.arange(len(same)) % len(other)
+    return same, other[places], other[np.random.default_rng([1, document]).permutation(places)]
 
 
 def _chunks(models: Mapping[str, Any], config: Any, splits: int) -> list[list[Pair]]:

@@ -11,8 +11,6 @@ attending (1) globally and ignoring local positions, (2) locally, (3) broadly, (
 next positions. The thresholds were set on matrices built for each pattern, before any model was looked at.
 """
 
-from collections import Counter
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,19 @@ from scipy.special import softmax
 from torch import Tensor
 
 from ..records import Record
-from .bootstrap import document_mean
-from .passes import Batch, Documents, Reader, device_of, read
+from .passes import (
+    Batch,
+    Documents,
+    Reader,
+    at_least_float32,
+    check_finite,
+    check_passed,
+    check_terms,
+    device_of,
+    name_of,
+    read,
+    rows_on,
+)
 from .who import Who
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
@@ -30,25 +39,18 @@ POSITION_TERMS = ("absolute", "relative")  # terms that know where tokens are an
 NEAR = 3  # tokens on each side that count as near, fewer in texts of less than 48
 REACH = 4  # a side is looked at over n / 4 tokens
 LIFT = 2.0  # times uniform attention's share from which a region is sought; under the inverse it is avoided
-ONE_SIDED = (
-    1 / 3
-)  # (before - after) / (before + after) from which a side is preferred: one has twice the weight of the other
+ONE_SIDED = 1 / 3  # (before - after) / (before + after) from which a side is preferred: it has twice the other's weight
 SPREAD = 0.5  # entropy ÷ log n under which attention is not broad: fewer than √n keys in effect
 
 
 class ScoreSpread(Reader):
-    """A `passes.Reader` of the variance of every term over the pairs of regular tokens of each document."""
+    """A `Reader` of the variance of every term over the pairs of regular tokens of each document."""
 
     wants_terms = True
 
-    def __init__(self) -> None:
-        self.found: dict[tuple[int, str], list[np.ndarray]] = {}  # (block, term) -> (b,) of each batch
-
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        regular = batch.regular
-        pairs = (regular[:, :, None] & regular[:, None, :]).to(
-            torch.promote_types(next(iter(terms.values())).dtype, torch.float32)
-        )
+        regular, precise = batch.regular, at_least_float32(next(iter(terms.values())))
+        pairs = (regular[:, :, None] & regular[:, None, :]).to(precise.dtype)
         if allowed is not None:
             pairs = pairs * allowed[:, 0]
         count = pairs.sum((1, 2))[:, None]  # (b, 1)
@@ -57,7 +59,12 @@ class ScoreSpread(Reader):
             scores = scores - scores.mean((2, 3), keepdim=True)  # so that squares do not cancel
             moments = (x.expand(len(pairs), -1, -1, -1) for x in (scores, scores.square()))
             mean, square = (torch.einsum("bhij,bij->bh", x, pairs) / count for x in moments)
-            self.found.setdefault((block, name), []).append((square - mean.square()).mean(1).double().cpu().numpy())
+            self.keep((block, name), batch, (square - mean.square()).mean(1))
+
+    def records(self, who: Who) -> list[Record]:
+        values, places = self.places()  # (documents, places)
+        mean, low, high = (np.sqrt(ends) for ends in self.mean(values))
+        return who.records("scores.std", (mean, low, high), places, n=np.isfinite(values).sum(0))
 
 
 def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
@@ -65,21 +72,14 @@ def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int
     score units.
 
     Variance about the mean over the pairs of regular tokens of a document that may see each other, mean over heads,
-    then over documents; the root of that. Interval: bootstrap over documents; n: documents. A term that is 0 everywhere
-    has 0.
+    then over documents; the root of that. A term that is 0 everywhere has 0.
 
     Raises:
         ValueError: the model is not one of ours.
     """
     reader = ScoreSpread()
     read(model, documents, [reader], batch_size)
-    records: list[Record] = []
-    for (block, part), batches in sorted(reader.found.items()):
-        values = np.concatenate(batches)
-        mean, low, high = document_mean(values, articles=documents.articles)
-        spread = np.sqrt(mean), None if low is None else np.sqrt(low), None if high is None else np.sqrt(high)
-        records += who.records("scores.std", spread, {}, n=np.isfinite(values).sum(), layer=block + 1, part=part)
-    return records
+    return reader.records(who)
 
 
 def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
@@ -95,32 +95,18 @@ def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
     """
     if model.config.reset == "none":
         return []
-    regular = documents.regular[0]
+    words = np.flatnonzero(documents.regular[0])
     cls = np.flatnonzero(documents.input_ids[0] == model.config.cls_token_id)
-    if not len(cls) or regular.sum() < 2:
-        raise ValueError(
-            f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {regular.sum()} regular tokens."
-        )
-    device = device_of(model)
-    ids, positions = (
-        torch.from_numpy(documents.input_ids[:1]).to(device),
-        torch.from_numpy(documents.position_ids[:1]).to(device),
-    )
+    if not len(cls) or len(words) < 2:
+        raise ValueError(f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {len(words)} tokens.")
+    ids, positions = rows_on(device_of(model), np.arange(1), documents.input_ids, documents.position_ids)
     terms = model.attention_terms(input_ids=ids, position_ids=positions)
     v = sum(terms[part].double().cpu() for part in POSITION_TERMS if part in terms)[:, 0].numpy()  # (layers, h, n, n)
     v = v[:1] if (v == v[:1]).all() else v
-    where = np.flatnonzero(regular)
-    records = []
-    for layer, head in np.ndindex(v.shape[:2]):
-        own = v[layer, head]
-        record = partial(who.record, layer=layer + 1, head=head)
-        between = own[np.ix_(where, where)]
-        records += [
-            record("theta.query", float(own[cls[0], where[0]])),
-            record("theta.key", float(own[where[0], cls[0]])),
-        ]
-        records += [record("theta.mean", float(between.mean())), record("theta.std", float(between.std()))]
-    return records
+    between = v[:, :, words][..., words].reshape(*v.shape[:2], -1)
+    theta = np.stack([v[..., cls[0], words[0]], v[..., words[0], cls[0]], between.mean(-1), between.std(-1)], axis=-1)
+    axes = {"layer": range(1, len(v) + 1), "head": range(v.shape[1]), "metric": ("query", "key", "mean", "std")}
+    return who.records("theta.", theta, axes)
 
 
 def pattern_of(scores: np.ndarray) -> tuple[str, float]:
@@ -148,8 +134,7 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
         raise ValueError(
             f"A pattern needs content-free scores (n, n) of at least 3 regular tokens; got shape {scores.shape}."
         )
-    if not np.isfinite(scores).all():
-        raise ValueError("Content-free scores hold NaN or infinity. The model diverged; use an earlier checkpoint.")
+    check_finite(scores, "A matrix of content-free scores")
     weights = softmax(scores, axis=1)
     lag = np.arange(n) - np.arange(n)[:, None]
     near, reach = max(1, min(NEAR, n // 16)), max(1, n // REACH)
@@ -183,16 +168,13 @@ def content_free_terms(model: Any) -> list[str]:
     Raises:
         ValueError: the model has none, and why.
     """
-    config = getattr(model, "config", model)
-    if getattr(config, "model_type", None) != "whatwhere":
-        raise ValueError(f"{type(model).__name__} does not say which part of its attention scores comes from position.")
-    found = []
-    if config.position_size or config.untied != "none":
-        found.append("absolute")
-    if config.relative != "none":
-        found.append("relative")
-    if not found:
-        name = config.preset or "this model"
+    check_terms(model)
+    config = model.config
+    names = ["absolute"] if config.position_size or config.untied != "none" else []
+    names += ["relative"] if config.relative != "none" else []
+    if not names:
+        name = name_of(model)
+        why = f"{name} knows no positions."
         if config.absolute != "none":
             why = (
                 f"{name} adds its positions to the words. Its first block has a position-position correlation: "
@@ -200,10 +182,8 @@ def content_free_terms(model: Any) -> list[str]:
             )
         elif config.rotation != "none":
             why = f"in {name} the position turns queries and keys of words: without words there is no score."
-        else:
-            why = f"{name} knows no positions."
         raise ValueError(f"No term of the attention scores is free of content: {why}")
-    return found
+    return names
 
 
 def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
@@ -213,18 +193,14 @@ def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
     `patterns.share`: share of all heads with a pattern (part), n = heads. No intervals: these are all heads of this
     model.
     """
-    found = {
-        (block, head): pattern_of(of_head)
-        for block, of_block in enumerate(scores)
-        for head, of_head in enumerate(of_block)
-    }
-    records = [
-        who.record("pattern", s, layer=block + 1, head=head, part=p, n=n) for (block, head), (p, s) in found.items()
+    heads = list(np.ndindex(scores.shape[:2]))
+    patterns, strengths = zip(*(pattern_of(scores[head]) for head in heads), strict=True)
+    places = [(block + 1, head, pattern) for (block, head), pattern in zip(heads, patterns, strict=True)]
+    shares = np.array([patterns.count(p) / len(heads) for p in PATTERNS])
+    return [
+        *who.records("pattern", np.array(strengths), {("layer", "head", "part"): places}, n=n),
+        *who.records("patterns.share", shares, {"part": PATTERNS}, n=len(heads)),
     ]
-    counts = Counter(p for p, _ in found.values())
-    return records + who.records(
-        "patterns.share", np.array([counts[p] / len(found) for p in PATTERNS]), {"part": PATTERNS}, n=len(found)
-    )
 
 
 class MeanScores:
@@ -252,8 +228,8 @@ class MeanScores:
     def mean(self) -> np.ndarray:
         """(h, m, m): positions that hold no regular token in half of the documents or more are left out."""
         assert self.total is not None and self.pairs is not None
-        kept = self.pairs.diagonal() > self.documents / 2  # so that every two of them meet in some document
-        mean: np.ndarray = (self.total / self.pairs)[:, kept][:, :, kept].cpu().numpy()
+        often = self.pairs.diagonal() > self.documents / 2  # so that every two of them meet in some document
+        mean: np.ndarray = (self.total / self.pairs)[:, often][:, :, often].cpu().numpy()
         return mean
 
 
@@ -280,6 +256,7 @@ class PatternCounts(Reader):
     wants_terms = True
 
     def __init__(self, model: Any) -> None:
+        super().__init__()
         self.names = content_free_terms(model)
         self._means: dict[int, MeanScores] = {}
 
@@ -290,29 +267,16 @@ class PatternCounts(Reader):
                 f"Block {block} has no term {missing[0]!r}; it has {', '.join(terms)}. Give the model of this "
                 "configuration."
             )
-        scores = [terms[name] for name in self.names]
-        total = scores[0] if len(scores) == 1 else scores[0] + scores[1]
+        total = sum((terms[name] for name in self.names[1:]), start=terms[self.names[0]])
         self._means.setdefault(block, MeanScores()).add(total, counted_tokens(batch))
 
     def scores(self) -> np.ndarray:
-        """Mean content-free scores (L, h, m, m) of the m regular positions.
-
-        Raises:
-            ValueError: no document has passed.
-        """
-        if not self._means:
-            raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
+        """Mean content-free scores (L, h, m, m) of the m regular positions."""
+        check_passed(self._means)
         return np.stack([self._means[block].mean() for block in sorted(self._means)])
 
     def records(self, who: Who) -> list[Record]:
-        """The records; see the class.
-
-        Raises:
-            ValueError: no document has passed, or documents have fewer than 3 regular tokens.
-        """
         scores = self.scores()
-        if (
-            scores == scores[:1]
-        ).all():  # shared by the blocks, as in TUPE: the heads of one block are all that there are
+        if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: there are the heads of one block only
             scores = scores[:1]
         return pattern_records(scores, who, n=self._means[0].documents)

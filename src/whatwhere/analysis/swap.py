@@ -7,19 +7,16 @@ positions, table, biases and rotation, follows, so this is exactly a text with t
 tokens hardly moves the mean loss, so the tokens at the two positions are looked at apart from the others.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from ..intervals import LOSS_ROUNDING, share_interval
 from ..records import Record
-from .ablation import IGNORED, MASK_RATE, masked
+from .ablation import IGNORED, MASK_RATE, masked, token_losses
 from .bootstrap import document_mean
-from .passes import Documents, device_of, evaluating
+from .passes import Documents, Progress, check_masked_lm, device_of, evaluating, rows_on
 from .who import Who
 
 PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside
@@ -28,12 +25,12 @@ PARTS = ("swapped", "others")
 
 def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tuple[int, int]]]:
     """Lag 1, 2, 4, ... -> at most `pairs` pairs (i, i + lag) of the positions (sorted), evenly spaced over them."""
-    there, found, lag = set(positions.tolist()), {}, 1
-    while starts := [int(i) for i in positions if int(i) + lag in there]:
+    by_lag, lag = {}, 1
+    while len(starts := positions[np.isin(positions + lag, positions)].tolist()):
         chosen = np.unique(np.linspace(0, len(starts) - 1, min(pairs, len(starts))).round().astype(int))
-        found[lag] = [(starts[c], starts[c] + lag) for c in chosen]
+        by_lag[lag] = [(starts[c], starts[c] + lag) for c in chosen]
         lag *= 2
-    return found
+    return by_lag
 
 
 def swap_records(
@@ -43,7 +40,7 @@ def swap_records(
     *,
     pairs: int = PAIRS,
     mask_rate: float = MASK_RATE,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> list[Record]:
     """Records of the rise of the masked-language loss, in nats, when the tokens at two positions change places.
 
@@ -62,10 +59,7 @@ def swap_records(
     Raises:
         ValueError: not an `EncoderForMaskedLM`, or no document with two regular positions.
     """
-    if not all(hasattr(model, part) for part in ("encoder", "head")):
-        raise ValueError(
-            f"A swap needs a masked-language model of this package (EncoderForMaskedLM). Got {type(model).__name__}."
-        )
+    check_masked_lm(model, "A swap")
     if {model.config.absolute, model.config.relative, model.config.rotation} == {"none"}:
         return []
     lags = swap_pairs(np.unique(documents.position_ids[documents.regular]), pairs)
@@ -97,9 +91,8 @@ def swap_records(
                     progress(done, total)
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     mean = document_mean(means, articles=documents.articles)
-    records = who.records(
-        "swap.loss", mean, {"index": list(lags), "part": PARTS}, n=np.isfinite(means).sum(0), unit="nats"
-    )
+    axes = {"index": list(lags), "part": PARTS}
+    records = who.records("swap.loss", mean, axes, n=np.isfinite(means).sum(0), unit="nats")
     for lag, (hits, tried) in zip(lags, positive.astype(int).tolist(), strict=True):
         if tried:
             records.append(who.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried))
@@ -108,10 +101,8 @@ def swap_records(
 
 def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
     """(documents, n) which tokens are the regular ones at position i or j of a document that has both."""
-    spans = np.arange(len(documents))[:, None] * documents.position_ids.shape[1]
-    spans = np.broadcast_to(
-        spans if documents.document_ids is None else spans + documents.document_ids, documents.position_ids.shape
-    )
+    spans = np.arange(len(documents))[:, None] * documents.length + np.zeros_like(documents.position_ids)
+    spans += 0 if documents.document_ids is None else documents.document_ids
     at_i, at_j = (documents.regular & (documents.position_ids == k) for k in (i, j))
     return (at_i | at_j) & np.isin(spans, np.intersect1d(spans[at_i], spans[at_j]))
 
@@ -121,18 +112,10 @@ def _losses(
 ) -> np.ndarray:
     """(rows, n) cross-entropy in nats at the masked tokens of some documents, 0 elsewhere; `positions` as position
     ids."""
-    device = device_of(model)
-
-    def tensor(array: np.ndarray | None) -> Tensor | None:
-        return None if array is None else torch.from_numpy(array[rows]).to(device)
-
-    out = model.encoder(
-        tensor(ids), tensor(documents.attention_mask), tensor(positions), tensor(documents.document_ids)
-    )
-    wanted = torch.from_numpy(labels[rows]).to(device)
+    arrays = ids, documents.attention_mask, positions, documents.document_ids
+    *inputs, wanted = rows_on(device_of(model), rows, *arrays, labels)
     chosen = wanted != IGNORED
-    logits = model.head(out.last_hidden_state[chosen])
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    found = torch.zeros(wanted.shape, dtype=torch.float64, device=device)
-    found[chosen] = F.cross_entropy(wide, wanted[chosen], reduction="none").double()
-    return found.cpu().numpy()
+    hidden = model.encoder(*inputs).last_hidden_state
+    losses = torch.zeros(wanted.shape, dtype=torch.float64, device=wanted.device)
+    losses[chosen] = token_losses(model.head(hidden[chosen]), wanted[chosen])
+    return losses.cpu().numpy()

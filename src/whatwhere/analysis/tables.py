@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,57 +47,45 @@ _SEED = re.compile(r"seed-(\d+)")
 def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and arrays of a model's position table, all rows (the papers leave none out).
 
-    Records, n the number of positions: `pca.share` of the first ten components (index from 0), `pca.top2`, `pca.top3`,
-    `pca.top5`, `pca.top10` (sums of the first), `n50` (unit "%") and `n50.count`; `dct.low4` and `fft.turns` of the
-    first three and ten components (index from 0); `fft.peak`, the dominant frequencies of all components together
-    (index from 0, highest first); of every pair that rotates (part "1+2": components from 1) `rotation.turns`,
-    `.strength`, `.shift` and `.share` (index: order by share, from 0); `equivariance`, `equivariance.null` (mean over
-    99 shuffled orders, low and high their middle 95 %) and `equivariance.first` (index: how many components); `outlier`
-    (index: position; value: its isolation in medians). There are no other intervals: the positions of one table are no
-    sample of anything, so only tables of several training seeds can give one.
+    Records, n the number of positions: shares of the variance and N50; `dct.low4` and `fft.turns` of the first three
+    and ten components (index from 0); `fft.peak`, the dominant frequencies of all components together (index from 0,
+    highest first); of every pair that rotates (part "1+2": components from 1) `rotation.turns`, `.strength`, `.shift`
+    and `.share` (index: order by share, from 0); `equivariance`, `equivariance.null` (mean over 99 shuffled orders, low
+    and high their middle 95 %) and `equivariance.first` (index: how many components); `outlier` (index: position;
+    value: its isolation in medians). There are no other intervals: the positions of one table are no sample of
+    anything, so only tables of several training seeds can give one.
 
-    Args:
-        table: (positions, width), an array or a tensor.
-
-    Returns:
-        The records, and arrays `scores` (positions, 3), `shares` (k,), `dct_power` (3, positions), `outliers`
-        (positions that stand alone); fewer than three where the table has fewer components.
+    Arrays: `scores` (positions, 3), `shares` (k,), `dct_power` (3, positions), `outliers` (positions that stand alone);
+    fewer than three where the table (positions, width) has fewer components.
 
     Raises:
         ValueError: the table is not finite, or all its rows are equal.
     """
     table = _array(table)
-    s = spectrum(table)
-    n = len(s.scores)
-    each, record = partial(who.records, n=n), partial(who.record, n=n)
-    records = _share_records(who, s.shares, min(table.shape), n=n)
-    records += each("dct.low4", s.low4[:DRAWN], {"index": range(DRAWN)})
-    records += each("fft.turns", s.revolutions[:SHARES], {"index": range(SHARES)}, unit="turns")
-    records += each("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), {"index": range(PEAKS)}, unit="turns")
-    for i, pair in enumerate(rotations(s)):
-        of_pair = partial(record, part=f"{pair.first + 1}+{pair.second + 1}", index=i)
-        records.append(of_pair("rotation.turns", pair.turns, unit="turns"))
-        records.append(of_pair("rotation.strength", pair.strength))
-        records.append(of_pair("rotation.shift", pair.shift, unit="periods"))
-        records.append(of_pair("rotation.share", pair.share))
-    null = equivariance_null(table, SHUFFLES)
-    records.append(record("equivariance", s.equivariance))
-    records.append(record("equivariance.null", null.mean(), *np.quantile(null, [0.025, 0.975])))
+    s, null, lonely = spectrum(table), equivariance_null(table, SHUFFLES), outliers(table)
+    n, by_order = len(table), {"index": range(SHARES)}
     first = [k for k in FIRST if k < len(s.shares)]
-    records += each("equivariance.first", np.asarray(equivariance_of_first(table, first)), {"index": first})
-    lonely = outliers(table)
-    records += each("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, unit="medians")
+    records = [
+        *_share_records(who, s.shares, min(table.shape), n=n),
+        *who.records("dct.low4", s.low4[:DRAWN], by_order, n=n),
+        *who.records("fft.turns", s.revolutions[:SHARES], by_order, n=n, unit="turns"),
+        *who.records("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), by_order, n=n, unit="turns"),
+        who.record("equivariance", s.equivariance, n=n),
+        who.record("equivariance.null", null.mean(), *np.quantile(null, [0.025, 0.975]), n=n),
+        *who.records("equivariance.first", np.asarray(equivariance_of_first(table, first)), {"index": first}, n=n),
+        *who.records("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, n=n, unit="medians"),
+    ]
+    for i, pair in enumerate(rotations(s)):
+        place: dict[str, Any] = {"part": f"{pair.first + 1}+{pair.second + 1}", "index": i, "n": n}
+        for name, unit in (("turns", "turns"), ("strength", ""), ("shift", "periods"), ("share", "")):
+            records.append(who.record(f"rotation.{name}", getattr(pair, name), unit=unit, **place))
     arrays = {"scores": s.scores[:, :DRAWN], "shares": s.shares, "dct_power": s.dct_power[:DRAWN], "outliers": lonely}
     return records, arrays
 
 
 def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Records and arrays of a model's word table, all rows: shares and N50 as of a position table, part "words" (LOWDIM
-    Table 1b).
-
-    Raises:
-        ValueError: the table is not finite, or all its rows are equal.
-    """
+    """Records and arrays of a model's word table, all rows: shares and N50 and errors as of a position table, part
+    "words" (LOWDIM Table 1b)."""
     table = _array(table)
     shares = component_shares(table)
     return _share_records(who, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
@@ -178,23 +165,19 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
     """
     if not sources:
         raise ValueError("No source of a table. Give a .npy file, a model folder, a study folder or a name on the Hub.")
-    found: list[SourceTable] = []
-    left_out: list[str] = []
-    for source in sources:
-        tables, missing = _tables_of(source, words)
-        found += tables
-        left_out += missing
-    return _named_apart(found), left_out
+    of_each = [_tables_of(source, words) for source in sources]
+    tables = [table for tables, _ in of_each for table in tables]
+    return _named_apart(tables), [name for _, missing in of_each for name in missing]
 
 
 def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
     source, path = str(given), Path(model_source(given))
     if path.is_dir():
-        models = sorted(
-            (m for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)), key=_in_order
-        )
+        models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
         if models:
-            return _tables_of_study(source, [m.parent for m in models], words)
+            # Seed 10 after seed 9.
+            in_order = sorted(models, key=lambda m: (str(m.parent), int(m.name.removeprefix("seed-"))))
+            return _tables_of_study(source, in_order, words)
         return _tables_of_model(path, source, words), []
     if path.exists() or path.suffix == ".npy" or not _HUB_NAME.fullmatch(source):
         rows = read_table(path).numpy()
@@ -204,20 +187,10 @@ def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[
     return _tables_of_model(_fetched(source), source, words, name=source.rpartition("/")[2]), []
 
 
-def _in_order(config: Path) -> tuple[str, int]:
-    """Seed 10 after seed 9."""
-    return str(config.parent.parent), int(config.parent.name.removeprefix("seed-"))
-
-
 def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[list[SourceTable], list[str]]:
-    tables: list[SourceTable] = []
-    missing: list[str] = []
-    for folder in folders:
-        if _config(folder).get("absolute") == "none":
-            missing.append(folder.parent.name)
-        else:
-            tables += _tables_of_model(folder, str(folder), words)
-    missing = list(dict.fromkeys(missing))
+    without = [folder for folder in folders if _config(folder).get("absolute") == "none"]
+    missing = list(dict.fromkeys(folder.parent.name for folder in without))
+    tables = [table for m in folders if m not in without for table in _tables_of_model(m, str(m), words)]
     if not tables:
         raise ValueError(
             f"No model of {source} has a position table: {', '.join(missing)}. Train dstg or ap beside them."
@@ -226,22 +199,25 @@ def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[lis
 
 
 def _tables_of_model(folder: Path, source: str, words: bool, name: str | None = None) -> list[SourceTable]:
-    seed = _SEED.fullmatch(folder.resolve().name)
-    found = SourceTable(
-        name=name or (folder.resolve().parent.name if seed else folder.resolve().name),
+    place = folder.resolve()
+    seed = _SEED.fullmatch(place.name)
+    positions = SourceTable(
+        name=name or (place.parent.name if seed else place.name),
         kind=POSITIONS,
         rows=read_table(folder).numpy(),
         seed=int(seed[1]) if seed else None,
         source=source,
         config=_config(folder),
     )
-    return [found, replace(found, kind=WORDS, rows=read_table(folder, words=True).numpy())] if words else [found]
+    if not words:
+        return [positions]
+    return [positions, replace(positions, kind=WORDS, rows=read_table(folder, words=True).numpy())]
 
 
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
-    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found if isinstance(found, dict) else {}
+    values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _fetched(name: str) -> Path:

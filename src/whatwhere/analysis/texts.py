@@ -17,7 +17,9 @@ from torch import Tensor
 
 from ..corpus.synthetic import RepeatedDocuments
 from ..files import write_arrays, write_json
-from .passes import device_of, eager, evaluating
+from .attention import TOTAL, softmax_weights
+from .passes import body_of, device_of, eager, evaluating
+from .who import Who
 
 INDEX = "explorer.json"
 STEPS = 255
@@ -45,8 +47,7 @@ class TextMaps:
 
 
 def quantise(weights: np.ndarray) -> np.ndarray:
-    """round(255 √w) as uint8, of weights in [0, 1]; `LEVELS` turns it back, wrong by at most √w / 255 + 4e-6, so by
-    0.004."""
+    """round(255 √w) as uint8, of weights in [0, 1]; `LEVELS` turns it back."""
     return np.rint(np.sqrt(np.clip(weights, 0, 1)) * STEPS).astype(np.uint8)
 
 
@@ -101,67 +102,51 @@ def most_tokens(model: Any) -> int | None:
     config = model.config
     if hasattr(model, "inspecting"):
         return config.longest
-    most = getattr(config, "max_position_embeddings", None)
+    most, kind = getattr(config, "max_position_embeddings", None), str(getattr(config, "model_type", ""))
     if not isinstance(most, int) or most < 1:
         return None
-    counted_from_padding = "roberta" in str(getattr(config, "model_type", "")) or getattr(config, "model_type", "") in (
-        "camembert",
-        "mpnet",
-    )
-    return most - 2 if counted_from_padding else most
-
-
-def _softmax(scores: Tensor, allowed: Tensor | None, shape: tuple[int, ...]) -> np.ndarray:
-    """(h, n, n) float32 of scores (1, 1 or h, n, n), computed in at least float32."""
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).expand(1, *shape)
-    if allowed is not None:
-        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
-    return scores.softmax(-1)[0].float().cpu().numpy()
+    return most - 2 if "roberta" in kind or kind in ("camembert", "mpnet") else most  # counted from the padding id
 
 
 def _terms(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
     blocks: list[dict[str, np.ndarray]] = []
     names: set[str] = set()
-    shape = (model.config.num_attention_heads, ids.shape[1], ids.shape[1])
+    shape = (1, model.config.num_attention_heads, ids.shape[1], ids.shape[1])
 
     def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         names.update(terms)
-        found = {name: _softmax(term, allowed, shape) for name, term in terms.items()} if len(terms) > 1 else {}
-        total = torch.stack(torch.broadcast_tensors(*terms.values())).sum(0)
-        blocks.append(found | {"total": _softmax(total, allowed, shape)})
+        scores = dict(terms) if len(terms) > 1 else {}
+        scores[TOTAL] = torch.stack(torch.broadcast_tensors(*terms.values())).sum(0)
+        weights = {name: softmax_weights(s.expand(shape), allowed).values[0] for name, s in scores.items()}
+        blocks.append({name: w.float().cpu().numpy() for name, w in weights.items()})
 
-    body = getattr(model, "base_model", model)
     with model.inspecting(see):
-        body(ids)
-    common = [name for name in blocks[0] if all(name in block for block in blocks)]
-    ordered = sorted(
-        common, key=lambda name: (name == "total", _ORDER.index(name) if name in _ORDER else len(_ORDER), name)
-    )
+        body_of(model)(ids)
+    order = {name: i for i, name in enumerate(_ORDER)}
+    common = sorted(set.intersection(*map(set, blocks)), key=lambda n: (n == TOTAL, order.get(n, len(order)), n))
     missing = ""
-    if len(ordered) == 1:
+    if len(common) == 1:
         preset = getattr(model.config, "preset", None)
-        who = f"`{preset}`" if preset else "this model"
         missing = (
-            f"The attention scores of {who} are one term ({', '.join(f'`{n}`' for n in sorted(names))}), so only "
-            "their softmax is shown."
+            f"The attention scores of {f'`{preset}`' if preset else 'this model'} are one term "
+            f"({', '.join(f'`{n}`' for n in sorted(names))}), so only their softmax is shown."
         )
-    return {name: np.stack([block.pop(name) for block in blocks]) for name in ordered}, missing
+    return {name: np.stack([block.pop(name) for block in blocks]) for name in common}, missing
 
 
 def _whole(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
+    name = type(model).__name__
     with eager(model):
         attentions = getattr(model(input_ids=ids, output_attentions=True), "attentions", None)
     if not attentions or any(a is None or a.dim() != 4 for a in attentions):
         raise ValueError(
-            f"{type(model).__name__} gives no attention weights (output_attentions). Use an encoder of transformers "
-            "that does."
+            f"{name} gives no attention weights (output_attentions). Use an encoder of transformers that does."
         )
     missing = (
-        f"{type(model).__name__} does not say which part of its scores comes from position, so only the attention "
-        "itself is shown; "
-        "the encoders of whatwhere have named terms."
+        f"{name} does not say which part of its scores comes from position, so only the attention itself is shown; the "
+        "encoders of whatwhere have named terms."
     )
-    return {"total": np.stack([a[0].float().cpu().numpy() for a in attentions])}, missing
+    return {TOTAL: np.stack([a[0].float().cpu().numpy() for a in attentions])}, missing
 
 
 def save_texts(
@@ -192,16 +177,13 @@ def save_texts(
     out = Path(out)
     if not texts:
         raise ValueError("There is no text to save: give at least one title with token ids.")
-    stem = name.replace("/", "_") + ("" if seed is None else f"-seed-{seed}")
-    arrays: dict[str, np.ndarray] = {"levels": LEVELS}
-    entries, terms, missing = [], [], ""
+    arrays, shown = {"levels": LEVELS}, []
     for number, (title, ids) in enumerate(texts):
         maps = text_maps(model, ids, shown_tokens(tokenizer, ids), title)
         arrays |= {f"{number}.{term}": levels for term, levels in maps.levels().items()}
-        entries.append({"title": title, "tokens": maps.tokens})
-        terms, missing = list(maps.weights), maps.missing
-    index = out / INDEX
-    before = _read_index(index)
+        shown.append({"title": title, "tokens": maps.tokens})
+    entries = _read_index(out / INDEX)
+    stem = Who(name.replace("/", "_"), seed).stem
     path = out / "arrays" / f"explorer-{stem}.npz"
     write_arrays(path, arrays)
     if profile is not None:
@@ -210,16 +192,14 @@ def save_texts(
         "name": name,
         "seed": seed,
         "file": f"arrays/{path.name}",
-        "terms": terms,
-        "missing": missing,
-        "texts": entries,
+        "terms": list(maps.weights),
+        "missing": maps.missing,
+        "texts": shown,
     }
-    places = [i for i, e in enumerate(before) if e["name"] == name and e["seed"] == seed]
-    if places:
-        before[places[0]] = entry
-    else:
-        before.append(entry)
-    write_json(index, before)
+    places = [i for i, e in enumerate(entries) if e["name"] == name and e["seed"] == seed]
+    at = places[0] if places else len(entries)
+    entries[at : at + 1] = [entry]
+    write_json(out / INDEX, entries)
     return path
 
 
@@ -227,9 +207,10 @@ def _read_index(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, list) or not all(isinstance(e, dict) and {"name", "seed"} <= set(e) for e in found):
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        whole = isinstance(entries, list) and all(isinstance(e, dict) and {"name", "seed"} <= set(e) for e in entries)
+        if not whole:
             raise ValueError("no list of entries")
     except (UnicodeDecodeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}). Delete it and write the texts of every model again.") from error
-    return found
+    return entries

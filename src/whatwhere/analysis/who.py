@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
@@ -31,25 +31,18 @@ class Who:
         """What files of this model end in: `NAME-seed-K`."""
         return self.model if self.seed is None else f"{self.model}-seed-{self.seed}"
 
-    def record(
-        self, metric: str, value: float, low: float | None = None, high: float | None = None, **columns: Any
-    ) -> Record:
-        """One record; `columns` are others of `Record`."""
-        low, high = (None if end is None else float(end) for end in (low, high))
-        return Record(
-            self.study, self.model, metric, float(value), low, high, seed=self.seed, step=self.step, **columns
-        )
+    def record(self, metric: str, value: SupportsFloat, low: Any = None, high: Any = None, **columns: Any) -> Record:
+        """One record; an end that is nan is none, `columns` are others of `Record`."""
+        low, high = (None if end is None or np.isnan(end) else float(end) for end in (low, high))
+        columns |= {"seed": self.seed, "step": self.step}
+        return Record(self.study, self.model, metric, float(value), low, high, **columns)
 
     def splits(
         self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any
     ) -> list[Record]:
-        """The mean of a value of each random split of the same documents, with `split_interval`, and each (index: the
-        split).
-
-        tested: observations that each split tests. n: observations in all.
-        """
-        low, high = split_interval(values, documents) or (None, None)
-        whole = self.record(metric, float(np.mean(values)), low, high, n=n, **columns)
+        """The mean of a value of each random split of the same documents, with `split_interval`, and each by its index;
+        `tested`: observations of each split, n: in all."""
+        whole = self.record(metric, np.mean(values), *split_interval(values, documents) or (), n=n, **columns)
         return [whole, *self.records(metric, np.asarray(values), {"index": range(len(values))}, n=tested, **columns)]
 
     def records(
@@ -65,18 +58,16 @@ class Who:
             n: number of observations, one for all or (...).
             columns: columns that are the same in all.
         """
-        value, *ends = values if isinstance(values, tuple) else (values, None, None)
+        value, *ends = values if isinstance(values, tuple) else (values,)
         counts = None if n is None else np.broadcast_to(n, value.shape)
         records = []
         for place, v in np.ndenumerate(value):
             if np.isnan(v):
                 continue
-            here: dict[str, Any] = {}
+            here: dict[str, Any] = {} if counts is None else {"n": int(counts[place])}
             for (column, entries), i in zip(axes.items(), place, strict=True):
                 here |= {column: entries[i]} if isinstance(column, str) else dict(zip(column, entries[i], strict=True))
             name = metric + here.pop("metric", "")
-            low, high = (None if end is None or np.isnan(end[place]) else float(end[place]) for end in ends)
-            records.append(
-                self.record(name, v, low, high, n=None if counts is None else int(counts[place]), **columns, **here)
-            )
+            low, high = (end[place] for end in ends) if ends else (None, None)
+            records.append(self.record(name, v, low, high, **columns, **here))
         return records
