@@ -9,8 +9,7 @@ from ..records import Record
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained
 FALLING = 0.05  # nats by which the loss of a model that is still learning fell over the last tenth of its steps
 MOST_ENTRIES = 12  # of the list of records of a verdict
-FIXED_TABLES = ("sinusoidal",)  # tables that no training made
-_PLACES = ("seed", "layer", "head", "part", "index", "step")
+_PLACES = ("layer", "head", "part", "index", "step")
 
 
 class Missing(Exception):
@@ -53,33 +52,24 @@ class Evidence:
         where = {"step": self.step, **where}
         return self.table.rows(metric, model or self.models[0], seed=tuple(self.seeds), **where)
 
-    def value(
-        self,
-        metric: str,
-        model: str | None = None,
-        *,
-        layer: int | None = None,
-        head: int | None = None,
-        part: str | None = None,
-        index: int | None = None,
-        step: int | None = None,
-    ) -> Point:
-        """The value of a model in one place: of every split where the metric is repeated, else of single records."""
+    def value(self, metric: str, model: str | None = None, **place: int | str | None) -> Point:
+        """The value of a model in one place: of every split where the metric is repeated, else of single records.
+
+        place: layer, head, part, index and step; those that are not named are empty.
+        """
         name = model or self.models[0]
-        if self.step is not None:
-            if step is not None:
-                raise Missing("an untrained model has no checkpoints")
-            step = self.step
-        place = {"layer": layer, "head": head, "part": part, "step": step}
-        rows = self.rows(metric, name, **place, index=ANY if repeats(metric) and index is None else index)
+        if self.step is not None and place.get("step") is not None:
+            raise Missing("an untrained model has no checkpoints")
+        place = dict.fromkeys(_PLACES) | place | ({} if self.step is None else {"step": self.step})
+        split = repeats(metric) and place["index"] is None
+        rows = self.rows(metric, name, **{**place, "index": ANY} if split else place)
         for seed in self.seeds:
             if not any(r.seed == seed for r in rows):
                 if repeats(metric) == "splits":
-                    raise Missing(f"no {metric} of {name}, part {part}, at hidden[{layer}]")
-                named = {"seed": seed, **place, "index": index}
-                where = [f", {k} {named[k]}" for k in _PLACES if named[k] is not None]
+                    raise Missing(f"no {metric} of {name}, part {place['part']}, at hidden[{place['layer']}]")
+                where = [f", {key} {value}" for key, value in {"seed": seed, **place}.items() if value is not None]
                 raise Missing(f"no {metric} of {name}" + "".join(where))
-        split = repeats(metric) and index is None and any(r.index is not None for r in rows)
+        split = split and any(r.index is not None for r in rows)
         self._read |= dict.fromkeys(r for r in rows if not split or r.index is not None)
         return _over(rows, self.seeds)
 
@@ -117,15 +107,13 @@ class Evidence:
             raise Missing(f"no {metric}{name} of the heads of {self.models[0]}")
         return [self.value(metric, layer=at, head=head, part=part) for at, head in places]
 
-    def layers(self, metric: str, part: str | None = None) -> dict[int, Point]:
-        """A metric at every layer that has it."""
-        layers = self.table.distinct("layer", metric, self.models[0], part=part, head=None, step=None)
-        return {layer: self.value(metric, layer=layer, part=part) for layer in self._any(layers, metric, part)}
-
-    def indices(self, metric: str, part: str | None = None) -> dict[int, Point]:
-        """A metric at every index (component, rank, width) that has it."""
-        indices = self.table.distinct("index", metric, self.models[0], part=part, step=None, seed=self.seeds[0])
-        return {index: self.value(metric, part=part, index=index) for index in self._any(indices, metric, part)}
+    def along(self, column: str, metric: str, part: str | None = None) -> dict[int, Point]:
+        """A metric at every layer, or at every index (component, rank, width), that has it."""
+        model, place = self.models[0], {"part": part, "head": None, "step": None, "seed": self.seeds[0]}
+        values = sorted(self.table.distinct(column, metric, model, **place))
+        if not values:
+            raise Missing(f"no {metric} of {model}{'' if part is None else f', part {part}'}")
+        return {at: self.value(metric, **{column: at, "part": part}) for at in values}
 
     def steps(self, metric: str, part: str | None = None, model: str | None = None) -> dict[int, Point]:
         """A metric of a model at every checkpoint that all seeds have, by step."""
@@ -228,7 +216,7 @@ class Evidence:
         return described(self._read)
 
     def _fact(self, metric: str) -> float | None:
-        rows = self.table.rows(metric, self.models[0], seed=self.seeds[0], **dict.fromkeys(_PLACES[1:]))
+        rows = self.table.rows(metric, self.models[0], seed=self.seeds[0], **dict.fromkeys(_PLACES))
         return rows[-1].value if rows else None
 
     def _losses(self, model: str) -> list[dict[int, float]]:
@@ -245,52 +233,12 @@ class Evidence:
             raise Missing(f"no {metric} of the checkpoints of {model}")
         return sorted(shared)
 
-    def _any(self, places: list[int], metric: str, part: str | None) -> list[int]:
-        if not places:
-            raise Missing(f"no {metric} of {self.models[0]}{'' if part is None else f', part {part}'}")
-        return sorted(places)
-
 
 def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:
     """The point of some records with its rows in the order of the seeds."""
     point = summary(sorted(rows, key=lambda r: seeds.index(r.seed)))
     assert point is not None
     return point
-
-
-def corpora(table: Table) -> list[str]:
-    """The corpora whose geometry was measured: "corpus" in a study, its own name in a geometry run."""
-    return table.models("stress.raw", part="sinusoidal", step=None)
-
-
-def tables(table: Table) -> list[str]:
-    """The position tables of a run that a training made, as far as the records show it."""
-    return [name for name in table.models("n50", part=None, step=None) if name not in FIXED_TABLES]
-
-
-def words(table: Table) -> list[str]:
-    """The models whose word tables were measured."""
-    return table.models("n50", part="words")
-
-
-def checkpoints(table: Table) -> list[str]:
-    """The models whose position tables were measured at every checkpoint."""
-    return list(dict.fromkeys(r.model for r in table.rows("separation") if r.step is not None))
-
-
-def projected(table: Table) -> list[str]:
-    """The models through whose query and key matrices the sinusoidal table was sent."""
-    return table.models("projected.stress.raw", part="sinusoidal")
-
-
-def swapped(table: Table) -> list[str]:
-    """The models whose loss was measured with two tokens in each other's place."""
-    return table.models("swap.loss")
-
-
-def with_conditions(table: Table) -> list[str]:
-    """The models whose mean embeddings at the positions of a corpus were compared."""
-    return table.models("h1")
 
 
 def described(records: Iterable[Record]) -> list[str]:
