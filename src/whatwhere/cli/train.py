@@ -194,7 +194,7 @@ def finetune(
     OUT/records.parquet holds losses, accuracy and, where there is a position table, its separation at every checkpoint.
     """
     from ..records import write_records
-    from ..study.finetune import finetune_records
+    from ..study.records import finetune_records
     from ..training.finetune import CONFIG, FinetuneConfig
     from ..training.finetune import finetune as run_finetuning
 
