@@ -52,12 +52,7 @@ REGISTRY: list[Claim] = []
 
 
 def claim(
-    source: str,
-    *models: str,
-    paper: float | None = None,
-    unit: str = "",
-    each: Subjects | None = None,
-    what: str = "",
+    source: str, *models: str, paper: float | None = None, unit: str = "", each: Subjects | None = None, what: str = ""
 ) -> Callable[[Measure], Measure]:
     """Make a measure a row of the ledger.
 

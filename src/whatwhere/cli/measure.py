@@ -102,12 +102,11 @@ def geometry(
         str | None,
         typer.Option(
             help="Vocabulary file, tokenizer or model folder, Hub name, `reference`, `words` or `characters`. "
-            "[default: the first --model's, else a WordPiece trained on the corpora]",
+            "[default: the first --model's, else a WordPiece trained on the corpora]"
         ),
     ] = None,
     positions: Annotated[
-        int | None,
-        typer.Option(help="Positions to count, special tokens not among them. [default: 128]"),
+        int | None, typer.Option(help="Positions to count, special tokens not among them. [default: 128]")
     ] = None,
     align: Annotated[
         str | None,
@@ -125,7 +124,7 @@ def geometry(
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]",
+            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]"
         ),
     ] = None,
     tables: Annotated[

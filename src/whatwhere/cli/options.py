@@ -28,7 +28,7 @@ Corpus = Annotated[
     typer.Option(
         help="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
         "(.txt .jsonl .parquet .tsv .csv, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat, "
-        "synthetic:three-regimes. [default: python-docs]",
+        "synthetic:three-regimes. [default: python-docs]"
     ),
 ]
 HeldOut = Annotated[
@@ -49,20 +49,16 @@ Tokenizer = Annotated[
     str | None,
     typer.Option(
         help="Vocabulary file, tokenizer folder, Hub name, `reference`, words or characters. [default: train a "
-        "WordPiece on the corpus]",
+        "WordPiece on the corpus]"
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
-Size = Annotated[
-    str | None,
-    typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]"),
-]
+Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]")]
 
 Scheme = Annotated[
     Path | None,
     typer.Option(
-        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is "
-        "run.",
+        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is run."
     ),
 ]
 

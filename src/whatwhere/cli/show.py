@@ -23,14 +23,12 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]",
+            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]"
         ),
     ] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.",
-        ),
+        typer.Option(help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -42,7 +42,7 @@ def study(
         typer.Option(
             help="Presets, with commas; `all` stands for all that were not named before it. All train by the recipe "
             "(masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME "
-            "chooses. [default: dstg,ap,rp,rope]",
+            "chooses. [default: dstg,ap,rp,rope]"
         ),
     ] = None,
     size: Size = None,
@@ -51,7 +51,7 @@ def study(
         str | None,
         typer.Option(
             help="parameters or operations (of a forward pass, per token): change the feed-forward widths of the other "
-            "models so that they cost what the first one does. [default: as they are]",
+            "models so that they cost what the first one does. [default: as they are]"
         ),
     ] = None,
     minutes: Annotated[
@@ -63,14 +63,12 @@ def study(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            help="Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]",
-        ),
+        typer.Option(help="Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]"),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]",
+            help="Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]"
         ),
     ] = None,
     tokenizer: Tokenizer = None,
@@ -99,7 +97,7 @@ def pretrain(
         str | None,
         typer.Option(
             help="Which encoder (whatwhere presets lists them), trained by its family's recipe: dstg 20 % masked, all "
-            "[MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0. [default: dstg]",
+            "[MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0. [default: dstg]"
         ),
     ] = None,
     size: Size = None,
@@ -108,8 +106,7 @@ def pretrain(
     tokenizer: Tokenizer = None,
     minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(help="Budget in optimizer steps. [default: the recipe's of the size]"),
+        int | None, typer.Option(help="Budget in optimizer steps. [default: the recipe's of the size]")
     ] = None,
     config: ConfigFile = None,
     settings: Setting = None,
@@ -139,15 +136,13 @@ def finetune(
         Path, typer.Option(help="Folder of the run; the finished classifier is a transformers folder there.")
     ],
     data: Annotated[
-        Path | None,
-        typer.Option(help="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst."),
+        Path | None, typer.Option(help="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst.")
     ] = None,
     dev: Annotated[Path | None, typer.Option(help="Labelled table for the accuracy.")] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text. [default: sentence]")] = None,
     text_pair: Annotated[str | None, typer.Option(help="Column of a second text, for tasks on pairs.")] = None,
     label: Annotated[
-        str | None,
-        typer.Option(help="Column of the label: words or whole numbers. [default: label]"),
+        str | None, typer.Option(help="Column of the label: words or whole numbers. [default: label]")
     ] = None,
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Take configuration and tokenizer of MODEL, weights anew.")
@@ -179,6 +174,8 @@ def finetune(
     if int(os.environ.get("RANK", "0")) == 0:
         write_records(out / "records.parquet", finetune_records(out))
         low, high = summary["accuracy_low"], summary["accuracy_high"]
-        steps, rows = f"{summary['steps']:,} steps in {summary['seconds']:,.0f} s", f"{summary['dev_rows']:,} rows"
-        measured = f"accuracy {summary['validation_accuracy']:.3f} [{low:.3f}, {high:.3f}] on {rows}"
-        emit({"out": str(out), **summary}, as_json, f"{out}: {steps}, {measured}.")
+        done = f"{summary['steps']:,} steps in {summary['seconds']:,.0f} s"
+        measured = (
+            f"accuracy {summary['validation_accuracy']:.3f} [{low:.3f}, {high:.3f}] on {summary['dev_rows']:,} rows"
+        )
+        emit({"out": str(out), **summary}, as_json, f"{out}: {done}, {measured}.")

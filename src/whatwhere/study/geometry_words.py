@@ -52,30 +52,19 @@ def model_summary(records: Sequence[Record], name: str) -> list[str]:
     """Sentences on one model: how far apart its table's rows are over training, and GEOM's conditions H1 and H3."""
     own = [r for r in records if r.model == name]
     words = []
-    apart = sorted(
-        (r.step, r.value) for r in own if r.metric == "separation" and r.part == "corpus" and r.step is not None
-    )
-    if apart:
+    separation = [r for r in own if r.metric == "separation" and r.part == "corpus"]
+    if apart := sorted((r.step, r.value) for r in separation if r.step is not None):
         (first, start), (last, end) = apart[0], apart[-1]
-        words.append(
-            f"The nearest two rows of its position table are {start:.3g} apart at step {first}, {end:.3g} at step "
-            f"{last}."
-        )
-    for metric, what in (
-        ("h1", "mean word vectors of two positions (H1)"),
-        ("h3", "the same times a head's matrix M (H3)"),
-    ):
+        nearest = "The nearest two rows of its position table are"
+        words.append(f"{nearest} {start:.3g} apart at step {first}, {end:.3g} at step {last}.")
+    whats = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
+    for metric, what in whats.items():
         least = [r.value for r in own if r.metric == metric]
         floor = {(r.layer, r.head, r.part): r.value for r in own if r.metric == f"{metric}.floor"}
         below = [r for r in own if r.metric == metric and r.value < floor.get((r.layer, r.head, r.part), 0.0)]
-        if least:
-            tail = (
-                ""
-                if not floor
-                else f"; below what two halves of the documents differ by at one position in {len(below)} of "
-                f"{len(least)}"
-            )
-            words.append(f"Smallest distance of {what}: {min(least):.3g}{tail}.")
+        share = f"{len(below)} of {len(least)}"
+        tail = f"; below what two halves of the documents differ by at one position in {share}" if floor else ""
+        words += [f"Smallest distance of {what}: {min(least):.3g}{tail}."] if least else []
     return words
 
 
@@ -112,11 +101,8 @@ def _fit(value: Numbers, rows: int, width: int) -> list[str]:
         return []
     least, rank = min(ranked)
     sinusoids, equal = held["sinusoidal", None], held["equidistant", None]
-    edge = (
-        " (the most that stand out of the noise of half of the documents)"
-        if rank == max(index for _, index in ranked)
-        else ""
-    )
+    last = rank == max(index for _, index in ranked)
+    edge = " (the most that stand out of the noise of half of the documents)" if last else ""
     cost = "fewer" if rank * (rows + width) < rows * width else "more"
     return [
         "Made from half of the documents and held against the others, the corpus's own table has the least stress, "

@@ -10,7 +10,7 @@ from accelerate.utils import broadcast
 from pydantic import Field, model_validator
 
 from ..corpus import MaskedBatches, Windows, build_tokenizer, build_windows, load_tokenizer, open_source
-from ..encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset
+from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
 from .card import model_card, weights_metadata
@@ -362,20 +362,3 @@ def _operations(config: PretrainConfig, model_config: EncoderConfig) -> float | 
     except ValueError as error:
         print(error, file=sys.stderr)
         return None
-
-
-__all__ = [
-    "FAMILIES",
-    "RECIPES",
-    "SIZES",
-    "CorpusConfig",
-    "PretrainConfig",
-    "budget_steps",
-    "defaults",
-    "family",
-    "pretrain",
-    "prepare_windows",
-    "steps_to_learn",
-    "timed_step",
-    "too_few",
-]
