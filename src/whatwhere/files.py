@@ -77,6 +77,11 @@ def flush(folder: Path) -> None:
                 os.fsync(file.fileno())
 
 
+def read_json(path: str | Path) -> Any:
+    """What `write_json` wrote."""
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write `text` in UTF-8."""
     with new_file(path) as file:

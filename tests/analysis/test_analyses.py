@@ -10,7 +10,7 @@ from whatwhere.analysis import ANALYSES, INSIDE, PLAIN
 from whatwhere.analysis.passes import Reader
 from whatwhere.analysis.subject import Analysis, Subject
 from whatwhere.analysis.who import Who
-from whatwhere.study.look import measure
+from whatwhere.study.inside import measure
 
 ME = Who("m", 0, "s")
 

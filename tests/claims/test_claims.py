@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from whatwhere.claims import CLAIMS, evaluate
-from whatwhere.claims.document import as_markdown
+from whatwhere.claims.__main__ import as_markdown
 from whatwhere.claims.evidence import described
 from whatwhere.intervals import seed_interval, split_interval
 from whatwhere.papers import DSTG_R2, DSTG_TABLES

@@ -52,24 +52,20 @@ REGISTRY: list[Claim] = []
 
 
 def claim(
-    sentence: str,
-    source: str,
-    *models: str,
-    paper: float | None = None,
-    unit: str = "",
-    each: Subjects | None = None,
-    what: str = "",
+    source: str, *models: str, paper: float | None = None, unit: str = "", each: Subjects | None = None, what: str = ""
 ) -> Callable[[Measure], Measure]:
     """Make a measure a row of the ledger.
 
-    The measure returns what is shown, then the margins: comparisons of points. Its name, with hyphens, is the claim's,
-    and its docstring, in which names in braces are those of its module, is the rule.
+    The measure returns what is shown, then the margins: comparisons of points. Its name, with hyphens, is the claim's.
+    Its docstring is the claim, on the first line, and the rule, in which names in braces are those of its module.
     """
 
     def register(measure: Measure) -> Measure:
-        rule = " ".join((measure.__doc__ or "").format_map(measure.__globals__).split()).removesuffix(".")
+        sentence, _, text = (measure.__doc__ or "").format_map(measure.__globals__).partition("\n")
+        rule = " ".join(text.split()).removesuffix(".")
         name = measure.__name__.replace("_", "-")
-        REGISTRY.append(Claim(name, sentence, source, paper, rule, models, measure, unit, each, what))
+        row = Claim(name, sentence.removesuffix("."), source, paper, rule, models, measure, unit, each, what)
+        REGISTRY.append(row)
         return measure
 
     return register

@@ -48,44 +48,39 @@ def _lost(e: Evidence, target: str) -> Measured:
     return last, last <= LOST * peak, peak >= PRESENT
 
 
-@claim(
-    "The position stream keeps position through the layers",
-    _TABLE_2,
-    "dstg",
-    paper=_paper("token", "dstg", "position", 5),
-)
+@claim(_TABLE_2, "dstg", paper=_paper("token", "dstg", "position", 5))
 def dstg_position_kept(e: Evidence) -> Measured:
-    """R² (token) of the position stream after the last block but one is at least {KEPT} of that after the first, and at
+    """The position stream keeps position through the layers.
+    R² (token) of the position stream after the last block but one is at least {KEPT} of that after the first, and at
     least {PRESENT}. An untrained model that carries its table along may meet this too: its value is in the scale."""
     return _kept(e, "token")
 
 
-@claim(
-    "Entangled absolute position is lost by the end",
-    "DSTG section 5.1, Table 2 (the text has 0.34)",
-    "ap",
-    paper=_paper("token", "ap", "all", 6),
-)
+@claim("DSTG section 5.1, Table 2 (the text has 0.34)", "ap", paper=_paper("token", "ap", "all", 6))
 def ap_loses_position(e: Evidence) -> Measured:
-    """R² (token) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}."""
+    """Entangled absolute position is lost by the end.
+    R² (token) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}."""
     return _lost(e, "token")
 
 
-@claim("RoPE hardly encodes absolute position", _TABLE_2, "rope", paper=_paper("token", "rope", "all", 3))
+@claim(_TABLE_2, "rope", paper=_paper("token", "rope", "all", 3))
 def rope_no_position(e: Evidence) -> Measured:
-    """R² (token) at the best layer is at most {LOST}."""
+    """RoPE hardly encodes absolute position.
+    R² (token) at the best layer is at most {LOST}."""
     return _hardly(e, "rope")
 
 
-@claim("Relative bias hardly encodes absolute position", _TABLE_2, "rp", paper=_paper("token", "rp", "all", 2))
+@claim(_TABLE_2, "rp", paper=_paper("token", "rp", "all", 2))
 def rp_no_position(e: Evidence) -> Measured:
-    """R² (token) at the best layer is at most {LOST}."""
+    """Relative bias hardly encodes absolute position.
+    R² (token) at the best layer is at most {LOST}."""
     return _hardly(e, "rp")
 
 
-@claim("The semantic stream holds little position", _TABLE_2, "dstg", paper=_paper("token", "dstg", "semantic", 1))
+@claim(_TABLE_2, "dstg", paper=_paper("token", "dstg", "semantic", 1))
 def semantic_stream_little_position(e: Evidence) -> Measured:
-    """R² (token) of the semantic stream at its best layer is at most {LOST}."""
+    """The semantic stream holds little position.
+    R² (token) of the semantic stream at its best layer is at most {LOST}."""
     return _hardly(e, "dstg", "semantic")
 
 
@@ -101,59 +96,48 @@ def moved(e: Evidence, model: str) -> None:
         raise Missing(f"needs a trained table: {shares}")
 
 
-@claim(
-    "The separate position table collapses to two dimensions",
-    "DSTG section 4 (1)",
-    "dstg",
-    "ap",
-    paper=DSTG_TABLES["pca.top2", "dstg", None],
-)
+@claim("DSTG section 4 (1)", "dstg", "ap", paper=DSTG_TABLES["pca.top2", "dstg", None])
 def dstg_2d_collapse(e: Evidence) -> Measured:
-    """Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's."""
+    """The separate position table collapses to two dimensions.
+    Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's."""
     dstg, ap = e.value("pca.top2", "dstg"), e.value("pca.top2", "ap")
     return dstg, dstg >= MOST, dstg >= ap
 
 
-@claim("Its two components are slow waves", "DSTG section 4 (1)", "dstg", paper=DSTG_TABLES["dct.low4", "dstg", 0])
+@claim("DSTG section 4 (1)", "dstg", paper=DSTG_TABLES["dct.low4", "dstg", 0])
 def dstg_low_frequency(e: Evidence) -> Measured:
-    """Each of the first two components of dstg's table has at least {MOST} of its power in the first four DCT bins; the
+    """Its two components are slow waves.
+    Each of the first two components of dstg's table has at least {MOST} of its power in the first four DCT bins; the
     lower is shown."""
     lower = smallest([e.value("dct.low4", index=i) for i in (0, 1)])
     return lower, lower >= MOST
 
 
-@claim("Its third component is a fast wave", "DSTG section 4 (1) (the power is not printed)", "dstg")
+@claim("DSTG section 4 (1) (the power is not printed)", "dstg")
 def dstg_third_component_fast(e: Evidence) -> Measured:
-    """The third component of dstg's table, which has left its random start, has at most {LOST} of its power in the
-    first four DCT bins."""
+    """Its third component is a fast wave.
+    The third component of dstg's table, which has left its random start, has at most {LOST} of its power in the first
+    four DCT bins."""
     moved(e, "dstg")
     low = e.value("dct.low4", index=2)
     return low, low <= LOST
 
 
-@claim(
-    "The entangled position table needs many dimensions",
-    "DSTG section 4 (1)",
-    "ap",
-    paper=DSTG_TABLES["pca.top2", "ap", None],
-)
+@claim("DSTG section 4 (1)", "ap", paper=DSTG_TABLES["pca.top2", "ap", None])
 def ap_table_high_dimensional(e: Evidence) -> Measured:
-    """Two components hold at most {LOST} of the variance of ap's table, and at least {MOVED} times what they held
-    before training."""
+    """The entangled position table needs many dimensions.
+    Two components hold at most {LOST} of the variance of ap's table, and at least {MOVED} times what they held before
+    training."""
     moved(e, "ap")
     share = e.value("pca.top2")
     return share, share <= LOST
 
 
-@claim(
-    "The entangled position table varies fast",
-    "DSTG section 4 (1) (paper: under 0.002)",
-    "ap",
-    paper=DSTG_TABLES["dct.low4", "ap", 0],
-)
+@claim("DSTG section 4 (1) (paper: under 0.002)", "ap", paper=DSTG_TABLES["dct.low4", "ap", 0])
 def ap_high_frequency(e: Evidence) -> Measured:
-    """Each of the first two components of ap's table, which has left its random start, has at most {LOST} of its power
-    in the first four DCT bins; the higher is shown."""
+    """The entangled position table varies fast.
+    Each of the first two components of ap's table, which has left its random start, has at most {LOST} of its power in
+    the first four DCT bins; the higher is shown."""
     moved(e, "ap")
     higher = largest([e.value("dct.low4", index=i) for i in (0, 1)])
     return higher, higher <= LOST
@@ -162,80 +146,62 @@ def ap_high_frequency(e: Evidence) -> Measured:
 # Segments: Tables 3 and 4.
 
 
-@claim("The position stream keeps the segment index", _TABLE_3, "dstg", paper=_paper("segment", "dstg", "position", 5))
+@claim(_TABLE_3, "dstg", paper=_paper("segment", "dstg", "position", 5))
 def segment_follows_position(e: Evidence) -> Measured:
-    """R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, and
-    at least {PRESENT}. An untrained model that carries its table along may meet this too: its value is in the scale;
+    """The position stream keeps the segment index.
+    R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, and at
+    least {PRESENT}. An untrained model that carries its table along may meet this too: its value is in the scale;
     position alone explains much of the segment index, so this is no proof of segments as such."""
     return _kept(e, "segment")
 
 
-@claim("Entangled position loses the segment index too", _TABLE_3, "ap", paper=_paper("segment", "ap", "all", 6))
+@claim(_TABLE_3, "ap", paper=_paper("segment", "ap", "all", 6))
 def ap_loses_segments(e: Evidence) -> Measured:
-    """R² (segment) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}."""
+    """Entangled position loses the segment index too.
+    R² (segment) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}."""
     return _lost(e, "segment")
 
 
-@claim(
-    "Relative encodings hardly encode the segment index",
-    _TABLE_3,
-    "rope",
-    "rp",
-    paper=_paper("segment", "rp", "all", 2),
-)
+@claim(_TABLE_3, "rope", "rp", paper=_paper("segment", "rp", "all", 2))
 def relative_little_segment(e: Evidence) -> Measured:
-    """R² (segment) of rope and of rp at their best layers is at most {LOST}; the higher is shown."""
+    """Relative encodings hardly encode the segment index.
+    R² (segment) of rope and of rp at their best layers is at most {LOST}; the higher is shown."""
     peak = largest([e.peak(model, "segment") for model in e.models])
     return peak, peak <= LOST
 
 
 @claim(
-    "Progress inside a segment lives in the semantics",
-    _TABLE_4,
-    "dstg",
-    paper=round(_paper("intra", "dstg", "semantic", 5) - _paper("intra", "dstg", "position", 5), 2),
+    _TABLE_4, "dstg", paper=round(_paper("intra", "dstg", "semantic", 5) - _paper("intra", "dstg", "position", 5), 2)
 )
 def intra_in_semantics(e: Evidence) -> Measured:
-    """R² (intra) after the last block but one: semantic less position stream is at least {PRESENT}, position stream at
+    """Progress inside a segment lives in the semantics.
+    R² (intra) after the last block but one: semantic less position stream is at least {PRESENT}, position stream at
     most {PRESENT}."""
     semantic, position = (e.r2("dstg", "intra", part, e.late()) for part in ("semantic", "position"))
     return semantic - position, semantic - position >= PRESENT, position <= PRESENT
 
 
-@claim(
-    "All four models encode progress inside a segment",
-    _TABLE_4,
-    *FOUR,
-    paper=_paper("intra", "rp", "all", 2),
-)
+@claim(_TABLE_4, *FOUR, paper=_paper("intra", "rp", "all", 2))
 def intra_in_all_models(e: Evidence) -> Measured:
-    """R² (intra) at the best layer is at least {LOST} in dstg, ap, rp and rope; the lowest is shown."""
+    """All four models encode progress inside a segment.
+    R² (intra) at the best layer is at least {LOST} in dstg, ap, rp and rope; the lowest is shown."""
     lowest = smallest([e.peak(model, "intra") for model in FOUR])
     return lowest, lowest >= LOST
 
 
-@claim(
-    "Absolute position helps to know progress inside segments",
-    _TABLE_4,
-    *FOUR,
-    paper=round(_paper("intra", "dstg", "all", 3) - _paper("intra", "rope", "all", 3), 2),
-)
+@claim(_TABLE_4, *FOUR, paper=round(_paper("intra", "dstg", "all", 3) - _paper("intra", "rope", "all", 3), 2))
 def intra_better_with_absolute(e: Evidence) -> Measured:
-    """R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is
-    shown."""
+    """Absolute position helps to know progress inside segments.
+    R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is shown."""
     absolute, relative = ([e.peak(model, "intra") for model in pair] for pair in (("ap", "dstg"), ("rope", "rp")))
     gap = smallest(absolute) - largest(relative)
     return gap, gap >= 0
 
 
-@claim(
-    "What entangled position keeps is 0.34, not 0.24",
-    "DSTG section 5.1: the text has 0.34, Table 2 has 0.24",
-    "ap",
-    paper=TEXT,
-)
+@claim("DSTG section 5.1: the text has 0.34, Table 2 has 0.24", "ap", paper=TEXT)
 def ap_last_layer_as_in_text(e: Evidence) -> Measured:
-    """R² (token) of ap after the last block is within {HALF_WAY:.2f}, half of the way to Table 2, of {TEXT}."""
+    """What entangled position keeps is 0.34, not 0.24.
+    R² (token) of ap after the last block is within {HALF_WAY:.2f}, half of the way to Table 2, of {TEXT}."""
     last = e.r2("ap", "token", "all", e.last())
     return last, last >= TEXT - HALF_WAY, last <= TEXT + HALF_WAY
 
@@ -243,18 +209,20 @@ def ap_last_layer_as_in_text(e: Evidence) -> Measured:
 # Hidden states: section 4 (2).
 
 
-@claim("Position states stay in two dimensions in every layer", "DSTG section 4 (2), figure 4", "dstg", paper=0.9)
+@claim("DSTG section 4 (2), figure 4", "dstg", paper=0.9)
 def dstg_hidden_two_dimensional(e: Evidence) -> Measured:
-    """Two components hold at least {ABOUT_90} (what rounds to the paper's 90 %) of the variance of the position stream
+    """Position states stay in two dimensions in every layer.
+    Two components hold at least {ABOUT_90} (what rounds to the paper's 90 %) of the variance of the position stream
     within a document, from the first block to the last but one; the least is shown."""
     late = e.late()
-    least = smallest([v for layer, v in e.layers("hidden.top2", "position").items() if 1 <= layer <= late])
+    least = smallest([v for layer, v in e.along("layer", "hidden.top2", "position").items() if 1 <= layer <= late])
     return least, least >= ABOUT_90
 
 
-@claim("Sentences move apart in the deeper position states", "DSTG section 4 (2), figure 4 (no number printed)", "dstg")
+@claim("DSTG section 4 (2), figure 4 (no number printed)", "dstg")
 def dstg_sentences_separate(e: Evidence) -> Measured:
-    """Log of the separation of sentences in the position stream over that of cuts of the same lengths in random order:
+    """Sentences move apart in the deeper position states.
+    Log of the separation of sentences in the position stream over that of cuts of the same lengths in random order:
     larger after the last block but one than after the first, there above 0, and more so than in the untrained model
     (half-widths in quadrature); the growth is shown."""
     trained, start = (
@@ -266,16 +234,13 @@ def dstg_sentences_separate(e: Evidence) -> Measured:
     return growth, growth >= 0, trained[1] >= 0, growth >= before
 
 
-@claim(
-    "Sentences separate more than random contiguous stretches",
-    "DSTG section 4 (2), figure 4 (no number printed)",
-    "dstg",
-)
+@claim("DSTG section 4 (2), figure 4 (no number printed)", "dstg")
 def dstg_sentences_beyond_contiguity(e: Evidence) -> Measured:
-    """After every block up to the last but one the same logarithm is above 0, and above that of the untrained model
+    """Sentences separate more than random contiguous stretches.
+    After every block up to the last but one the same logarithm is above 0, and above that of the untrained model
     (half-widths in quadrature), whose words alone make some; the smallest gain over it is shown."""
     late = e.late()
-    layers = {layer: v for layer, v in e.layers("sentences.excess", "position").items() if 1 <= layer <= late}
+    layers = {layer: v for layer, v in e.along("layer", "sentences.excess", "position").items() if 1 <= layer <= late}
     start = {layer: e.untrained().value("sentences.excess", layer=layer, part="position") for layer in layers}
     least, gain = smallest(layers.values()), smallest([v - start[layer] for layer, v in layers.items()])
     e.remark(f"the least itself {least.value:.3g}")
@@ -291,70 +256,51 @@ def _regression(e: Evidence, model: str, stream: str) -> Point:
     return largest([e.value(f"regression.{stream}", model, part="dstg", layer=layer) for layer in layers])
 
 
-@claim(
-    "Only entangled position predicts the position stream",
-    "DSTG appendix B.2, figure 8 (no number printed)",
-    *BASELINES,
-    "dstg",
-)
+@claim("DSTG appendix B.2, figure 8 (no number printed)", *BASELINES, "dstg")
 def only_ap_predicts_position(e: Evidence) -> Measured:
-    """R² of predicting dstg's position stream from another model's states, at the best layer: at least {LOST} from ap,
-    at most {LOST} from rp and rope; the gap is shown."""
+    """Only entangled position predicts the position stream.
+    R² of predicting dstg's position stream from another model's states, at the best layer: at least {LOST} from ap, at
+    most {LOST} from rp and rope; the gap is shown."""
     ap, others = _regression(e, "ap", "position"), largest([_regression(e, m, "position") for m in ("rope", "rp")])
     return ap - others, ap >= LOST, others <= LOST
 
 
-@claim(
-    "All three baselines predict the semantic stream alike",
-    "DSTG appendix B.2, figure 8 (no number printed)",
-    *BASELINES,
-    "dstg",
-)
+@claim("DSTG appendix B.2, figure 8 (no number printed)", *BASELINES, "dstg")
 def baselines_predict_semantics_alike(e: Evidence) -> Measured:
-    """R² of predicting dstg's semantic stream at the best layer differs by at most {COMPARABLE} between ap, rp and
+    """All three baselines predict the semantic stream alike.
+    R² of predicting dstg's semantic stream at the best layer differs by at most {COMPARABLE} between ap, rp and
     rope."""
     shares = [_regression(e, model, "semantic") for model in BASELINES]
     apart = largest(shares) - smallest(shares)
     return apart, apart <= COMPARABLE
 
 
-@claim(
-    "Separating the streams costs no MLM loss",
-    "DSTG section 3.4, Table 1 (on GLUE, MTEB and SQuAD; no loss printed)",
-    *FOUR,
-    unit="nats",
-)
+@claim("DSTG section 3.4, Table 1 (on GLUE, MTEB and SQuAD; no loss printed)", *FOUR, unit="nats")
 def dstg_costs_no_loss(e: Evidence) -> Measured:
-    """Held-out MLM loss of dstg is at most {MARGINAL} nats above the lowest of ap, rp and rope; the gap is shown."""
+    """Separating the streams costs no MLM loss.
+    Held-out MLM loss of dstg is at most {MARGINAL} nats above the lowest of ap, rp and rope; the gap is shown."""
     gap = e.loss("dstg") - smallest([e.loss(model) for model in BASELINES])
     return gap, gap <= MARGINAL
 
 
-@claim(
-    "A head on both streams makes position fade",
-    "DSTG appendix B.2, figure 7 (no number printed)",
-    "dstg-full-mlm",
-    "dstg",
-)
+@claim("DSTG appendix B.2, figure 7 (no number printed)", "dstg-full-mlm", "dstg")
 def dstg_full_mlm_loses_position(e: Evidence) -> Measured:
-    """R² (token) of the position stream of dstg-full-mlm after the last block is at most {LOST} of that at its best
-    layer, and below that of dstg after its last block but one."""
+    """A head on both streams makes position fade.
+    R² (token) of the position stream of dstg-full-mlm after the last block is at most {LOST} of that at its best layer,
+    and below that of dstg after its last block but one."""
     full = e.models[0]
     peak, last = e.peak(full, "token", "position"), e.r2(full, "token", "position", e.last(full))
     return last, last <= LOST * peak, last <= e.r2("dstg", "token", "position", e.late("dstg"))
 
 
-@claim(
-    "One head width matches position and content scores",
-    "DSTG section 3.1: dot-product variances are matched (no number printed)",
-    "dstg",
-)
+@claim("DSTG section 3.1: dot-product variances are matched (no number printed)", "dstg")
 def dstg_scores_matched(e: Evidence) -> Measured:
-    """Before the first step the standard deviation of dstg's absolute scores is between 1/{MATCHED:g} and {MATCHED:g}
+    """One head width matches position and content scores.
+    Before the first step the standard deviation of dstg's absolute scores is between 1/{MATCHED:g} and {MATCHED:g}
     times that of its semantic scores in every block; the smallest ratio is shown. Weights of one spread make it the
     ratio of the widths, 1/15."""
     ratios = []
-    for layer in e.layers("scores.std", "absolute"):
+    for layer in e.along("layer", "scores.std", "absolute"):
         absolute, semantic = (
             e.value("scores.std", layer=layer, part=part, step=0) for part in ("absolute", "semantic")
         )
@@ -366,53 +312,37 @@ def dstg_scores_matched(e: Evidence) -> Measured:
 # Attention heads: section 4 (3).
 
 
-@claim(
-    "Most heads are strongly affected by absolute position",
-    "DSTG section 4 (3), figure 2",
-    "dstg",
-    paper=(ALL_HEADS - SEMANTIC_HEADS) / ALL_HEADS,
-)
+@claim("DSTG section 4 (3), figure 2", "dstg", paper=(ALL_HEADS - SEMANTIC_HEADS) / ALL_HEADS)
 def dstg_most_heads_absolute(e: Evidence) -> Measured:
-    """In at least {LOST} of the heads the absolute term has at least an even share, a third, of the divergence that
+    """Most heads are strongly affected by absolute position.
+    In at least {LOST} of the heads the absolute term has at least an even share, a third, of the divergence that
     leaving out one term makes; the interval is from the heads that surely do to those that may."""
     share = share_above(e.heads("kl.share.absolute"), AFFECTED)
     return share, share >= LOST
 
 
-@claim(
-    "No head lives by relative position alone",
-    "DSTG section 4 (3), figure 2: no purely RP-oriented heads",
-    "dstg",
-    paper=0.0,
-)
+@claim("DSTG section 4 (3), figure 2: no purely RP-oriented heads", "dstg", paper=0.0)
 def dstg_no_relative_heads(e: Evidence) -> Measured:
-    """Share of the heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME}, less
-    than one head; the interval is from the heads that surely are so to those that may be."""
+    """No head lives by relative position alone.
+    Share of the heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME}, less than
+    one head; the interval is from the heads that surely are so to those that may be."""
     share = share_above(e.heads("kl.share.relative"), PURELY)
     return share, share <= SOME
 
 
-@claim(
-    "A minority of the heads specialises in semantics",
-    "DSTG section 4 (3): 9 of 36 heads",
-    "dstg",
-    paper=SEMANTIC_HEADS / ALL_HEADS,
-)
+@claim("DSTG section 4 (3): 9 of 36 heads", "dstg", paper=SEMANTIC_HEADS / ALL_HEADS)
 def dstg_few_semantic_heads(e: Evidence) -> Measured:
-    """Share of the heads labelled semantic is at most {LOST} and more than {SOME}."""
+    """A minority of the heads specialises in semantics.
+    Share of the heads labelled semantic is at most {LOST} and more than {SOME}."""
     share = e.value("heads.share", part="semantic")
     return share, share <= LOST, share >= SOME
 
 
-@claim(
-    "Heads are either absolute or semantic, hardly mixed",
-    "DSTG section 4 (3): almost exclusively AP-driven or semantic-driven (no number printed)",
-    "dstg",
-)
+@claim("DSTG section 4 (3): almost exclusively AP-driven or semantic-driven (no number printed)", "dstg")
 def dstg_heads_cluster(e: Evidence) -> Measured:
-    """In at least {MOST} of the heads one of the semantic and the absolute term makes at least {CLEAR} of the
-    divergence of the two, and each of the two does in at least {GROUP} of the heads; the share of such heads is
-    shown."""
+    """Heads are either absolute or semantic, hardly mixed.
+    In at least {MOST} of the heads one of the semantic and the absolute term makes at least {CLEAR} of the divergence
+    of the two, and each of the two does in at least {GROUP} of the heads; the share of such heads is shown."""
     both = list(zip(e.heads("kl.semantic"), e.heads("kl.absolute"), strict=True))
     semantic, absolute = [portion(s, a) for s, a in both], [portion(a, s) for s, a in both]
     groups = [share_above(values, CLEAR) for values in (semantic, absolute)]
@@ -422,50 +352,41 @@ def dstg_heads_cluster(e: Evidence) -> Measured:
     return clear, clear >= MOST, *(group >= GROUP for group in groups)
 
 
-@claim("Relative position supports the semantic heads", "DSTG section 4 (3), figure 2 (no number printed)", "dstg")
+@claim("DSTG section 4 (3), figure 2 (no number printed)", "dstg")
 def dstg_relative_supports_semantics(e: Evidence) -> Measured:
-    """Spearman's correlation over heads of the relative term's divergence with the semantic term's, in nats, is above
-    0, and above that with the absolute term's; both intervals are bootstraps over heads. Shares of it would correlate
+    """Relative position supports the semantic heads.
+    Spearman's correlation over heads of the relative term's divergence with the semantic term's, in nats, is above 0,
+    and above that with the absolute term's; both intervals are bootstraps over heads. Shares of it would correlate
     because they sum to one."""
     semantic, gap = rank_correlations(*(e.heads(f"kl.{term}") for term in ("relative", "semantic", "absolute")))
     return semantic, semantic >= 0, gap >= 0
 
 
-@claim(
-    "Relative position is the least needed of three",
-    "DSTG section 4 (3): complementary information (no number printed)",
-    "dstg",
-    unit="nats",
-)
+@claim("DSTG section 4 (3): complementary information (no number printed)", "dstg", unit="nats")
 def dstg_relative_least_needed(e: Evidence) -> Measured:
-    """Leaving out the relative term in all heads raises the held-out MLM loss less than leaving out either other; its
-    rise is shown."""
+    """Relative position is the least needed of three.
+    Leaving out the relative term in all heads raises the held-out MLM loss less than leaving out either other; its rise
+    is shown."""
     semantic, absolute, relative = (
         e.value("ablation.remove", part=term) for term in ("semantic", "absolute", "relative")
     )
     return relative, relative <= semantic, relative <= absolute
 
 
-@claim(
-    "Semantic attention of some heads finds repeated text",
-    "DSTG section 4 (3), figure 3: heads 3 and 6 of the last layer (no number printed)",
-    "dstg",
-)
+@claim("DSTG section 4 (3), figure 3: heads 3 and 6 of the last layer (no number printed)", "dstg")
 def dstg_retrieval_heads(e: Evidence) -> Measured:
-    """In one head at least, semantic attention to the other copy of a token in A+B+A text is at least {RETRIEVES} above
+    """Semantic attention of some heads finds repeated text.
+    In one head at least, semantic attention to the other copy of a token in A+B+A text is at least {RETRIEVES} above
     that to the same place in A+B+C text; the largest is shown."""
     most = largest(e.heads("attention.retrieval", "semantic"))  # another head in every training
     return most, most >= RETRIEVES
 
 
-@claim(
-    "Relative bias keeps retrieval heads from self-attention",
-    "DSTG section 4 (3), figure 3, third row (no number printed)",
-    "dstg",
-)
+@claim("DSTG section 4 (3), figure 3, third row (no number printed)", "dstg")
 def dstg_relative_not_self(e: Evidence) -> Measured:
-    """In the heads whose semantic term retrieves (at least {RETRIEVES}), attention of a token to itself under the
-    relative term alone is on average below that of uniform attention; the heads are chosen in each training."""
+    """Relative bias keeps retrieval heads from self-attention.
+    In the heads whose semantic term retrieves (at least {RETRIEVES}), attention of a token to itself under the relative
+    term alone is on average below that of uniform attention; the heads are chosen in each training."""
     retrieval, itself = e.heads("attention.retrieval", "semantic"), e.heads("attention.self", "relative")
     chosen = np.array([v.at[:, 0] >= RETRIEVES for v in retrieval])  # (heads, seeds)
     seeds = np.flatnonzero(chosen.any(axis=0))

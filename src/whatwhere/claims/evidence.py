@@ -1,7 +1,6 @@
 """What a claim reads: the records of a run that speak of some models, and which of them were read."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from ..gates import falling, plateau, unlearned
 from ..metrics import repeats
@@ -9,8 +8,7 @@ from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
 
 MOST_ENTRIES = 12  # of the list of records of a verdict
-FIXED_TABLES = ("sinusoidal",)  # tables that no training made
-_PLACES = ("seed", "layer", "head", "part", "index", "step")
+_PLACES = ("layer", "head", "part", "index", "step")
 
 
 class Missing(Exception):
@@ -53,25 +51,24 @@ class Evidence:
         where = {"step": self.step, **where}
         return self.table.rows(metric, model or self.models[0], seed=tuple(self.seeds), **where)
 
-    def value(self, metric: str, model: str | None = None, **where: int | str | None) -> Point:
+    def value(self, metric: str, model: str | None = None, **place: int | str | None) -> Point:
         """The value of a model in one place: of every split where the metric is repeated, else of single records.
 
-        where: layer, head, part, index and step of the place; a column that is not named is empty.
+        place: layer, head, part, index and step; those that are not named are empty.
         """
         name = model or self.models[0]
-        if self.step is not None and where.get("step") is not None:
+        if self.step is not None and place.get("step") is not None:
             raise Missing("an untrained model has no checkpoints")
-        named = {column: value for column, value in where.items() if value is not None}
-        place: dict[str, Any] = dict.fromkeys(_PLACES[1:]) | {"step": self.step} | named
-        repeated = bool(repeats(metric)) and place["index"] is None
-        rows = self.rows(metric, name, **(place | {"index": ANY} if repeated else place))
+        place = dict.fromkeys(_PLACES) | place | ({} if self.step is None else {"step": self.step})
+        split = repeats(metric) and place["index"] is None
+        rows = self.rows(metric, name, **{**place, "index": ANY} if split else place)
         for seed in self.seeds:
             if not any(r.seed == seed for r in rows):
                 if repeats(metric) == "splits":
                     raise Missing(f"no {metric} of {name}, part {place['part']}, at hidden[{place['layer']}]")
-                lacking = [f", {k} {v}" for k, v in ({"seed": seed} | place).items() if v is not None]
-                raise Missing(f"no {metric} of {name}" + "".join(lacking))
-        split = repeated and any(r.index is not None for r in rows)
+                where = [f", {key} {value}" for key, value in {"seed": seed, **place}.items() if value is not None]
+                raise Missing(f"no {metric} of {name}" + "".join(where))
+        split = split and any(r.index is not None for r in rows)
         self._read |= dict.fromkeys(r for r in rows if not split or r.index is not None)
         return _over(rows, self.seeds)
 
@@ -109,19 +106,13 @@ class Evidence:
             raise Missing(f"no {metric}{name} of the heads of {self.models[0]}")
         return [self.value(metric, layer=at, head=head, part=part) for at, head in places]
 
-    def layers(self, metric: str, part: str | None = None) -> dict[int, Point]:
-        """A metric at every layer that has it."""
-        return self._along("layer", metric, part, head=None)
-
-    def indices(self, metric: str, part: str | None = None) -> dict[int, Point]:
-        """A metric at every index (component, rank, width) that has it."""
-        return self._along("index", metric, part, seed=self.seeds[0])
-
-    def _along(self, column: str, metric: str, part: str | None, **where: Any) -> dict[int, Point]:
-        places = self.table.distinct(column, metric, self.models[0], part=part, step=None, **where)
-        if not places:
-            raise Missing(f"no {metric} of {self.models[0]}{'' if part is None else f', part {part}'}")
-        return {place: self.value(metric, part=part, **{column: place}) for place in sorted(places)}
+    def along(self, column: str, metric: str, part: str | None = None) -> dict[int, Point]:
+        """A metric at every layer, or at every index (component, rank, width), that has it."""
+        model, place = self.models[0], {"part": part, "head": None, "step": None, "seed": self.seeds[0]}
+        values = sorted(self.table.distinct(column, metric, model, **place))
+        if not values:
+            raise Missing(f"no {metric} of {model}{'' if part is None else f', part {part}'}")
+        return {at: self.value(metric, **{column: at, "part": part}) for at in values}
 
     def steps(self, metric: str, part: str | None = None, model: str | None = None) -> dict[int, Point]:
         """A metric of a model at every checkpoint that all seeds have, by step."""
@@ -212,7 +203,7 @@ class Evidence:
         return described(self._read)
 
     def _fact(self, metric: str) -> float | None:
-        rows = self.table.rows(metric, self.models[0], seed=self.seeds[0], **dict.fromkeys(_PLACES[1:]))
+        rows = self.table.rows(metric, self.models[0], seed=self.seeds[0], **dict.fromkeys(_PLACES))
         return rows[-1].value if rows else None
 
     def _steps(self, metric: str, part: str | None, model: str) -> list[int]:
@@ -229,28 +220,6 @@ def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:
     point = summary(sorted(rows, key=lambda r: seeds.index(r.seed)))
     assert point is not None
     return point
-
-
-def with_records(metric: str, **where: Any) -> Callable[[Table], list[str]]:
-    """What finds everything in a run that has records of a metric in a place."""
-    return lambda table: table.models(metric, **where)
-
-
-corpora = with_records("stress.raw", part="sinusoidal", step=None)  # "corpus" in a study, its name in a geometry run
-words = with_records("n50", part="words")  # models whose word tables were measured
-projected = with_records("projected.stress.raw", part="sinusoidal")  # through whose query and key matrices a table went
-swapped = with_records("swap.loss")  # models whose loss was measured with two tokens in each other's place
-with_conditions = with_records("h1")  # models whose mean embeddings at the positions of a corpus were compared
-
-
-def tables(table: Table) -> list[str]:
-    """The position tables of a run that a training made, as far as the records show it."""
-    return [name for name in table.models("n50", part=None, step=None) if name not in FIXED_TABLES]
-
-
-def checkpoints(table: Table) -> list[str]:
-    """The models whose position tables were measured at every checkpoint."""
-    return list(dict.fromkeys(r.model for r in table.rows("separation") if r.step is not None))
 
 
 def described(records: Iterable[Record]) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from ..intervals import LOSS_ROUNDING
 from ..points import Point, largest, smallest
 from .claim import LOST, MOST, PRESENT, UNMOVED, Measured, claim
-from .evidence import Evidence, Missing, checkpoints, corpora, projected, swapped, with_conditions
+from .evidence import Evidence, Missing
 
 EXACT = 1e-6  # stress up to which an isometry is exact: rounding
 FAR = 0.1  # "far below": at most a tenth
@@ -30,9 +30,22 @@ SHARP = 2.0  # "a sharp peak": times the plateau (the paper: "more than 3 times"
 FEWEST_BLOCKS = 4  # for a peak with a plateau after it
 PLACED = 0.5  # share of the windows that begin with a document, from which table rows are places in documents
 
-of_corpora = partial(claim, each=corpora, what="the geometry of a corpus (stress of tables against it)")
-of_checkpoints = partial(claim, each=checkpoints, what="the position table of a model at its checkpoints")
-of_projections = partial(claim, each=projected, what="the sinusoidal table projected through the blocks of a model")
+# Judged for each of a run's corpora ("corpus" in a study, their own names in a geometry run), or of its models.
+of_corpora = partial(
+    claim,
+    each=lambda table: table.models("stress.raw", part="sinusoidal", step=None),
+    what="the geometry of a corpus (stress of tables against it)",
+)
+of_checkpoints = partial(
+    claim,
+    each=lambda table: list(dict.fromkeys(r.model for r in table.rows("separation") if r.step is not None)),
+    what="the position table of a model at its checkpoints",
+)
+of_projections = partial(
+    claim,
+    each=lambda table: table.models("projected.stress.raw", part="sinusoidal"),
+    what="the sinusoidal table projected through the blocks of a model",
+)
 
 
 def _stress(e: Evidence, part: str, scale: str = "raw", index: int | None = None) -> Point:
@@ -42,29 +55,27 @@ def _stress(e: Evidence, part: str, scale: str = "raw", index: int | None = None
 # Corpora: can a table reproduce the distances?
 
 
-@of_corpora(
-    "No table reproduces the distances of a corpus exactly",
-    "GEOM abstract, section 5.2 (no number printed; its own Tables 2 and 4 have 0 at full rank)",
-)
+@of_corpora("GEOM abstract, section 5.2 (no number printed; its own Tables 2 and 4 have 0 at full rank)")
 def geom_isometry_unattainable(e: Evidence) -> Measured:
-    """MDS at full rank, at most one dimension less than positions, leaves a raw stress of at least {EXACT:g}."""
+    """No table reproduces the distances of a corpus exactly.
+    MDS at full rank, at most one dimension less than positions, leaves a raw stress of at least {EXACT:g}."""
     left = _stress(e, "mds")
     return left, left >= EXACT
 
 
-@of_corpora("Full-rank MDS reproduces the distances exactly", "GEOM section 6.3, Table 4 (stress near 0)", paper=0.0)
+@of_corpora("GEOM section 6.3, Table 4 (stress near 0)", paper=0.0)
 def geom_mds_exact(e: Evidence) -> Measured:
-    """Raw stress of MDS at full rank is at most {EXACT:g}."""
+    """Full-rank MDS reproduces the distances exactly.
+    Raw stress of MDS at full rank is at most {EXACT:g}."""
     left = _stress(e, "mds")
     return left, left <= EXACT
 
 
-@of_corpora(
-    "Classical MDS has the least stress at its rank", "GEOM proposition 6 (a minimum: nothing is below)", paper=0.0
-)
+@of_corpora("GEOM proposition 6 (a minimum: nothing is below)", paper=0.0)
 def geom_mds_least_stress(e: Evidence) -> Measured:
-    """At no rank does SMACOF, started from MDS, reach a lower raw stress; the largest excess of MDS is shown."""
-    better = e.indices("stress.raw", "smacof")
+    """Classical MDS has the least stress at its rank.
+    At no rank does SMACOF, started from MDS, reach a lower raw stress; the largest excess of MDS is shown."""
+    better = e.along("index", "stress.raw", "smacof")
     excess = largest([_stress(e, "mds", index=rank) - stress for rank, stress in better.items()])
     return excess, excess <= EXACT
 
@@ -88,61 +99,59 @@ def _low_rank(e: Evidence, scale: str) -> Measured:
     return low / sinusoidal, low <= LOW_RANK * sinusoidal
 
 
-@of_corpora(
-    "ALiBi's stress is far below that of sinusoids",
-    "GEOM section 6.3, Table 4 (SST-2: 0.563 against 272)",
-    paper=0.00207,
-)
+@of_corpora("GEOM section 6.3, Table 4 (SST-2: 0.563 against 272)", paper=0.00207)
 def geom_alibi_far_below(e: Evidence) -> Measured:
-    """Raw stress of ALiBi's table is at most {FAR} of that of the sinusoidal one; the ratio is shown. It depends on the
+    """ALiBi's stress is far below that of sinusoids.
+    Raw stress of ALiBi's table is at most {FAR} of that of the sinusoidal one; the ratio is shown. It depends on the
     tables' scale."""
     return _alibi_below(e, "raw")
 
 
-@of_corpora(
-    "The same holds with each table scaled best",
-    "GEOM section 6.3: the Hellinger distance is a function of the lag (measured at one scale only)",
-)
+@of_corpora("GEOM section 6.3: the Hellinger distance is a function of the lag (measured at one scale only)")
 def geom_alibi_far_below_optimal(e: Evidence) -> Measured:
-    """Stress of ALiBi's table at its best scale is at most {FAR} of that of the sinusoidal one at its best scale; the
+    """The same holds with each table scaled best.
+    Stress of ALiBi's table at its best scale is at most {FAR} of that of the sinusoidal one at its best scale; the
     ratio is shown."""
     return _alibi_below(e, "optimal")
 
 
-@of_corpora(
-    "Sinusoids and RoPE have nearly the same stress", "GEOM section 6.3, Table 4 (SST-2: 279 against 272)", paper=0.0257
-)
+@of_corpora("GEOM section 6.3, Table 4 (SST-2: 279 against 272)", paper=0.0257)
 def geom_sinusoidal_like_rope(e: Evidence) -> Measured:
-    """Raw stress of RoPE's rotations differs from that of the sinusoidal table by at most {NEARLY:.0%}; the relative
+    """Sinusoids and RoPE have nearly the same stress.
+    Raw stress of RoPE's rotations differs from that of the sinusoidal table by at most {NEARLY:.0%}; the relative
     excess is shown."""
     apart = _stress(e, "rope") / _stress(e, "sinusoidal") - 1.0
     return apart, apart <= NEARLY, apart >= -NEARLY
 
 
-@of_corpora("Sinusoids are far from the distances of text", "GEOM section 6.3, Table 4 (SST-2)", paper=272.0)
+@of_corpora("GEOM section 6.3, Table 4 (SST-2)", paper=272.0)
 def geom_sinusoids_above_zero(e: Evidence) -> Measured:
-    """Raw stress of the sinusoidal table is at least {FAR_OFF:g}: it errs by more than the distances."""
+    """Sinusoids are far from the distances of text.
+    Raw stress of the sinusoidal table is at least {FAR_OFF:g}: it errs by more than the distances."""
     stress = _stress(e, "sinusoidal")
     return stress, stress >= FAR_OFF
 
 
-@of_corpora("Sinusoids come close to the corpus's own table", "GEOM remark 7 (no number printed)")
+@of_corpora("GEOM remark 7 (no number printed)")
 def geom_sinusoids_near_optimal(e: Evidence) -> Measured:
-    """At its best scale the sinusoidal table has at most {LOST} of the stress of a random table at its best scale; the
+    """Sinusoids come close to the corpus's own table.
+    At its best scale the sinusoidal table has at most {LOST} of the stress of a random table at its best scale; the
     ratio is shown."""
     sinusoidal, random = (_stress(e, part, "optimal") for part in ("sinusoidal", "random"))
     return sinusoidal / random, sinusoidal <= LOST * random
 
 
-@of_corpora("A random table has the highest stress", "GEOM section 6.3, Table 4 (SST-2: 1,337 against 279)", paper=4.79)
+@of_corpora("GEOM section 6.3, Table 4 (SST-2: 1,337 against 279)", paper=4.79)
 def geom_random_worst(e: Evidence) -> Measured:
-    """Raw stress of a random table is above that of ALiBi, sinusoids and RoPE; its ratio to the next is shown."""
+    """A random table has the highest stress.
+    Raw stress of a random table is above that of ALiBi, sinusoids and RoPE; its ratio to the next is shown."""
     return _random_worst(e, "raw")
 
 
-@of_corpora("Random stays worst with each table scaled best", "GEOM section 6.3 (measured at one scale only)")
+@of_corpora("GEOM section 6.3 (measured at one scale only)")
 def geom_random_worst_optimal(e: Evidence) -> Measured:
-    """Stress at the best scale of a random table is above that of ALiBi, sinusoids and RoPE; its ratio to the next is
+    """Random stays worst with each table scaled best.
+    Stress at the best scale of a random table is above that of ALiBi, sinusoids and RoPE; its ratio to the next is
     shown."""
     return _random_worst(e, "optimal")
 
@@ -152,15 +161,16 @@ def geom_random_worst_optimal(e: Evidence) -> Measured:
 
 def _widths(e: Evidence) -> tuple[np.ndarray, np.ndarray]:
     """Widths d and the raw stress of the sinusoidal table of each."""
-    stress = e.indices("stress.raw", "sinusoidal")
+    stress = e.along("index", "stress.raw", "sinusoidal")
     if len(stress) < FEWEST_WIDTHS:
         raise Missing(f"needs stress of the sinusoidal table at {FEWEST_WIDTHS} widths; there are {len(stress)}")
     return np.array(list(stress)), np.array([v.value for v in stress.values()])
 
 
-@of_corpora("Stress grows exponentially with the width", "GEOM section 6.4, figure 4 (no number printed)")
+@of_corpora("GEOM section 6.4, figure 4 (no number printed)")
 def geom_stress_exponential(e: Evidence) -> Measured:
-    """The logarithm of the sinusoidal table's raw stress follows a line in d better than one in log d (squared
+    """Stress grows exponentially with the width.
+    The logarithm of the sinusoidal table's raw stress follows a line in d better than one in log d (squared
     correlations; their difference is shown)."""
     widths, values = _widths(e)
     logs = np.log(values)
@@ -170,12 +180,10 @@ def geom_stress_exponential(e: Evidence) -> Measured:
     return gap, gap >= 0
 
 
-@of_corpora(
-    "More dimensions mean more stress",
-    "GEOM section 6.4: adding dimensions monotonically increases the stress (no number printed)",
-)
+@of_corpora("GEOM section 6.4: adding dimensions monotonically increases the stress (no number printed)")
 def geom_stress_grows(e: Evidence) -> Measured:
-    """Raw stress of the sinusoidal table rises with every larger width; the smallest rise is shown, as share of the
+    """More dimensions mean more stress.
+    Raw stress of the sinusoidal table rises with every larger width; the smallest rise is shown, as share of the
     largest stress."""
     _, values = _widths(e)
     least = Point.of([[float(np.diff(values).min() / values.max())]])
@@ -187,80 +195,80 @@ def _needs_all(e: Evidence, metric: str) -> Measured:
     return share, share >= MOST
 
 
-@of_corpora("Positions of long text need every dimension", "GEOM section 6.4: IMDB needs 254 of 255", paper=0.996)
+@of_corpora("GEOM section 6.4: IMDB needs 254 of 255", paper=0.996)
 def geom_rank_full(e: Evidence) -> Measured:
-    """Rank of the doubly centred matrix is at least {MOST} of the positions less one; the share is shown."""
+    """Positions of long text need every dimension.
+    Rank of the doubly centred matrix is at least {MOST} of the positions less one; the share is shown."""
     return _needs_all(e, "rank")
 
 
-@of_corpora(
-    "These dimensions are of the text, not noise",
-    "GEOM section 6.4: the intrinsic dimensionality (nothing is said of sampling)",
-)
+@of_corpora("GEOM section 6.4: the intrinsic dimensionality (nothing is said of sampling)")
 def geom_dimensions_real(e: Evidence) -> Measured:
-    """Rank is still at least {MOST} of the positions less one once what few samples add is taken out (corrected); the
+    """These dimensions are of the text, not noise.
+    Rank is still at least {MOST} of the positions less one once what few samples add is taken out (corrected); the
     share is shown."""
     return _needs_all(e, "rank.corrected")
 
 
-@of_corpora("Distances depend on the lag alone", "GEOM remark 7, section 6.3 (no number printed)")
+@of_corpora("GEOM remark 7, section 6.3 (no number printed)")
 def geom_toeplitz(e: Evidence) -> Measured:
-    """Matrices that are constant along diagonals hold at least {MOST} of the square of the doubly centred matrix."""
+    """Distances depend on the lag alone.
+    Matrices that are constant along diagonals hold at least {MOST} of the square of the doubly centred matrix."""
     share = e.value("toeplitz")
     return share, share >= MOST
 
 
-@of_corpora("The centred distances are circulant, hence sinusoidal", "GEOM remark 7 (no number printed)")
+@of_corpora("GEOM remark 7 (no number printed)")
 def geom_circulant(e: Evidence) -> Measured:
-    """Circulant matrices hold at least {MOST} of the square of the doubly centred matrix."""
+    """The centred distances are circulant, hence sinusoidal.
+    Circulant matrices hold at least {MOST} of the square of the doubly centred matrix."""
     share = e.value("circulant")
     return share, share >= MOST
 
 
-@of_corpora("The corpus-optimal table is far from random order", "GEOM section 6.6, figure 6 (SST-2)", paper=0.22)
+@of_corpora("GEOM section 6.6, figure 6 (SST-2)", paper=0.22)
 def geom_mds_monotone(e: Evidence) -> Measured:
-    """Violations of monotonicity of full-rank MDS are at most {MONOTONE} (random 0.5)."""
+    """The corpus-optimal table is far from random order.
+    Violations of monotonicity of full-rank MDS are at most {MONOTONE} (random 0.5)."""
     violations = e.value("violations", part="mds")
     return violations, violations <= MONOTONE
 
 
-@of_corpora("Distances of the corpus grow with the lag", "GEOM hypothesis A3 of conjecture 5 (no number printed)")
+@of_corpora("GEOM hypothesis A3 of conjecture 5 (no number printed)")
 def geom_corpus_monotone(e: Evidence) -> Measured:
-    """Violations of monotonicity of the corrected distances are at most {MONOTONE} (random 0.5)."""
+    """Distances of the corpus grow with the lag.
+    Violations of monotonicity of the corrected distances are at most {MONOTONE} (random 0.5)."""
     violations = e.value("violations.corrected", part="corpus")
     return violations, violations <= MONOTONE
 
 
-@of_corpora(
-    "Two eigenvectors hold most of the positional variance", "GEOM remark 8, figure 1 (synthetic corpus)", paper=0.799
-)
+@of_corpora("GEOM remark 8, figure 1 (synthetic corpus)", paper=0.799)
 def geom_two_eigenvectors(e: Evidence) -> Measured:
-    """The first two eigenvalues are at least {LOST} of the sum of the positive ones."""
+    """Two eigenvectors hold most of the positional variance.
+    The first two eigenvalues are at least {LOST} of the sum of the positive ones."""
     share = e.value("mds.share", index=0) + e.value("mds.share", index=1)
     return share, share >= LOST
 
 
-@of_corpora(
-    "Three dimensions reproduce what sinusoids cannot",
-    "GEOM remark 8, Table 2 (0.047 against 18.98 on the synthetic corpus)",
-    paper=0.00248,
-)
+@of_corpora("GEOM remark 8, Table 2 (0.047 against 18.98 on the synthetic corpus)", paper=0.00248)
 def geom_rank_3_suffices(e: Evidence) -> Measured:
-    """Raw stress of MDS at rank {PAPER_RANK} is at most {LOW_RANK} of that of the sinusoidal table; the ratio is
-    shown."""
+    """Three dimensions reproduce what sinusoids cannot.
+    Raw stress of MDS at rank {PAPER_RANK} is at most {LOW_RANK} of that of the sinusoidal table; the ratio is shown."""
     return _low_rank(e, "raw")
 
 
-@of_corpora("Three dimensions suffice with each table scaled best", "GEOM remark 8 (measured at one scale only)")
+@of_corpora("GEOM remark 8 (measured at one scale only)")
 def geom_rank_3_suffices_optimal(e: Evidence) -> Measured:
-    """Stress at the best scale of MDS at rank {PAPER_RANK} is at most {LOW_RANK} of that of the sinusoidal table; the
+    """Three dimensions suffice with each table scaled best.
+    Stress at the best scale of MDS at rank {PAPER_RANK} is at most {LOW_RANK} of that of the sinusoidal table; the
     ratio is shown."""
     return _low_rank(e, "optimal")
 
 
-@of_corpora("The factorised table needs fewer parameters", "GEOM remark 8 (SST-2: 57,344 against 98,304)", paper=0.583)
+@of_corpora("GEOM remark 8 (SST-2: 57,344 against 98,304)", paper=0.583)
 def geom_low_rank_saves(e: Evidence) -> Measured:
-    """r(n + d) parameters at the rank of the corpus are at most the nd of a free table; the ratio is shown."""
+    """The factorised table needs fewer parameters.
+    r(n + d) parameters at the rank of the corpus are at most the nd of a free table; the ratio is shown."""
     ranks = [r.index for r in e.table.rows("parameters", e.models[0]) if r.index is not None]
     low_rank, free = (
         e.value("parameters", part="mds", index=max(ranks, default=None)),
@@ -269,11 +277,12 @@ def geom_low_rank_saves(e: Evidence) -> Measured:
     return low_rank / free, low_rank <= free
 
 
-@of_corpora("The corpus-optimal table fits text not yet seen", "GEOM section 5 (not measured there)")
+@of_corpora("GEOM section 5 (not measured there)")
 def geom_optimal_on_new_text(e: Evidence) -> Measured:
-    """MDS of half of the documents, at its best rank, has less stress at the best scale than a random table on the
+    """The corpus-optimal table fits text not yet seen.
+    MDS of half of the documents, at its best rank, has less stress at the best scale than a random table on the
     corrected distances of the others; the ratio is shown."""
-    best = smallest(e.indices("stress.held_out", "mds").values())
+    best = smallest(e.along("index", "stress.held_out", "mds").values())
     random = e.value("stress.held_out", part="random")
     return best / random, best <= random
 
@@ -281,23 +290,26 @@ def geom_optimal_on_new_text(e: Evidence) -> Measured:
 # Models without positions: theorem 1.
 
 
-@claim("A model without positions cannot tell them", "GEOM theorem 1 (no number printed)", "nope")
+@claim("GEOM theorem 1 (no number printed)", "nope")
 def geom_no_position_without_signal(e: Evidence) -> Measured:
-    """R² (token) of nope at its best layer is at most {PRESENT}; text itself may tell a little (remark 2)."""
+    """A model without positions cannot tell them.
+    R² (token) of nope at its best layer is at most {PRESENT}; text itself may tell a little (remark 2)."""
     peak = e.peak("nope", "token")
     return peak, peak <= PRESENT
 
 
-@claim("A model without positions ignores where text stands", "GEOM theorem 1: 0", "nope", paper=0.0)
+@claim("GEOM theorem 1: 0", "nope", paper=0.0)
 def geom_nope_blind_to_shift(e: Evidence) -> Measured:
-    """Shifting all positions changes the states of nope after the last block by at most {UNMOVED} of their size."""
+    """A model without positions ignores where text stands.
+    Shifting all positions changes the states of nope after the last block by at most {UNMOVED} of their size."""
     change = e.value("shift.change", layer=e.last(), part="all")
     return change, change <= UNMOVED
 
 
-@claim("Predicting words needs positions", "GEOM theorem 1 (no number printed)", "nope", "ap", unit="nats")
+@claim("GEOM theorem 1 (no number printed)", "nope", "ap", unit="nats")
 def geom_position_needed(e: Evidence) -> Measured:
-    """Held-out MLM loss of nope is not below that of ap; how far above is shown."""
+    """Predicting words needs positions.
+    Held-out MLM loss of nope is not below that of ap; how far above is shown."""
     gain = e.loss("nope") - e.loss("ap")
     return gain, gain >= 0
 
@@ -315,21 +327,19 @@ def _by_step(e: Evidence, metric: str) -> list[Point]:
     return list(e.steps(metric).values())
 
 
-@of_checkpoints(
-    "Training never merges two positions", "GEOM theorem 4, section 6.5, figure 5 (pre-trained model)", paper=0.35
-)
+@of_checkpoints("GEOM theorem 4, section 6.5, figure 5 (pre-trained model)", paper=0.35)
 def geom_separation_positive(e: Evidence) -> Measured:
-    """The smallest distance of two rows of a learned table is at least {APART:g} at every checkpoint; the smallest is
+    """Training never merges two positions.
+    The smallest distance of two rows of a learned table is at least {APART:g} at every checkpoint; the smallest is
     shown."""
     least = smallest(_by_step(e, "separation"))
     return least, least >= APART
 
 
-@of_checkpoints(
-    "Training leaves the smallest separation as it was", "GEOM section 6.5, figure 5 (under 1 %)", paper=FLAT
-)
+@of_checkpoints("GEOM section 6.5, figure 5 (under 1 %)", paper=FLAT)
 def geom_separation_flat(e: Evidence) -> Measured:
-    """The smallest distance of two rows stays within {FLAT:.0%} of that of the first checkpoint; the largest change is
+    """Training leaves the smallest separation as it was.
+    The smallest distance of two rows stays within {FLAT:.0%} of that of the first checkpoint; the largest change is
     shown."""
     first, *later = _by_step(e, "separation")
     if not later:
@@ -339,12 +349,11 @@ def geom_separation_flat(e: Evidence) -> Measured:
 
 
 @of_checkpoints(
-    "Learned tables are far from random order",
-    "GEOM section 6.6, figure 6 (pre-trained model; trained from scratch for three epochs: 0.482)",
-    paper=0.254,
+    "GEOM section 6.6, figure 6 (pre-trained model; trained from scratch for three epochs: 0.482)", paper=0.254
 )
 def geom_learned_monotone(e: Evidence) -> Measured:
-    """Violations of monotonicity of a learned table at its last checkpoint are at most {MONOTONE} (random 0.5)."""
+    """Learned tables are far from random order.
+    Violations of monotonicity of a learned table at its last checkpoint are at most {MONOTONE} (random 0.5)."""
     last = _by_step(e, "violations")[-1]
     return last, last <= MONOTONE
 
@@ -357,13 +366,10 @@ def _placed(e: Evidence) -> None:
         raise Missing(f"windows run on: {percent} begin with a document, so table rows are no places in documents")
 
 
-@of_checkpoints(
-    "Learned distances follow those of the corpus",
-    "GEOM section 6.7, figure 7 (pre-trained model; from scratch: 0.036)",
-    paper=0.168,
-)
+@of_checkpoints("GEOM section 6.7, figure 7 (pre-trained model; from scratch: 0.036)", paper=0.168)
 def geom_learned_correlates(e: Evidence) -> Measured:
-    """Distances of a learned table at its last checkpoint correlate with the corpus's by at least {CORRELATED}; not
+    """Learned distances follow those of the corpus.
+    Distances of a learned table at its last checkpoint correlate with the corpus's by at least {CORRELATED}; not
     testable where fewer than {PLACED} of the training windows begin with a document, as rows then are no places in
     documents."""
     _placed(e)
@@ -375,7 +381,7 @@ def geom_learned_correlates(e: Evidence) -> Measured:
 
 
 def _layer_peak(e: Evidence, metric: str) -> Measured:
-    layers = {layer: v for layer, v in e.layers(metric, "sinusoidal").items() if layer > 0}
+    layers = {layer: v for layer, v in e.along("layer", metric, "sinusoidal").items() if layer > 0}
     if len(layers) < FEWEST_BLOCKS:
         raise Missing(f"needs a model of {FEWEST_BLOCKS} blocks; {e.models[0]} has {len(layers)}")
     values = np.array([layers[at].each for at in sorted(layers)])  # (blocks, seeds)
@@ -386,21 +392,19 @@ def _layer_peak(e: Evidence, metric: str) -> Measured:
     return ratio, ratio >= SHARP
 
 
-@of_projections(
-    "An early layer distorts position most",
-    "GEOM section 6.8, figure 8 (layer 3 of 12: about 5,000; layers 4-11: 1,100-1,900)",
-    paper=3.0,
-)
+@of_projections("GEOM section 6.8, figure 8 (layer 3 of 12: about 5,000; layers 4-11: 1,100-1,900)", paper=3.0)
 def geom_layer_peak(e: Evidence) -> Measured:
-    """Raw stress of the sinusoidal table, projected through each block's query and key matrices: the largest of the
-    first half of the blocks is at least {SHARP:g} times the median of the second half; the ratio is shown (the paper:
-    more than 3)."""
+    """An early layer distorts position most.
+    Raw stress of the sinusoidal table, projected through each block's query and key matrices: the largest of the first
+    half of the blocks is at least {SHARP:g} times the median of the second half; the ratio is shown (the paper: more
+    than 3)."""
     return _layer_peak(e, "projected.stress.raw")
 
 
-@of_projections("That peak is no matter of scale", "GEOM section 6.8 (measured at one scale only)")
+@of_projections("GEOM section 6.8 (measured at one scale only)")
 def geom_layer_peak_optimal(e: Evidence) -> Measured:
-    """The same at the best scale: the largest of the first half of the blocks is at least {SHARP:g} times the median of
+    """That peak is no matter of scale.
+    The same at the best scale: the largest of the first half of the blocks is at least {SHARP:g} times the median of
     the others."""
     return _layer_peak(e, "projected.stress.optimal")
 
@@ -409,28 +413,28 @@ def geom_layer_peak_optimal(e: Evidence) -> Measured:
 
 
 @claim(
-    "Mean words of any two positions differ",
     "GEOM hypothesis H1 (holds with probability one; no number printed)",
-    each=with_conditions,
+    each=lambda table: table.models("h1"),
     what="mean word embeddings of a model at the positions of a corpus (a geometry run with --model)",
 )
 def geom_mean_embeddings_differ(e: Evidence) -> Measured:
-    """The smallest distance of the mean word embeddings of two positions is above that of two halves of the documents
-    at one position; the ratio is shown."""
+    """Mean words of any two positions differ.
+    The smallest distance of the mean word embeddings of two positions is above that of two halves of the documents at
+    one position; the ratio is shown."""
     least, floor = e.value("h1"), e.value("h1.floor")
     return least / floor, least >= floor
 
 
 @claim(
-    "Swapping two positions raises the loss",
     "GEOM hypothesis H2, section 4 (assumed for every pair; no number printed)",
     unit="nats",
-    each=swapped,
+    each=lambda table: table.models("swap.loss"),
     what="the loss of a model when two tokens change places",
 )
 def geom_swaps_cost(e: Evidence) -> Measured:
-    """Held-out masked loss of two tokens that change places rises, at the distance (1, 2, 4, ...) where it rises least;
+    """Swapping two positions raises the loss.
+    Held-out masked loss of two tokens that change places rises, at the distance (1, 2, 4, ...) where it rises least;
     that rise is shown. H2 speaks of every pair and of any model; a mean over a few pairs is weaker."""
     # One distance for all seeds: the least of each would be the least of the noise of each.
-    least = min(e.indices("swap.loss", "swapped").values(), key=lambda v: v.value)
+    least = min(e.along("index", "swap.loss", "swapped").values(), key=lambda v: v.value)
     return least, least >= LOSS_ROUNDING

@@ -9,7 +9,7 @@ from functools import partial
 from ..points import Point, largest
 from .claim import LOST, MOST, Measured, claim
 from .dstg import moved
-from .evidence import FIXED_TABLES, Evidence, Missing, tables, words
+from .evidence import Evidence, Missing
 
 UNDER = 10.0  # per cent: "typically utilizing under 10 % of the dimensions" (abstract)
 HALF = 0.5  # of the variance, that the first ten components hold (the paper's least: 0.53)
@@ -19,8 +19,19 @@ ROUNDED = 0.005  # half of the last digit printed
 SINUSOIDAL = 0.52  # what ten components hold of the textbook table of the paper's shape
 SHAPE = 512, 128  # positions and width of the paper's sinusoidal row
 
-of_tables = partial(claim, each=tables, what="a learned position table")
-of_words = partial(claim, each=words, what="the word table of a model (whatwhere spectra --words)", unit="%")
+FIXED_TABLES = ("sinusoidal",)  # tables that no training made
+
+of_tables = partial(
+    claim,
+    each=lambda table: [name for name in table.models("n50", part=None, step=None) if name not in FIXED_TABLES],
+    what="a learned position table",
+)
+of_words = partial(
+    claim,
+    each=lambda table: table.models("n50", part="words"),
+    what="the word table of a model (whatwhere spectra --words)",
+    unit="%",
+)
 
 
 def _trained(e: Evidence) -> None:
@@ -32,105 +43,91 @@ def _trained(e: Evidence) -> None:
     moved(e, name)
 
 
-@of_tables(
-    "Learned position tables use under 10 % of dimensions",
-    "LOWDIM section 3, Table 1a (1.4 to 5.5 %)",
-    paper=5.5,
-    unit="%",
-)
+@of_tables("LOWDIM section 3, Table 1a (1.4 to 5.5 %)", paper=5.5, unit="%")
 def lowdim_few_dimensions(e: Evidence) -> Measured:
-    """At most {UNDER:g} % of the components hold half of the variance of a learned position table."""
+    """Learned position tables use under 10 % of dimensions.
+    At most {UNDER:g} % of the components hold half of the variance of a learned position table."""
     _trained(e)
     n50 = e.value("n50")
     return n50, n50 <= UNDER
 
 
-@of_tables(
-    "Ten components hold half of a learned table",
-    "LOWDIM section 3, Table 1a (least of twelve: bert-large-uncased)",
-    paper=0.53,
-)
+@of_tables("LOWDIM section 3, Table 1a (least of twelve: bert-large-uncased)", paper=0.53)
 def lowdim_ten_components(e: Evidence) -> Measured:
-    """The first ten components hold at least {HALF} of the variance of a learned position table."""
+    """Ten components hold half of a learned table.
+    The first ten components hold at least {HALF} of the variance of a learned position table."""
     _trained(e)
     share = e.value("pca.top10")
     return share, share >= HALF
 
 
-@of_tables(
-    "First components of learned tables are slow waves",
-    "LOWDIM section 4, figure 5 (at most 49 turns in 512 positions)",
-    paper=0.0957,
-    unit="turns a position",
-)
+@of_tables("LOWDIM section 4, figure 5 (at most 49 turns in 512 positions)", paper=0.0957, unit="turns a position")
 def lowdim_slow_components(e: Evidence) -> Measured:
-    """None of the first ten components of a learned table turns more than {SLOW} times for each position; the fastest
-    is shown."""
+    """First components of learned tables are slow waves.
+    None of the first ten components of a learned table turns more than {SLOW} times for each position; the fastest is
+    shown."""
     _trained(e)
-    turns = [v for i, v in e.indices("fft.turns").items() if i < FIRST]
+    turns = [v for i, v in e.along("index", "fft.turns").items() if i < FIRST]
     fastest = largest(turns) * (1 / e.count("fft.turns"))
     return fastest, fastest <= SLOW
 
 
-@of_tables("Components of learned tables turn in pairs", "LOWDIM section 4, figures 2 and 4 (no number printed)")
+@of_tables("LOWDIM section 4, figures 2 and 4 (no number printed)")
 def lowdim_pairs_rotate(e: Evidence) -> Measured:
-    """In the strongest pair of components of a learned table at least {LOST} of the motion is rotation."""
+    """Components of learned tables turn in pairs.
+    In the strongest pair of components of a learned table at least {LOST} of the motion is rotation."""
     _trained(e)
-    e.indices("fft.turns")
+    e.along("index", "fft.turns")
     strongest = {r.seed: r.value for r in e.rows("rotation.strength", index=0)}
     # A table without a pair that turns has no record of one.
     strength = Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds])
     return strength, strength >= LOST
 
 
-@of_tables("Inner products of learned tables depend on lag", "LOWDIM section 4, figure 3 (no number printed)")
+@of_tables("LOWDIM section 4, figure 3 (no number printed)")
 def lowdim_equivariant(e: Evidence) -> Measured:
-    """Equivariance of a learned table's inner products is above what 95 % of random orders of its rows give."""
+    """Inner products of learned tables depend on lag.
+    Equivariance of a learned table's inner products is above what 95 % of random orders of its rows give."""
     _trained(e)
     equivariance = e.value("equivariance")
     return equivariance, equivariance >= e.upper("equivariance.null")
 
 
-@of_tables("A few components make that structure", "LOWDIM section 4, figure 3 (no number printed)")
+@of_tables("LOWDIM section 4, figure 3 (no number printed)")
 def lowdim_equivariant_from_few(e: Evidence) -> Measured:
-    """At most {FIRST} components give at least {MOST} of the equivariance of the whole table."""
+    """A few components make that structure.
+    At most {FIRST} components give at least {MOST} of the equivariance of the whole table."""
     _trained(e)
     whole = e.value("equivariance")
-    first = [v for i, v in e.indices("equivariance.first").items() if i <= FIRST]
+    first = [v for i, v in e.along("index", "equivariance.first").items() if i <= FIRST]
     if not first:
         raise Missing(f"needs the equivariance of the first components of {e.models[0]}")
     best = largest(first)
     return best, best >= MOST * whole
 
 
-@of_words("Word tables need far more of their dimensions", "LOWDIM section 3, Table 1b (19.3 to 30.5 %)", paper=19.3)
+@of_words("LOWDIM section 3, Table 1b (19.3 to 30.5 %)", paper=19.3)
 def lowdim_words_high_dimensional(e: Evidence) -> Measured:
-    """At least {UNDER:g} % of the components hold half of the variance of a word table."""
+    """Word tables need far more of their dimensions.
+    At least {UNDER:g} % of the components hold half of the variance of a word table."""
     n50 = e.value("n50", part="words")
     return n50, n50 >= UNDER
 
 
-@of_words(
-    "Words need more dimensions than their model's positions",
-    "LOWDIM section 3, Table 1 (smallest gap of twelve: albert-xlarge-v1)",
-    paper=17.2,
-)
+@of_words("LOWDIM section 3, Table 1 (smallest gap of twelve: albert-xlarge-v1)", paper=17.2)
 def lowdim_words_above_positions(e: Evidence) -> Measured:
-    """The share of components that hold half of the variance is larger in the word table than in the position table;
-    the gap is shown."""
+    """Words need more dimensions than their model's positions.
+    The share of components that hold half of the variance is larger in the word table than in the position table; the
+    gap is shown."""
     gap = e.value("n50", part="words") - e.value("n50")
     return gap, gap >= 0
 
 
-@claim(
-    "Ten components hold 0.52 of the sinusoidal table",
-    "LOWDIM Table 1a (its table has the exponent doubled)",
-    *FIXED_TABLES,
-    paper=SINUSOIDAL,
-)
+@claim("LOWDIM Table 1a (its table has the exponent doubled)", *FIXED_TABLES, paper=SINUSOIDAL)
 def lowdim_sinusoidal_row(e: Evidence) -> Measured:
-    """The share of the first ten components of the textbook table of {SHAPE[0]} positions and {SHAPE[1]} dimensions
-    rounds to it."""
+    """Ten components hold 0.52 of the sinusoidal table.
+    The share of the first ten components of the textbook table of {SHAPE[0]} positions and {SHAPE[1]} dimensions rounds
+    to it."""
     share, components = e.value("pca.top10"), 100 * e.value("n50.count").value / e.value("n50").value
     if (e.count("n50"), round(components)) != SHAPE:
         shape = f"{SHAPE[0]} positions and {SHAPE[1]} dimensions"

@@ -4,51 +4,42 @@ from .claim import KEPT, PRESENT, UNMOVED, Measured, claim
 from .evidence import Evidence
 
 
-@claim(
-    "Semantics of split do not depend on position",
-    "SPLIT notes, eq. 1 and the text around it (they measure nothing: 0 is what they say)",
-    "split",
-    paper=0.0,
-)
+@claim("SPLIT notes, eq. 1 and the text around it (they measure nothing: 0 is what they say)", "split", paper=0.0)
 def split_semantics_invariant(e: Evidence) -> Measured:
-    """Shifting all positions by half a document changes the semantic states after the last block by at most {UNMOVED}
-    of their size. By construction it can change them through the attention weights alone."""
+    """Semantics of split do not depend on position.
+    Shifting all positions by half a document changes the semantic states after the last block by at most {UNMOVED} of
+    their size. By construction it can change them through the attention weights alone."""
     change = e.value("shift.change", layer=e.last(), part="semantic")
     return change, change <= UNMOVED
 
 
 @claim(
-    "Semantics of split hold no position",
-    "SPLIT notes, eq. 1: semantic vectors stay invariant (they measure nothing: 0 is what they say)",
-    "split",
-    paper=0.0,
+    "SPLIT notes, eq. 1: semantic vectors stay invariant (they measure nothing: 0 is what they say)", "split", paper=0.0
 )
 def split_semantics_without_position(e: Evidence) -> Measured:
-    """R² (token) of the semantic stream of split at its best layer is at most {PRESENT}."""
+    """Semantics of split hold no position.
+    R² (token) of the semantic stream of split at its best layer is at most {PRESENT}."""
     peak = e.peak("split", "token", "semantic")
     return peak, peak <= PRESENT
 
 
 @claim(
-    "Positions of split know nothing of sentences",
     "SPLIT notes: semantics must not reach the positional dimensions (they measure nothing: 0 is what they say)",
     "split",
     paper=0.0,
 )
 def split_position_without_semantics(e: Evidence) -> Measured:
-    """R² (intra) of the position stream of split at its best layer is at most {PRESENT}; words can reach it through the
+    """Positions of split know nothing of sentences.
+    R² (intra) of the position stream of split at its best layer is at most {PRESENT}; words can reach it through the
     weights alone."""
     peak = e.peak("split", "intra", "position")
     return peak, peak <= PRESENT
 
 
-@claim(
-    "Reserved dimensions keep position to the end",
-    "SPLIT notes: dimensions reserved for position (no number printed)",
-    "split",
-)
+@claim("SPLIT notes: dimensions reserved for position (no number printed)", "split")
 def split_position_kept(e: Evidence) -> Measured:
-    """R² (token) of the position stream of split after the last block is at least {KEPT} of that after the first and
+    """Reserved dimensions keep position to the end.
+    R² (token) of the position stream of split after the last block is at least {KEPT} of that after the first and
     {PRESENT}."""
     first, last = (e.r2("split", "token", "position", layer) for layer in (1, e.last()))
     return last, last >= KEPT * first, last >= PRESENT

@@ -30,61 +30,39 @@ def _below(e: Evidence, *models: str) -> Measured:
     return smallest(gains), *(gain >= 0 for gain in gains)
 
 
-@_nats(
-    "Untied absolute position beats BERT's",
-    "TUPE section 4.2, figure 5a (loss not printed; Table 2: GLUE 84.47 against 82.96)",
-    "tupe-a",
-    "bert-a",
-)
+@_nats("TUPE section 4.2, figure 5a (loss not printed; Table 2: GLUE 84.47 against 82.96)", "tupe-a", "bert-a")
 def tupe_a_beats_bert_a(e: Evidence) -> Measured:
-    """Held-out MLM loss of tupe-a is not above that of bert-a; how far below is shown."""
+    """Untied absolute position beats BERT's.
+    Held-out MLM loss of tupe-a is not above that of bert-a; how far below is shown."""
     return _below(e, "bert-a", "tupe-a")
 
 
-@_nats(
-    "Untied relative position beats BERT's",
-    "TUPE section 4.2, figure 5a (loss not printed; Table 2: GLUE 85.04 against 83.66)",
-    "tupe-r",
-    "bert-r",
-)
+@_nats("TUPE section 4.2, figure 5a (loss not printed; Table 2: GLUE 85.04 against 83.66)", "tupe-r", "bert-r")
 def tupe_r_beats_bert_r(e: Evidence) -> Measured:
-    """Held-out MLM loss of tupe-r is not above that of bert-r; how far below is shown."""
+    """Untied relative position beats BERT's.
+    Held-out MLM loss of tupe-r is not above that of bert-r; how far below is shown."""
     return _below(e, "bert-r", "tupe-r")
 
 
-@_nats(
-    "Relative position adds to untied absolute position",
-    "TUPE section 4.2 (loss not printed; Table 2: GLUE 85.04 against 84.47)",
-    "tupe-r",
-    "tupe-a",
-)
+@_nats("TUPE section 4.2 (loss not printed; Table 2: GLUE 85.04 against 84.47)", "tupe-r", "tupe-a")
 def tupe_r_beats_tupe_a(e: Evidence) -> Measured:
-    """Held-out MLM loss of tupe-r is not above that of tupe-a; how far below is shown."""
+    """Relative position adds to untied absolute position.
+    Held-out MLM loss of tupe-r is not above that of tupe-a; how far below is shown."""
     return _below(e, "tupe-a", "tupe-r")
 
 
-@_nats(
-    "Untying [CLS] and untying position both help",
-    "TUPE section 4.3 (loss not printed; Table 2: GLUE 82.96, 83.81, 84.47)",
-    "tupe-a-tie-cls",
-    "bert-a",
-    "tupe-a",
-)
+@_nats("TUPE section 4.3 (loss not printed; Table 2: GLUE 82.96, 83.81, 84.47)", "tupe-a-tie-cls", "bert-a", "tupe-a")
 def tupe_tie_cls_between(e: Evidence) -> Measured:
-    """Held-out MLM losses fall, or stay, from bert-a to tupe-a-tie-cls to tupe-a; the smaller of the two steps is
+    """Untying [CLS] and untying position both help.
+    Held-out MLM losses fall, or stay, from bert-a to tupe-a-tie-cls to tupe-a; the smaller of the two steps is
     shown."""
     return _below(e, "bert-a", "tupe-a-tie-cls", "tupe-a")
 
 
-@_nats(
-    "Own projections help; dropping mixed correlations helps too",
-    "TUPE section 4.3 (loss not printed; Table 2: GLUE 82.96, 83.64, 83.81)",
-    "bert-ad",
-    "bert-a",
-    "tupe-a-tie-cls",
-)
+@_nats("TUPE section 4.3 (loss not printed; Table 2: GLUE 82.96, 83.64, 83.81)", "bert-ad", "bert-a", "tupe-a-tie-cls")
 def tupe_bert_ad_between(e: Evidence) -> Measured:
-    """Held-out MLM losses fall, or stay, from bert-a to bert-ad to tupe-a-tie-cls; the smaller of the two steps is
+    """Own projections help; dropping mixed correlations helps too.
+    Held-out MLM losses fall, or stay, from bert-a to bert-ad to tupe-a-tie-cls; the smaller of the two steps is
     shown."""
     return _below(e, "bert-a", "bert-ad", "tupe-a-tie-cls")
 
@@ -103,18 +81,20 @@ def _share_of_steps(e: Evidence, model: str, baseline: str) -> Point:
     return Point.of([[shares[seed] if there else 1.0] for seed, there in zip(e.seeds, reached, strict=True)])
 
 
-@claim("Untied position needs 30 % of the steps", _STEPS, "tupe-a", "bert-a", paper=FASTER)
+@claim(_STEPS, "tupe-a", "bert-a", paper=FASTER)
 def tupe_a_30_percent(e: Evidence) -> Measured:
-    """tupe-a reaches the final validation loss of bert-a in at most {FASTER} of its steps; a model that never does
-    counts as 1. The paper judges by GLUE as well."""
+    """Untied position needs 30 % of the steps.
+    tupe-a reaches the final validation loss of bert-a in at most {FASTER} of its steps; a model that never does counts
+    as 1. The paper judges by GLUE as well."""
     share = _share_of_steps(e, "tupe-a", "bert-a")
     return share, share <= FASTER
 
 
-@claim("With relative position too, 30 % of the steps", _STEPS, "tupe-r", "bert-r", paper=FASTER)
+@claim(_STEPS, "tupe-r", "bert-r", paper=FASTER)
 def tupe_r_30_percent(e: Evidence) -> Measured:
-    """tupe-r reaches the final validation loss of bert-r in at most {FASTER} of its steps; a model that never does
-    counts as 1. The paper judges by GLUE as well."""
+    """With relative position too, 30 % of the steps.
+    tupe-r reaches the final validation loss of bert-r in at most {FASTER} of its steps; a model that never does counts
+    as 1. The paper judges by GLUE as well."""
     share = _share_of_steps(e, "tupe-r", "bert-r")
     return share, share <= FASTER
 
@@ -122,13 +102,10 @@ def tupe_r_30_percent(e: Evidence) -> Measured:
 # Correlations and patterns: sections 3.1 and 4.4.
 
 
-@claim(
-    "Words and positions hardly correlate in BERT's attention",
-    "TUPE section 3.1, figure 2 (no number printed)",
-    "bert-a",
-)
+@claim("TUPE section 3.1, figure 2 (no number printed)", "bert-a")
 def tupe_mixed_correlations_uniform(e: Evidence) -> Measured:
-    """Standard deviations of the word-to-position and position-to-word scores of bert-a's first block, mean over heads,
+    """Words and positions hardly correlate in BERT's attention.
+    Standard deviations of the word-to-position and position-to-word scores of bert-a's first block, mean over heads,
     are at most a third of that of word-to-word; the larger share is shown."""
     parts = ("word-word", "word-position", "position-word")
     word, *mixed = (average(e.heads("correlation.std", part)) for part in parts)
@@ -136,15 +113,10 @@ def tupe_mixed_correlations_uniform(e: Evidence) -> Measured:
     return ratio, ratio <= UNIFORM
 
 
-@claim(
-    "Five patterns of positional attention emerge",
-    "TUPE section 4.4, figure 6",
-    "tupe-a",
-    paper=float(len(PATTERNS)),
-    unit="patterns",
-)
+@claim("TUPE section 4.4, figure 6", "tupe-a", paper=float(len(PATTERNS)), unit="patterns")
 def tupe_five_patterns(e: Evidence) -> Measured:
-    """Each of the patterns global, local, broad, previous and next is that of a head at least; how many of them are is
+    """Five patterns of positional attention emerge.
+    Each of the patterns global, local, broad, previous and next is that of a head at least; how many of them are is
     shown. Not testable below five heads whose positional scores differ."""
     shares = [e.value("patterns.share", part=pattern) for pattern in PATTERNS]
     if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):
@@ -155,13 +127,10 @@ def tupe_five_patterns(e: Evidence) -> Measured:
     return Point.of(there), Point.of(smallest(shares).at) >= SOME
 
 
-@claim(
-    "Most heads' positional term turns to special tokens",
-    "TUPE section 4.4: the first column is relatively large in most heads (no number printed)",
-    "tupe-a",
-)
+@claim("TUPE section 4.4: the first column is relatively large in most heads (no number printed)", "tupe-a")
 def tupe_first_column(e: Evidence) -> Measured:
-    """In at least {LOST} of tupe-a's heads the positional term alone gives special tokens at least {TWICE:g} times what
+    """Most heads' positional term turns to special tokens.
+    In at least {LOST} of tupe-a's heads the positional term alone gives special tokens at least {TWICE:g} times what
     uniform attention does, and in no fewer heads than in the untrained model where there are records of it; the paper
     speaks of [CLS], the records hold [CLS] and [SEP] together."""
     uniform = e.value("attention.special.keys")
@@ -181,18 +150,17 @@ def tupe_first_column(e: Evidence) -> Measured:
     return trained, trained >= LOST, trained >= before
 
 
-@claim(
-    "Free positional scores converge much slower than BERT", "TUPE section 5 (no number printed)", "tupe-free", "bert-a"
-)
+@claim("TUPE section 5 (no number printed)", "tupe-free", "bert-a")
 def tupe_free_form_slower(e: Evidence) -> Measured:
-    """bert-a reaches the final validation loss of tupe-free in at most {LOST} of its steps; never counts as 1."""
+    """Free positional scores converge much slower than BERT.
+    bert-a reaches the final validation loss of tupe-free in at most {LOST} of its steps; never counts as 1."""
     share = _share_of_steps(e, "bert-a", "tupe-free")
     return share, share <= LOST
 
 
-@_nats("A relative bias made of products gains little", "TUPE section 5 (no number printed)", "tupe-product", "tupe-r")
+@_nats("TUPE section 5 (no number printed)", "tupe-product", "tupe-r")
 def tupe_product_bias_marginal(e: Evidence) -> Measured:
-    """Held-out MLM losses of tupe-product and tupe-r differ by at most {MARGINAL} nats; the gain over tupe-r is
-    shown."""
+    """A relative bias made of products gains little.
+    Held-out MLM losses of tupe-product and tupe-r differ by at most {MARGINAL} nats; the gain over tupe-r is shown."""
     gain = e.loss("tupe-r") - e.loss("tupe-product")
     return gain, gain <= MARGINAL, gain >= -MARGINAL

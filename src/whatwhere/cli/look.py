@@ -7,7 +7,7 @@ import typer
 
 from ..shipped import REFERENCE, model_source
 from .models import AnyModel, open_encoder, open_tokenizer
-from .options import Field, HeldOut, Json, Scheme, app, emit
+from .options import Field, HeldOut, Json, PageFolder, Scheme, app, emit
 
 
 @app.command()
@@ -20,15 +20,11 @@ def heads(
         int,
         typer.Option(
             help="Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, and "
-            "each stream: "
-            "one pass for every term, block and head. 0: none.",
+            "each stream: one pass for every term, block and head. 0: none.",
             min=0,
         ),
     ] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False),
-    ] = None,
+    out: PageFolder = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
@@ -37,15 +33,9 @@ def heads(
     from ..study.heads import heads_text, run_heads
 
     encoder, tokenizer = open_encoder(model, scheme, head=ablate > 0), open_tokenizer(model)
+    where = Path(model_source(model))
     found = run_heads(
-        encoder,
-        tokenizer,
-        Path(model_source(model)),
-        corpus=corpus,
-        field=field,
-        documents=documents,
-        ablated=ablate,
-        out=out,
+        encoder, tokenizer, where, corpus=corpus, field=field, documents=documents, ablated=ablate, out=out
     )
     written = f"\nThe report is {found['report']}: open it in a browser." if found["report"] else ""
     emit(found, as_json, heads_text(found) + written)
@@ -54,12 +44,8 @@ def heads(
 @app.command()
 def attention(
     model: AnyModel,
-    text: Annotated[
-        list[str] | None, typer.Option(help="A text to look at; may be given again.", show_default=False)
-    ] = None,
-    file: Annotated[
-        list[Path] | None, typer.Option(help="A file that holds one text; may be given again.", show_default=False)
-    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text to look at; may be given again.")] = None,
+    file: Annotated[list[Path] | None, typer.Option(help="A file that holds one text; may be given again.")] = None,
     repeat: Annotated[
         bool,
         typer.Option(

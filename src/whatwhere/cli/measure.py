@@ -8,7 +8,7 @@ import typer
 
 from ..shipped import model_source
 from .models import AnyModel, open_encoder, open_tokenizer
-from .options import ConfigFile, Field, HeldOut, Json, Scheme, Setting, app, emit, own_scheme
+from .options import ConfigFile, Field, HeldOut, Json, PageFolder, Scheme, Setting, app, configured, emit, own_scheme
 
 
 @app.command()
@@ -48,16 +48,12 @@ def spectra(
         typer.Argument(
             metavar="SOURCE...",
             help="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; "
-            "safetensors only), "
-            "a study folder (all its models), a model's name on the Hub, or `reference`, the model that comes with the "
-            "package.",
+            "safetensors only), a study folder (all its models), a model's name on the Hub, or `reference`, the model "
+            "that comes with the package.",
         ),
     ],
     words: Annotated[bool, typer.Option("--words", help="Word tables too: their shares and N50.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for records, arrays and a page with every figure (report.html).", show_default=False),
-    ] = None,
+    out: PageFolder = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
@@ -71,17 +67,16 @@ def spectra(
         run, page = run_spectra(sources, out, words)
     except ValueError as error:
         raise own_scheme(error, Path(sources[0])) from None
-    facts = {
-        **run.facts(),
-        "records": [vars(r) for records in run.records for r in records],
-        "report": str(page) if page else None,
-    }
+    records = [vars(r) for of_table in run.records for r in of_table]
     written = f"\n\nThe report is {page}: open it in a browser." if page else ""
-    emit(facts, as_json, spectra_text(run) + written)
+    emit(
+        {**run.facts(), "records": records, "report": str(page) if page else None}, as_json, spectra_text(run) + written
+    )
 
 
 @app.command()
 def geometry(
+    context: typer.Context,
     out: Annotated[
         Path,
         typer.Option(
@@ -89,13 +84,12 @@ def geometry(
             "used again."
         ),
     ],
-    corpus: Annotated[
+    corpora: Annotated[
         list[str] | None,
         typer.Option(
+            "--corpus",
             help="Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a "
-            "name without / or :; "
-            "several are compared. [default: python-docs]",
-            show_default=False,
+            "name without / or :; several are compared. [default: python-docs]",
         ),
     ] = None,
     field: Annotated[
@@ -108,14 +102,11 @@ def geometry(
         str | None,
         typer.Option(
             help="Vocabulary file, tokenizer or model folder, Hub name, `reference`, `words` or `characters`. "
-            "[default: the first "
-            "--model's, else a WordPiece trained on the corpora]",
-            show_default=False,
+            "[default: the first --model's, else a WordPiece trained on the corpora]"
         ),
     ] = None,
     positions: Annotated[
-        int | None,
-        typer.Option(help="Positions to count, special tokens not among them. [default: 128]", show_default=False),
+        int | None, typer.Option(help="Positions to count, special tokens not among them. [default: 128]")
     ] = None,
     align: Annotated[
         str | None,
@@ -133,22 +124,23 @@ def geometry(
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]",
-            show_default=False,
+            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]"
         ),
     ] = None,
-    table: Annotated[
+    tables: Annotated[
         list[str] | None,
         typer.Option(
+            "--table",
             help="A further table: .npy, model folder, Hub name or `reference`. Row 0 is [CLS]'s unless --set "
-            "first_row=0; may come again."
+            "first_row=0; may come again.",
         ),
     ] = None,
-    model: Annotated[
+    models: Annotated[
         list[str] | None,
         typer.Option(
+            "--model",
             help="A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; "
-            "may be given again."
+            "may be given again.",
         ),
     ] = None,
     intervals: Annotated[
@@ -173,22 +165,7 @@ def geometry(
         widths = [int(d) for d in dims.split(",")] if dims is not None else None
     except ValueError:
         raise ValueError(f"--dims takes whole numbers with commas, for example 16,64,256; got {dims!r}.") from None
-    resolved = GeometryConfig.load(
-        config,
-        settings or (),
-        corpora=corpus,
-        field=field,
-        tokenizer=tokenizer,
-        positions=positions,
-        align=align,
-        dims=widths,
-        protocol=protocol,
-        tables=table,
-        models=model,
-        intervals=intervals,
-        smacof=smacof,
-    )
-    result = run_geometry(resolved, out)
+    result = run_geometry(configured(context, GeometryConfig, config, settings, dims=widths), out)
     if result["report"] is None:
         return
     said = [f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]]

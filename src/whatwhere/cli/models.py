@@ -4,13 +4,13 @@ shipped one.
 Never a pickle, never remote code, and never fewer than 32 bits: numbers of analyses are not those of bfloat16.
 """
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..files import read_json
 from ..shipped import REFERENCE, model_source
 from .options import own_scheme
 
@@ -23,7 +23,10 @@ AnyModel = Annotated[
     ),
 ]
 OurModel = Annotated[
-    str, typer.Argument(help="A trained model: a folder that pretrain or a study wrote, or " + _SHIPPED + ".")
+    str,
+    typer.Argument(
+        metavar="model", help="A trained model: a folder that pretrain or a study wrote, or " + _SHIPPED + "."
+    ),
 ]
 
 
@@ -48,7 +51,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     folder = Path(model)
     local = _check_folder(model)
     try:
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type") if local else None
+        kind = read_json(folder / "config.json").get("model_type") if local else None
     except (ValueError, AttributeError) as error:
         raise ValueError(f"{folder}/config.json is damaged ({error}). Use a complete copy.") from None
     try:
@@ -59,8 +62,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
         if head:
             raise ValueError(
                 f"{model} is no model of this package, and only its encoders with their vocabulary head can be "
-                "measured so. "
-                "Give one of those."
+                "measured so. Give one of those."
             )
         config = AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
         return AutoModel.from_pretrained(

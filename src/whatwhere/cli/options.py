@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from ..training.config import SchemeConfig
+    from ..training.config import StrictConfig
 
-C = TypeVar("C", bound="SchemeConfig")
+C = TypeVar("C", bound="StrictConfig")
 
 app = typer.Typer(
     name="whatwhere",
@@ -28,9 +28,7 @@ Corpus = Annotated[
     typer.Option(
         help="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
         "(.txt .jsonl .parquet .tsv .csv, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat, "
-        "synthetic:three-regimes. "
-        "[default: python-docs]",
-        show_default=False,
+        "synthetic:three-regimes. [default: python-docs]"
     ),
 ]
 HeldOut = Annotated[
@@ -40,7 +38,6 @@ HeldOut = Annotated[
         help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is "
         "read; both by the "
         "model's own tokenizer. [default: the windows of the model's own run, else a part of python-docs]",
-        show_default=False,
     ),
 ]
 Field = Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")]
@@ -52,22 +49,24 @@ Tokenizer = Annotated[
     str | None,
     typer.Option(
         help="Vocabulary file, tokenizer folder, Hub name, `reference`, words or characters. [default: train a "
-        "WordPiece on the corpus]",
-        show_default=False,
+        "WordPiece on the corpus]"
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
-Size = Annotated[
-    str | None,
-    typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]", show_default=False),
-]
+Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]")]
 
 Scheme = Annotated[
     Path | None,
     typer.Option(
-        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is "
-        "run.",
-        show_default=False,
+        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is run."
+    ),
+]
+
+
+PageFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Folder for records, arrays and a page with every figure (report.html).", show_default=False
     ),
 ]
 
@@ -77,11 +76,22 @@ def emit(value: Any, as_json: bool, text: str) -> None:
     print(json.dumps(value) if as_json else text)
 
 
-def configured(kind: type[C], path: Path | None, settings: Iterable[str] | None, **values: Any) -> C:
-    """The configuration of a command, from its file, options and settings; a scheme that they name is run first."""
+def given(context: typer.Context, kind: type["StrictConfig"]) -> dict[str, Any]:
+    """The options on the command line that are keys of a configuration: a verb's parameter has the name of its key."""
+    sources = {key: context.get_parameter_source(key) for key in context.params if key in kind.model_fields}
+    here = [key for key, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    return {key: str(v) if isinstance(v := context.params[key], Path) else v for key in here}
+
+
+def configured(
+    context: typer.Context, kind: type[C], path: Path | None, settings: Iterable[str] | None, **values: Any
+) -> C:
+    """The configuration of a command: a file, over it the options that are its keys, then `values` that are not None,
+    then settings; a scheme that they name is run first."""
     from ..training.config import use_scheme
 
-    merged = kind.merged(path, settings or (), **values)
+    values = {key: value for key, value in values.items() if value is not None}
+    merged = kind.merged(path, settings or (), **{**given(context, kind), **values})
     use_scheme(merged.get("scheme"))
     return kind.parse(merged)
 

@@ -23,16 +23,12 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]",
-            show_default=False,
+            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]"
         ),
     ] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.",
-            show_default=False,
-        ),
+        typer.Option(help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -97,15 +93,14 @@ def presets(
 
 @app.command()
 def explain(
+    context: typer.Context,
     what: Annotated[
         str,
         typer.Argument(
             metavar="CONFIG", help="A preset, a YAML file of a training, the folder of a trained model, or `reference`."
         ),
     ],
-    size: Annotated[
-        str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]", show_default=False)
-    ] = None,
+    size: Annotated[str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]")] = None,
     scheme: Scheme = None,
     settings: Setting = None,
     as_json: Json = False,
@@ -134,33 +129,31 @@ def explain(
             raise own_scheme(error, path) from None
         facts = facts_of(encoder, None, 0.15, "sdpa")
     else:
-        own = str(scheme) if scheme else None
         if path.suffix in (".yaml", ".yml"):
-            _one_encoder(path)
-            config = configured(PretrainConfig, path, settings, size=size, scheme=own)
+            _one_encoder(context, path)
+            config = configured(context, PretrainConfig, path, settings)
         elif path.is_file():
             raise ValueError(
                 f"{what} is no configuration: its name does not end in .yaml. Give a preset, a YAML file or a model's "
                 "folder."
             )
         else:
-            config = configured(PretrainConfig, None, settings, preset=what, size=size, scheme=own)
+            config = configured(context, PretrainConfig, None, settings, preset=what)
         if config.tokenizer is None and "vocab_size" not in config.model:
-            config = config.model_copy(
-                update={"model": {**config.model, "vocab_size": config.vocab_size}}
-            )  # of the WordPiece to train
+            model = {**config.model, "vocab_size": config.vocab_size}  # of the WordPiece to train
+            config = config.model_copy(update={"model": model})
         encoder = config.encoder_config()
         check_table_files(encoder)
         facts = facts_of(encoder, config.length, config.mask_rate, config.backend)
     emit(facts, as_json, as_text(facts))
 
 
-def _one_encoder(path: Path) -> None:
+def _one_encoder(context: typer.Context, path: Path) -> None:
     """Refuse the configuration of a study: it has several encoders."""
     from ..study.config import StudyConfig
 
     try:
-        models = configured(StudyConfig, path, ()).models
+        models = configured(context, StudyConfig, path, ()).models
     except ValueError:
         return
     if "models:" in path.read_text(encoding="utf-8"):

@@ -7,11 +7,32 @@ from typing import Annotated
 import typer
 
 from .models import OurModel
-from .options import ConfigFile, Corpus, Json, Scheme, Setting, Size, Tokenizer, app, configured, emit, own_scheme
+from .options import (
+    ConfigFile,
+    Corpus,
+    Json,
+    Scheme,
+    Setting,
+    Size,
+    Tokenizer,
+    app,
+    configured,
+    emit,
+    given,
+    own_scheme,
+)
+
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Go on from the newest complete checkpoint, or from the beginning where there is none."
+    ),
+]
 
 
 @app.command()
 def study(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder of the study; an unfinished one there is continued.")] = Path(
         "runs/study"
     ),
@@ -20,10 +41,8 @@ def study(
         str | None,
         typer.Option(
             help="Presets, with commas; `all` stands for all that were not named before it. All train by the recipe "
-            "(masking, schedule, "
-            "Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME chooses. [default: "
-            "dstg,ap,rp,rope]",
-            show_default=False,
+            "(masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME "
+            "chooses. [default: dstg,ap,rp,rope]"
         ),
     ] = None,
     size: Size = None,
@@ -32,31 +51,24 @@ def study(
         str | None,
         typer.Option(
             help="parameters or operations (of a forward pass, per token): change the feed-forward widths of the other "
-            "models so that "
-            "they cost what the first one does. [default: as they are]",
-            show_default=False,
+            "models so that they cost what the first one does. [default: as they are]"
         ),
     ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
             help="Minutes for everything, from text to report, on this machine, instead of steps; how many steps they "
-            "buy is said, and "
-            "whether that is enough to learn anything."
+            "buy is said, and whether that is enough to learn anything."
         ),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            help="Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]",
-            show_default=False,
-        ),
+        typer.Option(help="Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]"),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]",
-            show_default=False,
+            help="Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]"
         ),
     ] = None,
     tokenizer: Tokenizer = None,
@@ -67,41 +79,25 @@ def study(
     """Train several encoders on the same batches, one a core at a time, look inside them, write one report
     (OUT/report.html)."""
     from ..study.config import StudyConfig
-    from ..study.run import run_study
+    from ..study.run import CONFIG, run_study
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
-    saved = out / "study.yaml"
-    given = any(
-        v is not None for v in (corpus, models, size, scheme, match, minutes, steps, tokenizer, config)
-    ) or bool(settings)
-    resolved = configured(
-        StudyConfig,
-        saved if saved.is_file() and not given else config,
-        settings,
-        corpus=corpus,
-        models=names,
-        size=size,
-        scheme=str(scheme) if scheme else None,
-        match=match,
-        minutes=minutes,
-        steps=steps,
-        seeds=seeds,
-        tokenizer=tokenizer,
-    )
+    options = set(given(context, StudyConfig)) - {"seeds"}
+    goes_on = (out / CONFIG).is_file() and config is None and not settings and not options
+    resolved = configured(context, StudyConfig, out / CONFIG if goes_on else config, settings, models=names)
     report = run_study(resolved, out)
     emit({"out": str(out), "report": str(report)}, as_json, f"The report is {report}: open it in a browser.")
 
 
 @app.command()
 def pretrain(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder of the run; the finished model is a transformers folder there.")],
     preset: Annotated[
         str | None,
         typer.Option(
             help="Which encoder (whatwhere presets lists them), trained by its family's recipe: dstg 20 % masked, all "
-            "[MASK], cosine to a "
-            "tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0. [default: dstg]",
-            show_default=False,
+            "[MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0. [default: dstg]"
         ),
     ] = None,
     size: Size = None,
@@ -110,17 +106,11 @@ def pretrain(
     tokenizer: Tokenizer = None,
     minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(help="Budget in optimizer steps. [default: the recipe's of the size]", show_default=False),
+        int | None, typer.Option(help="Budget in optimizer steps. [default: the recipe's of the size]")
     ] = None,
     config: ConfigFile = None,
     settings: Setting = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Go on from the newest complete checkpoint, or from the beginning where there is none."
-        ),
-    ] = False,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Pretrain one encoder by masked-language modelling; several processes: torchrun --nproc-per-node N -m whatwhere
@@ -128,64 +118,41 @@ def pretrain(
     from ..training.pretrain import CONFIG, PretrainConfig
     from ..training.pretrain import pretrain as run_pretraining
 
-    saved = out / CONFIG
-    given = config or (saved if resume and saved.is_file() else None)
-    own = str(scheme) if scheme else None
-    values = {
-        "preset": preset,
-        "size": size,
-        "scheme": own,
-        "corpus": corpus,
-        "tokenizer": tokenizer,
-        "minutes": minutes,
-        "steps": steps,
-    }
-    summary = run_pretraining(configured(PretrainConfig, given, settings, **values), out, resume=resume)
+    file = config or (out / CONFIG if resume and (out / CONFIG).is_file() else None)
+    resolved = configured(context, PretrainConfig, file, settings)
+    summary = run_pretraining(resolved, out, resume=resume)
     loss = summary["validation_loss"]
     measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
     if int(os.environ.get("RANK", "0")) == 0:
-        emit(
-            {"out": str(out), **summary},
-            as_json,
-            f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}.",
-        )
+        text = f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}."
+        emit({"out": str(out), **summary}, as_json, text)
 
 
 @app.command()
 def finetune(
-    model: OurModel,
+    context: typer.Context,
+    start: OurModel,
     out: Annotated[
         Path, typer.Option(help="Folder of the run; the finished classifier is a transformers folder there.")
     ],
     data: Annotated[
-        Path | None,
-        typer.Option(help="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst.", show_default=False),
+        Path | None, typer.Option(help="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst.")
     ] = None,
-    dev: Annotated[Path | None, typer.Option(help="Labelled table for the accuracy.", show_default=False)] = None,
-    text: Annotated[
-        str | None, typer.Option(help="Column of the text. [default: sentence]", show_default=False)
-    ] = None,
-    text_pair: Annotated[
-        str | None, typer.Option(help="Column of a second text, for tasks on pairs.", show_default=False)
-    ] = None,
+    dev: Annotated[Path | None, typer.Option(help="Labelled table for the accuracy.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the text. [default: sentence]")] = None,
+    text_pair: Annotated[str | None, typer.Option(help="Column of a second text, for tasks on pairs.")] = None,
     label: Annotated[
-        str | None,
-        typer.Option(help="Column of the label: words or whole numbers. [default: label]", show_default=False),
+        str | None, typer.Option(help="Column of the label: words or whole numbers. [default: label]")
     ] = None,
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Take configuration and tokenizer of MODEL, weights anew.")
     ] = False,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the data. [default: 3]", show_default=False)] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps, instead of epochs.", show_default=False)] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the data. [default: 3]")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps, instead of epochs.")] = None,
     scheme: Scheme = None,
     config: ConfigFile = None,
     settings: Setting = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Go on from the newest complete checkpoint, or from the beginning where there is none."
-        ),
-    ] = False,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Fine-tune an encoder to classify texts or pairs of texts; keeps its position table at steps 0, 50, 100, 200, 500,
@@ -194,35 +161,21 @@ def finetune(
     OUT/records.parquet holds losses, accuracy and, where there is a position table, its separation at every checkpoint.
     """
     from ..records import write_records
-    from ..study.finetune import finetune_records
+    from ..study.records import finetune_records
     from ..training.finetune import CONFIG, FinetuneConfig
     from ..training.finetune import finetune as run_finetuning
 
-    saved = out / CONFIG
-    given = config or (saved if resume and saved.is_file() else None)
-    paths = {"data": data, "dev": dev, "scheme": scheme}
-    values = {"start": model} | {key: str(path) for key, path in paths.items() if path is not None}
-    others = {
-        "text": text,
-        "text_pair": text_pair,
-        "label": label,
-        "from_scratch": from_scratch or None,
-        "epochs": epochs,
-        "steps": steps,
-    }
+    file = config or (out / CONFIG if resume and (out / CONFIG).is_file() else None)
     try:
-        resolved = configured(FinetuneConfig, given, settings, **values, **others)
+        resolved = configured(context, FinetuneConfig, file, settings)
         summary = run_finetuning(resolved, out, resume=resume)
     except ValueError as error:
-        raise own_scheme(error, Path(model)) from None
+        raise own_scheme(error, Path(start)) from None
     if int(os.environ.get("RANK", "0")) == 0:
         write_records(out / "records.parquet", finetune_records(out))
         low, high = summary["accuracy_low"], summary["accuracy_high"]
+        done = f"{summary['steps']:,} steps in {summary['seconds']:,.0f} s"
         measured = (
             f"accuracy {summary['validation_accuracy']:.3f} [{low:.3f}, {high:.3f}] on {summary['dev_rows']:,} rows"
         )
-        emit(
-            {"out": str(out), **summary},
-            as_json,
-            f"{out}: {summary['steps']:,} steps in {summary['seconds']:,.0f} s, {measured}.",
-        )
+        emit({"out": str(out), **summary}, as_json, f"{out}: {done}, {measured}.")

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
-from transformers.utils import logging as transformers_logging
 
 from ..analysis.course import separation_records
 from ..analysis.geometry import (
@@ -31,25 +30,25 @@ from ..analysis.geometry import (
     stands_out,
 )
 from ..analysis.matrices import condition_records, scores_of_folder, scores_of_model
-from ..analysis.tables import SourceTable, load_tables
+from ..analysis.tables import load_tables
 from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, open_source, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
-from ..files import write_array, write_arrays, write_json
+from ..files import read_json, write_array, write_arrays
 from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
-from ..records import Record, write_records
-from ..report import write_report
+from ..records import Record
 from ..shipped import model_source
+from ..training.checkpoints import quiet
 from ..training.config import StrictConfig
-from .folders import check_folder
 from .geometry_words import model_summary, summary
+from .jobs import show_progress
 from .machine import machine, versions
-from .progress import show_progress
+from .outputs import check_folder, write_results
 
 CONFIG, FACTS = "geometry.yaml", "geometry.json"
 _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
 _UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
-WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gptj", "vit_mae")
+WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gptj", "vit_mae")  # read text from row 0 on, the others from row 1
 DRAWN = 3  # columns of coordinates that a figure needs
 
 
@@ -153,9 +152,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         lost.
     """
     began, started = time.perf_counter(), time.strftime("%Y-%m-%d %H:%M")
-    sources = config.sources()
-    tables = _tables(config)
-    encoding_tables(_plan(config, tables), config.positions)  # a table too short is refused before anything is counted
+    sources, plan = config.sources(), _plan(config)
+    encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
     for run in config.models:
         _check_model(Path(model_source(run)))
     _claim(config, out)
@@ -173,19 +171,14 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     for name, counts in counted.items():
         stem = stems[name]
         with show_progress(name, progress) as show:
-            found = corpus_geometry(counts, _plan(config, tables), show)
+            found = corpus_geometry(counts, plan, show)
         measured[name] = counts, found
         table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
         records += geometry_records(Who(name, study=out.name), counts, found)
-        facts.append(
-            {
-                **_facts(config, name, counts, found),
-                "file": stem,
-                "table": table,
-                "summary": _words(config, found, table),
-            }
-        )
-        cloud = scatter(found, encoding_tables(_plan(config, tables), config.positions), config.seed)
+        ranks = [*config.ranks, *([config.rank] if config.rank else [])]
+        sentences = summary(found, config.positions, config.width, config.min_support, ranks, table)
+        facts.append({**_facts(config, name, counts, found), "file": stem, "table": table, "summary": sentences})
+        cloud = scatter(found, encodings, config.seed)
         save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
     records += _between(out.name, measured, config.intervals and config.protocol == "default")
     first = next(iter(measured.values()))
@@ -194,7 +187,6 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         {"name": Path(run).name, "folder": run, "summary": model_summary(records, Path(run).name)}
         for run in config.models
     ]
-    write_records(out / "records.parquet", records)
     about = {
         "title": f"Positions in {', '.join(sources)}",
         "protocol": config.protocol,
@@ -207,8 +199,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         "versions": versions(),
         "settings": config.model_dump(mode="json"),
     }
-    write_json(out / FACTS, about)
-    return {"out": str(out), "report": str(write_report(out)), "corpora": facts, "models": models}
+    report = write_results(out, records, FACTS, about)
+    return {"out": str(out), "report": str(report), "corpora": facts, "models": models}
 
 
 def _claim(config: GeometryConfig, out: Path) -> None:
@@ -230,19 +222,14 @@ def _check_model(folder: Path) -> None:
         raise ValueError(
             f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
         )
-    about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    about = read_json(folder / "config.json")
     if about.get("model_type") == EncoderConfig.model_type and about.get("absolute") == "none":
         raise ValueError(
             f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model."
         )
 
 
-def _words(config: GeometryConfig, found: Geometry, table: dict[str, Any] | None) -> list[str]:
-    ranks = [*config.ranks, *([config.rank] if config.rank else [])]
-    return summary(found, config.positions, config.width, config.min_support, ranks, table)
-
-
-def _plan(config: GeometryConfig, tables: dict[str, np.ndarray]) -> Plan:
+def _plan(config: GeometryConfig) -> Plan:
     return Plan(
         paper=config.protocol == "paper",
         min_support=config.min_support,
@@ -250,7 +237,7 @@ def _plan(config: GeometryConfig, tables: dict[str, np.ndarray]) -> Plan:
         dims=tuple(sorted(set(config.dims))),
         ranks=tuple(sorted(set(config.ranks))),
         heads=config.heads,
-        tables=tables,
+        tables=_tables(config),
         splits=config.splits,
         intervals=config.intervals,
         use_smacof=config.smacof,
@@ -274,12 +261,9 @@ def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
         raise ValueError(
             f"{left_out[0]} has no position table, so it has no distances to compare. Leave it out of --table."
         )
-    return {t.name: t.rows[_first_row(t) if config.first_row is None else config.first_row :] for t in found}
-
-
-def _first_row(table: SourceTable) -> int:
-    """The row of the first token of a text: 1, after [CLS], but in models that read text without one."""
-    return 0 if table.config.get("model_type") in WITHOUT_CLS else 1
+    starts = [int(t.config.get("model_type") not in WITHOUT_CLS) for t in found]
+    starts = starts if config.first_row is None else [config.first_row] * len(found)
+    return {t.name: t.rows[start:] for t, start in zip(found, starts, strict=True)}
 
 
 def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
@@ -318,12 +302,8 @@ def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[st
     rank = min(config.rank or best_rank(found) or mds.coords.shape[1], mds.coords.shape[1])
     table = mds_table(mds.coords, found.distributions.positions, rank)
     write_array(path, table)
-    return {
-        "file": f"tables/{path.name}",
-        "rows": len(table),
-        "rank": rank,
-        "corrected": found.mds_corrected is not None,
-    }
+    corrected = found.mds_corrected is not None
+    return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": corrected}
 
 
 def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
@@ -381,27 +361,16 @@ def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Ge
     halves = _halves(counts, found.distributions.positions, config) if config.models else []
     for run in config.models:
         folder = Path(model_source(run))
+        who = Who(folder.name, study=study)
         if (folder / "checkpoints").is_dir():
-            records += separation_records(folder, Who(folder.name, study=study), corpus=corpus)
-        about = (
-            json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            if (folder / "config.json").is_file()
-            else {}
-        )
-        ours = about.get("model_type") == EncoderConfig.model_type
-        scores = scores_of_model(_encoder(folder)) if ours else scores_of_folder(folder)
-        records += condition_records(scores, found.distributions.p, Who(folder.name, study=study), halves=halves)
+            records += separation_records(folder, who, corpus=corpus)
+        if read_json(folder / "config.json").get("model_type") == EncoderConfig.model_type:
+            with quiet():
+                scores = scores_of_model(Encoder.from_pretrained(folder, local_files_only=True))
+        else:
+            scores = scores_of_folder(folder)
+        records += condition_records(scores, found.distributions.p, who, halves=halves)
     return records
-
-
-def _encoder(folder: Path) -> Encoder:
-    """The body of a model of ours; that it has heads which are not needed here is no news."""
-    before = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        return Encoder.from_pretrained(folder, local_files_only=True)
-    finally:
-        transformers_logging.set_verbosity(before)
 
 
 def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> list[tuple[Any, Any]]:

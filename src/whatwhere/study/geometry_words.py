@@ -32,16 +32,14 @@ def summary(
     violations = value[f"violations{corrected}", "corpus", None].value
     words.append(
         f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances "
-        "grow with the lag, "
-        "50 by chance)."
+        "grow with the lag, 50 by chance)."
     )
     if over := [r for r in ranks if r > found.mds.rank]:
         words.append(f"Rank {max(over)} was asked for; the distances have rank {found.mds.rank}, which is used.")
     if table:
         words.append(
             f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set "
-            "model.absolute=mds "
-            f"--set model.table_file=FILE --set model.table_width={table['rank']}`."
+            f"model.absolute=mds --set model.table_file=FILE --set model.table_width={table['rank']}`."
         )
     elif not stands_out(found):
         words.append(
@@ -54,30 +52,19 @@ def model_summary(records: Sequence[Record], name: str) -> list[str]:
     """Sentences on one model: how far apart its table's rows are over training, and GEOM's conditions H1 and H3."""
     own = [r for r in records if r.model == name]
     words = []
-    apart = sorted(
-        (r.step, r.value) for r in own if r.metric == "separation" and r.part == "corpus" and r.step is not None
-    )
-    if apart:
+    separation = [r for r in own if r.metric == "separation" and r.part == "corpus"]
+    if apart := sorted((r.step, r.value) for r in separation if r.step is not None):
         (first, start), (last, end) = apart[0], apart[-1]
-        words.append(
-            f"The nearest two rows of its position table are {start:.3g} apart at step {first}, {end:.3g} at step "
-            f"{last}."
-        )
-    for metric, what in (
-        ("h1", "mean word vectors of two positions (H1)"),
-        ("h3", "the same times a head's matrix M (H3)"),
-    ):
+        nearest = "The nearest two rows of its position table are"
+        words.append(f"{nearest} {start:.3g} apart at step {first}, {end:.3g} at step {last}.")
+    whats = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
+    for metric, what in whats.items():
         least = [r.value for r in own if r.metric == metric]
         floor = {(r.layer, r.head, r.part): r.value for r in own if r.metric == f"{metric}.floor"}
         below = [r for r in own if r.metric == metric and r.value < floor.get((r.layer, r.head, r.part), 0.0)]
-        if least:
-            tail = (
-                ""
-                if not floor
-                else f"; below what two halves of the documents differ by at one position in {len(below)} of "
-                f"{len(least)}"
-            )
-            words.append(f"Smallest distance of {what}: {min(least):.3g}{tail}.")
+        share = f"{len(below)} of {len(least)}"
+        tail = f"; below what two halves of the documents differ by at one position in {share}" if floor else ""
+        words += [f"Smallest distance of {what}: {min(least):.3g}{tail}."] if least else []
     return words
 
 
@@ -87,8 +74,7 @@ def _kept(found: Geometry, asked: int, min_support: float) -> str:
         empty = int(np.sum(kept.support == 0))
         return (
             f"GEOM's protocol: all {asked} positions are kept, the last two empty, as [CLS] and [SEP] take their "
-            f"place. {empty} in all are "
-            "empty and count as uniform, and no noise is taken out."
+            f"place. {empty} in all are empty and count as uniform, and no noise is taken out."
         )
     tail = f"; {len(kept.left_out)} are left out (first: {kept.left_out[0]})" if len(kept.left_out) else ""
     return f"{len(kept.positions)} of {asked} positions have at least {min_support:g} tokens{tail}."
@@ -104,8 +90,7 @@ def _noise(found: Geometry, value: Numbers) -> list[str]:
     noise = 1 - mean.value**2 / counted**2
     return [
         f"{floor}Without that, positions are {mean.value:.2f} apart (root mean square) instead of {counted:.2f}: "
-        f"{100 * noise:.0f} % of "
-        "the squared distances were noise."
+        f"{100 * noise:.0f} % of the squared distances were noise."
     ]
 
 
@@ -116,17 +101,12 @@ def _fit(value: Numbers, rows: int, width: int) -> list[str]:
         return []
     least, rank = min(ranked)
     sinusoids, equal = held["sinusoidal", None], held["equidistant", None]
-    edge = (
-        " (the most that stand out of the noise of half of the documents)"
-        if rank == max(index for _, index in ranked)
-        else ""
-    )
+    last = rank == max(index for _, index in ranked)
+    edge = " (the most that stand out of the noise of half of the documents)" if last else ""
     cost = "fewer" if rank * (rows + width) < rows * width else "more"
     return [
         "Made from half of the documents and held against the others, the corpus's own table has the least stress, "
-        f"{least:.3f}, with "
-        f"{rank} dimensions{edge}; sinusoids have {sinusoids:.3f}, positions that are all equally far apart "
-        f"{equal:.3f} (best scale; 0 is "
-        f"exact). r(n + d) = {rank * (rows + width):,} numbers are {cost} than the {rows * width:,} of a free table of "
-        f"width {width}."
+        f"{least:.3f}, with {rank} dimensions{edge}; sinusoids have {sinusoids:.3f}, positions that are all equally "
+        f"far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {rank * (rows + width):,} numbers are {cost} than "
+        f"the {rows * width:,} of a free table of width {width}."
     ]

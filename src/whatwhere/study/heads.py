@@ -3,7 +3,6 @@ if wanted."""
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ from ..analysis.passes import choose_documents
 from ..analysis.subject import Subject
 from ..analysis.texts import most_tokens, repeated_text, save_texts
 from ..analysis.who import Who
-from ..files import write_arrays, write_json
-from ..records import Record, write_records
-from ..report import write_report
-from .folders import check_folder
-from .look import Measurements, measure
+from ..files import read_json
+from ..records import Record
+from .inside import measure
+from .jobs import show_progress
 from .machine import machine, versions
-from .progress import show_progress
+from .outputs import check_folder, save_arrays, write_results
 from .run import MOST_SHOWN
 from .windows import model_windows
 
@@ -56,12 +54,9 @@ def run_heads(
     """
     if out is not None:
         check_folder(out, _ours(out), "earlier look of `heads`")
-    name = folder.parent.name if folder.name.startswith("seed-") else folder.name
-    seed = (
-        int(folder.name.removeprefix("seed-"))
-        if folder.name.startswith("seed-") and folder.name[5:].isdigit()
-        else None
-    )
+    number = folder.name.removeprefix("seed-")
+    name = folder.parent.name if number != folder.name else folder.name
+    seed = int(number) if number != folder.name and number.isdigit() else None
     with ExitStack() as stack:
         windows, source = model_windows(model, tokenizer, folder, corpus, field, documents, stack, progress)
         held_out = windows["held_out"]
@@ -79,65 +74,35 @@ def run_heads(
             "report": None,
         }
         if out is not None:
-            texts = [_repeated(model, tokenizer, chosen.length)]
-            texts += [
-                (f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN])
-                for i in (0, len(held_out) // 2)
-            ]
-            result["report"] = str(_write(out, model, tokenizer, name, seed, found, source, texts))
+            title, text = repeated_text()
+            length = min(chosen.length, most_tokens(model) or chosen.length)
+            texts = [(title, np.array(tokenizer(text, truncation=True, max_length=length)["input_ids"]))]
+            for i in (0, len(held_out) // 2):
+                texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))
+            save_arrays(out, found.arrays)
+            save_texts(out, model, tokenizer, texts, name=name, seed=seed)
+            config = json.loads(model.config.to_json_string())
+            facts = {
+                "kind": KIND,
+                "title": f"Inside {name}",
+                "name": out.name,
+                "corpus": {"name": source},
+                "models": [{"name": name, "seed": seed, "config": config, "left_out": found.left_out}],
+                "seeds": [] if seed is None else [seed],
+                "machine": machine(),
+                "versions": versions(),
+                "command": f"whatwhere heads {name} --out NEW-FOLDER",
+            }
+            result["report"] = str(write_results(out, found.records, FACTS, facts))
     return result
 
 
 def _ours(out: Path) -> bool:
     """Whether `out` holds what an earlier call wrote: never a study, whose records have the same name."""
     try:
-        return json.loads((out / FACTS).read_text(encoding="utf-8")).get("kind") == KIND
+        return bool(read_json(out / FACTS).get("kind") == KIND)
     except (OSError, ValueError, AttributeError):
         return False
-
-
-def _repeated(model: Any, tokenizer: Any, length: int) -> tuple[str, np.ndarray]:
-    title, text = repeated_text()
-    return title, np.array(
-        tokenizer(text, truncation=True, max_length=min(length, most_tokens(model) or length))["input_ids"]
-    )
-
-
-def _write(
-    out: Path,
-    model: Any,
-    tokenizer: Any,
-    name: str,
-    seed: int | None,
-    found: Measurements,
-    corpus: str,
-    texts: Sequence[tuple[str, np.ndarray]],
-) -> Path:
-    out.mkdir(parents=True, exist_ok=True)
-    for stem, arrays in found.arrays.items():
-        write_arrays(out / "arrays" / f"{stem}.npz", arrays)
-    save_texts(out, model, tokenizer, texts, name=name, seed=seed)
-    write_records(out / "records.parquet", found.records)
-    facts = {
-        "kind": KIND,
-        "title": f"Inside {name}",
-        "name": out.name,
-        "corpus": {"name": corpus},
-        "models": [
-            {
-                "name": name,
-                "seed": seed,
-                "config": json.loads(model.config.to_json_string()),
-                "left_out": found.left_out,
-            }
-        ],
-        "seeds": [] if seed is None else [seed],
-        "machine": machine(),
-        "versions": versions(),
-        "command": f"whatwhere heads {name} --out NEW-FOLDER",
-    }
-    write_json(out / FACTS, facts)
-    return write_report(out)
 
 
 def heads_text(result: dict[str, Any]) -> str:
@@ -159,24 +124,21 @@ def heads_text(result: dict[str, Any]) -> str:
     heading = ["layer", "head", *(["follows", "stable"] if terms else []), *terms, *scores]
     lines = [heading]
     for (layer, head), row in sorted(rows.items()):
-        shown = [f"{row[t]:.2f}" if t in row else "-" for t in terms] + [
-            _number(row.get(f"attention.{s}")) for s in scores
-        ]
         label = [row.get("label", "-"), f"{row['stable']:.0%}" if "stable" in row else "-"] if terms else []
-        lines.append([str(layer), str(head), *label, *shown])
+        shares = [f"{row[term]:.2f}" if term in row else "-" for term in terms]
+        looks = [f"{row[f'attention.{s}']:.3f}" if f"attention.{s}" in row else "-" for s in scores]
+        lines.append([str(layer), str(head), *label, *shares, *looks])
     widths = [max(len(line[i]) for line in lines) for i in range(len(heading))]
     text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     for r in records:
         if r.metric == "heads.share" and r.value > 0:
-            bounds = f" [{r.low:.0%}, {r.high:.0%}]" if r.low is not None and r.high is not None else ""
-            text.append(f"{r.value:.0%}{bounds} of {r.n} heads follow {r.part}")
+            text.append(f"{r.value:.0%}{_bounds(r, '.0%')} of {r.n} heads follow {r.part}")
     whole = [r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part]
     for r in records:
         if r.metric == "ablation.loss" and r.index is None:
             text.append(f"masked loss {r.value:.3f} nats on {r.n} windows; it rises, in all blocks at once:")
     for r in whole:
-        bounds = f" [{r.low:+.3f}, {r.high:+.3f}]" if r.low is not None and r.high is not None else ""
-        text.append(f"  {r.metric.removeprefix('ablation.'):8} {r.part:16} {r.value:+.3f}{bounds}")
+        text.append(f"  {r.metric.removeprefix('ablation.'):8} {r.part:16} {r.value:+.3f}{_bounds(r, '+.3f')}")
     if whole:
         text.append("  (blocks and heads one by one: --json, or the page of --out)")
     text.append(f"read: {result['documents']} windows of {result['tokens']} tokens of {result['corpus']}")
@@ -184,5 +146,6 @@ def heads_text(result: dict[str, Any]) -> str:
     return "\n".join(text)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def _bounds(record: Record, digits: str) -> str:
+    there = record.low is not None and record.high is not None
+    return f" [{record.low:{digits}}, {record.high:{digits}}]" if there else ""

@@ -96,8 +96,7 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
                         if isinstance(error, BrokenProcessPool):
                             raise OSError(
                                 "A process of the study was killed, perhaps for want of memory. The same command goes "
-                                "on from what is "
-                                "finished; --set at_once=1 runs one model at a time."
+                                "on from what is finished; --set at_once=1 runs one model at a time."
                             ) from None
                         raise
         states.put(None)  # all is well, so nobody died holding its lock
@@ -124,9 +123,7 @@ _states: Any = None
 def _start(each: int, told: Connection, states: Any) -> None:
     global _states
     _states = states
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group: the parent says so once, and stops all
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
     Thread(target=_leave_when_told, args=(told,), daemon=True).start()
     torch.set_num_threads(each)
     threadpool_limits(each, user_api="blas")
@@ -190,3 +187,10 @@ def _display(progress: bool) -> Iterator[Callable[[int, str, str, int, int, str]
                 bars.update(task, completed=done, word=word)
 
         yield show
+
+
+@contextmanager
+def show_progress(name: str, progress: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """The bar of work in this process that names its parts; told (what is done, done, in all)."""
+    with _display(progress) as show:
+        yield lambda what, done, total: show(0, name, what, done, total, "")

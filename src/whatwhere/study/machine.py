@@ -15,16 +15,8 @@ from ..encoder.attention import BACKENDS
 from ..training.loop import bf16_pays
 
 PACKAGES = (
-    "whatwhere",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "accelerate",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "plotly",
-    "pyarrow",
+    *("whatwhere", "torch", "transformers", "tokenizers", "accelerate"),
+    *("numpy", "scipy", "scikit-learn", "plotly", "pyarrow"),
 )
 EXTRAS = {
     "sentence-transformers": "opens a model folder as SentenceTransformer(folder)",
@@ -34,13 +26,14 @@ EXTRAS = {
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "missing"
-    return found
+    return {"python": platform.python_version()} | {name: _version(name) or "missing" for name in PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _cpu_name() -> str:
@@ -90,13 +83,7 @@ def _line(error: Exception) -> str:
 
 def extras() -> dict[str, str]:
     """Versions of the packages that only some functions need, or what they are for and how to get them."""
-    states = {}
-    for name, use in EXTRAS.items():
-        try:
-            states[name] = version(name)
-        except PackageNotFoundError:
-            states[name] = f"missing; {use}: pip install {name}"
-    return states
+    return {name: _version(name) or f"missing; {use}: pip install {name}" for name, use in EXTRAS.items()}
 
 
 def diagnose(folder: Path) -> dict[str, Any]:

@@ -27,38 +27,32 @@ from ..analysis.who import Who
 from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer
 from ..encoder import SOURCES, EncoderForMaskedLM
-from ..files import write_arrays, write_json
+from ..files import read_json, write_json
 from ..records import Record, read_records, write_records
-from ..report import write_report
 from ..training.costs import costs, matched_width
 from ..training.loop import Show
 from ..training.pretrain import prepare_windows, pretrain, steps_to_learn, timed_step, too_few
 from ..training.runs import SUMMARY, claim_folder
 from .config import StudyConfig
-from .jobs import Job, at_once, limited, run_jobs, threads
-from .look import corpus_records, measure
+from .inside import corpus_records, measure
+from .jobs import Job, at_once, limited, run_jobs, show_progress, threads
 from .machine import machine, versions
-from .progress import show_progress
+from .outputs import RECORDS, save_arrays, write_results
+from .records import text_records, training_records
 
 CONFIG, BUDGET = "study.yaml", "budget.json"
-RECORDS, LEFT_OUT = "records.parquet", "left_out.json"
+LEFT_OUT = "left_out.json"
+CORPUS_FACTS = ("length", "join", "vocab_size", "source")  # of the windows' manifest, for that of the study
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too
-WORTH_PROCESSES = (
-    250_000  # training tokens of a model below which a process of its own, some seconds to start, does not pay
-)
+# Training tokens of a model below which a process of its own, some seconds to start, does not pay.
+WORTH_PROCESSES = 250_000
 MOST_INSIDE = 0.35  # share of the time
-STEPS_PER_PROBED, STEPS_PER_ABLATED = (
-    0.4,
-    2.0,
-)  # training steps that take as long as looking at one of a model's documents
+STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one document of a model
 FEWEST_STEPS = 20
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
-MOST_SHOWN, MOST_LEVELS = (
-    128,
-    12_000_000,
-)  # tokens of a text in the explorer, and bytes of all its maps before they are packed
+MOST_SHOWN, MOST_LEVELS = 128, 12_000_000  # tokens of a text in the explorer; bytes of all its maps before packing
 COMPONENTS = (2, 8)  # principal components that are probed alone
 
 
@@ -66,8 +60,8 @@ COMPONENTS = (2, 8)  # principal components that are probed alone
 NOTES = {
     "tiny": [
         "The defaults of size tiny were searched with seed 0 on python-docs and, for 10M tokens, on Wikipedia, by the "
-        "loss of dstg and ap. "
-        "On those a verdict demonstrates; other corpora and seeds test. docs/log.md lists what was tried."
+        "loss of dstg and ap. On those a verdict demonstrates; other corpora and seeds test. docs/log.md lists what "
+        "was tried."
     ]
 }
 
@@ -102,17 +96,14 @@ class Study:
             return config.steps
         kept = self.out / BUDGET
         if kept.is_file():
-            return int(json.loads(kept.read_text(encoding="utf-8"))["steps"])
+            return int(read_json(kept)["steps"])
         assert config.minutes is not None
         most = self.at_once(None)
         plan = threads(len(config.models) * config.seeds, most)
         with limited(plan[0]):
             seconds = {name: timed_step(config.pretraining(name, 0, 1), windows) for name in config.models}
-        looks = (
-            STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
-            if config.inside
-            else 0.0
-        )
+        looks = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
+        looks *= config.inside
         # One step of all models and seeds, in seconds of this machine with all its cores.
         step = config.seeds * sum(seconds.values()) * (CONTENTION if most > 1 else 1.0) / min(most, len(plan))
         total = config.minutes * 60
@@ -122,9 +113,7 @@ class Study:
             return (steps * OVERHEAD * step + looks * step * share + fixed) / (1 - RESERVE_SHARE) / 60
 
         left = total * (1 - RESERVE_SHARE) - fixed
-        left -= min(
-            looks * step, MOST_INSIDE * total
-        )  # a trial on a machine that does other work must not eat up the training
+        left -= min(looks * step, MOST_INSIDE * total)  # a trial on a busy machine must not eat up the training
         steps = max(FEWEST_STEPS, int(left / (step * OVERHEAD)))
         write_json(kept, {"steps": steps, "seconds_per_step": seconds, "minutes": config.minutes})
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
@@ -187,8 +176,7 @@ class Study:
             progress=lambda what, done, total: show(what, done, total, ""),
         )
         measured = measure(subject, ANALYSES if config.inside else PLAIN)
-        for stem, arrays in measured.arrays.items():
-            write_arrays(self.out / "arrays" / f"{stem}.npz", arrays)
+        save_arrays(self.out, measured.arrays)
         left_out = measured.left_out
         if untrained is None:
             left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
@@ -212,17 +200,11 @@ class Study:
                 config.pretraining(name, 0, 1).check()
         self.out.mkdir(parents=True, exist_ok=True)
         config.save_run(self.out / CONFIG)
-        self.say(
-            "study resumed" if resumed else "study",
-            models=" ".join(config.models),
-            size=config.size,
-            corpus=config.corpus,
-        )
+        event = "study resumed" if resumed else "study"
+        self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
         windows = prepare_windows(config, self.out / "corpus", self.progress)
-        facts = windows.manifest
-        self.say(
-            "windows", **{key: sum(facts[key].values()) for key in ("documents", "characters", "tokens", "windows")}
-        )
+        sizes = ("documents", "characters", "tokens", "windows")
+        self.say("windows", **{key: sum(windows.manifest[key].values()) for key in sizes})
         if not self.can_probe(windows):
             self.say(
                 f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or "
@@ -232,8 +214,8 @@ class Study:
         config = self.config
         records = text_records(windows, self.name)
         if self.can_probe(windows):
-            sizes: dict[str, int] = {"documents": config.probe_documents, "splits": config.probe_splits}
-            records += ceiling_records(windows["held_out"], study=self.name, **sizes)
+            documents, splits = config.probe_documents, config.probe_splits
+            records += ceiling_records(windows["held_out"], study=self.name, documents=documents, splits=splits)
         if config.inside:
             with show_progress("corpus", self.progress) as show:
                 records += corpus_records(windows, self.out, self.name, show)[0]
@@ -246,26 +228,21 @@ class Study:
         ]
         todo = [job for job in jobs if not (self.folder(*job.args[1:3]) / RECORDS).is_file()]
         for job, summary in run_jobs(todo, most, self.progress):
-            self.say(
-                "trained", model=job.args[1], seed=job.args[2], loss=round(summary["validation_loss"] or math.nan, 3)
-            )
+            loss = round(summary["validation_loss"] or math.nan, 3)
+            self.say("trained", model=job.args[1], seed=job.args[2], loss=loss)
         trained = []
         for name, seed in pairs:
             folder = self.folder(name, seed)
-            found, left_out = (
-                read_records(folder / RECORDS),
-                json.loads((folder / LEFT_OUT).read_text(encoding="utf-8")),
-            )
-            records += found
+            records += read_records(folder / RECORDS)
             trained.append(
                 {
                     "name": name,
                     "seed": seed,
                     "source": SOURCES[config.preset(name)],
-                    "config": json.loads((folder / "config.json").read_text(encoding="utf-8")),
+                    "config": read_json(folder / "config.json"),
                     "training": config.pretraining(name, seed, steps).model_dump(mode="json"),
-                    "summary": json.loads((folder / SUMMARY).read_text(encoding="utf-8")),
-                    "left_out": left_out,
+                    "summary": read_json(folder / SUMMARY),
+                    "left_out": read_json(folder / LEFT_OUT),
                 }
             )
         if config.inside:
@@ -273,10 +250,8 @@ class Study:
                 records += self.compared(seed, windows)
             records += convergence_records(records, study=self.name)
             self.show_texts(windows)
-        write_records(self.out / RECORDS, records)
         write_json(self.out / "claims.json", evaluate(records))
-        self.provenance(windows, trained)
-        report = write_report(self.out)
+        report = write_results(self.out, records, "study.json", self.provenance(windows, trained))
         self.say("report", path=str(report))
         return report
 
@@ -289,10 +264,7 @@ class Study:
             folders = {name: self.folder(name, seed) for name in self.config.models}
             models = {name: EncoderForMaskedLM.from_pretrained(folder).eval() for name, folder in folders.items()}
             reference = models.pop(REFERENCE)
-            documents, splits = (
-                choose_documents(windows["held_out"], self.config.probe_documents),
-                self.config.probe_splits,
-            )
+            documents = choose_documents(windows["held_out"], self.config.probe_documents)
             with show_progress("between models", self.progress) as show:
                 found = regression_records(
                     reference,
@@ -301,7 +273,7 @@ class Study:
                     study=self.name,
                     reference=REFERENCE,
                     seed=seed,
-                    splits=splits,
+                    splits=self.config.probe_splits,
                     progress=partial(show, "regression"),
                 )
             write_records(kept, found)
@@ -315,10 +287,8 @@ class Study:
         tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
         title, text = repeated_text()
         models = {n: EncoderForMaskedLM.from_pretrained(self.folder(n, 0)).eval() for n in self.config.models}
-        maps = sum(
-            m.config.num_hidden_layers * m.config.num_attention_heads * (1 + len(term_names(m)))
-            for m in models.values()
-        )
+        shapes = [(m.config.num_hidden_layers, m.config.num_attention_heads, m) for m in models.values()]
+        maps = sum(layers * heads * (1 + len(term_names(model))) for layers, heads, model in shapes)
         shown = min(self.config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + self.config.texts)) ** 0.5))
         texts = [(title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"]))]
         held_out = windows["held_out"]
@@ -327,16 +297,15 @@ class Study:
         for name, model in models.items():
             save_texts(self.out, model, tokenizer, texts, name=name, seed=0)
 
-    def provenance(self, windows: Windows, trained: list[dict[str, Any]]) -> None:
+    def provenance(self, windows: Windows, trained: list[dict[str, Any]]) -> dict[str, Any]:
         """study.json: what a reader needs to know about where the records come from."""
-        command = f"whatwhere study --config {self.out / CONFIG} --out NEW-FOLDER"
-        facts = {
+        not_measured = [
+            f"Not measured on `{m['name']}`, {what}: {why}" for m in trained for what, why in m["left_out"].items()
+        ]
+        return {
             "title": "What position encodings keep",
             "name": self.name,
-            "corpus": {
-                "name": self.config.corpus,
-                **{k: windows.manifest[k] for k in ("length", "join", "vocab_size", "source")},
-            },
+            "corpus": {"name": self.config.corpus, **{k: windows.manifest[k] for k in CORPUS_FACTS}},
             "models": trained,
             "seeds": list(range(self.config.seeds)),
             "size": self.config.size,
@@ -344,11 +313,10 @@ class Study:
             "match": self.config.match or "none",
             "machine": machine(),
             "versions": versions(),
-            "notes": [*NOTES.get(self.config.size, []), *_left_out(trained)],
+            "notes": [*NOTES.get(self.config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
             "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
-            "command": command,
+            "command": f"whatwhere study --config {self.out / CONFIG} --out NEW-FOLDER",
         }
-        write_json(self.out / "study.json", facts)
 
 
 def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> dict[str, Any]:
@@ -363,15 +331,6 @@ def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> di
     return summary
 
 
-def _left_out(trained: list[dict[str, Any]]) -> list[str]:
-    """What was not measured on which models, and why; once for all seeds."""
-    return list(
-        dict.fromkeys(
-            f"Not measured on `{m['name']}`, {what}: {why}" for m in trained for what, why in m["left_out"].items()
-        )
-    )
-
-
 def _total_seconds(log: Path, current: float) -> float:
     """Time spent over all calls of a study: the last entry of each call, the current one included."""
     total, last = 0.0, 0.0
@@ -381,55 +340,6 @@ def _total_seconds(log: Path, current: float) -> float:
             total += last
         last = seconds
     return total + current
-
-
-def text_records(windows: Windows, study: str) -> list[Record]:
-    """Sizes of the corpus, how far its training windows could be shifted, and the entropy in nats of a guess by token
-    frequency alone."""
-    facts = windows.manifest
-    records = []
-    for key in ("documents", "characters", "tokens", "windows"):
-        records.append(Record(study, "", f"corpus.{key}", float(sum(facts[key].values())), unit=key))
-        records += [
-            Record(study, "", f"corpus.{key}", float(count), unit=key, part=split)
-            for split, count in facts[key].items()
-        ]
-    room = windows["train"].length - windows["train"].lengths()
-    records.append(Record(study, "", "corpus.room", float(room.mean()), unit="tokens", n=len(room)))
-    if (share := windows["train"].from_start()) is not None:
-        records.append(Record(study, "", "corpus.from_start", share, n=len(windows["train"])))
-    return [
-        *records,
-        Record(study, "", "loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum())),
-    ]
-
-
-def training_records(folder: Path, who: Who) -> list[Record]:
-    """Loss curves and costs of a finished training."""
-    records = []
-    for text in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
-        line = json.loads(text)
-        for key, part in (("loss", "train"), ("validation_loss", "validation")):
-            if key in line:
-                records.append(who.at(line["step"]).record("loss", line[key], unit="nats", part=part))
-        if "validation_accuracy" in line:
-            low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
-            value = line["validation_accuracy"]
-            records.append(who.at(line["step"]).record("accuracy", value, low, high, part="validation", n=n))
-    summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    for metric, key, unit in (
-        ("steps", "steps", "steps"),
-        ("tokens", "tokens", "tokens"),
-        ("seconds", "seconds", "s"),
-        ("tokens_per_second", "tokens_per_second", "tokens/s"),
-        ("parameters", "parameters", "parameters"),
-        ("operations", "operations", "operations/token"),
-        ("parameters.embedding", "embedding_parameters", "parameters"),
-        ("memory.peak", "peak_memory_bytes", "bytes"),
-    ):
-        if summary.get(key) is not None:
-            records.append(who.record(metric, summary[key], unit=unit))
-    return records
 
 
 def run_study(config: StudyConfig, out: str | Path, progress: bool = True) -> Path:

@@ -10,11 +10,9 @@ import numpy as np
 
 from ..analysis.tables import POSITIONS, SourceTable, load_tables, table_arrays, table_records, word_records
 from ..analysis.who import Who
-from ..files import write_arrays, write_json
-from ..records import Record, write_records
-from ..report import write_report
-from .folders import check_folder
+from ..records import Record
 from .machine import versions
+from .outputs import check_folder, save_arrays, write_results
 
 FACTS, STUDY = "spectra.json", "spectra"
 COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
@@ -30,17 +28,11 @@ class SpectraRun:
 
     def facts(self) -> dict[str, Any]:
         """The tables without their numbers, and the models left out."""
-        entries = [
-            {
-                "name": t.name,
-                "kind": t.kind,
-                "seed": t.seed,
-                "rows": t.rows.shape[0],
-                "width": t.rows.shape[1],
-                "source": t.source,
-            }
-            for t in self.tables
-        ]
+        entries = []
+        for t in self.tables:
+            rows, width = t.rows.shape
+            named = {"name": t.name, "kind": t.kind, "seed": t.seed}
+            entries.append({**named, "rows": rows, "width": width, "source": t.source})
         return {"tables": entries, "left_out": self.left_out}
 
 
@@ -62,56 +54,34 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     return SpectraRun(tables, records, left_out)
 
 
-def write_spectra(run: SpectraRun, out: str | Path, command: str, seconds: float) -> Path:
-    """Write spectra.json, records.parquet, arrays/ and report.html; returns the path of the report. An earlier run
-    there is replaced.
+def run_spectra(
+    sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False
+) -> tuple[SpectraRun, Path | None]:
+    """Measure the tables of all sources and, where `out` names a folder, write spectra.json, records.parquet, arrays/
+    and report.html there, in place of an earlier run's; the run and the report's path.
 
     Raises:
-        ValueError: the folder holds something else.
+        ValueError: as `measure_tables`; the folder holds something else.
     """
+    began = time.perf_counter()
+    if out is None:
+        return measure_tables(sources, words), None
     out = Path(out)
     check_folder(out, (out / FACTS).is_file(), STUDY)
+    run = measure_tables(sources, words)
     for old in (out / "arrays").glob("*.npz"):
         old.unlink()
     facts = run.facts()
     for table, entry in zip(run.tables, facts["tables"], strict=True):
-        kind = "table" if table.kind == POSITIONS else "words"
         who = Who(table.name, table.seed, STUDY)
-        entry["arrays"] = f"arrays/{kind}-{who.stem}.npz"
-        entry["config"] = table.config
+        stem = f"{'table' if table.kind == POSITIONS else 'words'}-{who.stem}"
         arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
-        write_arrays(
-            out / entry["arrays"], {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()}
-        )
-    write_records(out / "records.parquet", [r for records in run.records for r in records])
-    told = {
-        "title": "The shape of position tables",
-        **facts,
-        "command": command,
-        "seconds": seconds,
-        "versions": versions(),
-    }
-    write_json(out / FACTS, told)
-    return write_report(out)
-
-
-def run_spectra(
-    sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False
-) -> tuple[SpectraRun, Path | None]:
-    """Measure the tables of all sources and, where `out` names a folder, write everything there; the run and the
-    report's path.
-
-    Raises:
-        ValueError: as `measure_tables` and `write_spectra`.
-    """
-    began = time.perf_counter()
-    if out is not None:
-        check_folder(Path(out), (Path(out) / FACTS).is_file(), STUDY)
-    run = measure_tables(sources, words)
-    if out is None:
-        return run, None
+        save_arrays(out, {stem: {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()}})
+        entry |= {"arrays": f"arrays/{stem}.npz", "config": table.config}
     command = " ".join(["whatwhere spectra", *map(str, sources), *(["--words"] if words else []), f"--out {out}"])
-    return run, write_spectra(run, out, command, time.perf_counter() - began)
+    origin = {"command": command, "seconds": time.perf_counter() - began, "versions": versions()}
+    records = [r for of_table in run.records for r in of_table]
+    return run, write_results(out, records, FACTS, {"title": "The shape of position tables", **facts, **origin})
 
 
 def spectra_text(run: SpectraRun) -> str:

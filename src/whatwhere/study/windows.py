@@ -44,8 +44,7 @@ def model_windows(
     if windows.manifest["vocab_size"] > model.config.vocab_size:
         raise ValueError(
             f"The tokenizer has {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: they "
-            "are not of one "
-            "training. Save the model's own tokenizer in its folder."
+            "are not of one training. Save the model's own tokenizer in its folder."
         )
     return windows, corpus or str(windows.manifest["source"].get("name", ""))
 

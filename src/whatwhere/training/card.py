@@ -2,7 +2,7 @@
 files."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,8 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
 }
 # What a card and the weights' files say of a scheme, where it is not the default.
 SCHEME_FIELDS = (
-    *(
-        "absolute",
-        "absolute_special",
-        "untied",
-        "table_width",
-        "table_rank",
-        "table_file",
-        "table_start",
-        "table_scale",
-    ),
+    *("absolute", "absolute_special", "untied"),
+    *("table_width", "table_rank", "table_file", "table_start", "table_scale"),
     *("relative", "relative_shared", "relative_special", "alibi_slopes", "rotation", "reset"),
     *("stream_qk", "stream_feed_forward", "stream_values", "mlm_head", "residual"),
 )
@@ -148,17 +140,12 @@ def weights_metadata(config: EncoderConfig, run: Mapping[str, Any], summary: Map
     would change."""
     scheme = ("preset", "block", *(field for field in SCHEME_FIELDS if field not in ("table_file", "table_start")))
     sizes = (
-        "hidden_size",
-        "position_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "vocab_size",
-        "max_position_embeddings",
+        *("hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
+        *("vocab_size", "max_position_embeddings"),
     )
     measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
-    facts = {key: getattr(config, key) for key in (*scheme, *sizes)} | {
-        key: summary[key] for key in measured if key in summary
-    }
+    facts = {key: getattr(config, key) for key in (*scheme, *sizes)}
+    facts |= {key: summary[key] for key in measured if key in summary}
     text = {key: corpus_name(run[key]) for key in ("corpus", "start", "data", "dev") if key in run}
     return {key: str(value) for key, value in facts.items()} | text | {"whatwhere": VERSION}
 
@@ -171,11 +158,8 @@ def _scheme(config: EncoderConfig) -> dict[str, Any]:
     d_pos, d_sem = config.position_size, config.semantic_size
     streams = f"two: columns 0 to {d_pos - 1} position, {d_pos} to {d_pos + d_sem - 1} meaning" if d_pos else "one"
     source = SOURCES.get(config.preset)
-    rows = {
-        "preset": f"`{config.preset}`" + (f" ({source})" if source else ""),
-        "block": config.block,
-        "streams": streams,
-    }
+    name = f"`{config.preset}`" + (f" ({source})" if source else "")
+    rows = {"preset": name, "block": config.block, "streams": streams}
     for field in SCHEME_FIELDS:
         value = getattr(config, field)
         if value != getattr(EncoderConfig, field):
@@ -187,11 +171,8 @@ def _scheme(config: EncoderConfig) -> dict[str, Any]:
 
 def _own_parts(config: EncoderConfig) -> list[str]:
     """The fields that name a part which no source here published."""
-    return [
-        f
-        for f in ("absolute", "relative", "rotation")
-        if getattr(config, f) != "none" and (f, getattr(config, f)) not in PARTS
-    ]
+    parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "rotation")]
+    return [field for field, part in parts if part != "none" and (field, part) not in PARTS]
 
 
 def _size(config: EncoderConfig, summary: Mapping[str, Any], longest: str) -> dict[str, str]:
@@ -204,42 +185,63 @@ def _size(config: EncoderConfig, summary: Mapping[str, Any], longest: str) -> di
     }
 
 
-def _longest(config: EncoderConfig, length: int) -> str:
-    return f"{config.longest} tokens" if config.longest else f"not limited by the scheme; trained on {length} tokens"
-
-
 def _optimizer(run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     return f"{run['optimizer']}, learning rate {run['learning_rate']:g}, {summary['precision']}"
 
 
 def _load_own(config: EncoderConfig) -> str:
     """The line that loads what no source here published; nothing for a published scheme."""
-    return (
-        '\nww.load_scheme("FOLDER/own_scheme.py")  # what this model adds to the schemes of whatwhere'
-        if _own_parts(config)
-        else ""
-    )
+    line = '\nww.load_scheme("FOLDER/own_scheme.py")  # what this model adds to the schemes of whatwhere'
+    return line if _own_parts(config) else ""
 
 
-def _page(head: Mapping[str, Any], config: EncoderConfig, opening: str, sections: Mapping[str, str]) -> str:
-    """A card: the hub's YAML head, what the model is, its scheme, the sections, and whom to cite."""
+def _page(
+    config: EncoderConfig,
+    run: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    opening: str,
+    sections: Mapping[str, str],
+    *,
+    limits: str,
+    task: str = "fill-mask",
+    language: str = "und",  # undetermined: it is the corpus's
+    tags: Sequence[str] = (),
+) -> str:
+    """A card: the hub's YAML head, what the model is, its scheme and size, the sections, its limits, and whom to
+    cite."""
+    head = {
+        "library_name": "transformers",
+        "pipeline_tag": task,
+        "language": language,
+        "tags": ["whatwhere", "encoder", "positional-encoding", config.preset, *tags],
+    }
+    longest = f"{config.longest} tokens" if config.longest else "not limited by the scheme"
+    longest += "" if config.longest else f"; trained on {run['length']} tokens"
     scheme = f"{_rows(_scheme(config))}\n\n`last_hidden_state` is (batch, tokens, {config.hidden_size})"
     scheme += f"{', position first' if config.position_size else ''}. All settings are in `config.json`."
     citations = "\n".join(map(bibtex, sources(config)))
     cite = f"Please cite the authors of what the scheme is made of:\n\n```bibtex\n{citations}\n```"
     body = "\n\n".join(
-        f"## {title}\n\n{text}" for title, text in {"Position scheme": scheme, **sections, "Citation": cite}.items()
+        f"## {title}\n\n{text}"
+        for title, text in {
+            "Position scheme": scheme,
+            "Size": _rows(_size(config, summary, longest)),
+            **sections,
+            "Limits": f"{limits}\n- Longest input: {longest}.",
+            "Citation": cite,
+        }.items()
     )
     title = f"# {config.preset} encoder, {config.num_hidden_layers} layers, {config.hidden_size} wide"
-    return f"---\n{yaml.safe_dump(dict(head), sort_keys=False).strip()}\n---\n\n{title}\n\n{opening}\n\n{body}\n"
+    return f"---\n{yaml.safe_dump(head, sort_keys=False).strip()}\n---\n\n{title}\n\n{opening}\n\n{body}\n"
 
 
 def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str) -> dict[str, Any]:
     """The rows that say how an encoder was pretrained."""
     masking = "all of them masked" if run["masking"] == "all" else "80 % masked, 10 % replaced, 10 % kept"
     loss, accuracy = summary["validation_loss"], summary["validation_accuracy"]
+    measured = loss is not None
     held_out = (
-        "no held-out text" if loss is None else f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
+        f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right" if measured else "no held-out text"
     )
     return {
         "corpus": f"{corpus}, {run['held_out']:.0%} of the documents held out",
@@ -261,13 +263,6 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
         summary: what the pretraining measured, as `pretrain` returns it.
     """
     corpus = corpus_name(run["corpus"])
-    head = {
-        "library_name": "transformers",
-        "pipeline_tag": "fill-mask",
-        "language": "und",  # undetermined: it is the corpus's
-        "tags": ["whatwhere", "encoder", "positional-encoding", config.preset, "sentence-transformers", "custom_code"],
-    }
-    longest = _longest(config, run["length"])
     training = _pretraining(run, summary, f"`{corpus}`")
     own = _load_own(config)
     but = ", but for its own scheme" if own else ""
@@ -303,19 +298,10 @@ terms = model.attention_terms(**tokenizer("some text", return_tensors="pt"))
     read = f"It has read `{corpus}` and nothing else"
     limits = f"""- {read}: languages, subjects and prejudices are those of that text, and the held-out figures are too.
 - It predicts masked tokens and gives vectors; it does not write text. For a task of your own, train a head on it.
-- It is one training with one seed: a difference from another such model says nothing about their schemes by itself.
-- Longest input: {longest}."""
-    return _page(
-        head,
-        config,
-        f"A text encoder trained by masked-language modelling with whatwhere {VERSION}.",
-        {
-            "Size": _rows(_size(config, summary, longest)),
-            "Training": _rows(training),
-            "How to open it": how,
-            "Limits": limits,
-        },
-    )
+- It is one training with one seed: a difference from another such model says nothing about their schemes by itself."""
+    opening = f"A text encoder trained by masked-language modelling with whatwhere {VERSION}."
+    sections = {"Training": _rows(training), "How to open it": how}
+    return _page(config, run, summary, opening, sections, limits=limits, tags=("sentence-transformers", "custom_code"))
 
 
 def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
@@ -325,15 +311,8 @@ def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapp
         run: the settings, as a `FinetuneConfig` dumps them. summary: what `finetune` returns.
     """
     data, dev = corpus_name(run["data"]), corpus_name(run["dev"])
-    head = {
-        "library_name": "transformers",
-        "pipeline_tag": "text-classification",
-        "language": "und",
-        "tags": ["whatwhere", "encoder", "positional-encoding", config.preset, "custom_code"],
-    }
     columns = [f"`{run[key]}`" for key in ("text", "text_pair", "label") if run[key]]
     classes = [f"`{name}`" for name in summary["labels"]]
-    longest = _longest(config, run["length"])
     training = {
         "start": "fresh weights" if run["from_scratch"] else f"the encoder `{corpus_name(run['start'])}`",
         "data": f"`{data}`, columns {', '.join(columns)}",
@@ -365,19 +344,11 @@ import whatwhere as ww
 model = ww.EncoderForSequenceClassification.from_pretrained("FOLDER")
 ```"""
     limits = f"""- It has learned from `{data}` and was measured on `{dev}`: other texts may be another matter.
-- It is one training with one seed; the interval speaks of other rows like these, not of another training.
-- Longest input: {longest}."""
-    return _page(
-        head,
-        config,
-        f"A text classifier trained with whatwhere {VERSION}.",
-        {
-            "Size": _rows(_size(config, summary, longest)),
-            "Training": _rows(training),
-            "How to open it": how,
-            "Limits": limits,
-        },
-    )
+- It is one training with one seed; the interval speaks of other rows like these, not of another training."""
+    opening = f"A text classifier trained with whatwhere {VERSION}."
+    sections = {"Training": _rows(training), "How to open it": how}
+    task = "text-classification"
+    return _page(config, run, summary, opening, sections, limits=limits, task=task, tags=("custom_code",))
 
 
 def reference_card(
@@ -389,13 +360,7 @@ def reference_card(
         run, summary: as for `model_card`; `summary["reference"]` holds what `examples/make_reference.py` measured.
         text, licence: what the model read, and under which licence that text is.
     """
-    head = {
-        "library_name": "transformers",
-        "pipeline_tag": "fill-mask",
-        "language": "en",
-        "tags": ["whatwhere", "encoder", "positional-encoding", config.preset],
-    }
-    longest, found = _longest(config, run["length"]), summary["reference"]
+    found = summary["reference"]
     kept = {
         "stored as": "bfloat16; it opens and computes in float32, as `config.json` says",
         "size of the folder": f"{found['bytes']:,} bytes",
@@ -424,21 +389,17 @@ come under the licence of the package, Apache-2.0."""
     limits = f"""- It is tiny and has read little: an object to look at, and for tests. For a task, train a larger one.
 - It is one training with one seed: what it shows by itself is no evidence for a claim. The studies in
   docs/results have seeds.
-- It has read {text} and nothing else: subjects and prejudices are those of that text.
-- Longest input: {longest}."""
-    return _page(
-        head,
-        config,
+- It has read {text} and nothing else: subjects and prejudices are those of that text."""
+    opening = (
         f"The reference model of whatwhere {VERSION}: small, trained by its default recipe, there as soon as the "
-        "package is.",
-        {
-            "Size": _rows(_size(config, summary, longest)),
-            "Training": _rows(_pretraining(run, summary, f"{text} ({licence})")),
-            "Storage": _rows(kept),
-            "What is inside": f"Ridge probes on {found['documents']} held-out windows, layer 0 (the embedding) "
-            f"first.\n\n{_rows(measured)}",
-            "How to open it": how,
-            "Licence": rights,
-            "Limits": limits,
-        },
+        "package is."
     )
+    probes = f"Ridge probes on {found['documents']} held-out windows, layer 0 (the embedding) first."
+    sections = {
+        "Training": _rows(_pretraining(run, summary, f"{text} ({licence})")),
+        "Storage": _rows(kept),
+        "What is inside": f"{probes}\n\n{_rows(measured)}",
+        "How to open it": how,
+        "Licence": rights,
+    }
+    return _page(config, run, summary, opening, sections, limits=limits, language="en")

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,24 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from ..files import new_file, new_folder, write_json
+from ..files import new_file, new_folder, read_json, write_json
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 
 transformers_logging.disable_progress_bar()  # a bar per saved file would drown the training's own
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without transformers' remarks on heads that a checkpoint has and a model lacks, where that is the purpose."""
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
 
 
 @dataclass(frozen=True)
@@ -130,7 +142,7 @@ def drop_old_optimizers(root: Path, keep: int = 2) -> None:
     """Free the optimizer states of all but the newest `keep` checkpoints; their weights stay for the analyses."""
     for folder in sorted(root.glob("step-*"), key=_step, reverse=True)[keep:]:
         if (folder / OPTIMIZER).exists():
-            state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            state = read_json(folder / STATE)
             state["files"].pop(OPTIMIZER, None)
             write_json(folder / STATE, state)
             (folder / OPTIMIZER).unlink()
@@ -148,7 +160,7 @@ def check(folder: Path) -> Checkpoint:
         ValueError: no state file, or a file that is missing, truncated or changed.
     """
     try:
-        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        state = read_json(folder / STATE)
         files, step = state["files"], int(state["step"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder} is not a complete checkpoint: {STATE} is missing or broken ({error}).") from None

@@ -32,14 +32,8 @@ _PART_OF = {
     "norm": "norms",
 }
 PARTS = tuple(dict.fromkeys(_PART_OF.values()))
-TERMS = (
-    "semantic",
-    "mixed",
-    "semantic_to_absolute",
-    "absolute_to_semantic",
-    "absolute",
-    "relative",
-)  # in reading order
+# In reading order.
+TERMS = ("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "absolute", "relative")
 
 
 @dataclass(frozen=True)
@@ -91,9 +85,7 @@ def _meta_model(config: EncoderConfig) -> EncoderForMaskedLM:
     # BERT-A^d).
     model.set_attn_implementation("sdpa" if config.stream_qk == "joint" or config.untied == "crossed" else "eager")
     for part in (model.encoder.untied, model.encoder.relative):
-        if (
-            part is not None
-        ):  # special tokens are looked up, which costs no product, and where they are a shape cannot tell
+        if part is not None:  # special tokens are looked up: no product, and where they are a shape cannot tell
             part.register_forward_hook(_without_values)
     return model.eval()
 
@@ -133,9 +125,8 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
     except (RuntimeError, NotImplementedError, AssertionError) as error:
         raise ValueError(
             f"The costs of {config.preset or 'this encoder'} cannot be counted: it does not run on torch's meta "
-            "device, where tensors "
-            f"have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme is counted if it reads "
-            "no values of tensors."
+            f"device, where tensors have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme "
+            "is counted if it reads no values of tensors."
         ) from None
     parameters, operations = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0.0)
     for name, parameter in model.named_parameters():
@@ -167,8 +158,7 @@ def matched_width(config: EncoderConfig, what: str, target: float, length: int, 
     if steps < 0.5:
         raise ValueError(
             f"{config.preset} cannot be made to cost {target:,.0f} {what}: with the narrowest feed-forward, "
-            f"intermediate_size={step}, it "
-            f"costs {first:,.0f}. Put {config.preset} first in --models, so that the others are matched to it, or "
-            "leave it out."
+            f"intermediate_size={step}, it costs {first:,.0f}. Put {config.preset} first in --models, so that the "
+            "others are matched to it, or leave it out."
         )
     return step * max(1, round(steps))

@@ -12,25 +12,17 @@ from .costs import Costs, costs
 from .preset_table import KEPT
 
 SIZE_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "position_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
+    *("vocab_size", "hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "max_position_embeddings"),
 )
 
 
 def differing(config: EncoderConfig) -> dict[str, Any]:
     """The sizes, and every other field whose value is not `EncoderConfig`'s default."""
     plain = EncoderConfig()
-    own = {
-        key: getattr(config, key)
-        for key in EncoderConfig.__annotations__
-        if hasattr(plain, key) and key not in ("model_type", "preset")
-    }
-    return {key: value for key, value in own.items() if key in SIZE_FIELDS or value != getattr(plain, key)}
+    keys = [key for key in EncoderConfig.__annotations__ if hasattr(plain, key) and key not in ("model_type", "preset")]
+    shown = [key for key in keys if key in SIZE_FIELDS or getattr(config, key) != getattr(plain, key)]
+    return {key: getattr(config, key) for key in shown}
 
 
 def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
@@ -51,9 +43,8 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
     products, biases = [], []
     for name in terms:
         if name == "relative":
-            bias = f"{config.relative}(j - i)" + (
-                " or a value of its own if i or j is special" if config.relative_special else ""
-            )
+            bias = f"{config.relative}(j - i)"
+            bias += " or a value of its own if i or j is special" if config.relative_special else ""
             biases.append(f"reset[{bias}]" if reset else bias)
         elif name == "absolute" and config.untied == "free":
             biases.append("reset[free(i, j)]" if reset else "free(i, j)")
@@ -94,12 +85,8 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
     if device.type == "cpu" and biased:
         sdpa = f"{own}: on a CPU {kernel} leaves its fast path for a bias that is trained"
     elif device.type == "cpu":
-        why = f"bfloat16 or dropout of {config.dropout}" if config.dropout else "bfloat16"
-        sdpa = (
-            f"{kernel}; with {why} {own}, because both are slow there on a CPU"
-            if config.dropout
-            else f"{kernel}; in {why} {own}"
-        )
+        both = f"{kernel}; with bfloat16 or dropout of {config.dropout} {own}, because both are slow there on a CPU"
+        sdpa = both if config.dropout else f"{kernel}; in bfloat16 {own}"
     else:
         sdpa = kernel + (", the bias as its mask" if biased else "")
     flex = "torch's FlexAttention" + (", the bias looked up inside the kernel" if biased else "")
@@ -141,11 +128,8 @@ def explain(config: EncoderConfig, length: int | None, labelled: float, backend:
 def as_text(facts: dict[str, Any]) -> str:
     """The facts of `explain` for a reader."""
     name = facts["preset"] or "an encoder without a preset"
-    longest = (
-        f"{facts['longest']} tokens (rows of the table)"
-        if facts["longest"]
-        else "any length; positions are not numbered by a table"
-    )
+    rows, numbered = facts["longest"], "any length; positions are not numbered by a table"
+    longest = f"{rows} tokens (rows of the table)" if rows else numbered
     width = max(map(len, [*facts["config"], *facts["parameters"]])) + 2
     return "\n".join(
         [

@@ -6,29 +6,27 @@ defaults (GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrain
 positions at eight steps).
 """
 
-import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from transformers.utils import logging as transformers_logging
 
 from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, label_names, read_labelled
 from ..encoder import EncoderConfig, EncoderForSequenceClassification
 from ..encoder.attention import check_backend
-from ..files import write_json
+from ..files import read_json, write_json
 from ..intervals import share_interval
 from ..shipped import model_source
 from .card import classifier_card, weights_metadata
+from .checkpoints import quiet
 from .config import SchemeConfig
 from .loop import LoopConfig, Trainer, processes
-from .runs import enter, save_final, train
+from .runs import enter, save_final, train, validation
 
 CONFIG, DATA = "finetune.yaml", "data.json"
 MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
@@ -45,11 +43,8 @@ RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and fr
 def default_rate(start: str, from_scratch: bool) -> float:
     """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, so a narrow model needs
     longer ones."""
-    return (
-        RATES[from_scratch]
-        * 768
-        / EncoderConfig.from_pretrained(model_folder(start), local_files_only=True).hidden_size
-    )
+    width = EncoderConfig.from_pretrained(model_folder(start), local_files_only=True).hidden_size
+    return RATES[from_scratch] * 768 / width
 
 
 def model_folder(start: str) -> Path:
@@ -61,7 +56,7 @@ def model_folder(start: str) -> Path:
     path = Path(model_source(start)) / "config.json"
     if not path.is_file():
         raise ValueError(f"No model at {start}: config.json is missing. Give the folder that pretrain wrote.")
-    kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
+    kind = read_json(path).get("model_type")
     if kind != EncoderConfig.model_type:
         raise ValueError(
             f"{start} holds a model of type {kind!r}. Only encoders of whatwhere are fine-tuned here: whatwhere "
@@ -132,18 +127,6 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         return config
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without transformers' report that the masked-language head is left out and the classifier is new, which is the
-    purpose."""
-    before = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(before)
-
-
 def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSequenceClassification:
     """The model before its first step; new weights come from `config.seed`.
 
@@ -155,7 +138,7 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSeq
     if config.from_scratch:
         return EncoderForSequenceClassification(encoder)
     try:
-        with _quiet():
+        with quiet():
             # The new configuration names no type, and stored weights may be narrower than what is trained.
             return EncoderForSequenceClassification.from_pretrained(
                 model_folder(config.start), config=encoder, dtype=torch.float32, local_files_only=True
@@ -248,7 +231,7 @@ def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -
 def _claim_data(out: Path, facts: dict[str, Any]) -> None:
     """Keep what the data are; refuse to go on with other rows, which would resume to other numbers."""
     kept = out / DATA
-    if kept.is_file() and json.loads(kept.read_text(encoding="utf-8"))["sha256"] != facts["sha256"]:
+    if kept.is_file() and read_json(kept)["sha256"] != facts["sha256"]:
         raise ValueError(
             f"The training rows, or the tokenizer, are not those that {out} began with. Restore them, or use another "
             "--out."
@@ -257,23 +240,10 @@ def _claim_data(out: Path, facts: dict[str, Any]) -> None:
 
 
 def _validator(dev: LabelledBatches, batch_size: int) -> Callable[[Trainer], dict[str, float]]:
-    @torch.no_grad()
     def validate(trainer: Trainer) -> dict[str, float]:
-        trainer.plain.eval()
-        total, correct = 0.0, 0
-        for batch in dev.in_order(batch_size):
-            batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items()}
-            with trainer.accelerator.autocast():
-                output = trainer.plain(**batch)
-            total += float(output.loss) * len(batch["labels"])
-            correct += int((output.logits.argmax(-1) == batch["labels"]).sum())
-        low, high = share_interval(correct, len(dev))
-        return {
-            "validation_loss": total / len(dev),
-            "validation_accuracy": correct / len(dev),
-            "accuracy_low": low,
-            "accuracy_high": high,
-            "validation_labels": len(dev),
-        }
+        loss, correct, n = validation(trainer, dev.in_order(batch_size))
+        low, high = share_interval(correct, n)
+        interval = {"accuracy_low": low, "accuracy_high": high}
+        return {"validation_loss": loss, "validation_accuracy": correct / n, **interval, "validation_labels": n}
 
     return validate

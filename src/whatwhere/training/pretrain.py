@@ -10,20 +10,20 @@ from accelerate.utils import broadcast
 from pydantic import Field, model_validator
 
 from ..corpus import MaskedBatches, Windows, build_tokenizer, build_windows, load_tokenizer, open_source
-from ..encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset
+from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
 from .card import model_card, weights_metadata
 from .config import SchemeConfig, StrictConfig
 from .costs import costs
 from .loop import LoopConfig, Show, Trainer, processes, seconds_per_step
-from .runs import enter, save_final, train
+from .runs import enter, save_final, train, validation
 
 CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")
 
-# Rates chosen by the mean validation loss of dstg and ap (docs/log.md has the tables of tries): at `tiny` after 2.5M and
-# 10M tokens; `small` takes them over, level with half the AdamW rate after 1.6M tokens.
+# Rates chosen by the mean validation loss of dstg and ap (docs/log.md has the tries): at `tiny` after 2.5M and 10M
+# tokens; `small` takes them over, level with half the AdamW rate after 1.6M tokens.
 _SEARCHED: dict[str, Any] = {
     "optimizer": "muon",
     "muon_scale": "spectral",
@@ -162,8 +162,7 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
             if fields["vocab_size"] < windows.manifest["vocab_size"]:
                 raise ValueError(
                     f"model.vocab_size={fields['vocab_size']}, but the tokenizer has {windows.manifest['vocab_size']} "
-                    "entries. "
-                    "Leave model.vocab_size out, or use the tokenizer of that model."
+                    "entries. Leave model.vocab_size out, or use the tokenizer of that model."
                 )
         config = preset(self.preset, self.size, **fields)
         if config.longest is not None and self.length > config.longest:
@@ -242,8 +241,7 @@ def too_few(minutes: float, steps: int, config: PretrainConfig, wanted_minutes: 
     """What is said where `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`."""
     return (
         f"{minutes:g} minutes buy {steps:,} steps; models of size {config.size} need about {steps_to_learn(config):,} "
-        "to learn more than "
-        f"how often each word occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
+        f"to learn more than how often each word occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
     )
 
 
@@ -303,8 +301,7 @@ def pretrain(
     if len(windows["train"]) < config.batch_size:
         raise ValueError(
             f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one batch "
-            "of "
-            f"{config.batch_size}. Give more text, or a smaller --set batch_size= or length=."
+            f"of {config.batch_size}. Give more text, or a smaller --set batch_size= or length=."
         )
     steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
@@ -343,23 +340,9 @@ def pretrain(
 def _validator(config: PretrainConfig, windows: Windows, model_config: EncoderConfig) -> Any:
     held_out = make_batches(config, windows, "held_out", model_config)
 
-    @torch.no_grad()
     def validate(trainer: Trainer) -> dict[str, float]:
-        trainer.plain.eval()
-        total, correct, labels = 0.0, 0, 0
-        for batch in held_out.in_order(config.batch_size, limit=config.validation_windows):
-            batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items()}
-            with trainer.accelerator.autocast():
-                output = trainer.plain(**batch)
-            targets = batch["labels"][batch["labels"] != -100]
-            total += float(output.loss) * len(targets)
-            correct += int((output.logits.argmax(-1) == targets).sum())
-            labels += len(targets)
-        return {
-            "validation_loss": total / max(labels, 1),
-            "validation_accuracy": correct / max(labels, 1),
-            "validation_labels": labels,
-        }
+        loss, correct, n = validation(trainer, held_out.in_order(config.batch_size, limit=config.validation_windows))
+        return {"validation_loss": loss, "validation_accuracy": correct / max(n, 1), "validation_labels": n}
 
     return validate
 
@@ -371,20 +354,3 @@ def _operations(config: PretrainConfig, model_config: EncoderConfig) -> float | 
     except ValueError as error:
         print(error, file=sys.stderr)
         return None
-
-
-__all__ = [
-    "FAMILIES",
-    "RECIPES",
-    "SIZES",
-    "CorpusConfig",
-    "PretrainConfig",
-    "budget_steps",
-    "defaults",
-    "family",
-    "pretrain",
-    "prepare_windows",
-    "steps_to_learn",
-    "timed_step",
-    "too_few",
-]

@@ -7,7 +7,7 @@ import os
 import platform
 import resource
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ..encoder import EncoderPreTrainedModel, write_sentence_transformer
-from ..files import flush, temporary_folder, write_json, write_text
+from ..files import flush, read_json, temporary_folder, write_json, write_text
 from .checkpoints import WEIGHTS, save_model
 from .config import SchemeConfig
 from .loop import BatchAt, LoopConfig, Outcome, Show, Trainer, processes, run
@@ -42,8 +42,7 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
         except ValueError as error:
             raise ValueError(
                 f"{saved} is of a run that another version's recipe began ({str(error).split('. ')[0]}). Nothing in "
-                f"{out} was changed: "
-                "finish the run with that version, or choose another --out."
+                f"{out} was changed: finish the run with that version, or choose another --out."
             ) from None
         for key, value in config.model_dump().items():
             if key == "scheme" and None not in (value, old[key]):
@@ -72,7 +71,7 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
     state.wait_for_everyone()
     saved = type(config).load_run(out / name) if (out / name).is_file() else None
     finished = (out / WEIGHTS).is_file() and (out / SUMMARY).is_file()
-    return saved, json.loads((out / SUMMARY).read_text(encoding="utf-8")) if finished else None
+    return saved, read_json(out / SUMMARY) if finished else None
 
 
 def train(
@@ -106,6 +105,22 @@ def train(
         progress=progress,
     )
     return trainer, _facts(model, config, outcome, trainer, tokens_per_step)
+
+
+@torch.no_grad()
+def validation(trainer: Trainer, batches: Iterable[dict[str, torch.Tensor]]) -> tuple[float, int, int]:
+    """Mean loss of a label, how many labels are predicted right, and how many there are (-100 is none)."""
+    trainer.plain.eval()
+    total, correct, labels = 0.0, 0, 0
+    for batch in batches:
+        batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items()}
+        with trainer.accelerator.autocast():
+            output = trainer.plain(**batch)
+        targets = batch["labels"][batch["labels"] != -100]
+        total += float(output.loss) * len(targets)
+        correct += int((output.logits.argmax(-1) == targets).sum())
+        labels += len(targets)
+    return total / max(labels, 1), correct, labels
 
 
 def _facts(
@@ -173,7 +188,7 @@ def save_final(
         save_model(model, temporary, code=True, metadata=metadata)
         tokenizer.save_pretrained(temporary)
         tokenizer_config = temporary / "tokenizer_config.json"
-        facts = json.loads(tokenizer_config.read_text(encoding="utf-8"))
+        facts = read_json(tokenizer_config)
         for how_it_was_opened in ("is_local", "local_files_only"):
             facts.pop(how_it_was_opened, None)
         if model.config.longest is not None:  # so that `truncation=True` cuts where the position table ends

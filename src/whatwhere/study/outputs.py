@@ -1,0 +1,39 @@
+"""Folders for what a command writes: new ones, empty ones, and those of an earlier call, whose results are replaced."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..files import write_arrays, write_json
+from ..records import Record, write_records
+from ..report import write_report
+
+RECORDS = "records.parquet"
+
+
+def check_folder(out: Path, ours: bool, what: str) -> None:
+    """Refuse a folder that holds something else.
+
+    Args:
+        ours: whether an earlier call wrote what it holds. what: what it would hold then.
+
+    Raises:
+        ValueError: it is no folder, or holds something else.
+    """
+    if out.is_file():
+        raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
+    if out.is_dir() and any(out.iterdir()) and not ours:
+        raise ValueError(f"{out} is not empty and holds no {what}. Give a new folder.")
+
+
+def save_arrays(out: Path, arrays: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write arrays/STEM.npz for every stem."""
+    for stem, named in arrays.items():
+        write_arrays(out / "arrays" / f"{stem}.npz", named)
+
+
+def write_results(out: Path, records: Iterable[Record], manifest: str, facts: Mapping[str, Any]) -> Path:
+    """Write what a page is made of but for its arrays, the manifest last, then the page; returns its path."""
+    write_records(out / RECORDS, records)
+    write_json(out / manifest, facts)
+    return write_report(out)

@@ -1,0 +1,81 @@
+"""Records of what a corpus and a training left: sizes, losses, costs, and the position table of a fine-tuning."""
+
+import json
+from pathlib import Path
+
+from ..analysis.course import separation_records
+from ..analysis.geometry import CorpusDistances
+from ..analysis.who import Who
+from ..corpus import Windows
+from ..encoder import EncoderConfig
+from ..files import read_json
+from ..records import Record
+from ..training.finetune import CONFIG, FinetuneConfig
+from ..training.runs import SUMMARY
+
+# Metric, key of the training's summary, unit.
+COSTS = (
+    ("steps", "steps", "steps"),
+    ("tokens", "tokens", "tokens"),
+    ("seconds", "seconds", "s"),
+    ("tokens_per_second", "tokens_per_second", "tokens/s"),
+    ("parameters", "parameters", "parameters"),
+    ("operations", "operations", "operations/token"),
+    ("parameters.embedding", "embedding_parameters", "parameters"),
+    ("memory.peak", "peak_memory_bytes", "bytes"),
+)
+
+
+def text_records(windows: Windows, study: str) -> list[Record]:
+    """Sizes of the corpus, how far its training windows could be shifted, and the entropy in nats of a guess by token
+    frequency alone."""
+    facts, train, who = windows.manifest, windows["train"], Who("", study=study)
+    records = []
+    for key in ("documents", "characters", "tokens", "windows"):
+        records.append(who.record(f"corpus.{key}", sum(facts[key].values()), unit=key))
+        records += [who.record(f"corpus.{key}", count, unit=key, part=split) for split, count in facts[key].items()]
+    room = train.length - train.lengths()
+    records.append(who.record("corpus.room", room.mean(), unit="tokens", n=len(room)))
+    if (share := train.from_start()) is not None:
+        records.append(who.record("corpus.from_start", share, n=len(train)))
+    guess = who.record("loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum()))
+    return [*records, guess]
+
+
+def training_records(folder: Path, who: Who) -> list[Record]:
+    """Loss curves and costs of a finished training."""
+    records = []
+    for text in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        at = who.at(line["step"])
+        for key, part in (("loss", "train"), ("validation_loss", "validation")):
+            if key in line:
+                records.append(at.record("loss", line[key], unit="nats", part=part))
+        if "validation_accuracy" in line:
+            low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
+            records.append(at.record("accuracy", line["validation_accuracy"], low, high, part="validation", n=n))
+    summary = read_json(folder / SUMMARY)
+    known = [(metric, summary.get(key), unit) for metric, key, unit in COSTS]
+    return records + [who.record(metric, value, unit=unit) for metric, value, unit in known if value is not None]
+
+
+def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
+    """All records of the finished fine-tuning in the folder `out`, whose name is the model's.
+
+    Args:
+        corpus: Hellinger distances for stress and correlation; see `separation_records`.
+
+    Raises:
+        ValueError: no finished fine-tuning there.
+    """
+    out = Path(out)
+    if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
+        raise ValueError(f"{out} holds no finished fine-tuning. Finish it: whatwhere finetune --resume.")
+    summary = read_json(out / SUMMARY)
+    seed = FinetuneConfig.load_run(out / CONFIG).seed
+    who = Who(out.name, seed)
+    records = training_records(out, who)
+    records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
+    if EncoderConfig.from_pretrained(out, local_files_only=True).absolute != "none":
+        records += separation_records(out, who, used=summary["longest"], corpus=corpus)
+    return records
