@@ -106,9 +106,8 @@ PROFILE = Curves(
     _profiles,
     _nearest,
     "Mean attention weight from a token to the one so many places after it, negative: before it. Both axes are "
-    "logarithmic. One line a "
-    "layer, mean over its heads, named at its right end, stronger in deeper layers; single terms under a softmax of "
-    "their own",
+    "logarithmic. One line a layer, mean over its heads, named at its right end, stronger in deeper layers; single "
+    "terms under a softmax of their own",
     "Mean attention weight by distance",
     Axis("distance, tokens", "lags", word="distance"),
     Axis("", "log", floor=SMALLEST / 10),
@@ -214,11 +213,9 @@ def _look_words(run: Run) -> str:
     points = [p for _, _, of in _seen(run) for by in of.values() for p in by.values()]
     return (
         f"Mean attention weight of each head ({sample(points)}) to the token before, the token after, the token "
-        "itself, the three nearest "
-        "on each side, special tokens; copy: weight to the other copy of the same token in a repeated text, minus that "
-        "in a text that does "
-        "not repeat; spread: entropy of its weights, 1 where all keys are equal."
-        + drawn(run.seeds, [seeds_of(run, run.models[0])[0]])
+        "itself, the three nearest on each side, special tokens; copy: weight to the other copy of the same token in a "
+        "repeated text, minus that in a text that does not repeat; spread: entropy of its weights, 1 where all keys "
+        "are equal." + drawn(run.seeds, [seeds_of(run, run.models[0])[0]])
     )
 
 
@@ -275,8 +272,8 @@ NEIGHBOURS = Curves(
     _neighbours,
     _leader,
     "Attention weight on the eight tokens on each side together, by training step (logarithmic, from 0), each term "
-    "under a softmax of its "
-    "own. Solid: mean over all heads; dotted: the head with most; even: what equal attention to all tokens would give",
+    "under a softmax of its own. Solid: mean over all heads; dotted: the head with most; even: what equal attention to "
+    "all tokens would give",
     "Weight on the eight tokens on each side, by step",
     Axis("training step", "steps", word="step"),
     Axis("", "share", (0,)),
@@ -345,10 +342,8 @@ CORRELATIONS = Maps(
     ),
     lambda run: (
         "The four parts of the scores of the first block where a position is added to a word (TUPE, equation 6), mean "
-        "over heads "
-        "and documents, on one scale a model with zero in the middle; the table has each part's share of the variance "
-        "within a document, "
-        "by head. At most three models are drawn."
+        "over heads and documents, on one scale a model with zero in the middle; the table has each part's share of "
+        "the variance within a document, by head. At most three models are drawn."
     ),
     "Variance of the four parts of the first block's scores, by head",
     lambda run: [

@@ -109,8 +109,7 @@ def _soonest(run: Run, rows: Sequence[Row]) -> str:
 
 _CONVERGENCE_WORDS = (
     "The share of its own steps from which on a model's validation loss stays at or below the baseline's at the end, "
-    "between two "
-    "validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do"
+    "between two validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do"
 )
 _CONVERGENCE_RECORDS = (
     "convergence.share: model, part = baseline, seed",

@@ -123,12 +123,9 @@ LAG = Curves(
     _lags,
     _apart,
     "Root mean square Hellinger distance of the token distributions of two positions against their lag, as counted and "
-    "corrected for the "
-    "bias of small samples (largest possible: 1.41). It is below 0 where the corrected squares are on average, which "
-    "is noise. Noise "
-    "floor: the distance of one position from itself in two halves of the documents, mean over positions; all "
-    "documents together have "
-    "less noise than a half",
+    "corrected for the bias of small samples (largest possible: 1.41). It is below 0 where the corrected squares are "
+    "on average, which is noise. Noise floor: the distance of one position from itself in two halves of the documents, "
+    "mean over positions; all documents together have less noise than a half",
     "Root mean square distance by lag",
     Axis("lag", word="lag"),
     Axis("distance", include=(0,)),
@@ -197,10 +194,9 @@ SUPPORT = Curves(
     _support,
     _supported,
     "Tokens counted at each position, on a logarithmic axis; positions with too few are grey and take part in nothing "
-    "below, unless the "
-    "run follows the paper's protocol. The other panels: distance of a position from itself in two halves of the "
-    "documents (grey, band: "
-    "95\u202f% of the random halves) and of each position from the next, as counted (dashed) and corrected (solid)",
+    "below, unless the run follows the paper's protocol. The other panels: distance of a position from itself in two "
+    "halves of the documents (grey, band: 95\u202f% of the random halves) and of each position from the next, as "
+    "counted (dashed) and corrected (solid)",
     "Support, noise floor and distance to the next position",
     Axis("position", word="position"),
     {"tokens": Axis("tokens", "log", (1,), floor=1), "distance": Axis("distance", include=(0,))},
@@ -285,10 +281,9 @@ MATRIX = Maps(
     _lag_alone,
     lambda run: (
         "Distance of every two positions. Colours run from 0 at the ground of the page to the largest value of each "
-        "kind; a corrected "
-        "distance whose square came out negative, which is noise, is drawn as 0. In the centred matrix of squared "
-        "distances each has its "
-        "sign; what depends on the lag alone is its Toeplitz part. Large matrices are thinned; all is in arrays/."
+        "kind; a corrected distance whose square came out negative, which is noise, is drawn as 0. In the centred "
+        "matrix of squared distances each has its sign; what depends on the lag alone is its Toeplitz part. Large "
+        "matrices are thinned; all is in arrays/."
     ),
     "Distances of each position to the next and to the first; every single one is in arrays/",
     lambda run: ["Corpus", "Position", "To the next", "corrected", "To the first", "corrected "],
@@ -369,8 +364,8 @@ def maps_of(run: Run) -> Figure | None:
     )
     subtitle = (
         "Classical scaling of the distances: one point a position, joined in order, coloured from the first to the "
-        "last; equal scales on "
-        "both axes. As counted, noise puts every position at a place of its own; the corrected map has less of it."
+        "last; equal scales on both axes. As counted, noise puts every position at a place of its own; the corrected "
+        "map has less of it."
     )
     columns = ["Corpus", "Kind", "Position", "Component 1", "Component 2", "Component 3"]
     table = Table("map", "Coordinates of every position", columns, rows, frozenset(range(2, 6)))
@@ -399,9 +394,8 @@ SPECTRUM = Curves(
         "Most dimensions are needed by",
     ),
     "Eigenvalues of the centred matrix of squared distances, largest first, on a logarithmic axis. Corrected distances "
-    "have negative "
-    "eigenvalues too; the size of the most negative one is the noise level, and what lies below it is not told from "
-    "noise",
+    "have negative eigenvalues too; the size of the most negative one is the noise level, and what lies below it is "
+    "not told from noise",
     "Eigenvalues",
     Axis("component", word="component"),
     Axis("eigenvalue", "log", floor=1e-6),
@@ -442,8 +436,7 @@ def hypotheses(run: Run) -> Table | None:
                 rows.append([*row, *(value(p.value) if p else Cell("–") for p in rest)])
     caption = (
         "Distances of positions in a model: mean embeddings (H1), and M or Mᵀ times them in the head where the "
-        "smallest is smallest (H3; "
-        "the condition names M, the proof of the theorem uses Mᵀ)"
+        "smallest is smallest (H3; the condition names M, the proof of the theorem uses Mᵀ)"
     )
     heads = ["Model", "Condition", "Matrix", "Layer", "Smallest", "Between halves", "Median"]
     return Table("hypotheses", caption, heads, rows, frozenset(range(3, 7))) if rows else None

@@ -127,14 +127,11 @@ STRESS = Rows(
     _stress,
     _fits("stress.optimal", "Lowest stress of a ready-made encoding"),
     "Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares "
-    "of the latter; 0 is "
-    "a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the table is first "
-    "multiplied by the number "
-    "that lowers it most. `mds` and `smacof` are made from these very distances. All equally far: every two positions "
-    "at the same "
-    "distance. Half against half: corrected distances of one half of the documents as the table of the other, for "
-    "comparison. A dash: not "
-    "measured against corrected distances",
+    "of the latter; 0 is a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the "
+    "table is first multiplied by the number that lowers it most. `mds` and `smacof` are made from these very "
+    "distances. All equally far: every two positions at the same distance. Half against half: corrected distances of "
+    "one half of the documents as the table of the other, for comparison. A dash: not measured against corrected "
+    "distances",
     "Stress of every encoding",
     {
         "stress.optimal": Axis("stress at the best scale", include=(0,)),
@@ -180,10 +177,8 @@ VIOLATIONS = Rows(
     _violations,
     _ordered,
     "Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one "
-    "has the larger "
-    "distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance gives. Corrected "
-    "squares that came out "
-    "negative take part with their sign, so chance gives 50\u202f% there too",
+    "has the larger distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance "
+    "gives. Corrected squares that came out negative take part with their sign, so chance gives 50\u202f% there too",
     "Triples out of order",
     Axis("triples out of order", "share", (0, 0.55)),
     ("Corpus", "", "Encoding"),
@@ -222,10 +217,9 @@ HELD_OUT = Curves(
     _held_out,
     _supported_rank,
     "Tables made from one half of the documents, held against the corrected distances of the other half at their best "
-    "scale, mean over "
-    "random halves. More dimensions fit the noise of the first half; the lowest values are what the corpus supports. "
-    "Dashed: encodings "
-    "that were fitted to nothing; all equally far: every two positions at the same distance",
+    "scale, mean over random halves. More dimensions fit the noise of the first half; the lowest values are what the "
+    "corpus supports. Dashed: encodings that were fitted to nothing; all equally far: every two positions at the same "
+    "distance",
     "Stress on documents not fitted",
     Axis("rank", "log", word="rank"),
     Axis("stress on other documents", "log", floor=SMALLEST),
@@ -274,8 +268,7 @@ DIMENSIONS = Curves(
     _dimensions,
     _growth,
     "Stress of tables with more and more dimensions against the distances, corrected where they are, on logarithmic "
-    "axes. Raw stress of a "
-    "table of fixed entries grows with its dimensions, for its distances do",
+    "axes. Raw stress of a table of fixed entries grows with its dimensions, for its distances do",
     "Stress by dimensions",
     Axis("dimensions", "log", word="dimensions"),
     {words: Axis("stress", "log", floor=SMALLEST) for words in ("at the best scale", "raw")},
@@ -332,12 +325,9 @@ def scatter(run: Run) -> Figure | None:
     clean = any(c.array("corrected", 2) is not None for c in run.corpora)
     subtitle = (
         f"One point a pair of positions ({drawn}), coloured by lag: its distance in the table, multiplied by the "
-        "number that brings the "
-        f"table closest, against its Hellinger distance in the corpus ({CLEAN if clean else COUNTED}). On the dashed "
-        "line the two are "
-        "equal. r is Pearson's correlation over all pairs, with its 95\u202f% interval where documents were resampled; "
-        "it can be high far "
-        "from the line."
+        "number that brings the table closest, against its Hellinger distance in the corpus "
+        f"({CLEAN if clean else COUNTED}). On the dashed line the two are equal. r is Pearson's correlation over all "
+        "pairs, with its 95\u202f% interval where documents were resampled; it can be high far from the line."
     )
     heads = ["Corpus", "Lag", "In the corpus", *(shown(e) for e in encodings)]
     caption = "Distance in the corpus and in every table at its best scale, by pair of positions"

@@ -104,8 +104,8 @@ def taxonomy(run: Run) -> Figure | None:
     where += ["by layer, the share of one term"] * (len(three) < len(models))
     subtitle = (
         "Each point is a head: how far its attention changes (KL divergence) when one term is left out of the scores, "
-        "as a share of the "
-        f"changes by all terms ({sample(points)}); {'; '.join(where)}. Beyond a dashed line one term has at least half."
+        f"as a share of the changes by all terms ({sample(points)}); {'; '.join(where)}. Beyond a dashed line one term "
+        "has at least half."
     )
     key = [("dot", "one head")]
     if any(p.value < STABLE for m in models for _, p in _labels(run, m).values()):
@@ -326,8 +326,7 @@ ABLATION = Rows(
     _totals,
     _price,
     "Rise of the loss of masked words, in nats, when a term of the scores or a stream is left out of every block, set "
-    "to its mean over "
-    "documents, or shuffled among positions",
+    "to its mean over documents, or shuffled among positions",
     "Rise of the loss without a term or a stream, nats",
     Axis("rise of loss, nats", include=(0,)),
     ("Model", "Taken out", "How"),
@@ -405,8 +404,7 @@ HEADS = Cloud(
     _dearest,
     lambda run, points: (
         "Each point is a head without one term: how far its attention moves, and how far the loss of masked words "
-        "rises "
-        f"({sample([d.y for d in points])}).{drawn(run.seeds, [seeds_of(run, points[0].panel)[0]])}"
+        f"rises ({sample([d.y for d in points])}).{drawn(run.seeds, [seeds_of(run, points[0].panel)[0]])}"
     ),
     "Every head and term: change of attention and rise of the loss, nats",
     Axis("change of attention (KL), nats", "log", floor=LEAST),

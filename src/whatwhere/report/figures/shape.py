@@ -113,10 +113,8 @@ def table_map(run: Run) -> Figure | None:
     rings = any(len(a.get("outliers", ())) for _, a in tables.values())
     subtitle = (
         "The position table of each model on its first two principal components; one point a position, joined in "
-        "order, later positions "
-        f"darker{', those that stand alone ringed' if rings else ''}. Below, components 1 (solid), 2 (dashed) and 3 "
-        "(dotted) along the "
-        "positions." + drawn(run.seeds, [s for s, _ in tables.values()])
+        f"order, later positions darker{', those that stand alone ringed' if rings else ''}. Below, components 1 "
+        "(solid), 2 (dashed) and 3 (dotted) along the positions." + drawn(run.seeds, [s for s, _ in tables.values()])
     )
     columns = ["Model", "Seed", "Position", "Component 1", "Component 2", "Component 3"]
     table = Table("map", "Scores of every position", columns, rows, frozenset(range(1, 6)))
@@ -174,8 +172,7 @@ SPECTRUM = Curves(
         )
     ),
     "Cumulative share of the variance of each position table by its first components. A table with few columns fills "
-    "its space with few "
-    "components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)",
+    "its space with few components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)",
     "Cumulative share of the variance by number of components",
     Axis("number of components", "log", word="components"),
     Axis("share of variance", "share", (0, 1)),
@@ -227,8 +224,7 @@ FLAT = Curves(
         "dstg-hidden-two-dimensional", sentence="Two components hold most at the end in", what="share", write=_per_cent
     ),
     "Share of the variance within a document that the first two principal components of its states hold, mean over "
-    "documents. Hollow and "
-    "unjoined: the paper’s “about 90 %” of its position stream, at the same relative depth",
+    "documents. Hollow and unjoined: the paper’s “about 90 %” of its position stream, at the same relative depth",
     "Share of the first two components by layer",
     LAYER,
     Axis("", "share", (0, 1)),
@@ -275,12 +271,9 @@ PROJECTED = Curves(
         )
     ),
     "Stress of a position table multiplied by M = W_Qᵀ W_K of each layer, against the Hellinger distances of the "
-    "corpus; layer 0 is the "
-    "table itself. Raw stress grows with the size of M, which is arbitrary; at the best scale only the shape counts. "
-    "Norms, biases and "
-    "earlier blocks are left out. GEOM figure 8, raw, pretrained BERT-base (12 layers) on SST-2: about 5,000 in layer "
-    "3, 1,100 to 1,900 "
-    "in layers 4 to 11, 2,500 in layer 12",
+    "corpus; layer 0 is the table itself. Raw stress grows with the size of M, which is arbitrary; at the best scale "
+    "only the shape counts. Norms, biases and earlier blocks are left out. GEOM figure 8, raw, pretrained BERT-base "
+    "(12 layers) on SST-2: about 5,000 in layer 3, 1,100 to 1,900 in layers 4 to 11, 2,500 in layer 12",
     "Stress behind M by layer; layer 0 is the table itself",
     replace(LAYER, title="layer (0: the table itself)"),
     {"optimal": Axis("stress at the best scale", include=(0,)), "raw": Axis("raw stress", "log", floor=SMALLEST)},
@@ -326,10 +319,9 @@ SEPARATION = Curves(
         )
     ),
     "The position table of each model at its kept checkpoints. Steps on a logarithmic axis from 0. Distances are "
-    "Euclidean, between the "
-    "rows that the corpus's positions name, else those that training texts reach, else all. GEOM, BERT-base on SST-2: "
-    "smallest distance "
-    "0.70 from scratch and 0.35 pretrained, flat; triples out of order 48.2\u202f% and 25.4\u202f%",
+    "Euclidean, between the rows that the corpus's positions name, else those that training texts reach, else all. "
+    "GEOM, BERT-base on SST-2: smallest distance 0.70 from scratch and 0.35 pretrained, flat; triples out of order "
+    "48.2\u202f% and 25.4\u202f%",
     "Position tables over training",
     Axis("step", "steps", word="step"),
     {metric: Axis("", "share" if metric in ("violations", "change") else "linear", (0,)) for metric, _ in STEPS},

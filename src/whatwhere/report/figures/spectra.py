@@ -79,8 +79,7 @@ SHARES = Curves(
     _shares,
     _halves,
     "Share of the variance in each principal component, largest first, both axes logarithmic. Positions solid, words "
-    "of the same model "
-    "dashed",
+    "of the same model dashed",
     "Share of variance by component",
     Axis("component", "log", word="component"),
     Axis("share of variance", "log", floor=LOWEST),
@@ -209,9 +208,8 @@ def rotations(run: Run) -> Figure | None:
         return None
     subtitle = (
         "Pairs of equal frequency, a quarter of a period apart, of whose motion one steady turn explains at least two "
-        "thirds, largest "
-        f"share of the variance first, at most {PAIRS} a table. Neighbouring half waves draw arcs too and are not "
-        "counted." + _seeds(run, "scores")
+        f"thirds, largest share of the variance first, at most {PAIRS} a table. Neighbouring half waves draw arcs too "
+        "and are not counted." + _seeds(run, "scores")
     )
     columns_ = ["Model", "Components", "Turns", "Explained by one turn", "Share of variance"]
     table = Table("rotations", "Every pair that rotates", columns_, rows, frozenset({2, 3, 4}))
@@ -253,8 +251,8 @@ MAGNITUDES = Curves(
     _magnitudes,
     _peaks,
     "Fourier magnitudes of the scores, summed over all components, as a share of the largest; both axes are "
-    "logarithmic, and half as many "
-    "turns as positions is the highest frequency there is. In the title: peaks three times as high as the lows around",
+    "logarithmic, and half as many turns as positions is the highest frequency there is. In the title: peaks three "
+    "times as high as the lows around",
     "Summed Fourier magnitudes",
     Axis("turns over the table", "log", word="turns"),
     Axis("magnitude", "log", floor=1e-6),
@@ -310,8 +308,7 @@ COMPONENT_MAGNITUDES = Maps(
     ),
     lambda run: (
         "Fourier magnitude of each of the first ten components, as a share of the component's largest. Drawn up to one "
-        "and a half "
-        "times the highest frequency at which a component with a hundredth of the variance is largest."
+        "and a half times the highest frequency at which a component with a hundredth of the variance is largest."
         + _seeds(run, "magnitudes")
     ),
     "Fourier magnitudes of at least a tenth of the component's largest",
@@ -354,8 +351,7 @@ EQUIVARIANCE = Rows(
     _equivariances,
     _depends,
     "Share of the variance of the entries of E·Eᵀ that the nearest Toeplitz matrix explains. Grey: the same rows in 99 "
-    "random orders, the "
-    "middle 95 of 100; it is not zero, for the diagonal stays the diagonal",
+    "random orders, the middle 95 of 100; it is not zero, for the diagonal stays the diagonal",
     "Translation equivariance",
     Axis("share explained", "share", (0, 1)),
     ("", "", "Model"),
@@ -434,8 +430,8 @@ PRODUCTS = Maps(
     lambda run: "Inner products of positions from few components and from all",
     lambda run: (
         "Inner products of all pairs of position vectors, the table not centred, from its mean and the first "
-        "components and from "
-        "all. Colours end at the 1st and 99th percentile of the whole table's." + _seeds(run, "products")
+        "components and from all. Colours end at the 1st and 99th percentile of the whole table's."
+        + _seeds(run, "products")
     ),
     "Inner products of some pairs",
     lambda run: ["Model", "Position", "Position ", "Inner product"],

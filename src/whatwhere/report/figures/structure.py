@@ -61,10 +61,9 @@ def _map(run: Run, model: str, part: str, seed: int | None, held: dict[str, np.n
     subtitle = (
         f"{'Position stream' if part == 'position' else 'All of hidden'} of `{model}` for one held-out document of "
         f"{count(len({int(s) for s in segments if s >= 0}), 'segment')} (sentences or lines) and {len(segments)} "
-        "tokens, on the first two "
-        "principal components of each layer: one point a token, joined inside a segment, coloured by the order of the "
-        "segments, some of "
-        "them numbered; special tokens as crosses." + drawn(run.seeds, [seed])
+        "tokens, on the first two principal components of each layer: one point a token, joined inside a segment, "
+        "coloured by the order of the segments, some of them numbered; special tokens as crosses."
+        + drawn(run.seeds, [seed])
     )
     suffix = f"-{number + 1}" if number else ""
     columns = ["Model", "Seed", "Layer", "Token", "Segment", "Component 1", "Component 2"]
@@ -182,10 +181,8 @@ SENTENCES = Curves(
         )
     ),
     "Variance of the states between sentences ÷ that within, and the same for cuts into equally long pieces in random "
-    "order (dashed). "
-    "Excess: mean over documents of the logarithm of the one over the other, 0 where sentences are no further apart "
-    "than random "
-    "contiguous pieces",
+    "order (dashed). Excess: mean over documents of the logarithm of the one over the other, 0 where sentences are no "
+    "further apart than random contiguous pieces",
     "How far apart sentences are, beside random cuts, by layer",
     LAYER,
     {"ratio": Axis("between ÷ within", include=(0,)), "": Axis("log ratio", include=(0,))},
@@ -253,8 +250,7 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
         lambda run: _onto(run, reference),
         title,
         f"A ridge regression predicts each stream of `{reference}` from all of the hidden state of another model at "
-        "the same layer: R² on "
-        "held-out documents",
+        "the same layer: R² on held-out documents",
         f"R² of the regressions onto {reference}",
         replace(LAYER, title="layer (0: embedding)"),
         R2,

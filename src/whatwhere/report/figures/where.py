@@ -78,8 +78,7 @@ POSITION = Curves(
     _kept,
     finding("dstg-position-kept", "ap-loses-position", sentence="At the end position is read best from", what="R²"),
     "A ridge probe reads a token's position in its document from each layer: R² on held-out documents. Hollow: the "
-    "paper's "
-    "six-layer models, at the same relative depth",
+    "paper's six-layer models, at the same relative depth",
     "R² of position by layer",
     replace(LAYER, title="layer (0: embedding)"),
     replace(R2, title="R² of position"),
@@ -154,8 +153,7 @@ VARIANCE = Curves(
     _between,
     finding(sentence="Most of the variance lies between positions in", write=lambda p: share(p.value)),
     "Of the variance of a layer's states over tokens, the share that lies between positions, without what chance adds: "
-    "1 where the "
-    "states are a function of position, straight or not",
+    "1 where the states are a function of position, straight or not",
     "Share of the variance between positions, and R² of position",
     LAYER,
     R2,
@@ -212,8 +210,7 @@ COMPONENTS = Curves(
     _components,
     _few,
     "R² of a token's position on held-out documents, read by a ridge probe from the first principal components of the "
-    "states of a "
-    "layer, and from all",
+    "states of a layer, and from all",
     "R² of position by number of components",
     LAYER,
     R2,
