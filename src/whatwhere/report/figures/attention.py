@@ -1,6 +1,6 @@
 """What the attention itself looks at: distances, places, neighbours over training, and patterns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..forms.marks import drawn, sample
 from ..forms.rows import Row, Rows
 from ..run import Run
 from ..titles import best, claimed, judged, of_story, share, story
-from .heads import best_head, heads, parts_of, seeds_of
+from .heads import heads, parts_of, seeds_of, where
 from .terms import TOTAL, colour, in_order, short
 
 LOOKS = tuple(f"attention.{look}" for look in ("previous", "next", "self", "local", "special", "retrieval", "broad"))
@@ -26,7 +26,13 @@ MATRICES = {
     "position-word": "positions with words",
     "position-position": "positions with positions",
 }
-PRODUCTS = tuple(f"correlation.{what}" for what in ("share", "row", "column", "std"))
+# Metric of the products -> its column.
+PRODUCTS = {
+    "correlation.share": "Share",
+    "correlation.row": "Between rows",
+    "correlation.column": "Between columns",
+    "correlation.std": "Standard deviation",
+}
 PATTERNS = {"global": "far, not near", "local": "near", "broad": "everywhere", "previous": "before", "next": "after"}
 MOST_LAYERS = 12  # lines of a profile; of deeper models every second layer and the last
 NEAR = 16  # lags drawn one by one; beyond, every fourth
@@ -43,10 +49,9 @@ def _panel_of(model: str, term: str, terms: int) -> str:
     return model if terms == 1 else f"{model}, {'all terms' if term == TOTAL else f'{short(term)} alone'}"
 
 
-def _profiles(run: Run) -> Sequence[Line]:
+def _profiles(run: Run) -> Iterator[Line]:
     """Weight by distance of each layer, mean over its heads: for all terms together, and each under a softmax of its
     own."""
-    lines = []
     for model in run.models:
         _, arrays = run.held("attention", model)
         lags = arrays.get("lags")
@@ -63,8 +68,7 @@ def _profiles(run: Run) -> Sequence[Line]:
             for layer in sorted({*range(0, depth, -(-depth // MOST_LAYERS)), depth - 1}):
                 points = curve(profiles[term][layer][:, at], lags[at].tolist())
                 shade, panel = f"map-{3 + round(5 * layer / max(1, depth - 1))}", _panel_of(model, term, len(terms))
-                lines.append(Line(points, f"{layer + 1}", "", shade, panel=panel, thick=1.8))
-    return lines
+                yield Line(points, f"{layer + 1}", "", shade, panel=panel, thick=1.8)
 
 
 def _best_by(run: Run, name: str, sentence: str, nothing: str) -> str:
@@ -73,7 +77,8 @@ def _best_by(run: Run, name: str, sentence: str, nothing: str) -> str:
     if not models:
         return nothing
     model = story(run, models)
-    return judged(run, [model], best_head(run, name, model, TOTAL, sentence.format(f"`{model}`"), share))
+    values = {where(at): p for at, p in heads(run, name, model, TOTAL).items()}
+    return judged(run, [model], best(values, sentence.format(f"`{model}`"), write=share))
 
 
 PROFILE = Curves(
@@ -104,8 +109,7 @@ def _seen(run: Run) -> list[tuple[str, str, list[str]]]:
     return [each for each in seen if each[2]]
 
 
-def _looks(run: Run) -> Sequence[Panel]:
-    maps = []
+def _looks(run: Run) -> Iterator[Panel]:
     seen = _seen(run)
     for model, term, looks in seen:
         values = [heads(run, look, model, term) for look in looks]
@@ -117,23 +121,20 @@ def _looks(run: Run) -> Sequence[Panel]:
         edge = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1}
         edge |= {"line": {"color": "@surface", "width": 3}}
         names = [metric(look).name for look in looks]
-        maps.append(
-            heatmap(
-                z,
-                list(range(len(every))),
-                names,
-                _panel_of(model, term, sum(m == model for m, _, _ in seen)),
-                "layer.head %{customdata}<br>%{y}: %{z:.3f}",
-                (0.0, 1.0),
-                ("layer, its heads side by side", ""),
-                height=24 * len(z) + 62,
-                trace={"customdata": [[f"{layer}.{head}" for layer, head in every]] * len(z), "ygap": 1},
-                xaxis={"tickvals": middles[::step], "ticktext": [str(every[i][0]) for i in firsts[::step]]},
-                yaxis={"tickvals": names},
-                shapes=[edge | {"x0": i - 0.5, "x1": i - 0.5} for i in firsts[1:]],
-            )
+        yield heatmap(
+            z,
+            list(range(len(every))),
+            names,
+            _panel_of(model, term, sum(m == model for m, _, _ in seen)),
+            "layer.head %{customdata}<br>%{y}: %{z:.3f}",
+            (0.0, 1.0),
+            ("layer, its heads side by side", ""),
+            height=24 * len(z) + 62,
+            trace={"customdata": [[f"{layer}.{head}" for layer, head in every]] * len(z), "ygap": 1},
+            xaxis={"tickvals": middles[::step], "ticktext": [str(every[i][0]) for i in firsts[::step]]},
+            yaxis={"tickvals": names},
+            shapes=[edge | {"x0": i - 0.5, "x1": i - 0.5} for i in firsts[1:]],
         )
-    return maps
 
 
 def _look_rows(run: Run) -> list[list[Cell]]:
@@ -174,18 +175,16 @@ LOOKING = Maps(
 )
 
 
-def _neighbours(run: Run) -> Sequence[Line]:
-    lines = []
+def _neighbours(run: Run) -> Iterator[Line]:
     for model in run.models:
         for term in parts_of(run, "local.share", model):
             if points := run.table.points("local.share", model, by="step", part=term):
                 most = run.table.points("local.best", model, by="step", part=term, layer=ANY, head=ANY)
                 name, ink, dots = short(term), colour(term), ("2px,4px", "circle")
-                lines.append(Line(points, model, name, ink, panel=model))
-                lines.append(Line(most, model, f"{name}, best head", ink, dots, panel=model, thick=1.4))
+                yield Line(points, model, name, ink, panel=model)
+                yield Line(most, model, f"{name}, best head", ink, dots, panel=model, thick=1.4)
         if even := run.table.point("local.even", model):
-            lines.append(Line({0: even}, "even", kind=LEVEL, panel=model))
-    return lines
+            yield Line({0: even}, "even", kind=LEVEL, panel=model)
 
 
 def _terms_alone(lines: Sequence[Line]) -> dict[str, Point]:
@@ -210,11 +209,10 @@ NEIGHBOURS = Curves(
 )
 
 
-def _correlated(run: Run) -> Sequence[Panel]:
+def _correlated(run: Run) -> Iterator[Panel]:
     """The four products of words and positions in the first block's scores, mean over heads, on one scale a model."""
     arrays = {m: run.held("correlations", m)[1] for m in run.models}
     full = [m for m, a in arrays.items() if all(k in a and a[k].ndim == 3 for k in MATRICES)]
-    maps = []
     for model in sorted(full, key=lambda m: m != story(run, full))[:3]:
         means = {k: np.nanmean(arrays[model][k], axis=0) for k in MATRICES}
         extent = max(float(np.nanmax(np.abs(m))) for m in means.values()) or 1.0
@@ -225,22 +223,17 @@ def _correlated(run: Run) -> Sequence[Panel]:
             # One scale of the four, so one bar.
             look: dict[str, Any] = {"height": 330, "signed": True, "square": True}
             look |= {} if kind == "position-position" else {"trace": {"showscale": False}, "margin": {"r": 8}}
-            maps.append(
-                heatmap(mean[np.ix_(at, at)], at, at, title, hover, (-extent, extent), ("key", "query"), **look)
-            )
-    return maps
+            yield heatmap(mean[np.ix_(at, at)], at, at, title, hover, (-extent, extent), ("key", "query"), **look)
 
 
-def _correlation_rows(run: Run) -> list[list[Cell]]:
-    rows = []
+def _correlation_rows(run: Run) -> Iterator[list[Cell]]:
     for model in run.models:
         for kind in run.table.distinct("part", "correlation.share", model):
             for seed in seeds_of(run, model):
                 shares, *others = (heads(run, name, model, kind, seed) for name in PRODUCTS)
                 for at, p in shares.items():
                     rest = [o[at].value if at in o else None for o in others]
-                    rows.append(row(model, seed, at[1], MATRICES.get(kind, kind), p, *rest, p.n))
-    return rows
+                    yield row(model, seed, at[1], MATRICES.get(kind, kind), p, *rest, p.n)
 
 
 CORRELATIONS = Maps(
@@ -256,19 +249,7 @@ CORRELATIONS = Maps(
         "the variance within a document, by head. At most three models are drawn."
     ),
     "Variance of the four parts of the first block's scores, by head",
-    (
-        "Model",
-        "Seed",
-        "Head",
-        "Part",
-        "Share",
-        "Low",
-        "High",
-        "Between rows",
-        "Between columns",
-        "Standard deviation",
-        "n",
-    ),
+    ("Model", "Seed", "Head", "Part", "Share", "Low", "High", *list(PRODUCTS.values())[1:], "n"),
     _correlation_rows,
     ("arrays/correlations-*.npz", *(f"{name}: head, part" for name in PRODUCTS)),
     236,

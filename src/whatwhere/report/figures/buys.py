@@ -1,6 +1,6 @@
 """What a scheme buys: loss over training, how soon a model reaches another's loss, and what each costs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
 import numpy as np
@@ -61,9 +61,8 @@ LOSS = Curves(
 )
 
 
-def _shares(run: Run) -> Sequence[Row]:
+def _shares(run: Run) -> Iterator[Row]:
     """A row a model and baseline: after which share of its steps it is as good as the baseline at the end."""
-    rows = []
     for baseline in run.models:
         panel, against = f"Final loss of {baseline}", []
         for model in run.models:
@@ -76,8 +75,7 @@ def _shares(run: Run) -> Sequence[Row]:
                 points[PAPER] = Point.between(PAPER_SHARE)
             some = f" ({reached.each.sum():.0f}/{len(reached.each)})" if reached and 0 < reached.value < 1 else ""
             against.append(Row(model + some, points, panel, colour=schemes.colour(run, model), never="never"))
-        rows += sorted(against, key=lambda row: row.value.value if row.value else 2.0)
-    return rows
+        yield from sorted(against, key=lambda row: row.value.value if row.value else 2.0)
 
 
 def _soonest(run: Run, rows: Sequence[Row]) -> str:
@@ -111,10 +109,10 @@ CONVERGENCE = Rows(
 )
 
 
-def _share_map(run: Run) -> Sequence[Panel]:
+def _share_map(run: Run) -> Iterator[Panel]:
     """Models by baselines, where they are many: shares as colours, nothing where the loss is never reached."""
-    if not _shares(run):
-        return []
+    if next(_shares(run), None) is None:
+        return
     share = {(m, b): run.table.point("convergence.share", m, part=b) for m in run.models for b in run.models if m != b}
     models = sorted(run.models, key=lambda m: -sum(p is not None for (model, _), p in share.items() if model == m))
     z = np.array([[p.value if (p := share.get((m, b))) else np.nan for b in models] for m in models])
@@ -127,28 +125,26 @@ def _share_map(run: Run) -> Sequence[Panel]:
     ]
     places = list(range(1, len(models) + 1))
     left = round(CHARACTER * max(min(len(m), LABEL_LIMIT) + 3 for m in models)) + 16
-    return [
-        heatmap(
-            z,
-            places,
-            places,
-            "",
-            "%{text}",
-            (0.0, 1.0),
-            ("final loss of", ""),
-            height=24 * len(models) + 64,
-            trace={"hoverinfo": "text", "text": texts},
-            yaxis={"tickvals": places, "ticktext": [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]},
-            xaxis={"tickvals": [i for i in places if i == 1 or i % 5 == 0]},
-            margin={"l": left},
-        )
-    ]
+    yield heatmap(
+        z,
+        places,
+        places,
+        "",
+        "%{text}",
+        (0.0, 1.0),
+        ("final loss of", ""),
+        height=24 * len(models) + 64,
+        trace={"hoverinfo": "text", "text": texts},
+        yaxis={"tickvals": places, "ticktext": [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]},
+        xaxis={"tickvals": [i for i in places if i == 1 or i % 5 == 0]},
+        margin={"l": left},
+    )
 
 
 CONVERGENCE_MAP = Maps(
     "convergence",
     _share_map,
-    lambda run: _soonest(run, _shares(run)),
+    lambda run: _soonest(run, list(_shares(run))),
     lambda run: f"{_CONVERGENCE_WORDS}. A row a model, columns in the same order its baselines; empty: never.",
     "Share of its steps to each baseline's final loss",
     ("Baseline", "Model", "Share of its steps", "Low", "High"),

@@ -4,7 +4,7 @@
 (split halves).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -53,17 +53,15 @@ def _title(run: Run, c: Corpus, more: str = "") -> str:
 # ---- support, distances ----
 
 
-def _lags(run: Run) -> Sequence[Line]:
-    lines = []
+def _lags(run: Run) -> Iterator[Line]:
     for c in run.corpora:
         if (lag := c.array("lag")) is None:
             continue
         for kind, key in ((CLEAN, "lag_mean_corrected"), (COUNTED, "lag_mean")):
             points = curve(c.array(key), lag.astype(int).tolist(), trained=False)
-            lines.append(Line(points, c.name, kind, mark=DASHES[kind], panel=_title(run, c)))
+            yield Line(points, c.name, kind, mark=DASHES[kind], panel=_title(run, c))
         if floor := run.table.point("floor.mean", c.model):
-            lines.append(Line({0: floor}, "noise floor", kind=LEVEL, panel=_title(run, c)))
-    return lines
+            yield Line({0: floor}, "noise floor", kind=LEVEL, panel=_title(run, c))
 
 
 def chance(run: Run) -> list[str]:
@@ -104,8 +102,7 @@ LAG = Curves(
 )
 
 
-def _support(run: Run) -> Sequence[Line]:
-    lines = []
+def _support(run: Run) -> Iterator[Line]:
     for c in run.corpora:
         if (counted := c.array("support")) is None:
             continue
@@ -113,7 +110,7 @@ def _support(run: Run) -> Sequence[Line]:
         tokens = {i: p for i, p in curve(counted, trained=False).items() if p.value > 0}
         for name, colour, out in (("kept", "absolute", False), ("left out", "combined", True)):
             points = {i: p for i, p in tokens.items() if (i in left) == out}
-            lines.append(Line(points, c.name, name, colour, panel=panel, axis="tokens"))
+            yield Line(points, c.name, name, colour, panel=panel, axis="tokens")
         if (floor := c.array("floor")) is None or len(floor) != len(c.positions):
             continue
         at, panel = c.positions, _title(run, c, "noise floor and neighbours")
@@ -121,12 +118,11 @@ def _support(run: Run) -> Sequence[Line]:
         low, high = (curve(c.array(f"floor_{end}"), at) for end in ("low", "high"))
         if len(low) == len(high) == len(at):
             noise = {i: _within(p, low[i], high[i]) for i, p in noise.items()}
-        lines.append(Line(noise, c.name, "noise floor", "combined", panel=panel, axis="distance"))
+        yield Line(noise, c.name, "noise floor", "combined", panel=panel, axis="distance")
         for kind, matrix in _distances(c).items():
             if len(matrix) == len(at):
                 points = curve(np.diagonal(matrix, 1), at, trained=False)
-                lines.append(Line(points, c.name, kind, mark=DASHES[kind], panel=panel, axis="distance", thick=1.6))
-    return lines
+                yield Line(points, c.name, kind, mark=DASHES[kind], panel=panel, axis="distance", thick=1.6)
 
 
 def _within(p: Point, low: Point, high: Point) -> Point:
@@ -170,19 +166,17 @@ SUPPORT = Curves(
 )
 
 
-def _matrices(run: Run) -> Sequence[Panel]:
+def _matrices(run: Run) -> Iterator[Panel]:
     """The Hellinger matrices, as counted and corrected, on the same colours within each kind."""
     drawn = [(kind, c, m) for c in run.corpora for kind, m in _distances(c).items()]
     side = min(256, int((CELLS[not run.measured] / max(1, len(drawn))) ** 0.5))
-    maps = []
     for kind, c, m in drawn:
         at, positions = thinned(len(m), side), c.positions
         top = max(float(np.nanmax(other)) for k, _, other in drawn if k == kind) or 1.0
         places = [positions[i] for i in at]
         z, hover = np.maximum(m[np.ix_(at, at)], 0.0), "positions %{x} and %{y}<br>distance %{z:.3f}"
         title, axes = _title(run, c, kind), ("position", "position")
-        maps.append(heatmap(z, places, places, title, hover, (0.0, top), axes, height=560, square=True))
-    return maps
+        yield heatmap(z, places, places, title, hover, (0.0, top), axes, height=560, square=True)
 
 
 def _lag_alone(run: Run) -> str:
@@ -191,15 +185,13 @@ def _lag_alone(run: Run) -> str:
     return best(coded(points), sentence, write=rounded) if points else "Distances between positions"
 
 
-def _matrix_rows(run: Run) -> list[list[Cell]]:
+def _matrix_rows(run: Run) -> Iterator[list[Cell]]:
     """Distances of each position to the next and to the first; every single one is in the array."""
-    rows = []
     for c in run.corpora:
         kinds, positions = [_distances(c).get(kind) for kind in SUFFIX], c.positions
         for i in thinned(len(positions), most(run)):
             of = [m[i, j] if m is not None and max(i, j) < len(m) else None for j in (i + 1, 0) for m in kinds]
-            rows.append(row(c.name, positions[i], *of))
-    return rows
+            yield row(c.name, positions[i], *of)
 
 
 MATRIX = Maps(
@@ -220,13 +212,11 @@ MATRIX = Maps(
 )
 
 
-def _between(run: Run) -> Sequence[Line]:
-    lines = []
+def _between(run: Run) -> Iterator[Line]:
     for a, b in combinations(run.corpora, 2):
         part, name = f"{a.name}|{b.name}", f"{a.name} and {b.name}"
         curves = (run.table.points("between", model, by="index", part=part) for model in ("", a.model, b.model))
-        lines.append(Line(next(filter(None, curves), {}), name, colour="combined", panel=name))
-    return lines
+        yield Line(next(filter(None, curves), {}), name, colour="combined", panel=name)
 
 
 BETWEEN = Curves(
@@ -286,16 +276,14 @@ def maps_of(run: Run) -> Figure | None:
     )
 
 
-def _eigenvalues(run: Run) -> Sequence[Line]:
-    lines = []
+def _eigenvalues(run: Run) -> Iterator[Line]:
     for c in run.corpora:
         clean = c.array("eigenvalues_corrected")
         for kind, values in ((CLEAN, clean), (COUNTED, c.array("eigenvalues"))):
             points = {k: p for k, p in curve(values, range(1, EIGENVALUES + 1), trained=False).items() if p.value > 0}
-            lines.append(Line(points, c.name, kind, mark=DASHES[kind], panel=_title(run, c)))
+            yield Line(points, c.name, kind, mark=DASHES[kind], panel=_title(run, c))
         if clean is not None and (level := -float(np.nanmin(clean))) > 0:
-            lines.append(Line({0: Point.between(level)}, "noise level", kind=LEVEL, panel=_title(run, c)))
-    return lines
+            yield Line({0: Point.between(level)}, "noise level", kind=LEVEL, panel=_title(run, c))
 
 
 SPECTRUM = Curves(

@@ -1,6 +1,6 @@
 """Which encoding fits a corpus: stress, held-out stress, order of distances, and what a table costs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,11 +69,11 @@ def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
         p: {i for s in SUFFIX.values() for i in run.table.points("stress.optimal" + s, c.model, by="index", part=p)}
         for p in FITTED
     }
-    found = {"smacof": max(at["smacof"])} if at["smacof"] else {}
+    ranks = {"smacof": max(at["smacof"])} if at["smacof"] else {}
     held = run.table.points("stress.held_out", c.model, by="index", part="mds")
     rank = min(held, key=lambda r: held[r].value, default=None)
-    rank = rank if rank in at["mds"] else found.get("smacof")
-    return found | ({"mds": rank} if rank is not None else {})
+    rank = rank if rank in at["mds"] else ranks.get("smacof")
+    return ranks | ({"mds": rank} if rank is not None else {})
 
 
 def last(kinds: Mapping[str, Point]) -> Point:
@@ -100,17 +100,13 @@ def _rows(values: Values, panel: str, axis_: str = "") -> list[Row]:
     )
 
 
-def _stress(run: Run) -> Sequence[Row]:
-    rows = []
+def _stress(run: Run) -> Iterator[Row]:
     for c in run.corpora:
         for metric, scale in (("stress.optimal", "best scale"), ("stress.raw", "raw")):
-            rows += _rows(values_of(run, metric, c), _title(run, c, scale), metric)
-    return rows
+            yield from _rows(values_of(run, metric, c), _title(run, c, scale), metric)
 
 
-def _fits(
-    metric: str, sentence: str, lowest: bool = True, write: Callable[[Point], str] = digits
-) -> Callable[[Run, Any], str]:
+def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any], str]:
     """The best ready-made encoding of each corpus beside the next, and beside one that knows no position."""
 
     def title(run: Run, rows: Any) -> str:
@@ -123,7 +119,7 @@ def _fits(
                 first = min(sign * p.value for p in known.values())
                 beaten = any(sign * points[e].value <= first for e in BLIND if e in points)
                 same = "; a table that knows no position comes as near" * beaten
-                fits[c.name] = _bare(best(known, "", lowest=lowest, write=write)) + same
+                fits[c.name] = _bare(best(known, "", lowest=lowest)) + same
         return f"{sentence}: {each(fits)}" if fits else sentence
 
     return title
@@ -157,15 +153,13 @@ STRESS = Rows(
 )
 
 
-def _violations(run: Run) -> Sequence[Row]:
-    rows = []
+def _violations(run: Run) -> Iterator[Row]:
     for c in run.corpora:
         values = values_of(run, "violations", c)
         for e, kinds in values.items():
             if e.partition(",")[0] not in (*FITTED, CORPUS):  # a table that was not made from the corpus has one value
                 values[e] = {ITSELF: last(kinds)}
-        rows += _rows(values, _title(run, c))
-    return rows
+        yield from _rows(values, _title(run, c))
 
 
 def _ordered(run: Run, rows: Sequence[Row]) -> str:
@@ -199,17 +193,15 @@ VIOLATIONS = Rows(
 )
 
 
-def _held_out(run: Run) -> Sequence[Line]:
-    lines = []
+def _held_out(run: Run) -> Iterator[Line]:
     for c in run.corpora:
         points = run.table.points("stress.held_out", c.model, by="index", part="mds")
         if len(points) < 2:
             continue
-        lines.append(Line(points, c.name, "mds", panel=_title(run, c)))
+        yield Line(points, c.name, "mds", panel=_title(run, c))
         for part in run.table.distinct("part", "stress.held_out", c.model):
             if (point := run.table.point("stress.held_out", c.model, part=part)) is not None:
-                lines.append(Line({0: point}, shown(part), kind=LEVEL, panel=_title(run, c)))
-    return lines
+                yield Line({0: point}, shown(part), kind=LEVEL, panel=_title(run, c))
 
 
 def _supported_rank(run: Run, lines: Sequence[Line]) -> str:
@@ -236,8 +228,7 @@ HELD_OUT = Curves(
 )
 
 
-def _dimensions(run: Run) -> Sequence[Line]:
-    lines = []
+def _dimensions(run: Run) -> Iterator[Line]:
     for metric, scale in (("stress.optimal", "at the best scale"), ("stress.raw", "raw")):
         clean = any(run.table.rows(metric + CORRECTED, c.model) for c in run.corpora)
         name = metric + (CORRECTED if clean else "")
@@ -248,8 +239,7 @@ def _dimensions(run: Run) -> Sequence[Line]:
                 points = run.table.points(name, c.model, by="index", part=part)
                 points = {d: p for d, p in points.items() if d > 0}
                 if len(points) > 1:
-                    lines.append(Line(points, c.name, part, colour(part), marks[part], panel=panel, axis=scale))
-    return lines
+                    yield Line(points, c.name, part, colour(part), marks[part], panel=panel, axis=scale)
 
 
 def _growth(run: Run, lines: Sequence[Line]) -> str:

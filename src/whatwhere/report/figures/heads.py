@@ -1,6 +1,6 @@
 """Who uses position: the taxonomy of heads, and what a term's removal costs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..forms.rows import Row, Rows
 from ..numbers import interval, number, percent
 from ..run import Run
 from ..style import TEXT_SIZE, axis, layout, plain
-from ..titles import best, claimed, digits, judged, nats, of_story, story
+from ..titles import best, claimed, judged, nats, of_story, story
 from .terms import SEVERAL, TOTAL, colour, in_order, meaning, short
 
 Head = tuple[int, int]  # layer from 1, head from 0
@@ -54,18 +54,14 @@ def parts_of(run: Run, metric: str, model: str) -> list[str]:
     return [TOTAL] if TOTAL in parts and len(parts) == 2 else parts
 
 
-def _where(at: Head) -> str:
+def where(at: Head) -> str:
+    """A head in words."""
     return f"layer {at[0]}, head {at[1]}"
 
 
 def _with(point: Point, most: int = 3) -> str:
     """A value with its interval, for a hover."""
     return f"{number(point.value, point.low, point.high, most)} {interval(point.low, point.high, most)}".strip()
-
-
-def best_head(run: Run, metric: str, model: str, part: str | None, sentence: str, write: Any = digits) -> str:
-    """The head with the highest value beside the next."""
-    return best({_where(at): p for at, p in heads(run, metric, model, part).items()}, sentence, write=write)
 
 
 # ---- the taxonomy ----
@@ -100,13 +96,11 @@ def taxonomy(run: Run) -> Figure | None:
     three = [m for m in models if len(terms_of(run, m)) == 3]
     told = story(run, three or models)
     points = [p for m in models for t in terms_of(run, m) for p in heads(run, f"kl.share.{t}", m).values()]
-    where = ["; in the triangle, the nearer to a corner, the more of a head's change comes from that term"] * bool(
-        three
-    )
-    where += ["; by layer, the share of one term"] * (len(three) < len(models))
+    places = "; in the triangle, the nearer to a corner, the more of a head's change comes from that term" * bool(three)
+    places += "; by layer, the share of one term" * (len(three) < len(models))
     subtitle = (
         "Each point is a head: how far its attention changes (KL divergence) when one term is left out of the scores, "
-        f"as a share of the changes by all terms ({sample(points)}){''.join(where)}. Beyond a dashed line one term has "
+        f"as a share of the changes by all terms ({sample(points)}){places}. Beyond a dashed line one term has "
         "at least half."
     )
     key = [("dot", "one head")]
@@ -127,13 +121,12 @@ def taxonomy(run: Run) -> Figure | None:
     )
 
 
-def _hovers(run: Run, model: str, of: Sequence[Head]) -> list[str]:
+def _hovers(run: Run, model: str, of: Sequence[Head]) -> Iterator[str]:
     """What is said of each head: its shares and divergences with their intervals, and its label."""
     labels, terms = _labels(run, model), terms_of(run, model)
     known = {(kind, t): heads(run, f"{kind}.{t}", model) for kind in ("kl.share", "kl") for t in terms}
-    texts = []
     for at in of:
-        lines = [f"<b>{plain(model)}</b>, {_where(at)}"]
+        lines = [f"<b>{plain(model)}</b>, {where(at)}"]
         for t in terms:
             kl = known["kl", t].get(at)
             divergence = f"; KL {_with(kl)} nats" if kl else ""
@@ -141,8 +134,7 @@ def _hovers(run: Run, model: str, of: Sequence[Head]) -> list[str]:
         if at in labels:
             label, sure = labels[at]
             lines.append(f"label: {plain(short(label))}, the same in {percent(sure.value, 0)} of draws")
-        texts.append("<br>".join(lines))
-    return texts
+        yield "<br>".join(lines)
 
 
 def _of_all_terms(run: Run, model: str) -> tuple[list[Head], list[dict[Head, Point]], list[bool]]:
@@ -162,7 +154,7 @@ def _triangle(run: Run, model: str) -> Panel:
     edge = {"width": [2 if out else 0.8 for out in loose], **({} if any(loose) else {"color": "@surface"})}
     rings = ["circle-open" if out else "circle" for out in loose]
     marker = shaded([layer for layer, _ in of], 1, depth, size=10, opacity=0.9, symbol=rings, line=edge)
-    points = symbols(x, y, marker, hovertext=_hovers(run, model, of), hoverinfo="text")
+    points = symbols(x, y, marker, hovertext=list(_hovers(run, model, of)), hoverinfo="text")
     shown = list(range(1, depth + 1, -(-depth // MOST_SHADES)))
     shades = symbols(
         [0.93] * len(shown),
@@ -200,7 +192,7 @@ def _strip(run: Run, model: str) -> Panel:
     of, shares, loose = _of_all_terms(run, model)
     most = max((head for _, head in of), default=0)
     x = [round(layer + 0.7 * ((head + 0.5) / (most + 1) - 0.5), 3) for layer, head in of]
-    texts = _hovers(run, model, of)
+    texts = list(_hovers(run, model, of))
     hues = [colour(labels[at][0] if at in labels else terms[0]) for at in of]
     traces = [segments([(0.5, 0.5, depth + 0.5, 0.5)])]
     for hue in dict.fromkeys(hues):
@@ -244,15 +236,13 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
 # ---- ablations ----
 
 
-def _totals(run: Run) -> Sequence[Row]:
-    rows = []
+def _totals(run: Run) -> Iterator[Row]:
     for model in run.models:
         parts = in_order(p for how in HOW for p in run.table.distinct("part", f"ablation.{how}", model))
         for part in sorted(parts, key=lambda p: not p.startswith("stream.")):
             for how, words in HOW.items():
                 if point := run.table.point(f"ablation.{how}", model, part=part):
-                    rows.append(Row(words, {"": point}, model, short(part), colour(part)))
-    return rows
+                    yield Row(words, {"": point}, model, short(part), colour(part))
 
 
 def _price(run: Run, rows: Sequence[Row]) -> str:
@@ -285,14 +275,12 @@ ABLATION = Rows(
 )
 
 
-def _by_layer(run: Run) -> Sequence[Line]:
-    lines = []
+def _by_layer(run: Run) -> Iterator[Line]:
     for model in run.models:
         for t in in_order(run.table.distinct("part", "ablation.remove", model)):
             if not t.startswith("stream."):
-                lines.append(Line(run.curve("ablation.remove", model, t), model, short(t), colour(t), panel=model))
-        lines.append(Line({0: Point.between(0.0)}, "as it is", kind=LEVEL, panel=model))
-    return lines
+                yield Line(run.curve("ablation.remove", model, t), model, short(t), colour(t), panel=model)
+        yield Line({0: Point.between(0.0)}, "as it is", kind=LEVEL, panel=model)
 
 
 LAYERS = Curves(
@@ -314,18 +302,16 @@ LAYERS = Curves(
 )
 
 
-def _pairs(run: Run) -> Sequence[Dot]:
-    pairs = []
+def _pairs(run: Run) -> Iterator[Dot]:
     for model in run.models:
         seed = seeds_of(run, model)[0]
         for term in terms_of(run, model):
             kl, rise = heads(run, f"kl.{term}", model), heads(run, "ablation.remove", model, term)
             for at in sorted(kl.keys() & rise.keys()):
                 values = f"KL {_with(kl[at])} nats; loss {_with(rise[at], 4)} nats"
-                text = f"<b>{plain(model)}</b>, {_where(at)}<br>{plain(short(term))} left out: {values}"
+                text = f"<b>{plain(model)}</b>, {where(at)}<br>{plain(short(term))} left out: {values}"
                 cells = [*row(model, seed, *at, short(term), kl[at]), *measured(rise[at], 5), *row(rise[at].n)]
-                pairs.append(Dot(kl[at], rise[at], model, short(term), colour(term), text, cells))
-    return pairs
+                yield Dot(kl[at], rise[at], model, short(term), colour(term), text, cells)
 
 
 HEADS = Cloud(

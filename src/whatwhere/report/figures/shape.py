@@ -1,6 +1,6 @@
 """What shape position takes: the position tables, their spectra and waves, how flat states are, stress behind M."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -46,14 +46,12 @@ def _note(run: Run, model: str) -> str:
     return f"{model} ({note})" if (note := schemes.table_note(run, model)) else model
 
 
-def _waves(run: Run) -> Sequence[Line]:
-    lines = []
+def _waves(run: Run) -> Iterator[Line]:
     for model, (_, arrays) in run.drawn.items():
         if (scores := arrays.get("scores")) is not None and scores.ndim == 2:
             for i, (column, dash) in enumerate(zip(scores.T, DASHES, strict=False), 1):
                 panel = f"{model}, along the text"
-                lines.append(Line(curve(column), model, str(i), mark=(dash, "circle"), panel=panel))
-    return lines
+                yield Line(curve(column), model, str(i), mark=(dash, "circle"), panel=panel)
 
 
 _ALONG = Curves(
@@ -155,18 +153,16 @@ SPECTRUM = Curves(
 )
 
 
-def _frequencies(run: Run) -> Sequence[Line]:
-    lines = []
+def _frequencies(run: Run) -> Iterator[Line]:
     for model, (_, arrays) in run.drawn.items():
         if (power := arrays.get("dct_power")) is None or power.ndim != 2 or power.shape[1] < 2:
             continue
         printed = LOW4.get(schemes.preset(run, model), ())
         for i, of in enumerate(power[:3]):
             points, mark = running_sums(curve(of, range(1, len(of) + 1))), (DASHES[i], "circle")
-            lines.append(Line(points, model, f"component {i + 1}", mark=mark, panel=_note(run, model)))
+            yield (line := Line(points, model, f"component {i + 1}", mark=mark, panel=_note(run, model)))
             if i < len(printed):
-                lines.append(replace(lines[-1], points={4: Point.between(printed[i])}, kind=PAPER))
-    return lines
+                yield replace(line, points={4: Point.between(printed[i])}, kind=PAPER)
 
 
 def _slowest(run: Run, lines: Sequence[Line]) -> str:
@@ -206,11 +202,10 @@ FLAT = Curves(
 )
 
 
-def _projected(run: Run) -> Sequence[Line]:
+def _projected(run: Run) -> Iterator[Line]:
     """Stress of the sinusoidal table in grey and of the model's own in colour, at the best scale and raw, corrected
     where it is."""
     ending = CORRECTED if any(m.startswith("projected.") and m.endswith(CORRECTED) for m in run.table.metrics) else ""
-    lines = []
     for axis, scale in (("optimal", "Best scale"), ("raw", "Raw")):
         for part, words, colour in (("sinusoidal", "sinusoidal", "combined"), ("own", "own table", "absolute")):
             for model in run.models:
@@ -222,11 +217,10 @@ def _projected(run: Run) -> Sequence[Line]:
                         points |= {layer: points[1] for layer in range(2, run.depth(model) + 1)}
                     if step is None or not schemes.many(run):
                         kind = OURS if step is None else BEFORE
-                        lines.append(Line(points, model, words, colour, mark, kind, panel, axis))
+                        yield Line(points, model, words, colour, mark, kind, panel, axis)
                 if axis == "raw" and part == "sinusoidal" and run.depth(model) == PROJECTED_DEPTH and points:
                     printed = {k: Point.between(v) for k, v in PROJECTED_PAPER.items()}
-                    lines.append(Line(printed, model, words, colour, mark, PAPER, panel, axis))
-    return lines
+                    yield Line(printed, model, words, colour, mark, PAPER, panel, axis)
 
 
 PROJECTED = Curves(
@@ -260,8 +254,7 @@ def _by_step(run: Run, metric: str, model: str, index: int | None) -> dict[int, 
     return next(filter(None, curves), {})
 
 
-def _over_steps(run: Run) -> Sequence[Line]:
-    lines = []
+def _over_steps(run: Run) -> Iterator[Line]:
     for (metric, index), words in STEPS.items():
         for model in run.models:
             points, mark = _by_step(run, metric, model, index), schemes.marks(run)[model]
@@ -270,10 +263,9 @@ def _over_steps(run: Run) -> Sequence[Line]:
                 both = [step for step in points if step in low and step in high]
                 points = {s: Point.between(points[s].value, low[s].value, high[s].value) for s in both}
             if len(points) > 1 and model != CORPUS:
-                lines.append(Line(points, model, mark=mark, panel=words[0].upper() + words[1:], axis=metric))
+                yield Line(points, model, mark=mark, panel=words[0].upper() + words[1:], axis=metric)
         if metric == "violations":
-            lines.append(Line({0: Point.between(0.5)}, "chance", kind=LEVEL, panel="Triples out of order", axis=metric))
-    return lines
+            yield Line({0: Point.between(0.5)}, "chance", kind=LEVEL, panel="Triples out of order", axis=metric)
 
 
 def _separated(run: Run, lines: Sequence[Line]) -> str:

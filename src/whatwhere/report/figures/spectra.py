@@ -1,7 +1,7 @@
 """Position tables on their own (LOWDIM figures 1 to 7): shares beside words, score maps, rotations, Fourier magnitudes,
 E·Eᵀ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count as numbered
 from typing import Any
 
@@ -44,13 +44,11 @@ def _of_drawn(run: Run, metric: str, model: str) -> dict[Any, Point]:
     return run.table.points(metric, model, by="index", seed=run.drawn[model][0]) if model in run.drawn else {}
 
 
-def _shares(run: Run) -> Sequence[Line]:
-    lines = []
+def _shares(run: Run) -> Iterator[Line]:
     for model, (seed, _) in tables_of(run, "shares").items():
         positions, words = shares_of(run, model), curve(run.words.get((model, seed)), numbered(1))
-        lines.append(Line(_visible(positions), model, "positions", "absolute", panel=model))
-        lines.append(Line(_visible(words), model, "words", "semantic", ("6px,4px", "circle"), panel=model))
-    return lines
+        yield Line(_visible(positions), model, "positions", "absolute", panel=model)
+        yield Line(_visible(words), model, "words", "semantic", ("6px,4px", "circle"), panel=model)
 
 
 def _visible(points: dict[int, Point]) -> dict[int, Point]:
@@ -82,38 +80,32 @@ SHARES = Curves(
 )
 
 
-def _scores(run: Run, components: int) -> list[Panel]:
-    maps = []
+def _scores(run: Run, components: int) -> Iterator[Panel]:
     tables, short = tables_of(run, "scores"), components <= FEW_SCORES
     for model, (_, arrays) in tables.items():
         scores = arrays["scores"][:, :components].T
         columns = thinned(scores.shape[1], 128 if len(tables) > schemes.FEW or not short else 256)
         extent = float(np.quantile(np.abs(scores), 0.99)) or 1.0
-        maps.append(
-            heatmap(
-                scores[:, columns],
-                columns,
-                range(1, len(scores) + 1),
-                model,
-                "component %{y}, position %{x}: %{z:.3g}",
-                (-extent, extent),
-                ("position", "component"),
-                note=schemes.table_note(run, model),
-                height=74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380))),
-                signed=True,
-                yaxis={"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None},
-            )
+        yield heatmap(
+            scores[:, columns],
+            columns,
+            range(1, len(scores) + 1),
+            model,
+            "component %{y}, position %{x}: %{z:.3g}",
+            (-extent, extent),
+            ("position", "component"),
+            note=schemes.table_note(run, model),
+            height=74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380))),
+            signed=True,
+            yaxis={"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None},
         )
-    return maps
 
 
-def _score_rows(run: Run) -> list[list[Cell]]:
-    rows = []
+def _score_rows(run: Run) -> Iterator[list[Cell]]:
     for model, (_, arrays) in tables_of(run, "scores").items():
         scores = arrays["scores"][:, :FEW_SCORES]
         empty = [Cell("")] * (FEW_SCORES - scores.shape[1])
-        rows += [row(model, i, *scores[i], *empty) for i in thinned(len(scores), LISTED)]
-    return rows
+        yield from [row(model, i, *scores[i], *empty) for i in thinned(len(scores), LISTED)]
 
 
 def _slow(run: Run) -> str:
@@ -202,13 +194,11 @@ def rotations(run: Run) -> Figure | None:
     )
 
 
-def _magnitudes(run: Run) -> Sequence[Line]:
-    lines = []
+def _magnitudes(run: Run) -> Iterator[Line]:
     for model, (_, arrays) in tables_of(run, "magnitude_sum").items():
         total = arrays["magnitude_sum"][1:]
         points = curve(total / (total.max() or 1.0), range(1, len(total) + 1))
-        lines.append(Line(points, model, panel=model, thick=1.8))
-    return lines
+        yield Line(points, model, panel=model, thick=1.8)
 
 
 def _peaks(run: Run, lines: Sequence[Line]) -> str:
@@ -233,29 +223,25 @@ MAGNITUDES = Curves(
 )
 
 
-def _component_magnitudes(run: Run) -> list[tuple[str, np.ndarray, np.ndarray]]:
+def _component_magnitudes(run: Run) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """(model, magnitudes, each against its own largest, up to one and a half times the highest frequency that
     counts)."""
-    shares = []
     for model, (_, arrays) in tables_of(run, "magnitudes").items():
         every = arrays["magnitudes"]
         most = every.max(axis=1, keepdims=True)
         highest = int(every[arrays["shares"][: len(every)] >= COUNTED].argmax(axis=1).max(initial=1))
         end = min(max(16, highest + highest // 2), every.shape[1] - 1, 256)
-        shares.append((model, every, every[:, 1 : end + 1] / np.where(most > 0, most, 1.0)))
-    return shares
+        yield (model, every, every[:, 1 : end + 1] / np.where(most > 0, most, 1.0))
 
 
-def _magnitude_maps(run: Run) -> list[Panel]:
+def _magnitude_maps(run: Run) -> Iterator[Panel]:
     hover, axes = "component %{y}, %{x} turns: %{z:.2f}", ("turns over the table", "component")
-    maps = []
     for model, _, z in _component_magnitudes(run):
         turns, components = range(1, z.shape[1] + 1), range(1, len(z) + 1)
         ticks = [k for k in (1, 4, 7, 10) if k <= len(z)]
         note, height = schemes.table_note(run, model), 74 + 22 * len(z)
         look = {"tickvals": ticks}
-        maps.append(heatmap(z, turns, components, model, hover, (0.0, 1.0), axes, note=note, height=height, yaxis=look))
-    return maps
+        yield heatmap(z, turns, components, model, hover, (0.0, 1.0), axes, note=note, height=height, yaxis=look)
 
 
 def _strongest(run: Run) -> str:
@@ -284,13 +270,11 @@ COMPONENT_MAGNITUDES = Maps(
 )
 
 
-def _equivariances(run: Run) -> Sequence[Row]:
-    rows = []
+def _equivariances(run: Run) -> Iterator[Row]:
     for model in run.models:
         point, null = (run.table.point(metric, model) for metric in ("equivariance", "equivariance.null"))
         if point:
-            rows.append(Row(model, ({"shuffled": null} if null else {}) | {"the table": point}))
-    return rows
+            yield Row(model, ({"shuffled": null} if null else {}) | {"the table": point})
 
 
 def _depends(run: Run, rows: Sequence[Row]) -> str:
@@ -357,13 +341,11 @@ def _products(run: Run) -> list[Panel]:
     return maps
 
 
-def _product_rows(run: Run) -> list[list[Cell]]:
-    rows = []
+def _product_rows(run: Run) -> Iterator[list[Cell]]:
     for model, (_, arrays) in tables_of(run, "products").items():
         places, whole = arrays["rows"].astype(int).tolist(), arrays["products"][-1]
         some = range(0, len(places), max(1, len(places) // 16))
-        rows += [row(model, places[i], places[j], whole[i, j]) for i in some for j in some if j >= i]
-    return rows
+        yield from [row(model, places[i], places[j], whole[i, j]) for i in some for j in some if j >= i]
 
 
 PRODUCTS = Maps(

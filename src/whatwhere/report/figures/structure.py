@@ -1,6 +1,6 @@
 """Whether states know structure: sentences apart and together, and streams read from other models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -111,27 +111,26 @@ def _middle(x: Sequence[float], y: Sequence[float], members: Sequence[int]) -> t
     return at[0], at[1]
 
 
-def _sentences(run: Run) -> Sequence[Line]:
+def _sentences(run: Run) -> Iterator[Line]:
     """Of the model told of, separation beside random cuts; of all models, the excess of the one over the other."""
     excess = of_models(run, "sentences.excess")
     told = story(run, [each.name for each in excess]) if excess else None
-    lines = []
     for each in sorted(of_models(run, "sentences.separation"), key=lambda each: each.name != told):
         null = run.curve("sentences.null", each.name, each.part)
         if each.name == told:
             panel = f"{each.name}, {each.part}"
-            cuts = Line(null, "random cuts", each.part, kind=LEVEL, panel=panel, axis="ratio")
-            lines += [replace(each, panel=panel, axis="ratio"), cuts]
+            yield replace(each, panel=panel, axis="ratio")
+            yield Line(null, "random cuts", each.part, kind=LEVEL, panel=panel, axis="ratio")
         else:
-            aside = replace(each, axis="ratio", kind=ASIDE)
-            lines += [aside, replace(aside, points=null, part=f"{each.part}, random cuts")]
+            yield (aside := replace(each, axis="ratio", kind=ASIDE))
+            yield replace(aside, points=null, part=f"{each.part}, random cuts")
+    levels = set()
     for each in in_families(run, excess):
         panel = f"Excess: {each.panel[0].lower()}{each.panel[1:]}"
-        first = panel not in {line.panel for line in lines}
-        lines.append(replace(each, panel=panel))
-        if first:
-            lines.append(Line({0: Point.between(0.0)}, "random cuts", kind=LEVEL, panel=panel))
-    return lines
+        yield replace(each, panel=panel)
+        if panel not in levels:
+            levels.add(panel)
+            yield Line({0: Point.between(0.0)}, "random cuts", kind=LEVEL, panel=panel)
 
 
 SENTENCES = Curves(
@@ -154,10 +153,9 @@ SENTENCES = Curves(
 )
 
 
-def _onto(run: Run, reference: str) -> Sequence[Line]:
+def _onto(run: Run, reference: str) -> Iterator[Line]:
     """R² of each stream of a model from the states of every other, a panel a stream; where models are many, a
     family."""
-    lines = []
     asides = {".chance": "shuffled targets", ".place": "same place in another document"}
     for stream in ("position", "semantic"):
         metric, panel = f"regression.{stream}", f"Onto the {stream} stream"
@@ -170,14 +168,13 @@ def _onto(run: Run, reference: str) -> Sequence[Line]:
             onto.append(Line(points, model, stream, colour, schemes.marks(run)[model], panel=panel, hollow=still))
             for ending, name in asides.items():
                 beside = run.curve(metric + ending, model, reference)
-                lines.append(Line(beside, model, f"{stream}, {name}", kind=ASIDE, panel=panel))
+                yield Line(beside, model, f"{stream}, {name}", kind=ASIDE, panel=panel)
         if schemes.many(run):
             families = {e.name: e.panel.lower() for e in in_families(run, [replace(e, part="") for e in onto])}
             onto = [replace(e, panel=f"{panel}: {families[e.name]}") for e in onto]
         floor = highest(run.curve(f"{metric}.chance", model, reference) for model in curves)
         levels = dict.fromkeys(e.panel for e in onto)
-        lines += [*onto, *(Line(floor, "chance", stream, kind=LEVEL, panel=p) for p in levels)]
-    return lines
+        yield from [*onto, *(Line(floor, "chance", stream, kind=LEVEL, panel=p) for p in levels)]
 
 
 def regression(run: Run, reference: str, number: int) -> Figure | None:

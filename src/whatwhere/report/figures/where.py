@@ -1,7 +1,7 @@
 """Where position is kept, and what moves with it: probes, variance between positions, shifted texts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...papers import DSTG_R2
@@ -31,10 +31,9 @@ def chance(run: Run, metric: str) -> list[Line]:
     return [Line(floor, "chance", "best R² on shuffled targets", kind=LEVEL, panel=EVERYWHERE)]
 
 
-def asides(run: Run, metric: str, lines: Sequence[Line]) -> list[Line]:
+def asides(run: Run, metric: str, lines: Sequence[Line]) -> Iterator[Line]:
     """For the table alone: chance of every line, what few components hold of it, and where models are many, before
     training."""
-    beside = []
     for each in [e for e in lines if e.kind == OURS]:
         curves = {"chance": run.curve(f"{metric}.chance", each.name, each.part)}
         for part in run.table.distinct("part", metric, each.name):
@@ -43,8 +42,7 @@ def asides(run: Run, metric: str, lines: Sequence[Line]) -> list[Line]:
         if schemes.many(run):
             curves["before training"] = run.curve(metric, each.name, each.part, 0)
         for words, points in curves.items():
-            beside.append(replace(each, points=points, part=f"{each.part}, {words}", kind=ASIDE, hollow=frozenset()))
-    return beside
+            yield replace(each, points=points, part=f"{each.part}, {words}", kind=ASIDE, hollow=frozenset())
 
 
 def _kept(run: Run) -> Sequence[Line]:
@@ -132,14 +130,13 @@ VARIANCE = Curves(
 )
 
 
-def _components(run: Run) -> Sequence[Line]:
+def _components(run: Run) -> Iterator[Line]:
     """R² from the first components of the streams, of one-stream models from those of all, and from the whole part."""
     cut: dict[tuple[str, str], list[int]] = {}
     for model in run.models:
         for name in run.table.distinct("part", "r2.token", model):
             if match := _CUT.match(name):
                 cut.setdefault((model, match[1]), []).append(int(match[2]))
-    lines = []
     for (model, part), counts in cut.items():
         if part == "all" and any(m == model and p != "all" for m, p in cut):
             continue
@@ -150,8 +147,7 @@ def _components(run: Run) -> Sequence[Line]:
             still = frozenset(layer for layer in points if layer > until)
             dash = "solid" if k is None else _DASHES[i % len(_DASHES)]
             name = f"{part} from all" if k is None else f"{part} from {count(k, 'component')}"
-            lines.append(Line(points, model, name, colour, (dash, "circle"), panel=panel, hollow=still))
-    return lines
+            yield Line(points, model, name, colour, (dash, "circle"), panel=panel, hollow=still)
 
 
 def _few(run: Run, lines: Sequence[Line]) -> str:

@@ -79,7 +79,7 @@ class Curves:
 
     id: str
     metric: str
-    lines: Callable[[Run], Lines]
+    lines: Callable[[Run], Iterable[Line]]
     title: Callable[[Run, Lines], str]
     what: Words
     caption: str
@@ -177,9 +177,8 @@ def _ink(each: Line) -> str:
 
 
 def _thin(each: Line) -> Line:
-    kept = thinned(len(each.points), MOST)
     places = list(each.points)
-    return each if len(kept) == len(places) else replace(each, points={places[i]: each.points[places[i]] for i in kept})
+    return replace(each, points={places[i]: each.points[places[i]] for i in thinned(len(places), MOST)})
 
 
 def _labels(lines: Lines, alone: bool) -> dict[int, str]:
@@ -259,7 +258,6 @@ def _key(lines: Lines, alone: bool) -> list[tuple[str, str]]:
 def of_models(
     run: Run,
     name: str,
-    by: str = "layer",
     *,
     streams: bool = False,
     panel: str = "",
@@ -272,24 +270,20 @@ def of_models(
     streams: of models with streams these alone. panel: "model" for one a model; where models are many, families share
     one anyway. paper: what is printed, (metric, preset, part, layer of six) -> value. before: the untrained models too.
     """
-    found = []
+    lines = []
     for model in run.models if models is None else models:
-        parts = run.parts(name, model) or [""]
-        for part in [p for p in parts if p != "all"] + [
-            p for p in parts if p == "all" and not (streams and len(parts) > 1)
-        ]:
-            points = run.table.points(name, model, by=by, part=part or None)
-            hollow = frozenset(v for v in points if by == "layer" and v > run.trained_until(model, part))
+        parts = sorted(run.parts(name, model) or [""], key=lambda part: part == "all")
+        for part in parts[:-1] if streams and len(parts) > 1 and parts[-1] == "all" else parts:
+            points = run.curve(name, model, part or None)
+            hollow = frozenset(layer for layer in points if layer > run.trained_until(model, part))
             colour, mark = schemes.colour(run, model, part or "all"), schemes.marks(run)[model]
             each = Line(points, model, part, colour, mark, OURS, model if panel == "model" else panel, hollow=hollow)
-            found.append(each)
+            lines.append(each)
             if before and not schemes.many(run):
-                found.append(
-                    replace(each, points=run.table.points(name, model, by=by, part=part or None, step=0), kind=BEFORE)
-                )
+                lines.append(replace(each, points=run.curve(name, model, part or None, 0), kind=BEFORE))
             if printed := paper_curve(run, paper or {}, name, model, part):
-                found.append(replace(each, points=printed, kind=PAPER, hollow=frozenset()))
-    return in_families(run, found) if schemes.many(run) else found
+                lines.append(replace(each, points=printed, kind=PAPER, hollow=frozenset()))
+    return in_families(run, lines) if schemes.many(run) else lines
 
 
 def paper_curve(
@@ -307,18 +301,11 @@ def paper_curve(
 
 def in_families(run: Run, lines: Lines) -> list[Line]:
     """Panels for many models: one a stream, one a family of one-stream models, at most `MOST_LINES` models each."""
-    places: dict[tuple[int, str], list[str]] = {}
-    for each in lines:
-        members = places.setdefault(schemes.place(run, each.name, each.part), [])
-        if each.name not in members:
-            members.append(each.name)
-    found = []
-    for place in sorted(places):
-        members = places[place]
-        pieces = -(-len(members) // MOST_LINES)
-        size = -(-len(members) // pieces)
-        for each in lines:
-            if schemes.place(run, each.name, each.part) == place:
-                piece = members.index(each.name) // size
-                found.append(replace(each, panel=place[1] + (f" ({piece + 1} of {pieces})" if pieces > 1 else "")))
-    return found
+    places = [schemes.place(run, each.name, each.part) for each in lines]
+    arranged = []
+    for place, each in sorted(zip(places, lines, strict=True), key=lambda pair: pair[0]):
+        names = list(dict.fromkeys(e.name for at, e in zip(places, lines, strict=True) if at == place))
+        pieces = -(-len(names) // MOST_LINES)
+        piece = names.index(each.name) // -(-len(names) // pieces) + 1
+        arranged.append(replace(each, panel=place[1] + (f" ({piece} of {pieces})" if pieces > 1 else "")))
+    return arranged

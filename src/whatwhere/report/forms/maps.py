@@ -1,7 +1,7 @@
 """Maps: matrices as colours, a panel each, on scales that panels may share."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,12 +86,12 @@ class Maps:
     """
 
     id: str
-    maps: Callable[[Run], Sequence[Panel]]
+    maps: Callable[[Run], Iterable[Panel]]
     title: Callable[[Run], str]
     what: Callable[[Run], str]
     caption: str
     columns: Sequence[str]
-    rows: Callable[[Run], Sequence[Sequence[Cell]]]
+    rows: Callable[[Run], Iterable[Sequence[Cell]]]
     records: tuple[str, ...] = ()
     width: int = 330
     every: bool = False
@@ -101,6 +101,6 @@ class Maps:
         panels = list(self.maps(run))
         if not panels:
             return None
-        table = Table.of(self.id, self.caption, self.columns, self.rows(run))
+        table = Table.of(self.id, self.caption, self.columns, list(self.rows(run)))
         made = figure(self, self.title(run), self.what(run), panels, table)
         return made if self.every else replace(made, behind="The table below holds some of the values.")

@@ -1,6 +1,6 @@
 """Points: a cloud with one point for each head or pair, and paths through a plane, one point a position."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,7 @@ class Cloud:
     """
 
     id: str
-    points: Callable[[Run], Sequence[Dot]]
+    points: Callable[[Run], Iterable[Dot]]
     title: Callable[[Run, Sequence[Dot]], str]
     what: Callable[[Run, Sequence[Dot]], str]
     caption: str

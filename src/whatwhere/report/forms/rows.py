@@ -1,6 +1,6 @@
 """Rows: dots with whiskers, the name at the left, the value at the right."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
@@ -61,7 +61,7 @@ class Rows:
 
     id: str
     metric: str
-    rows: Callable[[Run], Sequence[Row]]
+    rows: Callable[[Run], Iterable[Row]]
     title: Callable[[Run, Sequence[Row]], str]
     what: str
     caption: str
