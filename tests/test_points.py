@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from whatwhere.intervals import seed_interval, split_interval
-from whatwhere.points import ANY, Margin, Point, Table, summary
+from whatwhere.points import ANY, Margin, Point, Table, curve, highest, running_sums, summary
 from whatwhere.records import Record
 
 
@@ -120,3 +120,20 @@ def test_what_a_metric_has():
     assert TABLE.models("kl.semantic") == ["ap", "rp"] and TABLE.distinct("layer", "r2.token", "ap") == [2, 1]
     assert len(TABLE.rows("kl.semantic", head={0, 1})) == 4 and len(TABLE.rows("kl.semantic", ANY, head=1)) == 2
     assert TABLE.seeds == {"ap": {0}, "rp": {0}}
+
+
+def values(points):
+    return {x: p.value for x, p in points.items()}
+
+
+def test_an_array_is_a_curve_of_its_finite_values_and_its_rows_are_averaged():
+    heads = np.array([[0.2, 0.4, np.inf], [0.4, 0.8, 1.0]])
+    assert values(curve(heads, "abc")) == pytest.approx({"a": 0.3, "b": 0.6}) and curve(None) == {}
+    assert values(curve(heads[1])) == {0: 0.4, 1: 0.8, 2: 1.0}
+    assert curve(heads[1])[0].seeds == 1 and curve(heads[1], trained=False)[0].seeds == 0
+
+
+def test_running_sums_and_the_highest_of_several_curves():
+    a, b = curve(np.array([0.5, 0.3, 0.2]), (1, 2, 3)), curve(np.array([0.4, 0.6]), (3, 0))
+    assert values(running_sums(a)) == pytest.approx(dict(enumerate(np.cumsum([0.5, 0.3, 0.2]), 1)))
+    assert values(highest([a, b])) == {0: 0.6, 1: 0.5, 2: 0.3, 3: 0.4} and list(highest([a, b])) == [0, 1, 2, 3]

@@ -1,9 +1,10 @@
 """Measured values with what their intervals come from, and the one table through which a run's records are read."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,32 @@ def average(points: Sequence[Point]) -> Point:
     """Mean of values of one model on the same documents: their errors go together, so half-widths are averaged too."""
     at, below, above = (np.mean([getattr(p, name) for p in points], axis=0) for name in ("at", "below", "above"))
     return replace(points[0], at=at, below=below, above=above)
+
+
+def curve(values: np.ndarray | None, at: Iterable[Any] | None = None, *, trained: bool = True) -> dict[Any, Point]:
+    """Place (from 0 by default) -> finite value of an array (n,), or of the mean over the rows of (k, n); {} for None.
+
+    trained: whether training has to do with the values.
+    """
+    if values is None:
+        return {}
+    means = values if values.ndim == 1 else values.mean(axis=0)
+    places = range(len(means)) if at is None else at
+    points = {x: replace(Point.between(float(v)), trained=trained) for x, v in zip(places, means, strict=False)}
+    return {x: p for x, p in points.items() if math.isfinite(p.value)}
+
+
+def running_sums(points: Mapping[Any, Point]) -> dict[Any, Point]:
+    """Place -> sum of the values up to there."""
+    return dict(zip(points, accumulate(points.values()), strict=True))
+
+
+def highest(curves: Iterable[Mapping[Any, Point]]) -> dict[Any, Point]:
+    """Place -> highest value of several curves, in the order of the places."""
+    found: dict[Any, Point] = {}
+    for points in curves:
+        found |= {x: max(found.get(x, p), p, key=lambda point: point.value) for x, p in points.items()}
+    return dict(sorted(found.items()))
 
 
 def share_above(points: Sequence[Point], threshold: float) -> Point:

@@ -3,11 +3,13 @@
 import csv
 import os
 
+import numpy as np
 import pytest
 
+from whatwhere.points import Point
 from whatwhere.records import read_records
 from whatwhere.report import page_of, write_tables
-from whatwhere.report.figure import Cell, Table, text, value
+from whatwhere.report.figure import Cell, Table, row, text, value
 from whatwhere.report.page import Page, Section, page_tables
 
 
@@ -98,3 +100,15 @@ def test_a_failure_leaves_the_tables_of_before(tmp_path, monkeypatch, fails):
     with pytest.raises(OSError):
         write_tables(page_with(text("a")), folder)
     assert [p.name for p in folder.iterdir()] == ["old.csv"] and [p.name for p in tmp_path.iterdir()] == ["csv"]
+
+
+def test_cells_of_a_row_come_from_its_values():
+    point = Point.between(0.5, 0.4, 0.6)
+    made = row("ap", "", 1234, None, 0.25, np.float64(1 / 3), np.float64("nan"), Cell("never"), point)
+    assert [c.text for c in made] == ["ap", "–", "1,234", "–", "0.250", "0.333", "–", "never", "0.50", "0.40", "0.60"]
+    assert [c.raw for c in made] == ["ap", None, 1234, None, 0.25, 0.333333, None, None, 0.5, 0.4, 0.6]
+
+
+def test_columns_without_a_word_are_numeric():
+    rows = [row("ap", 0, "total", Cell("–"), 0.5), row("rp", None, "", Cell(""), 0.5)]
+    assert Table.of("id", "caption", "abcde", rows).numeric == {1, 3, 4}

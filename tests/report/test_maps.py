@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from whatwhere.report.forms.maps import Map, rounded, thinned
+from whatwhere.report.forms.maps import heatmap, rounded, thinned
 from whatwhere.report.style import MAPS, PALETTES, diverging, sequential
 
 
@@ -27,17 +27,17 @@ def test_rounded_keeps_four_digits_and_no_nan():
 
 
 def test_a_map_names_colours_and_shares_limits():
-    made = Map(
+    made = heatmap(
         np.array([[0.0, -1.0]]),
         ["a", "b"],
         [0],
+        "title",
         "x %{x}: %{z:.3f}",
         (-2, 2),
         ("x", "y"),
-        "title",
         signed=True,
         square=True,
-    ).panel()
+    )
     (trace,) = made.data
     assert (
         trace["zmid"] == 0

@@ -10,7 +10,7 @@ from page_parser import Parsed
 
 from whatwhere.report import page
 from whatwhere.report.figure import Figure, Panel, Table, text
-from whatwhere.report.forms.maps import Map
+from whatwhere.report.forms.maps import heatmap
 from whatwhere.report.page import GENERATOR, How, Page, Section, render_page, write_page
 from whatwhere.report.style import layout
 
@@ -111,7 +111,7 @@ def test_a_file_that_is_no_page_of_ours_is_left_as_it_is(tmp_path):
 def test_colours_of_maps_are_known_to_the_page():
     import numpy as np
 
-    panel = Map(np.eye(3), range(3), range(3), "%{z}", (0, 1), ("x", "y"), "").panel()
+    panel = heatmap(np.eye(3), range(3), range(3), "", "%{z}", (0, 1), ("x", "y"))
     text = render_page(Page("maps", hero=Figure("map", "t", "s", [panel], Table("m", "c", [], []))))
     data = json.loads(Parsed(text).scripts[0])
     named = {colour.removeprefix("@") for _, colour in data["figures"]["map"][0]["data"][0]["colorscale"]}

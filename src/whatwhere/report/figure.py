@@ -2,10 +2,13 @@
 
 import csv
 import io
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from ..points import Point
 from .numbers import interval, number
@@ -34,6 +37,14 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     numeric: frozenset[int] = frozenset()
     records: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls, id: str, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *records: str
+    ) -> "Table":
+        """A table whose numeric columns are those without a word, after the first."""
+        words = {i for row in rows for i, cell in enumerate(row) if isinstance(cell.raw, str)}
+        return cls(id, caption, columns, rows, frozenset(range(1, len(columns))) - words, records)
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,22 @@ def measured(point: Point | None, most: int = MOST_DIGITS) -> list[Cell]:
     low, high = point.low, point.high
     bounds = interval(low, high, most).strip("[]").split(", ") if low is not None else ["", ""]
     return [Cell(number(point.value, low, high, most), point.value), Cell(bounds[0], low), Cell(bounds[-1], high)]
+
+
+def row(*values: Any) -> list[Cell]:
+    """Cells of a row: words, whole numbers, numbers, those of an array, points (value and ends of the interval), cells
+    as they are; a dash for None."""
+    return [cell for v in values for cell in _cells(v)]
+
+
+def _cells(v: Any) -> list[Cell]:
+    if isinstance(v, Point):
+        return measured(v)
+    if isinstance(v, np.floating):
+        return [of_array(float(v)) if math.isfinite(v) else Cell("–")]
+    if isinstance(v, float):
+        return [value(v)]
+    return [v if isinstance(v, Cell) else text(v) if isinstance(v, str) else count_cell(v)]
 
 
 def csv_text(table: Table) -> str:

@@ -3,8 +3,6 @@
 The words are ours, so they may hold markup.
 """
 
-from collections.abc import Sequence
-
 from markupsafe import Markup
 
 from ..metrics import METHODS, metric
@@ -12,7 +10,7 @@ from ..papers import BIBTEX
 from . import schemes
 from .numbers import compact, count
 from .run import Run
-from .titles import PAPER_TOKENS
+from .titles import PAPER_TOKENS, listed
 
 _TRAINED = Markup(
     "The corpus is cut into windows; training and held-out windows come from different documents. All models are "
@@ -60,46 +58,34 @@ def cited(run: Run) -> list[tuple[Markup, str]]:
     def claimed(*names: str) -> bool:
         return any(name in source for source in claims for name in names)
 
-    reasons: dict[str, list[str]] = {
-        "dstg": [
-            "the architecture, the probes and the values of the paper"
-        ],  # its values are in the words of every page
-        "tupe": _told(
-            ("the untied schemes", "untied" in families),
-            ("the products of words and positions", has(run, "correlation.")),
-            ("the patterns of attention", has(run, "pattern")),
-            ("the steps to a baseline’s loss", has(run, "convergence.")),
-            ("claims of the ledger", claimed("TUPE")),
-        ),
-        "geometry": _told(
-            (
-                "positional distributions, Hellinger distances and stress",
-                has(run, "distance.", "stress.", "projected."),
-            ),
-            ("the separation of positions", has(run, "separation")),
-            ("tables made by scaling", bool(tables & {"mds", "low_rank"})),
-            ("claims of the ledger", claimed("GEOM")),
-        ),
-        "lowdim": _told(
-            ("the components and waves of position tables", has(run, "pca.", "fft.", "dct.")),
-            ("tables of low rank and of waves", bool(tables & {"low_rank", "fourier"})),
-            ("claims of the ledger", claimed("LOWDIM")),
-        ),
-        "split": _told(
-            ("the streams that meet in the scores only", "split" in presets),
-            ("the shift of positions", has(run, "shift.")),
-            ("claims of the ledger", claimed("SPLIT", "notes")),
-        ),
+    reasons: dict[str, dict[str, bool]] = {
+        "dstg": {  # its values are in the words of every page
+            "the architecture, the probes and the values of the paper": True,
+            "the taxonomy of heads": has(run, "kl."),
+        },
+        "tupe": {
+            "the untied schemes": "untied" in families,
+            "the products of words and positions": has(run, "correlation."),
+            "the patterns of attention": has(run, "pattern"),
+            "the steps to a baseline’s loss": has(run, "convergence."),
+            "claims of the ledger": claimed("TUPE"),
+        },
+        "geometry": {
+            "positional distributions, Hellinger distances and stress": has(run, "distance.", "stress.", "projected."),
+            "the separation of positions": has(run, "separation"),
+            "tables made by scaling": bool(tables & {"mds", "low_rank"}),
+            "claims of the ledger": claimed("GEOM"),
+        },
+        "lowdim": {
+            "the components and waves of position tables": has(run, "pca.", "fft.", "dct."),
+            "tables of low rank and of waves": bool(tables & {"low_rank", "fourier"}),
+            "claims of the ledger": claimed("LOWDIM"),
+        },
+        "split": {
+            "the streams that meet in the scores only": "split" in presets,
+            "the shift of positions": has(run, "shift."),
+            "claims of the ledger": claimed("SPLIT", "notes"),
+        },
     }
-    if has(run, "kl."):
-        reasons["dstg"].append("the taxonomy of heads")
-    return [(Markup("{}:").format(_sentence(said)), BIBTEX[key]) for key, said in reasons.items() if said]
-
-
-def _told(*reasons: tuple[str, bool]) -> list[str]:
-    return [said for said, holds in reasons if holds]
-
-
-def _sentence(said: Sequence[str]) -> str:
-    found = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
-    return found[0].upper() + found[1:]
+    given = {key: listed([reason for reason, holds in of.items() if holds]) for key, of in reasons.items()}
+    return [(Markup("{}:").format(of[0].upper() + of[1:]), BIBTEX[key]) for key, of in given.items() if of]

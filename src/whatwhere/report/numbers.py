@@ -73,9 +73,14 @@ def span(values: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def percent(share: float | None, digits: int = 1) -> str:
+def percent(value: float | None, digits: int = 1) -> str:
     """A share in [0, 1] as per cent."""
-    return "–" if share is None else f"{fixed(100 * share, digits)}{THIN}%"
+    return "–" if value is None else f"{fixed(100 * value, digits)}{THIN}%"
+
+
+def fine_percent(value: float) -> str:
+    """A share as per cent, finer where it is small."""
+    return percent(value, 0 if abs(value) >= 0.1 or value == 0 else 1)
 
 
 def duration(seconds: float | None) -> str:

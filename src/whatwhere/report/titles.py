@@ -12,7 +12,7 @@ from typing import Any
 from ..claims import FAILS, HOLDS, OPEN
 from ..points import Point
 from .figure import MOST_DIGITS
-from .numbers import THIN, compact, count, fixed, interval, number, printed, span
+from .numbers import THIN, compact, count, fine_percent, fixed, interval, number, percent, printed, span
 from .run import Run
 
 ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
@@ -39,6 +39,26 @@ def against(point: Point, threshold: float) -> str:
 def digits(point: Point) -> str:
     """A value with the digits of its interval."""
     return number(point.value, point.low, point.high, MOST_DIGITS)
+
+
+def nats(point: Point) -> str:
+    """A loss, or a difference of losses."""
+    return f"{digits(point)} nats"
+
+
+def per_cent(point: Point) -> str:
+    """A share to a tenth of a per cent."""
+    return percent(point.value)
+
+
+def share(point: Point) -> str:
+    """A share, finer where it is small."""
+    return fine_percent(point.value)
+
+
+def rounded(point: Point) -> str:
+    """A share to a per cent."""
+    return percent(point.value, 0)
 
 
 def claimed(run: Run, *ids: str, what: str = "") -> str | None:
@@ -111,6 +131,37 @@ def finding(
     return title
 
 
+def coded(values: Mapping[str, Point]) -> dict[str, Point]:
+    """Values under names that are set as code."""
+    return {f"`{name}`": p for name, p in values.items()}
+
+
+def at(lines: Sequence[Any], x: float) -> dict[str, Point]:
+    """Name, as code, -> value of the lines at a place."""
+    return coded({each.name: each.points[x] for each in lines if x in each.points})
+
+
+def of_story(
+    sentence: str,
+    points: Callable[[Sequence[Any]], Mapping[str, Point]],
+    *claims: str,
+    what: str = "",
+    write: Callable[[Point], str] = digits,
+) -> Callable[[Run, Sequence[Any]], str]:
+    """A rule: the first of some claims that was measured, else the best of the story's model.
+
+    sentence: with {} for the model. points: of what is drawn in its panel, by name.
+    """
+
+    def title(run: Run, drawn: Sequence[Any]) -> str:
+        model = story(run, list(dict.fromkeys(each.panel for each in drawn)))
+        values = points([each for each in drawn if each.panel == model])
+        found = best(values, sentence.format(f"`{model}`"), write=write)
+        return claimed(run, *claims, what=what) or judged(run, [model], found)
+
+    return title
+
+
 def judged(run: Run, names: Sequence[str], title: str) -> str:
     """The title, or only its numbers if a model that it tells of has not left the unigram plateau."""
     stuck = next((name for name in names if name in run.stuck), None)
@@ -145,7 +196,7 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
     if not finals:
         return "Loss while training"
     end = best(
-        {f"`{m}`": p for m, p in finals.items()},
+        coded(finals),
         "The loss ends lowest with",
         lowest=True,
         write=lambda p: f"{fixed(p.value, 2)} nats",

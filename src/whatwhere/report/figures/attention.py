@@ -1,339 +1,239 @@
 """What the attention itself looks at: distances, places, neighbours over training, and patterns."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from ...points import ANY, Point
+from ...metrics import metric
+from ...points import ANY, Point, curve
 from .. import schemes
-from ..figure import Cell, Figure, count_cell, measured, text, value
+from ..figure import Cell, Figure, Panel, row
 from ..forms.axes import SMALLEST, Axis
 from ..forms.curves import LEVEL, MOST, Curves, Line
-from ..forms.maps import Map, Maps, thinned
-from ..forms.marks import drawn, sample, share
+from ..forms.maps import Maps, heatmap, thinned
+from ..forms.marks import drawn, sample
 from ..forms.rows import Row, Rows
 from ..run import Run
-from ..titles import best, claimed, judged, story
-from .heads import Head, best_head, heads, parts_of, seeds_of
+from ..titles import best, claimed, judged, of_story, share, story
+from .heads import heads, parts_of, seeds_of, where
 from .terms import TOTAL, colour, in_order, short
 
-LOOKS = ("previous", "next", "self", "local", "special", "retrieval", "broad")
-WORDS = {
-    "previous": "before",
-    "next": "after",
-    "self": "itself",
-    "local": "near",
-    "special": "special",
-    "retrieval": "copy",
-    "broad": "spread",
-}
+LOOKS = tuple(f"attention.{look}" for look in ("previous", "next", "self", "local", "special", "retrieval", "broad"))
 MATRICES = {
     "word-word": "words with words",
     "word-position": "words with positions",
     "position-word": "positions with words",
     "position-position": "positions with positions",
 }
+# Metric of the products -> its column.
+PRODUCTS = {
+    "correlation.share": "Share",
+    "correlation.row": "Between rows",
+    "correlation.column": "Between columns",
+    "correlation.std": "Standard deviation",
+}
 PATTERNS = {"global": "far, not near", "local": "near", "broad": "everywhere", "previous": "before", "next": "after"}
 MOST_LAYERS = 12  # lines of a profile; of deeper models every second layer and the last
 NEAR = 16  # lags drawn one by one; beyond, every fourth
+
+
+def _terms(run: Run, terms: Sequence[str]) -> list[str]:
+    """Terms of a model that are drawn, all together first; where models are many, or a term is alone, no others."""
+    if TOTAL in terms and (schemes.many(run) or len(terms) == 2):
+        return [TOTAL]
+    return sorted(terms, key=lambda t: t != TOTAL)
 
 
 def _panel_of(model: str, term: str, terms: int) -> str:
     return model if terms == 1 else f"{model}, {'all terms' if term == TOTAL else f'{short(term)} alone'}"
 
 
-def _profiles(run: Run) -> Sequence[Line]:
+def _profiles(run: Run) -> Iterator[Line]:
     """Weight by distance of each layer, mean over its heads: for all terms together, and each under a softmax of its
     own."""
-    lines = []
     for model in run.models:
-        _, held = run.held("attention", model)
-        own = {k.removeprefix("profile."): v for k, v in held.items() if k.startswith("profile.") and v.ndim == 3}
-        lags = held.get("lags")
-        if not own or lags is None or any(v.shape[2] != len(lags) for v in own.values()):
+        _, arrays = run.held("attention", model)
+        lags = arrays.get("lags")
+        profiles = {
+            k.removeprefix("profile."): v for k, v in arrays.items() if k.startswith("profile.") and v.ndim == 3
+        }
+        if not profiles or lags is None or any(v.shape[2] != len(lags) for v in profiles.values()):
             continue
-        terms = in_order(own)
-        terms = (
-            [TOTAL]
-            if TOTAL in own and (schemes.many(run) or len(own) == 2)
-            else sorted(terms, key=lambda t: t != TOTAL)
-        )
-        at = [i for i, lag in enumerate(lags) if abs(lag) <= NEAR or round(abs(float(lag))) % 4 == 0]
-        at = [at[i] for i in thinned(len(at), MOST)]
+        at = np.flatnonzero((np.abs(lags) <= NEAR) | (np.round(np.abs(lags)) % 4 == 0))
+        at = at[thinned(len(at), MOST)]
+        terms = _terms(run, in_order(profiles))
         for term in terms:
-            curves = own[term].mean(axis=1)  # as the arrays are of single heads, and a panel of a hundred lines is none
-            depth = len(curves)
+            depth = len(profiles[term])
             for layer in sorted({*range(0, depth, -(-depth // MOST_LAYERS)), depth - 1}):
-                points = {
-                    float(lags[i]): Point.between(float(curves[layer, i]))
-                    for i in at
-                    if math.isfinite(curves[layer, i])
-                }
-                shade = f"map-{3 + round(5 * layer / max(1, depth - 1))}"
-                lines.append(
-                    Line(points, f"{layer + 1}", "", shade, panel=_panel_of(model, term, len(terms)), thick=1.8)
-                )
-    return lines
+                points = curve(profiles[term][layer][:, at], lags[at].tolist())
+                shade, panel = f"map-{3 + round(5 * layer / max(1, depth - 1))}", _panel_of(model, term, len(terms))
+                yield Line(points, f"{layer + 1}", "", shade, panel=panel, thick=1.8)
 
 
-def _nearest(run: Run, lines: Sequence[Line]) -> str:
-    models = [m for m in run.models if heads(run, "attention.local", m, TOTAL)]
+def _best_by(run: Run, name: str, sentence: str, nothing: str) -> str:
+    """The best head of the story's model by all terms together."""
+    models = [m for m in run.models if heads(run, name, m, TOTAL)]
     if not models:
-        return "Attention by distance"
+        return nothing
     model = story(run, models)
-    return judged(
-        run,
-        [model],
-        best_head(
-            run,
-            "attention.local",
-            model,
-            TOTAL,
-            f"In `{model}` the three nearest tokens on each side get most from",
-            _percent,
-        ),
-    )
-
-
-def _percent(point: Point) -> str:
-    return share(point.value)
+    values = {where(at): p for at, p in heads(run, name, model, TOTAL).items()}
+    return judged(run, [model], best(values, sentence.format(f"`{model}`"), write=share))
 
 
 PROFILE = Curves(
     "attention-profile",
     "attention.local",
     _profiles,
-    _nearest,
+    lambda run, lines: _best_by(
+        run, "attention.local", "In {} the three nearest tokens on each side get most from", "Attention by distance"
+    ),
     "Mean attention weight from a token to the one so many places after it, negative: before it. Both axes are "
-    "logarithmic. One line a "
-    "layer, mean over its heads, named at its right end, stronger in deeper layers; single terms under a softmax of "
-    "their own",
+    "logarithmic. One line a layer, mean over its heads, named at its right end, stronger in deeper layers; single "
+    "terms under a softmax of their own",
     "Mean attention weight by distance",
-    Axis("distance, tokens", "lags", word="distance"),
     Axis("", "log", floor=SMALLEST / 10),
+    Axis("distance, tokens", "lags", word="distance"),
     ("Layer", ""),
     ("arrays/attention-*.npz", "attention.local: layer, head, part"),
     250,
 )
 
 
-def _seen(run: Run) -> list[tuple[str, str, dict[str, dict[Head, Point]]]]:
-    """(model, term, look -> heads) of what is drawn."""
-    found = []
+def _seen(run: Run) -> list[tuple[str, str, list[str]]]:
+    """(model, term, metrics) of what is drawn."""
+    seen = []
     for model in run.models:
-        terms = in_order(p for look in LOOKS for p in parts_of(run, f"attention.{look}", model))
-        terms = [TOTAL] if TOTAL in terms and schemes.many(run) else sorted(terms, key=lambda t: t != TOTAL)
-        for term in terms:
-            of = {look: heads(run, f"attention.{look}", model, term) for look in LOOKS}
-            found.append((model, term, {look: by for look, by in of.items() if by}))
-    return [each for each in found if each[2]]
+        for term in _terms(run, in_order(part for look in LOOKS for part in parts_of(run, look, model))):
+            seen.append((model, term, [look for look in LOOKS if heads(run, look, model, term)]))
+    return [each for each in seen if each[2]]
 
 
-def _looks(run: Run) -> Sequence[Map]:
-    maps = []
+def _looks(run: Run) -> Iterator[Panel]:
     seen = _seen(run)
-    for model, term, of in seen:
-        every = sorted({at for by in of.values() for at in by})
-        z = np.array([[by[at].value if at in by else np.nan for at in every] for by in of.values()])
+    for model, term, looks in seen:
+        values = [heads(run, look, model, term) for look in looks]
+        every = sorted({at for points in values for at in points})
+        z = np.array([[points[at].value if at in points else np.nan for at in every] for points in values])
         firsts = [i for i, at in enumerate(every) if i == 0 or every[i - 1][0] != at[0]]
         middles = [(a + b - 1) / 2 for a, b in zip(firsts, [*firsts[1:], len(every)], strict=True)]
         step = 1 if len(firsts) <= 12 else 2
-        edge = {
-            "type": "line",
-            "xref": "x",
-            "yref": "paper",
-            "y0": 0,
-            "y1": 1,
-            "line": {"color": "@surface", "width": 3},
-        }
-        more = {
-            "trace": {"customdata": [[f"{layer}.{head}" for layer, head in every]] * len(z), "ygap": 1},
-            "xaxis": {"tickvals": middles[::step], "ticktext": [str(every[i][0]) for i in firsts[::step]]},
-            "yaxis": {"tickvals": [WORDS[look] for look in of]},
-            "shapes": [edge | {"x0": i - 0.5, "x1": i - 0.5} for i in firsts[1:]],
-        }
-        title = _panel_of(model, term, sum(m == model for m, _, _ in seen))
-        hover, axes = "layer.head %{customdata}<br>%{y}: %{z:.3f}", ("layer, its heads side by side", "")
-        maps.append(
-            Map(
-                z,
-                list(range(len(every))),
-                [WORDS[look] for look in of],
-                hover,
-                (0.0, 1.0),
-                axes,
-                title,
-                height=24 * len(z) + 62,
-                more=more,
-            )
+        edge = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1}
+        edge |= {"line": {"color": "@surface", "width": 3}}
+        names = [metric(look).name for look in looks]
+        yield heatmap(
+            z,
+            list(range(len(every))),
+            names,
+            _panel_of(model, term, sum(m == model for m, _, _ in seen)),
+            "layer.head %{customdata}<br>%{y}: %{z:.3f}",
+            (0.0, 1.0),
+            ("layer, its heads side by side", ""),
+            height=24 * len(z) + 62,
+            trace={"customdata": [[f"{layer}.{head}" for layer, head in every]] * len(z), "ygap": 1},
+            xaxis={"tickvals": middles[::step], "ticktext": [str(every[i][0]) for i in firsts[::step]]},
+            yaxis={"tickvals": names},
+            shapes=[edge | {"x0": i - 0.5, "x1": i - 0.5} for i in firsts[1:]],
         )
-    return maps
 
 
 def _look_rows(run: Run) -> list[list[Cell]]:
     return [
-        [
-            text(model),
-            count_cell(seed),
-            text(short(term)),
-            *map(count_cell, at),
-            text(WORDS[look]),
-            *measured(p),
-            count_cell(p.n),
-        ]
-        for model, term, of in _seen(run)
-        for look in of
+        row(model, seed, short(term), *at, metric(look).name, p, p.n)
+        for model, term, looks in _seen(run)
+        for look in looks
         for seed in seeds_of(run, model)
-        for at, p in heads(run, f"attention.{look}", model, term, seed).items()
+        for at, p in heads(run, look, model, term, seed).items()
     ]
 
 
-def _retrieval(run: Run) -> str:
-    models = [m for m in run.models if heads(run, "attention.retrieval", m, TOTAL)]
-    if told := claimed(run, "dstg-retrieval-heads", what="share of the weight"):
-        return told
-    if not models:
-        return "What heads look at"
-    model = story(run, models)
-    return judged(
-        run,
-        [model],
-        best_head(
-            run,
-            "attention.retrieval",
-            model,
-            TOTAL,
-            f"In `{model}` the other copy of a token is found best by",
-            _percent,
-        ),
-    )
-
-
 def _look_words(run: Run) -> str:
-    points = [p for _, _, of in _seen(run) for by in of.values() for p in by.values()]
+    points = [p for model, term, looks in _seen(run) for look in looks for p in heads(run, look, model, term).values()]
     return (
         f"Mean attention weight of each head ({sample(points)}) to the token before, the token after, the token "
-        "itself, the three nearest "
-        "on each side, special tokens; copy: weight to the other copy of the same token in a repeated text, minus that "
-        "in a text that does "
-        "not repeat; spread: entropy of its weights, 1 where all keys are equal."
-        + drawn(run.seeds, [seeds_of(run, run.models[0])[0]])
+        "itself, the three nearest on each side, special tokens; copy: weight to the other copy of the same token in a "
+        "repeated text, minus that in a text that does not repeat; spread: entropy of its weights, 1 where all keys "
+        f"are equal.{drawn(run.seeds, [seeds_of(run, run.models[0])[0]])}"
     )
 
 
 LOOKING = Maps(
     "attention-looks",
     _looks,
-    _retrieval,
+    lambda run: (
+        claimed(run, "dstg-retrieval-heads", what="share of the weight")
+        or _best_by(
+            run, "attention.retrieval", "In {} the other copy of a token is found best by", "What heads look at"
+        )
+    ),
     _look_words,
     "What every head looks at",
-    lambda run: ["Model", "Seed", "Term", "Layer", "Head", "Place", "Weight", "Low", "High", "Documents"],
+    ("Model", "Seed", "Term", "Layer", "Head", "Place", "Weight", "Low", "High", "Documents"),
     _look_rows,
-    tuple(f"attention.{look}: layer, head, part" for look in LOOKS),
-    text=6,
-    behind="The table below holds every value.",
+    tuple(f"{look}: layer, head, part" for look in LOOKS),
+    every=True,
 )
 
 
-def _neighbours(run: Run) -> Sequence[Line]:
-    lines = []
+def _neighbours(run: Run) -> Iterator[Line]:
     for model in run.models:
         for term in parts_of(run, "local.share", model):
             if points := run.table.points("local.share", model, by="step", part=term):
-                best_of = run.table.points("local.best", model, by="step", part=term, layer=ANY, head=ANY)
-                lines.append(Line(points, model, short(term), colour(term), panel=model))
-                lines.append(
-                    Line(
-                        best_of,
-                        model,
-                        f"{short(term)}, best head",
-                        colour(term),
-                        ("2px,4px", "circle"),
-                        panel=model,
-                        thick=1.4,
-                    )
-                )
+                most = run.table.points("local.best", model, by="step", part=term, layer=ANY, head=ANY)
+                name, ink, dots = short(term), colour(term), ("2px,4px", "circle")
+                yield Line(points, model, name, ink, panel=model)
+                yield Line(most, model, f"{name}, best head", ink, dots, panel=model, thick=1.4)
         if even := run.table.point("local.even", model):
-            lines.append(Line({0: even}, "even", kind=LEVEL, panel=model))
-    return lines
+            yield Line({0: even}, "even", kind=LEVEL, panel=model)
 
 
-def _leader(run: Run, lines: Sequence[Line]) -> str:
-    """Which term alone attends to neighbours most at the last step."""
-    model = story(run, [each.name for each in lines])
-    mine = {each.part: each.end for each in lines if each.name == model and "best head" not in each.part}
-    terms = {part: p for part, p in mine.items() if part != short(TOTAL)} or mine
-    return judged(
-        run, [model], best(terms, f"In `{model}` the eight tokens on each side get most weight by", write=_percent)
-    )
+def _terms_alone(lines: Sequence[Line]) -> dict[str, Point]:
+    """What each term has at the last step; all terms together where there is no other."""
+    ends = {each.part: each.end for each in lines if "best head" not in each.part}
+    return {part: p for part, p in ends.items() if part != short(TOTAL)} or ends
 
 
 NEIGHBOURS = Curves(
     "neighbours",
     "local.share",
     _neighbours,
-    _leader,
+    of_story("In {} the eight tokens on each side get most weight by", _terms_alone, write=share),
     "Attention weight on the eight tokens on each side together, by training step (logarithmic, from 0), each term "
-    "under a softmax of its "
-    "own. Solid: mean over all heads; dotted: the head with most; even: what equal attention to all tokens would give",
+    "under a softmax of its own. Solid: mean over all heads; dotted: the head with most; even: what equal attention to "
+    "all tokens would give",
     "Weight on the eight tokens on each side, by step",
-    Axis("training step", "steps", word="step"),
     Axis("", "share", (0,)),
+    Axis("training step", "steps", word="step"),
     ("Model", "Term"),
     ("local.share: part, step", "local.best: part, step", "local.even"),
 )
 
 
-def _correlated(run: Run) -> Sequence[Map]:
+def _correlated(run: Run) -> Iterator[Panel]:
     """The four products of words and positions in the first block's scores, mean over heads, on one scale a model."""
-    held = {m: run.held("correlations", m)[1] for m in run.models}
-    full = [m for m, a in held.items() if all(k in a and a[k].ndim == 3 for k in MATRICES)]
-    maps = []
+    arrays = {m: run.held("correlations", m)[1] for m in run.models}
+    full = [m for m, a in arrays.items() if all(k in a and a[k].ndim == 3 for k in MATRICES)]
     for model in sorted(full, key=lambda m: m != story(run, full))[:3]:
-        means = {k: np.nanmean(held[model][k], axis=0) for k in MATRICES}
+        means = {k: np.nanmean(arrays[model][k], axis=0) for k in MATRICES}
         extent = max(float(np.nanmax(np.abs(m))) for m in means.values()) or 1.0
         for kind, mean in means.items():
             at = thinned(len(mean), 64 if len(full) <= 2 else 32)
             title = MATRICES[kind].capitalize() if len(full) == 1 else f"{model}: {MATRICES[kind]}"
-            hover, last = f"{MATRICES[kind]}<br>query %{{y}}, key %{{x}}: %{{z:.3f}}", kind == "position-position"
-            more = (
-                {} if last else {"trace": {"showscale": False}, "margin": {"r": 8}}
-            )  # one scale of the four, so one bar
-            maps.append(
-                Map(
-                    mean[np.ix_(at, at)],
-                    at,
-                    at,
-                    hover,
-                    (-extent, extent),
-                    ("key", "query"),
-                    title,
-                    "",
-                    330,
-                    True,
-                    True,
-                    more,
-                )
-            )
-    return maps
+            hover = f"{MATRICES[kind]}<br>query %{{y}}, key %{{x}}: %{{z:.3f}}"
+            # One scale of the four, so one bar.
+            look: dict[str, Any] = {"height": 330, "signed": True, "square": True}
+            look |= {} if kind == "position-position" else {"trace": {"showscale": False}, "margin": {"r": 8}}
+            yield heatmap(mean[np.ix_(at, at)], at, at, title, hover, (-extent, extent), ("key", "query"), **look)
 
 
-def _correlation_rows(run: Run) -> list[list[Cell]]:
-    rows = []
+def _correlation_rows(run: Run) -> Iterator[list[Cell]]:
     for model in run.models:
         for kind in run.table.distinct("part", "correlation.share", model):
             for seed in seeds_of(run, model):
-                known = [
-                    heads(run, f"correlation.{what}", model, kind, seed) for what in ("share", "row", "column", "std")
-                ]
-                for at, p in known[0].items():
-                    rest = [value(o[at].value) if at in o else Cell("–") for o in known[1:]]
-                    named = text(MATRICES.get(kind, kind))
-                    rows.append(
-                        [text(model), count_cell(seed), count_cell(at[1]), named, *measured(p), *rest, count_cell(p.n)]
-                    )
-    return rows
+                shares, *others = (heads(run, name, model, kind, seed) for name in PRODUCTS)
+                for at, p in shares.items():
+                    rest = [o[at].value if at in o else None for o in others]
+                    yield row(model, seed, at[1], MATRICES.get(kind, kind), p, *rest, p.n)
 
 
 CORRELATIONS = Maps(
@@ -345,43 +245,28 @@ CORRELATIONS = Maps(
     ),
     lambda run: (
         "The four parts of the scores of the first block where a position is added to a word (TUPE, equation 6), mean "
-        "over heads "
-        "and documents, on one scale a model with zero in the middle; the table has each part's share of the variance "
-        "within a document, "
-        "by head. At most three models are drawn."
+        "over heads and documents, on one scale a model with zero in the middle; the table has each part's share of "
+        "the variance within a document, by head. At most three models are drawn."
     ),
     "Variance of the four parts of the first block's scores, by head",
-    lambda run: [
-        "Model",
-        "Seed",
-        "Head",
-        "Part",
-        "Share",
-        "Low",
-        "High",
-        "Between rows",
-        "Between columns",
-        "Standard deviation",
-        "n",
-    ],
+    ("Model", "Seed", "Head", "Part", "Share", "Low", "High", *list(PRODUCTS.values())[1:], "n"),
     _correlation_rows,
-    ("arrays/correlations-*.npz", *(f"correlation.{what}: head, part" for what in ("share", "row", "column", "std"))),
+    ("arrays/correlations-*.npz", *(f"{name}: head, part" for name in PRODUCTS)),
     236,
-    4,
 )
 
 PATTERN = Rows(
     "patterns",
     "patterns.share",
     lambda run: [
-        Row(words, {"": p}, m, colour="untied")
+        Row(name, {"": p}, m, colour="untied")
         for m in run.models
-        for k, words in PATTERNS.items()
+        for k, name in PATTERNS.items()
         if (p := run.table.point("patterns.share", m, part=k))
     ],
     lambda run, rows: (
         claimed(run, "tupe-five-patterns", what="patterns")
-        or best({f"`{r.name}` in `{r.panel}`": r.points[""] for r in rows}, "Most heads look", write=_percent)
+        or best({f"`{r.name}` in `{r.panel}`": r.points[""] for r in rows}, "Most heads look", write=share)
     ),
     "Heads by the pattern of their scores over positions alone, without words (TUPE 4.4), as a share of all heads of a "
     "model",
@@ -395,4 +280,4 @@ PATTERN = Rows(
 
 def figures(run: Run) -> list[Figure]:
     """What heads look at."""
-    return [f for f in (each.draw(run) for each in (PROFILE, LOOKING, NEIGHBOURS, CORRELATIONS, PATTERN)) if f]
+    return [f for form in (PROFILE, LOOKING, NEIGHBOURS, CORRELATIONS, PATTERN) if (f := form.draw(run))]

@@ -1,21 +1,22 @@
 """What a scheme buys: loss over training, how soon a model reaches another's loss, and what each costs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 
 import numpy as np
 
 from ...points import Point
 from .. import schemes
-from ..figure import Cell, Figure, Table, measured, text, value
+from ..figure import Cell, Figure, Panel, Table, measured, row, text, value
 from ..forms.axes import Axis
 from ..forms.curves import EVERYWHERE, LEVEL, OURS, Curves, Line, in_families
-from ..forms.maps import Map, Maps
+from ..forms.maps import Maps, heatmap
 from ..forms.marks import LEVEL as INTERVAL
 from ..forms.rows import PAPER, Row, Rows
-from ..numbers import compact, duration, memory, percent
+from ..numbers import compact, duration, memory
 from ..run import Run
 from ..style import CHARACTER, LABEL_LIMIT, plain
-from ..titles import best, claimed, judged, losses, totals
+from ..titles import best, claimed, judged, losses, per_cent, rounded, totals
 
 PAPER_SHARE = 0.3  # TUPE 4.2: a better GLUE average than its baselines after 30 % of the steps
 # TUPE's models and its baselines of their own making.
@@ -24,39 +25,26 @@ PAIRS = [("tupe-a", "bert-a"), ("tupe-r", "bert-r"), ("tupe-a", "bert-r"), ("tup
 
 def _losses(run: Run) -> Sequence[Line]:
     """Validation and training loss by step; of many models the validation losses alone, a panel a family."""
-    parts = [
-        p for p in ("validation", "train") if any(run.table.points("loss", m, by="step", part=p) for m in run.models)
-    ]
-    lines = []
-    for part in parts[:1] if schemes.many(run) else parts:
-        panel = "Validation loss" if part == "validation" else "Training loss"
-        for model in run.models:
-            points = run.table.points("loss", model, by="step", part=part)
-            lines.append(
-                Line(points, model, "", schemes.colour(run, model), schemes.marks(run)[model], panel=panel, thick=1.8)
-            )
+    lines: list[Line] = []
+    for part, panel in (("validation", "Validation loss"), ("train", "Training loss")):
+        if not (lines and schemes.many(run)):
+            for model in run.models:
+                points = run.table.points("loss", model, by="step", part=part)
+                look = schemes.colour(run, model), schemes.marks(run)[model]
+                lines += [Line(points, model, "", *look, panel=panel, thick=1.8)] if points else []
+    if schemes.many(run):
+        lines = in_families(run, lines)
     if (level := run.plateau()) is not None:
         lines.append(Line({0: Point.between(level)}, "unigram", kind=LEVEL, panel=EVERYWHERE))
-    return (
-        in_families(run, [e for e in lines if e.kind == OURS]) + [e for e in lines if e.kind == LEVEL]
-        if schemes.many(run)
-        else lines
-    )
+    return lines
 
 
 def _loss_words(run: Run, lines: Sequence[Line]) -> str:
-    rates = [
-        t.value / max(each.points)
-        for each in lines
-        if each.kind == OURS and (t := run.table.point("tokens", each.name)) and max(each.points)
-    ]
+    steps = {each.name: max(each.points) for each in lines if each.kind == OURS and max(each.points)}
+    rates = [t.value / most for model, most in steps.items() if (t := run.table.point("tokens", model))]
     rate = f". A step sees {compact(rates[0])} tokens" if rates and max(rates) <= 1.01 * min(rates) else ""
-    level = (
-        ". Dashed: the entropy of token frequencies, where a model that learns nothing else stays"
-        if run.plateau() is not None
-        else ""
-    )
-    return f"Cross-entropy of masked tokens in nats{rate}{level}"
+    level = ". Dashed: the entropy of token frequencies, where a model that learns nothing else stays"
+    return f"Cross-entropy of masked tokens in nats{rate}{level if run.plateau() is not None else ''}"
 
 
 LOSS = Curves(
@@ -66,35 +54,28 @@ LOSS = Curves(
     losses,
     _loss_words,
     "Loss by step, as drawn",
-    Axis("steps", word="step"),
     Axis("nats"),
-    ("Model", ""),
-    ("loss: part, step", "loss.unigram"),
-    400,
+    Axis("steps", word="step"),
+    records=("loss: part, step", "loss.unigram"),
+    width=400,
 )
 
 
-def _shares(run: Run) -> Sequence[Row]:
+def _shares(run: Run) -> Iterator[Row]:
     """A row a model and baseline: after which share of its steps it is as good as the baseline at the end."""
-    rows = []
     for baseline in run.models:
-        mine = []
+        panel, against = f"Final loss of {baseline}", []
         for model in run.models:
-            reached, share = (
-                run.table.point(f"convergence.{what}", model, part=baseline) for what in ("reached", "share")
-            )
+            reached = run.table.point("convergence.reached", model, part=baseline)
+            share = run.table.point("convergence.share", model, part=baseline)
             if model == baseline or not (reached or share):
                 continue
             points = {"": share} if share else {}
             if (schemes.preset(run, model), schemes.preset(run, baseline)) in PAIRS:
-                points |= {PAPER: Point.between(PAPER_SHARE)}
-            some = reached and 0 < reached.value < 1
-            name = f"{model} ({round(float(reached.each.sum()))}/{len(reached.each)})" if some and reached else model
-            mine.append(
-                Row(name, points, f"Final loss of {baseline}", colour=schemes.colour(run, model), never="never")
-            )
-        rows += sorted(mine, key=lambda row: row.value.value if row.value else 2.0)
-    return rows
+                points[PAPER] = Point.between(PAPER_SHARE)
+            some = f" ({reached.each.sum():.0f}/{len(reached.each)})" if reached and 0 < reached.value < 1 else ""
+            against.append(Row(model + some, points, panel, colour=schemes.colour(run, model), never="never"))
+        yield from sorted(against, key=lambda row: row.value.value if row.value else 2.0)
 
 
 def _soonest(run: Run, rows: Sequence[Row]) -> str:
@@ -103,19 +84,15 @@ def _soonest(run: Run, rows: Sequence[Row]) -> str:
     points = {f"`{row.name}` to the {row.panel[0].lower()}{row.panel[1:]}": row.value for row in rows if row.value}
     if not points:
         return "No model reaches the final loss of another before its own end"
-    told = best(points, "The fewest of its steps needs", lowest=True, write=lambda p: percent(p.value, 0))
+    told = best(points, "The fewest of its steps needs", lowest=True, write=rounded)
     return judged(run, [m for m in run.stuck if any(row.panel.endswith(f"of {m}") for row in rows)][:1], told)
 
 
 _CONVERGENCE_WORDS = (
     "The share of its own steps from which on a model's validation loss stays at or below the baseline's at the end, "
-    "between two "
-    "validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do"
+    "between two validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do"
 )
-_CONVERGENCE_RECORDS = (
-    "convergence.share: model, part = baseline, seed",
-    "convergence.reached: model, part = baseline, seed",
-)
+_CONVERGENCE_RECORDS = tuple(f"convergence.{what}: model, part = baseline, seed" for what in ("share", "reached"))
 
 CONVERGENCE = Rows(
     "convergence",
@@ -132,97 +109,89 @@ CONVERGENCE = Rows(
 )
 
 
-def _share_map(run: Run) -> Sequence[Map]:
+def _share_map(run: Run) -> Iterator[Panel]:
     """Models by baselines, where they are many: shares as colours, nothing where the loss is never reached."""
-    rows = _shares(run)
-    if not rows:
-        return []
+    if next(_shares(run), None) is None:
+        return
     share = {(m, b): run.table.point("convergence.share", m, part=b) for m in run.models for b in run.models if m != b}
     models = sorted(run.models, key=lambda m: -sum(p is not None for (model, _), p in share.items() if model == m))
     z = np.array([[p.value if (p := share.get((m, b))) else np.nan for b in models] for m in models])
-    places = list(range(1, len(models) + 1))
-    said = [
+    texts = [
         [
-            f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: "
-            f"{percent(p.value, 0) if (p := share.get((m, b))) else 'never'}"
+            f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: {rounded(p) if (p := share.get((m, b))) else 'never'}"
             for b in models
         ]
         for m in models
     ]
+    places = list(range(1, len(models) + 1))
     left = round(CHARACTER * max(min(len(m), LABEL_LIMIT) + 3 for m in models)) + 16
-    more = {
-        "trace": {"hoverinfo": "text", "text": said, "hovertemplate": "%{text}<extra></extra>"},
-        "yaxis": {"tickvals": places, "ticktext": [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]},
-        "xaxis": {"tickvals": [i for i in places if i == 1 or i % 5 == 0]},
-        "margin": {"l": left},
-    }
-    return [Map(z, places, places, "", (0.0, 1.0), ("final loss of", ""), "", height=24 * len(models) + 64, more=more)]
+    yield heatmap(
+        z,
+        places,
+        places,
+        "",
+        "%{text}",
+        (0.0, 1.0),
+        ("final loss of", ""),
+        height=24 * len(models) + 64,
+        trace={"hoverinfo": "text", "text": texts},
+        yaxis={"tickvals": places, "ticktext": [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]},
+        xaxis={"tickvals": [i for i in places if i == 1 or i % 5 == 0]},
+        margin={"l": left},
+    )
 
 
 CONVERGENCE_MAP = Maps(
     "convergence",
     _share_map,
-    lambda run: _soonest(run, _shares(run)),
+    lambda run: _soonest(run, list(_shares(run))),
     lambda run: f"{_CONVERGENCE_WORDS}. A row a model, columns in the same order its baselines; empty: never.",
     "Share of its steps to each baseline's final loss",
-    lambda run: ["Baseline", "Model", "Share of its steps", "Low", "High"],
+    ("Baseline", "Model", "Share of its steps", "Low", "High"),
     lambda run: [
-        [text(r.panel), text(r.name), *(measured(r.value) if r.value else [Cell("never"), Cell(""), Cell("")])]
-        for r in _shares(run)
+        row(r.panel, r.name, *([r.value] if r.value else [Cell("never"), Cell(""), Cell("")])) for r in _shares(run)
     ],
     _CONVERGENCE_RECORDS,
     280,
-    2,
-    "The table below holds every value.",
+    every=True,
 )
+
+# Column of the table of costs -> (metric, how it is written).
+COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "Parameters": ("parameters", compact),
+    "of them embeddings": ("parameters.embedding", compact),
+    "Operations/token": ("operations", compact),
+    "Steps": ("steps", compact),
+    "Training tokens": ("tokens", compact),
+    "Training time": ("seconds", duration),
+    "Tokens/s": ("tokens_per_second", compact),
+    "Peak memory": ("memory.peak", memory),
+}
 
 
 def costs(run: Run) -> Table | None:
     """Final validation loss, size and cost of every model."""
-    kinds = [
-        ("Parameters", "parameters", compact),
-        ("of them embeddings", "parameters.embedding", compact),
-        ("Operations/token", "operations", compact),
-        ("Steps", "steps", compact),
-        ("Training tokens", "tokens", compact),
-        ("Training time", "seconds", duration),
-        ("Tokens/s", "tokens_per_second", compact),
-        ("Peak memory", "memory.peak", memory),
-    ]
-    kinds = [k for k in kinds if totals(run, k[1])]
+    kinds = {name: kind for name, kind in COSTS.items() if totals(run, kind[0])}
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if not finals and not kinds:
         return None
     rows = []
     for model in run.models:
         right = run.last("accuracy", model)
-        row = [
-            text(model),
-            *measured(finals.get(model)),
-            value(right.value, percent(right.value)) if right else Cell("–"),
-        ]
-        points = [(run.table.point(metric, model), write) for _, metric, write in kinds]
-        rows.append([*row, *(value(p.value, write(p.value)) if p else Cell("–") for p, write in points)])
-    columns = ["Model", "Validation loss, nats", "Low", "High", "Masked tokens right", *(name for name, _, _ in kinds)]
-    keep = [i for i in range(len(columns)) if i == 0 or any(row[i].raw is not None for row in rows)]
-    several = (
-        f", means over {len(run.seeds)} training seeds with the {INTERVAL} between seeds"
-        if len(run.seeds) > 1
-        else ", one training seed"
-    )
-    records = ["loss: part", "accuracy: part", *(metric for _, metric, _ in kinds)]
-    shown = [[row[i] for i in keep] for row in rows]
-    return Table(
-        "costs",
-        f"Final loss, size and cost{several}",
-        [columns[i] for i in keep],
-        shown,
-        frozenset(range(1, len(keep))),
-        records,
-    )
+        cells = [*measured(finals.get(model)), value(right.value, per_cent(right)) if right else Cell("–")]
+        for metric, write in kinds.values():
+            p = run.table.point(metric, model)
+            cells.append(value(p.value, write(p.value)) if p else Cell("–"))
+        rows.append([text(model), *cells])
+    columns = ["Model", "Validation loss, nats", "Low", "High", "Masked tokens right", *kinds]
+    shown = [i == 0 or any(row[i].raw is not None for row in rows) for i in range(len(columns))]
+    seeds = f"means over {len(run.seeds)} training seeds with the {INTERVAL} between seeds"
+    caption = f"Final loss, size and cost, {seeds if len(run.seeds) > 1 else 'one training seed'}"
+    rows = [list(compress(row, shown)) for row in rows]
+    records = ("loss: part", "accuracy: part", *(metric for metric, _ in kinds.values()))
+    return Table.of("costs", caption, list(compress(columns, shown)), rows, *records)
 
 
 def figures(run: Run) -> list[Figure]:
     """Losses, and how soon a model reaches another's."""
-    form = CONVERGENCE_MAP if schemes.many(run) else CONVERGENCE
-    return [f for f in (LOSS.draw(run), form.draw(run)) if f]
+    return [f for form in (LOSS, CONVERGENCE_MAP if schemes.many(run) else CONVERGENCE) if (f := form.draw(run))]

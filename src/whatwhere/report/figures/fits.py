@@ -1,56 +1,65 @@
 """Which encoding fits a corpus: stress, held-out stress, order of distances, and what a table costs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...points import Point
-from ..figure import MOST_DIGITS, Cell, Figure, Panel, Table, Trace, count_cell, measured, of_array, text, value
+from ..figure import MOST_DIGITS, Cell, Figure, Panel, Table, row
 from ..forms.axes import SMALLEST, Axis
 from ..forms.curves import LEVEL, Curves, Line
 from ..forms.maps import rounded, thinned
-from ..forms.marks import note, reference
+from ..forms.marks import note, reference, shaded, symbols
 from ..forms.rows import Row, Rows
-from ..numbers import count, interval, number, percent
+from ..numbers import count, interval, number
 from ..run import CORPUS, Corpus, Run
-from ..style import axis, layout, model_styles, sequential
-from ..titles import against, best, digits, each
-from .corpus import (
-    BLIND,
-    CLEAN,
-    COUNTED,
-    FITTED,
-    ITSELF,
-    MATRIX,
-    SUFFIX,
-    Values,
-    _title,
-    colour,
-    maps_of,
-    most,
-    ready,
-    shown,
-)
+from ..style import axis, layout, model_styles
+from ..titles import against, best, digits, each, per_cent
+from .corpus import CLEAN, COUNTED, MATRIX, SUFFIX, _title, maps_of, most
 from .shape import CORRECTED
+
+FITTED = ("mds", "smacof")  # tables made from the distances that they are then compared with
+# As encodings: all distances equal; distances in one half of the documents against the other half, for comparison: no
+# bound, since a fitted table can have less noise than a half.
+EQUAL, NOISE = "equidistant", "noise"
+BLIND = ("random", EQUAL)  # know nothing of position
+RELATIVE = ("rope", "alibi")  # tell distances only, in the colour of the relative stream
+ITSELF = "of the table itself"
+Values = Mapping[str, dict[str, Point]]  # encoding -> kind -> value
+
+
+def colour(encoding: str) -> str:
+    """Colour of an encoding: that of the stream it would be."""
+    kind = encoding.partition(",")[0]
+    return "combined" if kind in (CORPUS, *BLIND) else "relative" if kind in RELATIVE else "absolute"
+
+
+def shown(encoding: str) -> str:
+    """Name of an encoding in a figure."""
+    return {CORPUS: "the corpus itself", EQUAL: "all equally far", NOISE: "half against half"}.get(encoding, encoding)
+
+
+def ready(encoding: str) -> bool:
+    """Whether an encoding comes ready-made, and knows something of position."""
+    return encoding.partition(",")[0] not in (*FITTED, *BLIND, CORPUS, NOISE)
 
 
 def values_of(run: Run, metric: str, c: Corpus) -> dict[str, dict[str, Point]]:
     """Encoding -> kind -> value. Tables made from the distances have their rank in the name: full, and that of
     `ranks_shown`."""
-    found: dict[str, dict[str, Point]] = {}
+    values: dict[str, dict[str, Point]] = {}
     ranks = ranks_shown(run, c)
     for kind, suffix in SUFFIX.items():
         for part in run.table.distinct("part", metric + suffix, c.model):
-            if (point := run.table.point(metric + suffix, c.model, part=part)) is not None:
-                found.setdefault(f"{part}, full rank" if part in FITTED else part, {})[kind] = point
-            if (
-                part in ranks
-                and (point := run.table.point(metric + suffix, c.model, part=part, index=ranks[part])) is not None
-            ):
-                found.setdefault(f"{part}, rank {ranks[part]}", {})[kind] = point
-    return found
+            places: dict[str, int | None] = {f"{part}, full rank" if part in FITTED else part: None}
+            if part in ranks:
+                places[f"{part}, rank {ranks[part]}"] = ranks[part]
+            for name, rank in places.items():
+                if (point := run.table.point(metric + suffix, c.model, part=part, index=rank)) is not None:
+                    values.setdefault(name, {})[kind] = point
+    return values
 
 
 def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
@@ -60,11 +69,11 @@ def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
         p: {i for s in SUFFIX.values() for i in run.table.points("stress.optimal" + s, c.model, by="index", part=p)}
         for p in FITTED
     }
-    found = {"smacof": max(at["smacof"])} if at["smacof"] else {}
+    ranks = {"smacof": max(at["smacof"])} if at["smacof"] else {}
     held = run.table.points("stress.held_out", c.model, by="index", part="mds")
     rank = min(held, key=lambda r: held[r].value, default=None)
-    rank = rank if rank in at["mds"] else found.get("smacof")
-    return found | ({"mds": rank} if rank is not None else {})
+    rank = rank if rank in at["mds"] else ranks.get("smacof")
+    return ranks | ({"mds": rank} if rank is not None else {})
 
 
 def last(kinds: Mapping[str, Point]) -> Point:
@@ -72,53 +81,54 @@ def last(kinds: Mapping[str, Point]) -> Point:
     return next(kinds[k] for k in (CLEAN, ITSELF, COUNTED) if k in kinds)
 
 
+def counting(values: Values) -> set[str]:
+    """Encodings whose values stand beside each other: where any is corrected, those with a corrected one or their
+    own."""
+    clean = any(CLEAN in kinds for kinds in values.values())
+    return {e for e, kinds in values.items() if not (clean and set(kinds) == {COUNTED})}
+
+
 def _rows(values: Values, panel: str, axis_: str = "") -> list[Row]:
     """A row an encoding, from the lowest to the highest, the corpus itself before all, what has no corrected value
     after all."""
-    clean = any(CLEAN in kinds for kinds in values.values())
+    counts = counting(values)
     rows = [
-        Row(shown(e), kinds, panel, colour=colour(e), axis=axis_, counts=not (clean and set(kinds) == {COUNTED}))
-        for e, kinds in values.items()
+        Row(shown(e), kinds, panel, colour=colour(e), axis=axis_, counts=e in counts) for e, kinds in values.items()
     ]
     return sorted(
         rows, key=lambda row: (row.name != shown(CORPUS), row.value is None, row.value.value if row.value else 0.0)
     )
 
 
-def _stress(run: Run) -> Sequence[Row]:
-    found = []
+def _stress(run: Run) -> Iterator[Row]:
     for c in run.corpora:
-        for metric, words in (("stress.optimal", "best scale"), ("stress.raw", "raw")):
-            found += _rows(values_of(run, metric, c), _title(run, c, words), metric)
-    return found
+        for metric, scale in (("stress.optimal", "best scale"), ("stress.raw", "raw")):
+            yield from _rows(values_of(run, metric, c), _title(run, c, scale), metric)
 
 
-def _fits(
-    metric: str, sentence: str, lowest: bool = True, write: Callable[[Point], str] = digits
-) -> Callable[[Run, Any], str]:
+def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any], str]:
     """The best ready-made encoding of each corpus beside the next, and beside one that knows no position."""
 
     def title(run: Run, rows: Any) -> str:
-        said = {}
+        fits = {}
         for c in run.corpora:
-            every = values_of(run, metric, c)
-            clean = any(CLEAN in kinds for kinds in every.values())
-            values = {e: last(kinds) for e, kinds in every.items() if not (clean and set(kinds) == {COUNTED})}
-            points = {e: p for e, p in values.items() if ready(e)}
-            if points:
-                told = best(points, "", lowest=lowest, write=write)
-                told = told.removeprefix("Not separable:").strip() + ", not separable" * told.startswith(
-                    "Not separable"
-                )
-                blind = [values[e] for e in BLIND if e in values]
-                first = (min if lowest else max)(points.values(), key=lambda p: p.value)
-                beaten = any((p.value <= first.value) if lowest else (p.value >= first.value) for p in blind)
-                said[c.name] = told.removesuffix("; no interval") + (
-                    "; a table that knows no position comes as near" if beaten else ""
-                )
-        return f"{sentence}: {each(said)}" if said else sentence
+            values = values_of(run, metric, c)
+            points = {e: last(values[e]) for e in values if e in counting(values)}
+            if known := {e: p for e, p in points.items() if ready(e)}:
+                sign = 1 if lowest else -1
+                first = min(sign * p.value for p in known.values())
+                beaten = any(sign * points[e].value <= first for e in BLIND if e in points)
+                same = "; a table that knows no position comes as near" * beaten
+                fits[c.name] = _bare(best(known, "", lowest=lowest)) + same
+        return f"{sentence}: {each(fits)}" if fits else sentence
 
     return title
+
+
+def _bare(told: str) -> str:
+    """What `best` says, as part of a list."""
+    _, unclear, values = told.rpartition("Not separable:")
+    return values.strip().removesuffix("; no interval") + ", not separable" * bool(unclear)
 
 
 STRESS = Rows(
@@ -127,14 +137,11 @@ STRESS = Rows(
     _stress,
     _fits("stress.optimal", "Lowest stress of a ready-made encoding"),
     "Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares "
-    "of the latter; 0 is "
-    "a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the table is first "
-    "multiplied by the number "
-    "that lowers it most. `mds` and `smacof` are made from these very distances. All equally far: every two positions "
-    "at the same "
-    "distance. Half against half: corrected distances of one half of the documents as the table of the other, for "
-    "comparison. A dash: not "
-    "measured against corrected distances",
+    "of the latter; 0 is a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the "
+    "table is first multiplied by the number that lowers it most. `mds` and `smacof` are made from these very "
+    "distances. All equally far: every two positions at the same distance. Half against half: corrected distances of "
+    "one half of the documents as the table of the other, for comparison. A dash: not measured against corrected "
+    "distances",
     "Stress of every encoding",
     {
         "stress.optimal": Axis("stress at the best scale", include=(0,)),
@@ -146,32 +153,27 @@ STRESS = Rows(
 )
 
 
-def _violations(run: Run) -> Sequence[Row]:
-    found = []
+def _violations(run: Run) -> Iterator[Row]:
     for c in run.corpora:
         values = values_of(run, "violations", c)
         for e, kinds in values.items():
             if e.partition(",")[0] not in (*FITTED, CORPUS):  # a table that was not made from the corpus has one value
                 values[e] = {ITSELF: last(kinds)}
-        found += _rows(values, _title(run, c))
-    return found
+        yield from _rows(values, _title(run, c))
 
 
 def _ordered(run: Run, rows: Sequence[Row]) -> str:
     """How often the distances of a corpus themselves break the order of the lags; 50 % is chance."""
-    said = {}
+    sides = {"above": ", above chance", "below": ""}
+    shares = {}
     for c in run.corpora:
-        kinds = values_of(run, "violations", c).get(CORPUS)
-        if kinds:
-            side = {"above": ", above chance", "below": ""}.get(
-                against(last(kinds), 0.5), ", not separable from chance"
-            )
-            said[c.name] = percent(last(kinds).value) + (side if last(kinds).low is not None else "")
-    return (
-        f"Triples in which the nearer position is the more distant one: {each(said)}"
-        if said
-        else "Triples out of order"
-    )
+        if kinds := values_of(run, "violations", c).get(CORPUS):
+            p = last(kinds)
+            side = sides.get(against(p, 0.5), ", not separable from chance") if p.low is not None else ""
+            shares[c.name] = per_cent(p) + side
+    if not shares:
+        return "Triples out of order"
+    return f"Triples in which the nearer position is the more distant one: {each(shares)}"
 
 
 VIOLATIONS = Rows(
@@ -180,10 +182,8 @@ VIOLATIONS = Rows(
     _violations,
     _ordered,
     "Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one "
-    "has the larger "
-    "distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance gives. Corrected "
-    "squares that came out "
-    "negative take part with their sign, so chance gives 50\u202f% there too",
+    "has the larger distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance "
+    "gives. Corrected squares that came out negative take part with their sign, so chance gives 50\u202f% there too",
     "Triples out of order",
     Axis("triples out of order", "share", (0, 0.55)),
     ("Corpus", "", "Encoding"),
@@ -193,27 +193,21 @@ VIOLATIONS = Rows(
 )
 
 
-def _held_out(run: Run) -> Sequence[Line]:
-    lines = []
+def _held_out(run: Run) -> Iterator[Line]:
     for c in run.corpora:
         points = run.table.points("stress.held_out", c.model, by="index", part="mds")
         if len(points) < 2:
             continue
-        lines.append(Line(points, c.name, "mds", panel=_title(run, c)))
+        yield Line(points, c.name, "mds", panel=_title(run, c))
         for part in run.table.distinct("part", "stress.held_out", c.model):
             if (point := run.table.point("stress.held_out", c.model, part=part)) is not None:
-                lines.append(Line({0: point}, shown(part), kind=LEVEL, panel=_title(run, c)))
-    return lines
+                yield Line({0: point}, shown(part), kind=LEVEL, panel=_title(run, c))
 
 
 def _supported_rank(run: Run, lines: Sequence[Line]) -> str:
-    said = {
-        x.name: best({f"rank {r}": p for r, p in x.points.items()}, "", lowest=True)
-        .strip()
-        .removesuffix("; no interval")
-        for x in lines
-    }
-    return f"The tables that fit other documents best: {each(said)}"
+    ranks = {x.name: {f"rank {r}": p for r, p in x.points.items()} for x in lines}
+    fits = {name: best(points, "", lowest=True).strip().removesuffix("; no interval") for name, points in ranks.items()}
+    return f"The tables that fit other documents best: {each(fits)}"
 
 
 HELD_OUT = Curves(
@@ -222,50 +216,41 @@ HELD_OUT = Curves(
     _held_out,
     _supported_rank,
     "Tables made from one half of the documents, held against the corrected distances of the other half at their best "
-    "scale, mean over "
-    "random halves. More dimensions fit the noise of the first half; the lowest values are what the corpus supports. "
-    "Dashed: encodings "
-    "that were fitted to nothing; all equally far: every two positions at the same distance",
+    "scale, mean over random halves. More dimensions fit the noise of the first half; the lowest values are what the "
+    "corpus supports. Dashed: encodings that were fitted to nothing; all equally far: every two positions at the same "
+    "distance",
     "Stress on documents not fitted",
-    Axis("rank", "log", word="rank"),
     Axis("stress on other documents", "log", floor=SMALLEST),
+    Axis("rank", "log", word="rank"),
     ("Corpus", "Encoding"),
     ("stress.held_out: part, index = rank",),
     400,
 )
 
 
-def _dimensions(run: Run) -> Sequence[Line]:
-    lines = []
-    for metric, words in (("stress.optimal", "at the best scale"), ("stress.raw", "raw")):
+def _dimensions(run: Run) -> Iterator[Line]:
+    for metric, scale in (("stress.optimal", "at the best scale"), ("stress.raw", "raw")):
         clean = any(run.table.rows(metric + CORRECTED, c.model) for c in run.corpora)
+        name = metric + (CORRECTED if clean else "")
         for c in run.corpora:
-            name = metric + (CORRECTED if clean else "")
-            found = {
-                p: run.table.points(name, c.model, by="index", part=p)
-                for p in run.table.distinct("part", name, c.model)
-            }
-            marks = model_styles(list(found))
-            for part, points in found.items():
+            parts = run.table.distinct("part", name, c.model)
+            marks, panel = model_styles(parts), _title(run, c, scale)
+            for part in parts:
+                points = run.table.points(name, c.model, by="index", part=part)
                 points = {d: p for d, p in points.items() if d > 0}
                 if len(points) > 1:
-                    lines.append(
-                        Line(points, c.name, part, colour(part), marks[part], panel=_title(run, c, words), axis=words)
-                    )
-    return lines
+                    yield Line(points, c.name, part, colour(part), marks[part], panel=panel, axis=scale)
 
 
 def _growth(run: Run, lines: Sequence[Line]) -> str:
-    told = [x for x in lines if x.part == "sinusoidal" and x.axis == "raw"]
-    said = {
-        x.name: f"{number(x.points[min(x.points)].value)} at {min(x.points)}, {number(x.end.value)} at {max(x.points)}"
-        for x in told
-    }
-    return (
-        f"Raw stress of the sinusoidal table by its dimensions: {each(said)}"
-        if said
-        else "Stress by the dimensions of a table"
-    )
+    growth = {}
+    for x in lines:
+        if x.part == "sinusoidal" and x.axis == "raw":
+            low, high = min(x.points), max(x.points)
+            growth[x.name] = f"{number(x.points[low].value)} at {low}, {number(x.points[high].value)} at {high}"
+    if not growth:
+        return "Stress by the dimensions of a table"
+    return f"Raw stress of the sinusoidal table by its dimensions: {each(growth)}"
 
 
 DIMENSIONS = Curves(
@@ -274,11 +259,10 @@ DIMENSIONS = Curves(
     _dimensions,
     _growth,
     "Stress of tables with more and more dimensions against the distances, corrected where they are, on logarithmic "
-    "axes. Raw stress of a "
-    "table of fixed entries grows with its dimensions, for its distances do",
+    "axes. Raw stress of a table of fixed entries grows with its dimensions, for its distances do",
     "Stress by dimensions",
+    {scale: Axis("stress", "log", floor=SMALLEST) for scale in ("at the best scale", "raw")},
     Axis("dimensions", "log", word="dimensions"),
-    {words: Axis("stress", "log", floor=SMALLEST) for words in ("at the best scale", "raw")},
     ("Corpus", "Encoding"),
     ("stress.raw, stress.optimal: part, index = dimensions",),
     400,
@@ -292,28 +276,22 @@ def scatter(run: Run) -> Figure | None:
     encodings = list(dict.fromkeys(n for c in run.corpora for n in c.names("scatter_names")))
     sizes = {}
     for c in run.corpora:
-        dist, lag, tables, names = (
-            c.array("scatter_dist"),
-            c.array("scatter_lag"),
-            c.array("scatter_table", 2),
-            c.names("scatter_names"),
-        )
+        dist, lag, tables = (c.array("scatter_dist"), c.array("scatter_lag"), c.array("scatter_table", 2))
+        names = c.names("scatter_names")
         if (
             dist is None
             or lag is None
             or tables is None
-            or len(names) != len(tables)
-            or not len(dist) == len(lag) == tables.shape[1]
+            or tables.shape != (len(names), len(dist))
+            or len(lag) != len(dist)
         ):
             continue
         kept = [i for i in thinned(len(dist), most(run)) if np.isfinite(dist[i]) and np.isfinite(lag[i])]
-        dist, lag, tables, sizes[c.name] = dist[kept], lag[kept], tables[:, kept], len(kept)
+        dist, lag, tables, sizes[c.name] = dist[kept], lag[kept].astype(int), tables[:, kept], len(kept)
         # The distances come from the same file as the corrected matrix: they are corrected where there is one.
         metric = "correlation" + (CORRECTED if c.array("corrected", 2) is not None else "")
-        low, high = (
-            min(0.0, float(np.nanmin(dist)), float(np.nanmin(tables))),
-            max(float(np.nanmax(dist)), float(np.nanmax(tables))),
-        )
+        low = min(0.0, float(np.nanmin(dist)), float(np.nanmin(tables)))
+        high = max(float(np.nanmax(dist)), float(np.nanmax(tables)))
         room = 0.06 * ((high - low) or 1.0)
         frame = low - room, high + 2.2 * room  # the corner that the diagonal ends in stays free for its name
         for name, table in zip(names, tables, strict=True):
@@ -321,34 +299,27 @@ def scatter(run: Run) -> Figure | None:
             panels.append(_pairs(_title(run, c, shown(name)), table, dist, lag, frame, r))
         columns = dict(zip(names, tables, strict=True))
         for i in range(len(kept)):
-            cells = [
-                of_array(float(columns[e][i])) if e in columns and np.isfinite(columns[e][i]) else Cell("–")
-                for e in encodings
-            ]
-            rows.append([text(c.name), count_cell(int(lag[i])), of_array(float(dist[i])), *cells])
+            rows.append(
+                row(c.name, int(lag[i]), dist[i], *(columns[e][i] if e in columns else None for e in encodings))
+            )
     if not panels:
         return None
     drawn = "; ".join(f"{count(n, 'pair')} of `{name}`" for name, n in sizes.items())
     clean = any(c.array("corrected", 2) is not None for c in run.corpora)
     subtitle = (
         f"One point a pair of positions ({drawn}), coloured by lag: its distance in the table, multiplied by the "
-        "number that brings the "
-        f"table closest, against its Hellinger distance in the corpus ({CLEAN if clean else COUNTED}). On the dashed "
-        "line the two are "
-        "equal. r is Pearson's correlation over all pairs, with its 95\u202f% interval where documents were resampled; "
-        "it can be high far "
-        "from the line."
+        "number that brings the table closest, against its Hellinger distance in the corpus "
+        f"({CLEAN if clean else COUNTED}). On the dashed line the two are equal. r is Pearson's correlation over all "
+        "pairs, with its 95\u202f% interval where documents were resampled; it can be high far from the line."
     )
     heads = ["Corpus", "Lag", "In the corpus", *(shown(e) for e in encodings)]
     caption = "Distance in the corpus and in every table at its best scale, by pair of positions"
-    table_ = Table("scatter", caption, heads, rows, frozenset(range(1, len(heads))))
-    title = _fits("correlation", "Highest correlation of a ready-made encoding", lowest=False)(run, None)
     return Figure(
         "scatter",
-        title,
+        _fits("correlation", "Highest correlation of a ready-made encoding", lowest=False)(run, None),
         subtitle,
         panels,
-        table_,
+        Table.of("scatter", caption, heads, rows),
         width=260,
         even=True,
         records=("arrays/geometry-*.npz", "correlation: part"),
@@ -361,66 +332,35 @@ def _pairs(
     kept = np.isfinite(table)
     first, end = int(lag.min()), max(int(lag.max()), int(lag.min()) + 1)
     ticks = sorted({first, *(round(first + (end - first) * k / 3) for k in (1, 2)), end})
-    bar = {
-        "orientation": "h",
-        "thickness": 8,
-        "outlinewidth": 0,
-        "yref": "container",
-        "y": 1,
-        "yanchor": "top",
-        "xpad": 0,
-        "ypad": 2,
-        "len": 1,
-    }
-    bar |= {
-        "tickvals": ticks,
-        "ticktext": [f"{'lag ' if t == first else ''}{t:,}" for t in ticks],
-        "tickfont": {"color": "@muted"},
-    }
-    marker = {
-        "size": 6,
-        "color": [int(v) for v in lag[kept]],
-        "cmin": first,
-        "cmax": end,
-        "colorscale": sequential(3),
-        "opacity": 1,
-    }
-    marker |= {"line": {"width": 0.5, "color": "@surface"}, "showscale": True, "colorbar": bar}
-    points: Trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": rounded(table[kept]),
-        "y": rounded(dist[kept]),
-        "marker": marker,
-    }
-    points["hovertemplate"] = "lag %{marker.color}<br>table %{x:.3f}<br>corpus %{y:.3f}<extra></extra>"
+    bar = {"orientation": "h", "thickness": 8, "outlinewidth": 0, "len": 1, "xpad": 0, "ypad": 2}
+    bar |= {"yref": "container", "y": 1, "yanchor": "top", "tickfont": {"color": "@muted"}}
+    bar |= {"tickvals": ticks, "ticktext": [f"{'lag ' if t == first else ''}{t:,}" for t in ticks]}
+    marker = shaded(lag[kept].tolist(), first, end, size=6, showscale=True, colorbar=bar)
+    hover = "lag %{marker.color}<br>table %{x:.3f}<br>corpus %{y:.3f}<extra></extra>"
+    points = symbols(rounded(table[kept]), rounded(dist[kept]), marker, hovertemplate=hover)
     exact = reference(frame, frame, "exact: the same distance in table and corpus")
     notes = [note(frame[1], frame[1], "exact", xanchor="right", yanchor="top", xshift=-24)]
-    x = axis("distance in the table", range=list(frame), nticks=4, constrain="domain", constraintoward="left")
-    y = axis("distance in the corpus", range=list(frame), nticks=4, constrain="domain", scaleanchor="x")
+    square = {"range": list(frame), "nticks": 4, "constrain": "domain"}
+    x = axis("distance in the table", **square, constraintoward="left")
+    y = axis("distance in the corpus", **square, scaleanchor="x")
     plot = layout(420, x, y, {"l": 62, "r": 22, "t": 42, "b": 52}, annotations=notes, meta={"square": True})
     told = f"{head}: r {digits(r)}" if r else head
     bounds = interval(r.low, r.high, MOST_DIGITS) if r else ""
-    return Panel(
-        [exact, points],
-        plot,
-        told,
-        f"{count(int(kept.sum()), 'pair')} of positions, {told} {bounds}".strip() + ".",
-        bounds,
-    )
+    alt = f"{count(int(kept.sum()), 'pair')} of positions, {told} {bounds}".strip() + "."
+    return Panel([exact, points], plot, told, alt, bounds)
 
 
 def correlations(run: Run) -> Table | None:
     """Pearson's r of every encoding, against the distances as counted and against the corrected ones."""
     rows = [
-        [text(c.name), text(shown(e)), text(kind), *measured(p)]
+        row(c.name, shown(e), kind, p)
         for c in run.corpora
         for e, kinds in values_of(run, "correlation", c).items()
         for kind, p in kinds.items()
     ]
     caption = "Correlation of the distances in a table with those of the corpus, over all pairs of positions"
     columns = ["Corpus", "Encoding", "Distances", "Value", "Low", "High"]
-    return Table("correlations", caption, columns, rows, frozenset({3, 4, 5})) if rows else None
+    return Table.of("correlations", caption, columns, rows) if rows else None
 
 
 def parameters(run: Run) -> Table | None:
@@ -429,16 +369,14 @@ def parameters(run: Run) -> Table | None:
     for c in run.corpora:
         costs = run.table.points("parameters", c.model, by="index", part="mds")
         for rank, cost in costs.items():
-            found = [run.table.point(f"stress.optimal{s}", c.model, part="mds", index=rank) for s in SUFFIX.values()]
-            if rank == max(costs):
-                found = [
-                    p or run.table.point(f"stress.optimal{s}", c.model, part="mds")
-                    for p, s in zip(found, SUFFIX.values(), strict=True)
-                ]
-            cells = [value(p.value) if p else Cell("–") for p in found]
-            rows.append([text(c.name), count_cell(rank), count_cell(round(cost.value)), *cells])
+            stress = []
+            for suffix in SUFFIX.values():
+                curve = run.table.points(f"stress.optimal{suffix}", c.model, by="index", part="mds")
+                full = run.table.point(f"stress.optimal{suffix}", c.model, part="mds") if rank == max(costs) else None
+                stress.append(curve.get(rank, full))
+            rows.append(row(c.name, rank, round(cost.value), *(p and p.value for p in stress)))
         if (free := run.table.point("parameters", c.model, part="free")) is not None:
-            rows.append([text(c.name), text("a free table"), count_cell(round(free.value)), Cell(""), Cell("")])
+            rows.append(row(c.name, "a free table", round(free.value), Cell(""), Cell("")))
     caption = "What the table made from a corpus costs, r(n + d), and its stress at the best scale"
     columns = ["Corpus", "Rank", "Parameters", "Stress as counted", "Stress corrected"]
     return Table("parameters", caption, columns, rows, frozenset(range(1, 5))) if rows else None

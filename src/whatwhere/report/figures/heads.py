@@ -1,22 +1,22 @@
 """Who uses position: the taxonomy of heads, and what a term's removal costs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...points import Point
 from .. import schemes
-from ..figure import Cell, Figure, Panel, Table, Trace, count_cell, measured, text, value
+from ..figure import Cell, Figure, Panel, Table, measured, row, value
 from ..forms.axes import Axis
 from ..forms.curves import LEVEL, Curves, Line
-from ..forms.marks import dots, drawn, errors, note, sample, segments
+from ..forms.marks import dots, drawn, errors, note, sample, segments, shaded, symbols
 from ..forms.points import Cloud, Dot
 from ..forms.rows import Row, Rows
 from ..numbers import interval, number, percent
 from ..run import Run
-from ..style import TEXT_SIZE, axis, layout, plain, sequential
-from ..titles import best, claimed, digits, judged, story
+from ..style import TEXT_SIZE, axis, layout, plain
+from ..titles import best, claimed, judged, nats, of_story, story
 from .terms import SEVERAL, TOTAL, colour, in_order, meaning, short
 
 Head = tuple[int, int]  # layer from 1, head from 0
@@ -54,18 +54,14 @@ def parts_of(run: Run, metric: str, model: str) -> list[str]:
     return [TOTAL] if TOTAL in parts and len(parts) == 2 else parts
 
 
-def _where(at: Head) -> str:
+def where(at: Head) -> str:
+    """A head in words."""
     return f"layer {at[0]}, head {at[1]}"
 
 
 def _with(point: Point, most: int = 3) -> str:
     """A value with its interval, for a hover."""
     return f"{number(point.value, point.low, point.high, most)} {interval(point.low, point.high, most)}".strip()
-
-
-def best_head(run: Run, metric: str, model: str, part: str | None, sentence: str, write: Any = digits) -> str:
-    """The head with the highest value beside the next."""
-    return best({_where(at): p for at, p in heads(run, metric, model, part).items()}, sentence, write=write)
 
 
 # ---- the taxonomy ----
@@ -78,16 +74,17 @@ def _labels(run: Run, model: str, seed: Any = ...) -> dict[Head, tuple[str, Poin
 
 
 def _counts(run: Run, model: str) -> str:
-    """How many heads follow which term, with the share's interval where there is one."""
-    said: list[str] = []
+    """How many heads follow which term, from the fewest to the most over seeds."""
+    counts: dict[str, str] = {}
+    total = ""
     for label in in_order(run.table.distinct("part", "heads.share", model)):
         point = run.table.point("heads.share", model, part=label)
         if point and (point.value or label != SEVERAL):
             sizes = [round(float(v) * (point.n or 0)) for v in point.each]
-            amount = str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
-            total = f" of {point.n} heads" if not said and point.n else ""
-            said.append(f"{amount}{total} {'follow ' if not said else ''}{meaning(label)}")
-    return f"`{model}`: {', '.join(said)}" if said else f"How far each head of `{model}` follows each term"
+            total = total or f" of {point.n} heads follow"
+            counts[meaning(label)] = f"{min(sizes)} to {max(sizes)}" if len({*sizes}) > 1 else f"{sizes[0]}"
+    told = ", ".join(f"{n}{total * (i == 0)} {who}" for i, (who, n) in enumerate(counts.items()))
+    return f"`{model}`: {told}" if told else f"How far each head of `{model}` follows each term"
 
 
 def taxonomy(run: Run) -> Figure | None:
@@ -97,47 +94,47 @@ def taxonomy(run: Run) -> Figure | None:
         return None
     models.sort(key=lambda m: len(terms_of(run, m)) != 3)
     three = [m for m in models if len(terms_of(run, m)) == 3]
-    panels = [_triangle(run, m) if m in three else _strip(run, m) for m in models]
     told = story(run, three or models)
     points = [p for m in models for t in terms_of(run, m) for p in heads(run, f"kl.share.{t}", m).values()]
-    where = ["in the triangle, the nearer to a corner, the more of a head's change comes from that term"] * bool(three)
-    where += ["by layer, the share of one term"] * (len(three) < len(models))
+    places = "; in the triangle, the nearer to a corner, the more of a head's change comes from that term" * bool(three)
+    places += "; by layer, the share of one term" * (len(three) < len(models))
     subtitle = (
         "Each point is a head: how far its attention changes (KL divergence) when one term is left out of the scores, "
-        "as a share of the "
-        f"changes by all terms ({sample(points)}); {'; '.join(where)}. Beyond a dashed line one term has at least half."
+        f"as a share of the changes by all terms ({sample(points)}){places}. Beyond a dashed line one term has "
+        "at least half."
     )
     key = [("dot", "one head")]
     if any(p.value < STABLE for m in models for _, p in _labels(run, m).values()):
         key.append(("paper", f"hollow: its label changes in more than {percent(1 - STABLE, 0)} of bootstrap draws"))
     title = claimed(run, "dstg-most-heads-absolute", "dstg-few-semantic-heads", what="share of heads")
     counts = judged(run, [told], _counts(run, told))
-    records = ("kl.share.*: layer, head", "kl.*: layer, head", "head.label: layer, head, part", "heads.share: part")
-    shown = drawn(run.seeds, [seeds_of(run, told)[0]])
-    title = f"{title}; {counts}" if title else counts
     return Figure(
-        "heads", title, subtitle + shown, panels, _taxonomy_table(run, models), key, 330, even=True, records=records
+        "heads",
+        f"{title}; {counts}" if title else counts,
+        subtitle + drawn(run.seeds, [seeds_of(run, told)[0]]),
+        [_triangle(run, m) if m in three else _strip(run, m) for m in models],
+        _taxonomy_table(run, models),
+        key,
+        330,
+        even=True,
+        records=("kl.share.*: layer, head", "kl.*: layer, head", "head.label: layer, head, part", "heads.share: part"),
     )
 
 
-def _hovers(run: Run, model: str, of: Sequence[Head]) -> list[str]:
+def _hovers(run: Run, model: str, of: Sequence[Head]) -> Iterator[str]:
     """What is said of each head: its shares and divergences with their intervals, and its label."""
-    labels = _labels(run, model)
-    said: list[str] = []
-    known = {(kind, t): heads(run, f"{kind}.{t}", model) for kind in ("kl.share", "kl") for t in terms_of(run, model)}
+    labels, terms = _labels(run, model), terms_of(run, model)
+    known = {(kind, t): heads(run, f"{kind}.{t}", model) for kind in ("kl.share", "kl") for t in terms}
     for at in of:
-        lines = [f"<b>{plain(model)}</b>, {_where(at)}"]
-        for t in terms_of(run, model):
+        lines = [f"<b>{plain(model)}</b>, {where(at)}"]
+        for t in terms:
             kl = known["kl", t].get(at)
-            lines.append(
-                f"{plain(short(t))} {_with(known['kl.share', t][at])}" + (f"; KL {_with(kl)} nats" if kl else "")
-            )
+            divergence = f"; KL {_with(kl)} nats" if kl else ""
+            lines.append(f"{plain(short(t))} {_with(known['kl.share', t][at])}{divergence}")
         if at in labels:
-            lines.append(
-                f"label: {plain(short(labels[at][0]))}, the same in {percent(labels[at][1].value, 0)} of draws"
-            )
-        said.append("<br>".join(lines))
-    return said
+            label, sure = labels[at]
+            lines.append(f"label: {plain(short(label))}, the same in {percent(sure.value, 0)} of draws")
+        yield "<br>".join(lines)
 
 
 def _of_all_terms(run: Run, model: str) -> tuple[list[Head], list[dict[Head, Point]], list[bool]]:
@@ -152,38 +149,23 @@ def _triangle(run: Run, model: str) -> Panel:
     """One point a head in a triangle whose corners are the three terms, darker in deeper layers."""
     terms, depth = terms_of(run, model), run.depth(model)
     of, shares, loose = _of_all_terms(run, model)
-    place = np.array([[found[at].value for found in shares] for at in of]).reshape(-1, 3) @ np.array(CORNERS)
-    marker = {
-        "size": 10,
-        "opacity": 0.9,
-        "symbol": ["circle-open" if out else "circle" for out in loose],
-        "color": [layer for layer, _ in of],
-        "cmin": 1,
-        "cmax": max(depth, 2),
-        "colorscale": sequential(3),
-        "line": {"width": [2 if out else 0.8 for out in loose], **({} if any(loose) else {"color": "@surface"})},
-    }
-    points: Trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [round(v, 4) for v in place[:, 0].tolist()],
-        "y": [round(v, 4) for v in place[:, 1].tolist()],
-        "marker": marker,
-        "hovertext": _hovers(run, model, of),
-        "hoverinfo": "text",
-    }
+    place = np.array([[share[at].value for share in shares] for at in of]).reshape(-1, 3) @ np.array(CORNERS)
+    x, y = np.round(place, 4).T.tolist()
+    edge = {"width": [2 if out else 0.8 for out in loose], **({} if any(loose) else {"color": "@surface"})}
+    rings = ["circle-open" if out else "circle" for out in loose]
+    marker = shaded([layer for layer, _ in of], 1, depth, size=10, opacity=0.9, symbol=rings, line=edge)
+    points = symbols(x, y, marker, hovertext=list(_hovers(run, model, of)), hoverinfo="text")
     shown = list(range(1, depth + 1, -(-depth // MOST_SHADES)))
-    shades: Trace = {
-        "type": "scatter",
-        "mode": "markers+text",
-        "x": [0.93] * len(shown),
-        "y": [HEIGHT - 0.075 * (i + 1) for i in range(len(shown))],
-        "marker": {"size": 10, "color": shown, "cmin": 1, "cmax": max(depth, 2), "colorscale": sequential(3)},
-        "text": [f" {layer}" for layer in shown],
-        "textposition": "middle right",
-        "textfont": {"size": TEXT_SIZE, "color": "@muted"},
-        "hoverinfo": "skip",
-    }
+    shades = symbols(
+        [0.93] * len(shown),
+        [HEIGHT - 0.075 * (i + 1) for i in range(len(shown))],
+        shaded(shown, 1, depth, size=10),
+        mode="markers+text",
+        text=[f" {layer}" for layer in shown],
+        textposition="middle right",
+        textfont={"size": TEXT_SIZE, "color": "@muted"},
+        hoverinfo="skip",
+    )
     ends = [(CORNERS[i], CORNERS[(i + 1) % 3]) for i in range(3)]
     middles = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in ends]
     edges = segments([(*a, *b) for a, b in ends], width=1.2, dash="solid")
@@ -194,21 +176,14 @@ def _triangle(run: Run, model: str) -> Panel:
         for t, (x, y, left, top) in zip(terms, corners, strict=True)
     ]
     notes.append(note(0.91, HEIGHT, "layer", xanchor="left", yanchor="middle"))
-    ground = layout(
-        340,
-        axis("", visible=False, range=[-0.1, 1.1], constrain="domain"),
-        axis("", visible=False, range=[-0.16, 1.0], scaleanchor="x", constrain="domain"),
-        {"l": MARGINS // 2, "r": MARGINS // 2, "t": 6, "b": 6},
-        annotations=notes,
-    )
+    square = {"visible": False, "constrain": "domain"}
+    across = axis("", range=[-0.1, 1.1], **square)
+    up = axis("", range=[-0.16, 1.0], scaleanchor="x", **square)
+    margin = {"l": MARGINS // 2, "r": MARGINS // 2, "t": 6, "b": 6}
+    ground = layout(340, across, up, margin, annotations=notes)
     blocks = len({schemes.block(run, m) for m in run.models}) > 1
-    return Panel(
-        [edges, halves, shades, points],
-        ground,
-        model,
-        f"{_counts(run, model)}.",
-        schemes.block(run, model) if blocks else "",
-    )
+    remark = schemes.block(run, model) if blocks else ""
+    return Panel([edges, halves, shades, points], ground, model, f"{_counts(run, model)}.", remark)
 
 
 def _strip(run: Run, model: str) -> Panel:
@@ -216,40 +191,25 @@ def _strip(run: Run, model: str) -> Panel:
     terms, depth, labels = terms_of(run, model), run.depth(model), _labels(run, model)
     of, shares, loose = _of_all_terms(run, model)
     most = max((head for _, head in of), default=0)
-    x = [layer + 0.7 * ((head + 0.5) / (most + 1) - 0.5) for layer, head in of]
-    words = _hovers(run, model, of)
+    x = [round(layer + 0.7 * ((head + 0.5) / (most + 1) - 0.5), 3) for layer, head in of]
+    texts = list(_hovers(run, model, of))
     hues = [colour(labels[at][0] if at in labels else terms[0]) for at in of]
-    traces: list[Trace] = [segments([(0.5, 0.5, depth + 0.5, 0.5)])]
+    traces = [segments([(0.5, 0.5, depth + 0.5, 0.5)])]
     for hue in dict.fromkeys(hues):
-        chosen = [i for i, own in enumerate(hues) if own == hue]
+        chosen = [i for i, other in enumerate(hues) if other == hue]
         points = [shares[0][of[i]] for i in chosen]
-        shown = dots(
-            [round(x[i], 3) for i in chosen],
-            [p.value for p in points],
-            [hue] * len(chosen),
-            [words[i] for i in chosen],
-            [loose[i] for i in chosen],
-        )
+        xs, ys, ink = [x[i] for i in chosen], [p.value for p in points], [hue] * len(chosen)
+        shown = dots(xs, ys, ink, [texts[i] for i in chosen], [loose[i] for i in chosen])
         traces.append(shown | errors(points, hue, width=0))
-    other = short(terms[1]) if len(terms) == 2 else "other terms"
-    room = min(MARGINS - 12, round(7.7 * max(len(other), len(short(terms[0])))) + 14)
+    first, other = short(terms[0]), short(terms[1]) if len(terms) == 2 else "other terms"
+    room = min(MARGINS - 12, round(7.7 * max(len(other), len(first))) + 14)
+    layers = list(range(1, depth + 1, 1 if depth <= 8 else 2))
+    across = axis("layer", range=[0.4, depth + 0.6], tickvals=layers, showgrid=False)
+    named = {"tickvals": [0, 0.5, 1], "ticktext": [plain(other), percent(0.5, 0), plain(first)]}
     ground = layout(
-        340,
-        axis(
-            "layer",
-            range=[0.4, depth + 0.6],
-            tickvals=list(range(1, depth + 1, 1 if depth <= 8 else 2)),
-            showgrid=False,
-        ),
-        axis(
-            "",
-            range=[-0.06, 1.06],
-            tickvals=[0, 0.5, 1],
-            ticktext=[plain(other), percent(0.5, 0), plain(short(terms[0]))],
-        ),
-        {"l": room, "r": MARGINS - room, "t": 8, "b": 50},
+        340, across, axis("", range=[-0.06, 1.06], **named), {"l": room, "r": MARGINS - room, "t": 8, "b": 50}
     )
-    return Panel(traces, ground, model, f"{_counts(run, model)}.", f"share of {short(terms[0])}, heads side by side")
+    return Panel(traces, ground, model, f"{_counts(run, model)}.", f"share of {first}, heads side by side")
 
 
 def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
@@ -260,49 +220,29 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
         for seed in seeds_of(run, model):
             labels = _labels(run, model, seed)
             known = [heads(run, f"{kind}.{t}", model, None, seed) for t in terms for kind in ("kl.share", "kl")]
-            for at in sorted({at for found in known for at in found}):
-                label = (
-                    [text(short(labels[at][0])), value(labels[at][1].value, percent(labels[at][1].value, 0))]
-                    if at in labels
-                    else None
-                )
-                size = next((found[at].n for found in known if at in found), None)
-                cells = [cell for found in known for cell in measured(found.get(at))]
-                rows.append(
-                    [
-                        text(model),
-                        count_cell(seed),
-                        *map(count_cell, at),
-                        *(label or [Cell("–")] * 2),
-                        *cells,
-                        count_cell(size),
-                    ]
-                )
-    columns = ["Model", "Seed", "Layer", "Head", "Label", "Same in"]
-    for t in terms:
-        columns += [
-            f"{short(t).capitalize()}: {what}"
-            for what in ("share", "share low", "share high", "KL", "KL low", "KL high")
-        ]
-    columns.append("Documents")
-    numeric = frozenset({1, 2, 3, *range(5, len(columns))})
-    return Table(
-        "heads", "Every head: its label, the share of each term and its KL divergence in nats", columns, rows, numeric
-    )
+            for at in sorted({at for points in known for at in points}):
+                label, sure = labels.get(at, ("", None))
+                same = value(sure.value, percent(sure.value, 0)) if sure else None
+                cells = [cell for points in known for cell in measured(points.get(at))]
+                size = next(points[at].n for points in known if at in points)
+                rows.append([*row(model, seed, *at, short(label), same), *cells, *row(size)])
+    kinds = ("share", "share low", "share high", "KL", "KL low", "KL high")
+    shares = [f"{short(t).capitalize()}: {kind}" for t in terms for kind in kinds]
+    columns = ["Model", "Seed", "Layer", "Head", "Label", "Same in", *shares, "Documents"]
+    caption = "Every head: its label, the share of each term and its KL divergence in nats"
+    return Table.of("heads", caption, columns, rows)
 
 
 # ---- ablations ----
 
 
-def _totals(run: Run) -> Sequence[Row]:
-    rows = []
+def _totals(run: Run) -> Iterator[Row]:
     for model in run.models:
         parts = in_order(p for how in HOW for p in run.table.distinct("part", f"ablation.{how}", model))
         for part in sorted(parts, key=lambda p: not p.startswith("stream.")):
             for how, words in HOW.items():
                 if point := run.table.point(f"ablation.{how}", model, part=part):
-                    rows.append(Row(words, {"": point}, model, short(part), colour(part)))
-    return rows
+                    yield Row(words, {"": point}, model, short(part), colour(part))
 
 
 def _price(run: Run, rows: Sequence[Row]) -> str:
@@ -316,7 +256,7 @@ def _price(run: Run, rows: Sequence[Row]) -> str:
     )
     points = {each.group: each.points[""] for each in chosen}
     how = {"shuffled": "shuffling", "left out": "leaving out"}.get(chosen[0].name, "the mean of")
-    told = best(points, f"`{model}` loses most masked words by {how}", write=lambda p: f"{digits(p)} nats")
+    told = best(points, f"`{model}` loses most masked words by {how}", write=nats)
     return claimed(run, "dstg-relative-least-needed", what="nats") or judged(run, [model], told)
 
 
@@ -326,8 +266,7 @@ ABLATION = Rows(
     _totals,
     _price,
     "Rise of the loss of masked words, in nats, when a term of the scores or a stream is left out of every block, set "
-    "to its mean over "
-    "documents, or shuffled among positions",
+    "to its mean over documents, or shuffled among positions",
     "Rise of the loss without a term or a stream, nats",
     Axis("rise of loss, nats", include=(0,)),
     ("Model", "Taken out", "How"),
@@ -336,87 +275,65 @@ ABLATION = Rows(
 )
 
 
-def _by_layer(run: Run) -> Sequence[Line]:
-    lines = []
+def _by_layer(run: Run) -> Iterator[Line]:
     for model in run.models:
-        terms = [
-            t for t in in_order(run.table.distinct("part", "ablation.remove", model)) if not t.startswith("stream.")
-        ]
-        curves = {t: run.curve("ablation.remove", model, t) for t in terms}
-        lines += [Line(points, model, short(t), colour(t), panel=model) for t, points in curves.items()]
-        lines.append(Line({0: Point.between(0.0)}, "as it is", kind=LEVEL, panel=model))
-    return lines
-
-
-def _needed(run: Run, lines: Sequence[Line]) -> str:
-    """The term and layer whose removal costs the story's model most, beside the next."""
-    model = story(run, [each.name for each in lines])
-    points = {
-        f"{each.part} in layer {layer}": p for each in lines if each.name == model for layer, p in each.points.items()
-    }
-    return judged(run, [model], best(points, f"One block of `{model}` needs most", write=lambda p: f"{digits(p)} nats"))
+        for t in in_order(run.table.distinct("part", "ablation.remove", model)):
+            if not t.startswith("stream."):
+                yield Line(run.curve("ablation.remove", model, t), model, short(t), colour(t), panel=model)
+        yield Line({0: Point.between(0.0)}, "as it is", kind=LEVEL, panel=model)
 
 
 LAYERS = Curves(
     "ablation-layers",
     "ablation.remove",
     _by_layer,
-    _needed,
+    of_story(
+        "One block of {} needs most",
+        lambda lines: {f"{each.part} in layer {at}": p for each in lines for at, p in each.points.items()},
+        write=nats,
+    ),
     "Rise of the loss of masked words, in nats, when one term is left out of the attention scores of one block and of "
     "no other",
     "Rise of the loss without one term in one block, nats",
-    Axis("layer", "layer", word="layer"),
     Axis("rise of loss, nats", include=(0,)),
-    ("Model", "Term"),
-    ("ablation.remove: layer, part",),
-    300,
+    columns=("Model", "Term"),
+    records=("ablation.remove: layer, part",),
+    width=300,
 )
 
 
-def _pairs(run: Run) -> Sequence[Dot]:
-    found = []
+def _pairs(run: Run) -> Iterator[Dot]:
     for model in run.models:
+        seed = seeds_of(run, model)[0]
         for term in terms_of(run, model):
             kl, rise = heads(run, f"kl.{term}", model), heads(run, "ablation.remove", model, term)
             for at in sorted(kl.keys() & rise.keys()):
-                said = (
-                    f"<b>{plain(model)}</b>, {_where(at)}<br>{plain(short(term))} left out: KL {_with(kl[at])} nats; "
-                )
-                cells = [text(model), count_cell(seeds_of(run, model)[0]), *map(count_cell, at), text(short(term))]
-                cells += [*measured(kl[at]), *measured(rise[at], 5), count_cell(rise[at].n)]
-                said += f"loss {_with(rise[at], 4)} nats"
-                found.append(Dot(kl[at], rise[at], model, short(term), colour(term), said, cells))
-    return found
-
-
-def _dearest(run: Run, points: Sequence[Dot]) -> str:
-    model = story(run, list(dict.fromkeys(d.panel for d in points)))
-    mine = {
-        f"layer {d.cells[2].text}, head {d.cells[3].text} without {d.group}": d.y for d in points if d.panel == model
-    }
-    return judged(
-        run, [model], best(mine, f"The one head that `{model}` needs most is", write=lambda p: f"{digits(p)} nats")
-    )
+                values = f"KL {_with(kl[at])} nats; loss {_with(rise[at], 4)} nats"
+                text = f"<b>{plain(model)}</b>, {where(at)}<br>{plain(short(term))} left out: {values}"
+                cells = [*row(model, seed, *at, short(term), kl[at]), *measured(rise[at], 5), *row(rise[at].n)]
+                yield Dot(kl[at], rise[at], model, short(term), colour(term), text, cells)
 
 
 HEADS = Cloud(
     "ablation-heads",
     _pairs,
-    _dearest,
+    of_story(
+        "The one head that {} needs most is",
+        lambda dots: {f"layer {d.cells[2].text}, head {d.cells[3].text} without {d.group}": d.y for d in dots},
+        write=nats,
+    ),
     lambda run, points: (
         "Each point is a head without one term: how far its attention moves, and how far the loss of masked words "
-        "rises "
-        f"({sample([d.y for d in points])}).{drawn(run.seeds, [seeds_of(run, points[0].panel)[0]])}"
+        f"rises ({sample([d.y for d in points])}).{drawn(run.seeds, [seeds_of(run, points[0].panel)[0]])}"
     ),
     "Every head and term: change of attention and rise of the loss, nats",
     Axis("change of attention (KL), nats", "log", floor=LEAST),
     Axis("rise of loss, nats", include=(0,)),
     ("Model", "Seed", "Layer", "Head", "Term", "KL", "KL low", "KL high", "Rise of loss", "Low", "High", "Documents"),
-    frozenset({1, 2, 3, *range(5, 12)}),
     ("kl.*: layer, head", "ablation.remove: layer, head, part"),
 )
 
 
 def figures(run: Run) -> list[Figure]:
     """The taxonomy, and what a term's removal costs."""
-    return [f for f in (taxonomy(run), *(each.draw(run) for each in (ABLATION, LAYERS, HEADS))) if f]
+    return [f for draw in (taxonomy, ABLATION.draw, LAYERS.draw, HEADS.draw) if (f := draw(run))]

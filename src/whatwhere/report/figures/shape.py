@@ -1,23 +1,21 @@
 """What shape position takes: the position tables, their spectra and waves, how flat states are, stress behind M."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 import numpy as np
 
 from ...papers import DSTG_TABLES
-from ...points import Point
+from ...points import Point, curve, running_sums
 from .. import schemes
-from ..figure import Cell, Figure, Panel, Table, count_cell, of_array, text
-from ..forms.axes import SMALLEST, Axis
+from ..figure import Cell, Figure, Table, row
+from ..forms.axes import LAYER, SMALLEST, Axis
 from ..forms.curves import ASIDE, BEFORE, LEVEL, OURS, PAPER, Curves, Line, in_families, of_models
 from ..forms.marks import drawn
-from ..forms.points import named_every, path
+from ..forms.points import path
 from ..numbers import percent
 from ..run import CORPUS, Run
-from ..titles import best, claimed, digits, finding, judged, story
-from .where import LAYER
+from ..titles import at, best, claimed, digits, finding, judged, per_cent, story
 
 COMPONENTS = 16  # of a spectrum that are drawn
 DASHES = ("solid", "6px,4px", "2px,3px")
@@ -44,24 +42,16 @@ STEPS = {
 }
 
 
-def _per_cent(point: Point) -> str:
-    return percent(point.value)
-
-
 def _note(run: Run, model: str) -> str:
-    return model if not (words := schemes.table_note(run, model)) else f"{model} ({words})"
+    return f"{model} ({note})" if (note := schemes.table_note(run, model)) else model
 
 
-def _waves(run: Run) -> Sequence[Line]:
-    lines = []
+def _waves(run: Run) -> Iterator[Line]:
     for model, (_, arrays) in run.drawn.items():
         if (scores := arrays.get("scores")) is not None and scores.ndim == 2:
-            for i in range(min(3, scores.shape[1])):
-                points = {k: Point.between(float(v)) for k, v in enumerate(scores[:, i])}
-                lines.append(
-                    Line(points, model, str(i + 1), "absolute", (DASHES[i], "circle"), panel=f"{model}, along the text")
-                )
-    return lines
+            for i, (column, dash) in enumerate(zip(scores.T, DASHES, strict=False), 1):
+                panel = f"{model}, along the text"
+                yield Line(curve(column), model, str(i), mark=(dash, "circle"), panel=panel)
 
 
 _ALONG = Curves(
@@ -71,9 +61,8 @@ _ALONG = Curves(
     lambda run, lines: "",
     "",
     "",
-    Axis("position", word="position"),
     Axis("score"),
-    ("Model", "Component"),
+    Axis("position", word="position"),
 )
 
 
@@ -81,54 +70,43 @@ def table_map(run: Run) -> Figure | None:
     """Every position table on its first two components, positions joined in order; below, its components along
     positions."""
     tables = {
-        m: (s, a)
-        for m, (s, a) in run.drawn.items()
-        if "scores" in a and a["scores"].ndim == 2 and a["scores"].shape[1] >= 2
+        m: (seed, arrays)
+        for m, (seed, arrays) in run.drawn.items()
+        if (scores := arrays.get("scores")) is not None and scores.ndim == 2 and scores.shape[1] >= 2
     }
     if not tables:
         return None
     dense = len(tables) > schemes.FEW
     panels, rows = [], []
     for model, (seed, arrays) in tables.items():
-        scores, alone = arrays["scores"], {int(i) for i in arrays.get("outliers", ())}
+        scores = arrays["scores"]
         shares = [run.table.point("pca.share", model, index=i) for i in (0, 1)]
         names = [f"component {i + 1}" + (f" ({percent(p.value)})" if p else "") for i, p in enumerate(shares)]
-        every = named_every(len(scores)) * (2 if dense else 1)
-        traces, plot = path(
-            scores, list(range(len(scores))), names, every=every, alone=alone, height=280 if dense else 430
-        )
-        words = f"Map of {len(scores)} positions of {model}, joined in order."
-        panels.append(Panel(traces, plot, model, words, schemes.table_note(run, model)))
-        rows += [
-            [text(model), count_cell(seed), count_cell(i), *map(of_array, row[:3]), *[Cell("")] * (3 - len(row[:3]))]
-            for i, row in enumerate(scores)
-        ]
+        alt = f"Map of {len(scores)} positions of {model}, joined in order."
+        alone, remark = {*arrays.get("outliers", ())}, schemes.table_note(run, model)
+        panels.append(path(scores, names, model, alt, remark, alone=alone, height=280 if dense else 430))
+        empty = [Cell("")] * (3 - len(scores[0, :3]))
+        rows += [row(model, seed, i, *at[:3], *empty) for i, at in enumerate(scores)]
     top2 = {m: p for m in tables if (p := run.table.point("pca.top2", m))}
     title = claimed(run, "dstg-2d-collapse", what="share of two components")
     if title is None and top2:
-        told = best(
-            {f"`{m}`'s": p for m, p in top2.items()}, "Two components hold most of the variance of", write=_per_cent
-        )
-        title = judged(run, [story(run, list(top2))], told)
-    rings = any(len(a.get("outliers", ())) for _, a in tables.values())
+        sentence = "Two components hold most of the variance of"
+        values = {f"`{m}`'s": p for m, p in top2.items()}
+        title = judged(run, [story(run, list(top2))], best(values, sentence, write=per_cent))
+    rings = any(len(arrays.get("outliers", ())) for _, arrays in tables.values())
     subtitle = (
         "The position table of each model on its first two principal components; one point a position, joined in "
-        "order, later positions "
-        f"darker{', those that stand alone ringed' if rings else ''}. Below, components 1 (solid), 2 (dashed) and 3 "
-        "(dotted) along the "
-        "positions." + drawn(run.seeds, [s for s, _ in tables.values()])
+        f"order, later positions darker{', those that stand alone ringed' if rings else ''}. Below, components 1 "
+        "(solid), 2 (dashed) and 3 (dotted) along the positions."
     )
     columns = ["Model", "Seed", "Position", "Component 1", "Component 2", "Component 3"]
-    table = Table("map", "Scores of every position", columns, rows, frozenset(range(1, 6)))
     along = _ALONG.draw(run)
-    panels += along.panels if along else []
-    title = title or "The position tables, first two principal components"
     return Figure(
         "table-map",
-        title,
-        subtitle,
-        panels,
-        table,
+        title or "The position tables, first two principal components",
+        subtitle + drawn(run.seeds, [seed for seed, _ in tables.values()]),
+        panels + (along.panels if along else []),
+        Table.of("map", "Scores of every position", columns, rows),
         width=230 if dense else 420,
         even=dense,
         records=("arrays/*.npz", "pca.top2"),
@@ -147,18 +125,14 @@ def _spectrum(run: Run) -> Sequence[Line]:
     lines = []
     for model in run.models:
         shares = shares_of(run, model)
-        sums = dict(zip(shares, accumulate(shares.values()), strict=True))
-        mark = schemes.marks(run)[model]
+        sums, mark = running_sums(shares), schemes.marks(run)[model]
         lines.append(Line({k: p for k, p in sums.items() if k <= COMPONENTS}, model, mark=mark))
         lines.append(Line(shares, model, "share of this component alone", kind=ASIDE))
         lines.append(Line({k: p for k, p in sums.items() if k > COMPONENTS}, model, kind=ASIDE))
         if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
             lines.append(Line({2: Point.between(printed)}, model, mark=mark, kind=PAPER))
-    return (
-        in_families(run, lines)
-        if len([each for each in lines if each.kind == OURS and each.points]) > schemes.FEW
-        else lines
-    )
+    several = sum(each.kind == OURS and bool(each.points) for each in lines) > schemes.FEW
+    return in_families(run, lines) if several else lines
 
 
 SPECTRUM = Curves(
@@ -167,53 +141,46 @@ SPECTRUM = Curves(
     _spectrum,
     lambda run, lines: (
         claimed(run, "ap-table-high-dimensional", "lowdim-few-dimensions")
-        or best(
-            {f"`{each.name}`": p for each in lines if (p := each.points.get(2))},
-            "Two components hold most of the table of",
-            write=_per_cent,
-        )
+        or best(at(lines, 2), "Two components hold most of the table of", write=per_cent)
     ),
     "Cumulative share of the variance of each position table by its first components. A table with few columns fills "
-    "its space with few "
-    "components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)",
+    "its space with few components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)",
     "Cumulative share of the variance by number of components",
-    Axis("number of components", "log", word="components"),
     Axis("share of variance", "share", (0, 1)),
-    ("Model", ""),
-    ("pca.share: index, step", "arrays/*.npz"),
-    280,
+    Axis("number of components", "log", word="components"),
+    columns=("Model", ""),
+    records=("pca.share: index, step", "arrays/*.npz"),
 )
 
 
-def _frequencies(run: Run) -> Sequence[Line]:
-    lines = []
+def _frequencies(run: Run) -> Iterator[Line]:
     for model, (_, arrays) in run.drawn.items():
         if (power := arrays.get("dct_power")) is None or power.ndim != 2 or power.shape[1] < 2:
             continue
-        for i, row in enumerate(np.cumsum(power[:3], axis=1)):
-            points = {k + 1: Point.between(float(v)) for k, v in enumerate(row)}
-            lines.append(Line(points, model, f"component {i + 1}", mark=(DASHES[i], "circle"), panel=_note(run, model)))
-            if i < len(printed := LOW4.get(schemes.preset(run, model), ())):
-                lines.append(replace(lines[-1], points={4: Point.between(printed[i])}, kind=PAPER))
-    return lines
+        printed = LOW4.get(schemes.preset(run, model), ())
+        for i, of in enumerate(power[:3]):
+            points, mark = running_sums(curve(of, range(1, len(of) + 1))), (DASHES[i], "circle")
+            yield (line := Line(points, model, f"component {i + 1}", mark=mark, panel=_note(run, model)))
+            if i < len(printed):
+                yield replace(line, points={4: Point.between(printed[i])}, kind=PAPER)
+
+
+def _slowest(run: Run, lines: Sequence[Line]) -> str:
+    values = {f"`{m}`'s": p for m in run.models if (p := run.table.point("dct.low4", m, index=0))}
+    what = "power in the four lowest frequencies"
+    told = best(values, "The first component is the slowest wave in", write=lambda p: f"{per_cent(p)} of its {what}")
+    return claimed(run, "dstg-low-frequency", what=what) or told
 
 
 FREQUENCIES = Curves(
     "table-frequencies",
     "dct.low4",
     _frequencies,
-    lambda run, lines: (
-        claimed(run, "dstg-low-frequency", what="power in the four lowest frequencies")
-        or best(
-            {f"`{m}`'s": p for m in run.models if (p := run.table.point("dct.low4", m, index=0))},
-            "The first component is the slowest wave in",
-            write=lambda p: f"{percent(p.value)} of its power in the four lowest frequencies",
-        )
-    ),
+    _slowest,
     "Cumulative power of the type-II cosine transform of components 1 to 3 over positions, lowest frequencies first",
     "Cumulative power by number of lowest frequencies",
-    Axis("number of lowest frequencies", "log", word="frequencies"),
     Axis("power", "share", (0, 1)),
+    Axis("number of lowest frequencies", "log", word="frequencies"),
     ("Model", "Component"),
     ("arrays/*.npz", "dct.low4: index"),
     330,
@@ -224,42 +191,36 @@ FLAT = Curves(
     "hidden.top2",
     lambda run: in_families(run, of_models(run, "hidden.top2", paper=FLATNESS)),
     finding(
-        "dstg-hidden-two-dimensional", sentence="Two components hold most at the end in", what="share", write=_per_cent
+        "dstg-hidden-two-dimensional", sentence="Two components hold most at the end in", what="share", write=per_cent
     ),
     "Share of the variance within a document that the first two principal components of its states hold, mean over "
-    "documents. Hollow and "
-    "unjoined: the paper’s “about 90 %” of its position stream, at the same relative depth",
+    "documents. Hollow and unjoined: the paper’s “about 90 %” of its position stream, at the same relative depth",
     "Share of the first two components by layer",
-    LAYER,
     Axis("", "share", (0, 1)),
+    records=("hidden.top2: part, layer",),
     width=250,
 )
 
 
-def _projected(run: Run) -> Sequence[Line]:
+def _projected(run: Run) -> Iterator[Line]:
     """Stress of the sinusoidal table in grey and of the model's own in colour, at the best scale and raw, corrected
     where it is."""
     ending = CORRECTED if any(m.startswith("projected.") and m.endswith(CORRECTED) for m in run.table.metrics) else ""
-    lines = []
     for axis, scale in (("optimal", "Best scale"), ("raw", "Raw")):
         for part, words, colour in (("sinusoidal", "sinusoidal", "combined"), ("own", "own table", "absolute")):
             for model in run.models:
                 metric, mark = f"projected.stress.{axis}{ending}", schemes.marks(run)[model]
                 panel = f"{scale}, {words}" if schemes.many(run) else scale
                 for step in (None, 0):
-                    curve = run.curve(metric, model, part, step)
-                    if part == "own" and set(curve) == {
-                        0,
-                        1,
-                    }:  # one matrix reads it for all blocks (TUPE): measured once
-                        curve |= {layer: curve[1] for layer in range(2, run.depth(model) + 1)}
+                    points = run.curve(metric, model, part, step)
+                    if part == "own" and set(points) == {0, 1}:  # one matrix for all blocks (TUPE) is measured once
+                        points |= {layer: points[1] for layer in range(2, run.depth(model) + 1)}
                     if step is None or not schemes.many(run):
                         kind = OURS if step is None else BEFORE
-                        lines.append(Line(curve, model, words, colour, mark, kind, panel, axis))
-                if axis == "raw" and part == "sinusoidal" and run.depth(model) == PROJECTED_DEPTH and curve:
+                        yield Line(points, model, words, colour, mark, kind, panel, axis)
+                if axis == "raw" and part == "sinusoidal" and run.depth(model) == PROJECTED_DEPTH and points:
                     printed = {k: Point.between(v) for k, v in PROJECTED_PAPER.items()}
-                    lines.append(Line(printed, model, words, colour, mark, PAPER, panel, axis))
-    return lines
+                    yield Line(printed, model, words, colour, mark, PAPER, panel, axis)
 
 
 PROJECTED = Curves(
@@ -275,71 +236,65 @@ PROJECTED = Curves(
         )
     ),
     "Stress of a position table multiplied by M = W_Qᵀ W_K of each layer, against the Hellinger distances of the "
-    "corpus; layer 0 is the "
-    "table itself. Raw stress grows with the size of M, which is arbitrary; at the best scale only the shape counts. "
-    "Norms, biases and "
-    "earlier blocks are left out. GEOM figure 8, raw, pretrained BERT-base (12 layers) on SST-2: about 5,000 in layer "
-    "3, 1,100 to 1,900 "
-    "in layers 4 to 11, 2,500 in layer 12",
+    "corpus; layer 0 is the table itself. Raw stress grows with the size of M, which is arbitrary; at the best scale "
+    "only the shape counts. Norms, biases and earlier blocks are left out. GEOM figure 8, raw, pretrained BERT-base "
+    "(12 layers) on SST-2: about 5,000 in layer 3, 1,100 to 1,900 in layers 4 to 11, 2,500 in layer 12",
     "Stress behind M by layer; layer 0 is the table itself",
-    replace(LAYER, title="layer (0: the table itself)"),
     {"optimal": Axis("stress at the best scale", include=(0,)), "raw": Axis("raw stress", "log", floor=SMALLEST)},
+    replace(LAYER, title="layer (0: the table itself)"),
     ("Model", "Table"),
     ("projected.stress.*: layer, part = sinusoidal or own",),
     400,
 )
 
 
-def _over_steps(run: Run) -> Sequence[Line]:
-    lines = []
+def _by_step(run: Run, metric: str, model: str, index: int | None) -> dict[int, Point]:
+    """Step -> value of the first of `ROWS` that were measured."""
+    curves = (run.table.points(metric, model, by="step", part=part, index=index) for part in ROWS)
+    return next(filter(None, curves), {})
+
+
+def _over_steps(run: Run) -> Iterator[Line]:
     for (metric, index), words in STEPS.items():
         for model in run.models:
-            part = next((p for p in ROWS if run.table.points(metric, model, by="step", part=p, index=index)), None)
-            where = {"part": part, "index": index}
-            points = run.table.points(metric, model, by="step", **where)
-            mark = schemes.marks(run)[model]
+            points, mark = _by_step(run, metric, model, index), schemes.marks(run)[model]
             if metric == "separation.quantile":
-                ends = [run.table.points(metric, model, by="step", part=part, index=q) for q in (5, 95)]
-                points = {
-                    step: Point.between(p.value, ends[0][step].value, ends[1][step].value)
-                    for step, p in points.items()
-                    if step in ends[0] and step in ends[1]
-                }
+                low, high = (_by_step(run, metric, model, percentile) for percentile in (5, 95))
+                both = [step for step in points if step in low and step in high]
+                points = {s: Point.between(points[s].value, low[s].value, high[s].value) for s in both}
             if len(points) > 1 and model != CORPUS:
-                lines.append(Line(points, model, mark=mark, panel=words[0].upper() + words[1:], axis=metric))
+                yield Line(points, model, mark=mark, panel=words[0].upper() + words[1:], axis=metric)
         if metric == "violations":
-            lines.append(Line({0: Point.between(0.5)}, "chance", kind=LEVEL, panel="Triples out of order", axis=metric))
-    return lines
+            yield Line({0: Point.between(0.5)}, "chance", kind=LEVEL, panel="Triples out of order", axis=metric)
+
+
+def _separated(run: Run, lines: Sequence[Line]) -> str:
+    ends = {each.name: (each.points[min(each.points)], each.end) for each in lines if each.axis == lines[0].axis}
+    changes = "; ".join(f"`{name}` {digits(first)} → {digits(last)}" for name, (first, last) in ends.items())
+    return (
+        claimed(run, "geom-separation-flat", "geom-separation-positive")
+        or f"Smallest distance of two positions, first to last step: {changes}"
+    )
 
 
 SEPARATION = Curves(
     "table-steps",
     "separation",
     _over_steps,
-    lambda run, lines: (
-        claimed(run, "geom-separation-flat", "geom-separation-positive")
-        or "Smallest distance of two positions, first to last step: "
-        + "; ".join(
-            f"`{each.name}` {digits(each.points[min(each.points)])} → {digits(each.end)}"
-            for each in lines
-            if each.axis == lines[0].axis
-        )
-    ),
+    _separated,
     "The position table of each model at its kept checkpoints. Steps on a logarithmic axis from 0. Distances are "
-    "Euclidean, between the "
-    "rows that the corpus's positions name, else those that training texts reach, else all. GEOM, BERT-base on SST-2: "
-    "smallest distance "
-    "0.70 from scratch and 0.35 pretrained, flat; triples out of order 48.2\u202f% and 25.4\u202f%",
+    "Euclidean, between the rows that the corpus's positions name, else those that training texts reach, else all. "
+    "GEOM, BERT-base on SST-2: smallest distance 0.70 from scratch and 0.35 pretrained, flat; triples out of order "
+    "48.2\u202f% and 25.4\u202f%",
     "Position tables over training",
-    Axis("step", "steps", word="step"),
     {metric: Axis("", "share" if metric in ("violations", "change") else "linear", (0,)) for metric, _ in STEPS},
-    ("Model", ""),
-    tuple(f"{metric}: step, part" for metric, _ in STEPS),
-    300,
+    Axis("step", "steps", word="step"),
+    records=tuple(f"{metric}: step, part" for metric, _ in STEPS),
+    width=300,
 )
 
 
 def figures(run: Run) -> list[Figure]:
     """Tables, their spectra and frequencies, flatness of states, stress behind M, and tables over training."""
-    forms = (SPECTRUM, FREQUENCIES, FLAT, PROJECTED, SEPARATION)
-    return [f for f in (table_map(run), *(each.draw(run) for each in forms)) if f]
+    draws = (table_map, *(form.draw for form in (SPECTRUM, FREQUENCIES, FLAT, PROJECTED, SEPARATION)))
+    return [f for draw in draws if (f := draw(run))]

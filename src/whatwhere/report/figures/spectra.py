@@ -1,24 +1,25 @@
 """Position tables on their own (LOWDIM figures 1 to 7): shares beside words, score maps, rotations, Fourier magnitudes,
 E·Eᵀ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count as numbered
 from typing import Any
 
 import numpy as np
 
-from ...points import Point
+from ...points import Point, curve
 from .. import schemes
-from ..figure import Cell, Figure, Panel, Table, count_cell, of_array, text, value
+from ..figure import Cell, Figure, Panel, Table, row, value
 from ..forms.axes import Axis
 from ..forms.curves import Curves, Line
-from ..forms.maps import Map, Maps, thinned
+from ..forms.maps import Maps, heatmap, thinned
 from ..forms.marks import drawn
-from ..forms.points import named_every, path
+from ..forms.points import path
 from ..forms.rows import Row, Rows
 from ..numbers import count, fixed, percent
 from ..run import Run
 from ..style import model_styles
-from ..titles import best, each
+from ..titles import at, best, each, per_cent, rounded
 from .shape import shares_of
 
 LISTED = 64  # positions of a data table
@@ -43,34 +44,24 @@ def _of_drawn(run: Run, metric: str, model: str) -> dict[Any, Point]:
     return run.table.points(metric, model, by="index", seed=run.drawn[model][0]) if model in run.drawn else {}
 
 
-def _shares(run: Run) -> Sequence[Line]:
-    lines = []
+def _shares(run: Run) -> Iterator[Line]:
     for model, (seed, _) in tables_of(run, "shares").items():
-        points = {k: p for k, p in shares_of(run, model).items() if p.value >= LOWEST}
-        lines.append(Line(points, model, "positions", "absolute", panel=model))
-        if (found := run.words.get((model, seed))) is not None:
-            words = {k + 1: Point.between(float(v)) for k, v in enumerate(found) if v >= LOWEST}
-            lines.append(Line(words, model, "words", "semantic", ("6px,4px", "circle"), panel=model))
-    return lines
+        positions, words = shares_of(run, model), curve(run.words.get((model, seed)), numbered(1))
+        yield Line(_visible(positions), model, "positions", "absolute", panel=model)
+        yield Line(_visible(words), model, "words", "semantic", ("6px,4px", "circle"), panel=model)
+
+
+def _visible(points: dict[int, Point]) -> dict[int, Point]:
+    return {k: p for k, p in points.items() if p.value >= LOWEST}
 
 
 def _halves(run: Run, lines: Sequence[Line]) -> str:
-    points = {f"`{x.name}`": p for x in lines if x.part == "positions" and (p := run.table.point("n50", x.name))}
-    words = {
-        f"the words of `{x.name}`": p
-        for x in lines
-        if x.part == "words" and (p := run.table.point("n50", x.name, part="words"))
-    }
-    return best(
-        points | words,
-        "Half of the variance lies in the smallest share of components of",
-        lowest=True,
-        write=_of_hundred,
-    )
-
-
-def _of_hundred(point: Point) -> str:
-    return percent(point.value / 100)
+    points: dict[str, Point] = {}
+    for part, name, record in (("positions", "`{}`", None), ("words", "the words of `{}`", "words")):
+        halves = {x.name: run.table.point("n50", x.name, part=record) for x in lines if x.part == part}
+        points |= {name.format(model): p * 0.01 for model, p in halves.items() if p}
+    sentence = "Half of the variance lies in the smallest share of components of"
+    return best(points, sentence, lowest=True, write=per_cent)
 
 
 SHARES = Curves(
@@ -79,95 +70,85 @@ SHARES = Curves(
     _shares,
     _halves,
     "Share of the variance in each principal component, largest first, both axes logarithmic. Positions solid, words "
-    "of the same model "
-    "dashed",
+    "of the same model dashed",
     "Share of variance by component",
-    Axis("component", "log", word="component"),
     Axis("share of variance", "log", floor=LOWEST),
+    Axis("component", "log", word="component"),
     ("Model", "Table"),
     ("pca.share: index", "arrays/*.npz: shares"),
     260,
 )
 
 
-def _scores(run: Run, components: int) -> list[Map]:
-    maps = []
+def _scores(run: Run, components: int) -> Iterator[Panel]:
     tables, short = tables_of(run, "scores"), components <= FEW_SCORES
     for model, (_, arrays) in tables.items():
         scores = arrays["scores"][:, :components].T
-        at = thinned(scores.shape[1], 128 if len(tables) > schemes.FEW or not short else 256)
+        columns = thinned(scores.shape[1], 128 if len(tables) > schemes.FEW or not short else 256)
         extent = float(np.quantile(np.abs(scores), 0.99)) or 1.0
-        height = 74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380)))
-        more = {"yaxis": {"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None}}
-        hover, axes, rows = (
+        yield heatmap(
+            scores[:, columns],
+            columns,
+            range(1, len(scores) + 1),
+            model,
             "component %{y}, position %{x}: %{z:.3g}",
+            (-extent, extent),
             ("position", "component"),
-            list(range(1, len(scores) + 1)),
-        )
-        note = schemes.table_note(run, model)
-        maps.append(Map(scores[:, at], at, rows, hover, (-extent, extent), axes, model, note, height, True, more=more))
-    return maps
-
-
-def _score_maps(id: str, components: int, sentence: str) -> Maps:
-    def rows(run: Run) -> list[list[Cell]]:
-        found = []
-        for model, (_, arrays) in tables_of(run, "scores").items():
-            scores = arrays["scores"][:, :FEW_SCORES]
-            for i in thinned(len(scores), LISTED):
-                found.append(
-                    [
-                        text(model),
-                        count_cell(i),
-                        *map(of_array, scores[i]),
-                        *[Cell("")] * (FEW_SCORES - scores.shape[1]),
-                    ]
-                )
-        return found
-
-    def title(run: Run) -> str:
-        said = {}
-        for model in tables_of(run, "scores"):
-            if turns := _of_drawn(run, "fft.turns", model):
-                slow = sum(p.value <= (p.n or 0) / 20 for p in turns.values())
-                said[model] = f"{slow} of the first {len(turns)}"
-        return (
-            f"Components that vary slowly, at a tenth of the highest frequency or below: {each(said)}"
-            if said and not sentence
-            else (sentence or "Scores of the first components")
+            note=schemes.table_note(run, model),
+            height=74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380))),
+            signed=True,
+            yaxis={"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None},
         )
 
-    what = (
-        f"Scores of at most {components} principal components along the positions. Colours end at the 99th percentile "
-        "of each table."
-    )
+
+def _score_rows(run: Run) -> Iterator[list[Cell]]:
+    for model, (_, arrays) in tables_of(run, "scores").items():
+        scores = arrays["scores"][:, :FEW_SCORES]
+        empty = [Cell("")] * (FEW_SCORES - scores.shape[1])
+        yield from [row(model, i, *scores[i], *empty) for i in thinned(len(scores), LISTED)]
+
+
+def _slow(run: Run) -> str:
+    slow = {}
+    for model in tables_of(run, "scores"):
+        if turns := _of_drawn(run, "fft.turns", model):
+            few = sum(p.value <= (p.n or 0) / 20 for p in turns.values())
+            slow[model] = f"{few} of the first {len(turns)}"
+    if not slow:
+        return "Scores of the first components"
+    return f"Components that vary slowly, at a tenth of the highest frequency or below: {each(slow)}"
+
+
+def _score_maps(id: str, components: int, title: Callable[[Run], str]) -> Maps:
     return Maps(
         id,
         lambda run: _scores(run, components),
         title,
-        lambda run: what + _seeds(run, "scores"),
+        lambda run: (
+            f"Scores of at most {components} principal components along the positions. Colours end at the 99th "
+            f"percentile of each table.{_seeds(run, 'scores')}"
+        ),
         "Scores of the first components",
-        lambda run: ["Model", "Position", *(f"Component {k + 1}" for k in range(FEW_SCORES))],
-        rows,
+        ("Model", "Position", *(f"Component {k + 1}" for k in range(FEW_SCORES))),
+        _score_rows,
         ("arrays/*.npz: scores",),
         380,
     )
 
 
-SCORES = _score_maps("table-scores", FEW_SCORES, "")
-ALL = _score_maps("table-scores-all", ALL_SCORES, "Scores of all components")
+SCORES = _score_maps("table-scores", FEW_SCORES, _slow)
+ALL = _score_maps("table-scores-all", ALL_SCORES, lambda run: "Scores of all components")
 
 
 def rotating(run: Run, model: str) -> list[tuple[str, float, float, float]]:
     """Pairs of the drawn table that rotate, largest share first: ("1+2", turns, strength, share of the variance)."""
     seed = run.drawn[model][0] if model in run.drawn else None
-    known = [
+    turns, *others = (
         run.table.points(f"rotation.{what}", model, by=("index", "part"), seed=seed)
         for what in ("turns", "strength", "share")
-    ]
-    return [
-        (at[1], *(found[at].value for found in known)) for at in sorted(known[0]) if all(at in found for found in known)
-    ]
+    )
+    pairs = [place for place in sorted(turns) if all(place in of for of in others)]
+    return [(place[1], turns[place].value, *(of[place].value for of in others)) for place in pairs]
 
 
 def rotations(run: Run) -> Figure | None:
@@ -175,76 +156,55 @@ def rotations(run: Run) -> Figure | None:
     none does."""
     tables = tables_of(run, "scores")
     dense = len(tables) > schemes.FEW
-    panels, rows, said = [], [], {}
+    panels, rows, turning = [], [], {}
     for model, (_, arrays) in tables.items():
-        pairs = rotating(run, model)
+        pairs, scores = rotating(run, model), arrays["scores"]
+        alone, height = {*arrays.get("outliers", ())}, 280 if dense else 430
         for part, turns, _, share in pairs[: 1 if dense else PAIRS]:
             columns = [int(c) - 1 for c in part.split("+")]
-            if max(columns) >= arrays["scores"].shape[1]:
-                continue
-            scores = arrays["scores"][:, columns]
-            alone = {int(i) for i in arrays.get("outliers", ())}
-            every, names = named_every(len(scores)) * (2 if dense else 1), [f"component {c + 1}" for c in columns]
-            traces, plot = path(
-                scores, list(range(len(scores))), names, every=every, alone=alone, height=280 if dense else 430
-            )
-            words = f"Components {part} of {model} over the positions, {fixed(turns, 1)} turns."
-            panels.append(
-                Panel(
-                    traces,
-                    plot,
-                    f"{model}, {part}",
-                    words,
-                    f"{fixed(turns, 1)} turns, {percent(share)} of the variance",
+            if max(columns) < scores.shape[1]:
+                alt = f"Components {part} of {model} over the positions, {fixed(turns, 1)} turns."
+                remark = f"{fixed(turns, 1)} turns, {percent(share)} of the variance"
+                names = [f"component {c + 1}" for c in columns]
+                panels.append(
+                    path(scores[:, columns], names, f"{model}, {part}", alt, remark, alone=alone, height=height)
                 )
-            )
-        rows += [
-            [text(model), text(p), value(t, fixed(t, 2)), value(s, percent(s)), value(v, percent(v))]
-            for p, t, s, v in pairs
-        ]
+        for part, turns, *shares in pairs:
+            rows.append(row(model, part, value(turns, fixed(turns, 2)), *(value(s, percent(s)) for s in shares)))
         if pairs:
-            listed = ", ".join(fixed(t, 1) for _, t, _, _ in pairs[:PAIRS]) + (", …" if len(pairs) > PAIRS else "")
-            said[model] = f"{count(len(pairs), 'pair')} ({listed} turns)"
+            first = ", ".join(fixed(turns, 1) for _, turns, _, _ in pairs[:PAIRS])
+            turning[model] = f"{count(len(pairs), 'pair')} ({first}{', …' * (len(pairs) > PAIRS)} turns)"
     if not panels:
         return None
     subtitle = (
         "Pairs of equal frequency, a quarter of a period apart, of whose motion one steady turn explains at least two "
-        "thirds, largest "
-        f"share of the variance first, at most {PAIRS} a table. Neighbouring half waves draw arcs too and are not "
-        "counted." + _seeds(run, "scores")
+        f"thirds, largest share of the variance first, at most {PAIRS} a table. Neighbouring half waves draw arcs too "
+        f"and are not counted.{_seeds(run, 'scores')}"
     )
     columns_ = ["Model", "Components", "Turns", "Explained by one turn", "Share of variance"]
-    table = Table("rotations", "Every pair that rotates", columns_, rows, frozenset({2, 3, 4}))
-    title = f"Pairs of components that turn together: {each(said)}"
     return Figure(
         "table-rotations",
-        title,
+        f"Pairs of components that turn together: {each(turning)}",
         subtitle,
         panels,
-        table,
+        Table.of("rotations", "Every pair that rotates", columns_, rows),
         width=230 if dense else 300,
         even=True,
         records=("rotation.*: part",),
     )
 
 
-def _magnitudes(run: Run) -> Sequence[Line]:
-    lines = []
+def _magnitudes(run: Run) -> Iterator[Line]:
     for model, (_, arrays) in tables_of(run, "magnitude_sum").items():
         total = arrays["magnitude_sum"][1:]
-        top = float(total.max()) or 1.0
-        points = {k + 1: Point.between(float(v) / top) for k, v in enumerate(total)}
-        lines.append(Line(points, model, panel=model, thick=1.8))
-    return lines
+        points = curve(total / (total.max() or 1.0), range(1, len(total) + 1))
+        yield Line(points, model, panel=model, thick=1.8)
 
 
 def _peaks(run: Run, lines: Sequence[Line]) -> str:
-    said = {
-        x.name: ", ".join(str(int(p.value)) for p in list(_of_drawn(run, "fft.peak", x.name).values())[:PEAKS])
-        or "none"
-        for x in lines
-    }
-    return f"Dominant frequencies, in turns over the table: {each(said)}"
+    peaks = {x.name: list(_of_drawn(run, "fft.peak", x.name).values())[:PEAKS] for x in lines}
+    named = {model: ", ".join(str(int(p.value)) for p in of) or "none" for model, of in peaks.items()}
+    return f"Dominant frequencies, in turns over the table: {each(named)}"
 
 
 MAGNITUDES = Curves(
@@ -253,99 +213,78 @@ MAGNITUDES = Curves(
     _magnitudes,
     _peaks,
     "Fourier magnitudes of the scores, summed over all components, as a share of the largest; both axes are "
-    "logarithmic, and half as many "
-    "turns as positions is the highest frequency there is. In the title: peaks three times as high as the lows around",
+    "logarithmic, and half as many turns as positions is the highest frequency there is. In the title: peaks three "
+    "times as high as the lows around",
     "Summed Fourier magnitudes",
-    Axis("turns over the table", "log", word="turns"),
     Axis("magnitude", "log", floor=1e-6),
-    ("Model", ""),
-    ("arrays/*.npz: magnitude_sum", "fft.peak: index"),
-    330,
+    Axis("turns over the table", "log", word="turns"),
+    records=("arrays/*.npz: magnitude_sum", "fft.peak: index"),
+    width=330,
 )
 
 
-def _component_magnitudes(run: Run) -> list[tuple[str, np.ndarray, np.ndarray]]:
+def _component_magnitudes(run: Run) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """(model, magnitudes, each against its own largest, up to one and a half times the highest frequency that
     counts)."""
-    found = []
     for model, (_, arrays) in tables_of(run, "magnitudes").items():
-        all_ = arrays["magnitudes"]
-        most = all_.max(axis=1, keepdims=True)
-        highest = int(all_[arrays["shares"][: len(all_)] >= COUNTED].argmax(axis=1).max(initial=1))
-        end = min(max(16, highest + highest // 2), all_.shape[1] - 1, 256)
-        found.append((model, all_, all_[:, 1 : end + 1] / np.where(most > 0, most, 1.0)))
-    return found
+        every = arrays["magnitudes"]
+        most = every.max(axis=1, keepdims=True)
+        highest = int(every[arrays["shares"][: len(every)] >= COUNTED].argmax(axis=1).max(initial=1))
+        end = min(max(16, highest + highest // 2), every.shape[1] - 1, 256)
+        yield (model, every, every[:, 1 : end + 1] / np.where(most > 0, most, 1.0))
 
 
-def _magnitude_maps(run: Run) -> list[Map]:
+def _magnitude_maps(run: Run) -> Iterator[Panel]:
     hover, axes = "component %{y}, %{x} turns: %{z:.2f}", ("turns over the table", "component")
-    return [
-        Map(
-            z,
-            list(range(1, z.shape[1] + 1)),
-            list(range(1, len(z) + 1)),
-            hover,
-            (0.0, 1.0),
-            axes,
-            model,
-            schemes.table_note(run, model),
-            74 + 22 * len(z),
-            more={"yaxis": {"tickvals": [k for k in (1, 4, 7, 10) if k <= len(z)]}},
-        )
-        for model, _, z in _component_magnitudes(run)
-    ]
+    for model, _, z in _component_magnitudes(run):
+        turns, components = range(1, z.shape[1] + 1), range(1, len(z) + 1)
+        ticks = [k for k in (1, 4, 7, 10) if k <= len(z)]
+        note, height = schemes.table_note(run, model), 74 + 22 * len(z)
+        look = {"tickvals": ticks}
+        yield heatmap(z, turns, components, model, hover, (0.0, 1.0), axes, note=note, height=height, yaxis=look)
+
+
+def _strongest(run: Run) -> str:
+    every = {model: magnitudes[:5, 1:].argmax(axis=1) + 1 for model, magnitudes, _ in _component_magnitudes(run)}
+    turns = {model: ", ".join(map(str, of)) for model, of in every.items()}
+    return f"The first five components turn most strongly, in times: {each(turns)}"
 
 
 COMPONENT_MAGNITUDES = Maps(
     "table-component-magnitudes",
     _magnitude_maps,
-    lambda run: (
-        "The first five components turn most strongly, in times: "
-        + each(
-            {
-                m: ", ".join(str(int(v)) for v in found[:, 1:].argmax(axis=1)[:5] + 1)
-                for m, found, _ in _component_magnitudes(run)
-            }
-        )
-    ),
+    _strongest,
     lambda run: (
         "Fourier magnitude of each of the first ten components, as a share of the component's largest. Drawn up to one "
-        "and a half "
-        "times the highest frequency at which a component with a hundredth of the variance is largest."
-        + _seeds(run, "magnitudes")
+        "and a half times the highest frequency at which a component with a hundredth of the variance is "
+        f"largest.{_seeds(run, 'magnitudes')}"
     ),
     "Fourier magnitudes of at least a tenth of the component's largest",
-    lambda run: ["Model", "Component", "Turns", "Magnitude"],
+    ("Model", "Component", "Turns", "Magnitude"),
     lambda run: [
-        [text(model), count_cell(c + 1), count_cell(k + 1), of_array(float(found[c, k + 1]))]
-        for model, found, z in _component_magnitudes(run)
+        row(model, int(c) + 1, int(k) + 1, magnitudes[c, k + 1])
+        for model, magnitudes, z in _component_magnitudes(run)
         for c, k in zip(*np.nonzero(z >= 0.1), strict=True)
     ],
     ("arrays/*.npz: magnitudes",),
 )
 
 
-def _equivariances(run: Run) -> Sequence[Row]:
-    rows = []
+def _equivariances(run: Run) -> Iterator[Row]:
     for model in run.models:
         point, null = (run.table.point(metric, model) for metric in ("equivariance", "equivariance.null"))
         if point:
-            rows.append(Row(model, ({"shuffled": null} if null else {}) | {"the table": point}))
-    return rows
+            yield Row(model, ({"shuffled": null} if null else {}) | {"the table": point})
 
 
 def _depends(run: Run, rows: Sequence[Row]) -> str:
     """Which inner products depend on distance more than shuffled rows do, by the ends of the null's interval."""
-    said = {}
-    for row in rows:
-        null = row.points.get("shuffled")
-        if (p := row.value) is not None:
-            beyond = null is not None and p.value > (null.value if null.high is None else null.high)
-            rest = f", shuffled {percent(null.value, 0)}" if null else ""
-            said[row.name] = (
-                f"{percent(p.value, 0)}{rest}{'' if beyond or null is None else ', no more than by chance'}"
-            )
-    return f"Share of the inner products of positions that distance explains: {each(said)}"
+    shares = {each.name: rounded(each.points["the table"]) for each in rows}
+    for each_ in rows:
+        if (null := each_.points.get("shuffled")) is not None:
+            beyond = each_.points["the table"].value > (null.value if null.high is None else null.high)
+            shares[each_.name] += f", shuffled {rounded(null)}{'' if beyond else ', no more than by chance'}"
+    return f"Share of the inner products of positions that distance explains: {each(shares)}"
 
 
 EQUIVARIANCE = Rows(
@@ -354,8 +293,7 @@ EQUIVARIANCE = Rows(
     _equivariances,
     _depends,
     "Share of the variance of the entries of E·Eᵀ that the nearest Toeplitz matrix explains. Grey: the same rows in 99 "
-    "random orders, the "
-    "middle 95 of 100; it is not zero, for the diagonal stays the diagonal",
+    "random orders, the middle 95 of 100; it is not zero, for the diagonal stays the diagonal",
     "Translation equivariance",
     Axis("share explained", "share", (0, 1)),
     ("", "", "Model"),
@@ -376,56 +314,38 @@ FIRST = Curves(
     "table-equivariance-first",
     "equivariance.first",
     _firsts,
-    lambda run, lines: best(
-        {f"`{x.name}`": x.points[2] for x in lines if 2 in x.points},
-        "From two components, distance explains most in",
-        write=_share,
-    ),
+    lambda run, lines: best(at(lines, 2), "From two components, distance explains most in", write=rounded),
     "The same for the table rebuilt from its mean and its first components",
     "Equivariance by number of components",
-    Axis("first components", "log", word="components"),
     Axis("share explained", "share", (0, 1)),
-    ("Model", ""),
-    ("equivariance.first: index",),
+    Axis("first components", "log", word="components"),
+    records=("equivariance.first: index",),
 )
 
 
-def _share(point: Point) -> str:
-    return percent(point.value, 0)
-
-
-def _products(run: Run) -> list[Map]:
+def _products(run: Run) -> list[Panel]:
     tables, maps = tables_of(run, "products"), []
     for model, (_, arrays) in tables.items():
         pictures, counts = arrays["products"], [int(k) for k in arrays["products_of"]]
-        at = arrays["rows"].astype(int)
+        rows = arrays["rows"].astype(int).tolist()
         last = len(counts) - 1
         chosen = range(len(counts)) if len(tables) <= 2 else [0, last] if len(tables) <= schemes.FEW else [last]
-        step = 2 if len(tables) > 2 and len(at) > 48 else 1
+        step = 2 if len(tables) > 2 and len(rows) > 48 else 1
         low, high = (float(v) for v in np.quantile(pictures[-1], [0.01, 0.99]))
-        kept = [int(i) for i in at[::step]]
+        limits, axes = (low, high if high > low else low + 1.0), ("position", "position")
+        places, hover = rows[::step], "positions %{y} and %{x}: %{z:.3g}"
         for k in dict.fromkeys(chosen):
-            of = "all" if k == last else count(counts[k], "component")
-            limits, hover = (low, high if high > low else low + 1.0), "positions %{y} and %{x}: %{z:.3g}"
+            title = f"{model}, {'all' if k == last else count(counts[k], 'component')}"
             z = pictures[k][::step, ::step]
-            maps.append(
-                Map(z, kept, kept, hover, limits, ("position", "position"), f"{model}, {of}", "", 310, square=True)
-            )
+            maps.append(heatmap(z, places, places, title, hover, limits, axes, height=310, square=True))
     return maps
 
 
-def _product_rows(run: Run) -> list[list[Cell]]:
-    rows = []
+def _product_rows(run: Run) -> Iterator[list[Cell]]:
     for model, (_, arrays) in tables_of(run, "products").items():
-        at = arrays["rows"].astype(int)
-        places = range(0, len(at), max(1, len(at) // 16))
-        rows += [
-            [text(model), count_cell(int(at[i])), count_cell(int(at[j])), of_array(float(arrays["products"][-1][i, j]))]
-            for i in places
-            for j in places
-            if j >= i
-        ]
-    return rows
+        places, whole = arrays["rows"].astype(int).tolist(), arrays["products"][-1]
+        some = range(0, len(places), max(1, len(places) // 16))
+        yield from [row(model, places[i], places[j], whole[i, j]) for i in some for j in some if j >= i]
 
 
 PRODUCTS = Maps(
@@ -434,11 +354,11 @@ PRODUCTS = Maps(
     lambda run: "Inner products of positions from few components and from all",
     lambda run: (
         "Inner products of all pairs of position vectors, the table not centred, from its mean and the first "
-        "components and from "
-        "all. Colours end at the 1st and 99th percentile of the whole table's." + _seeds(run, "products")
+        "components and from all. Colours end at the 1st and 99th percentile of the whole table's."
+        + _seeds(run, "products")
     ),
     "Inner products of some pairs",
-    lambda run: ["Model", "Position", "Position ", "Inner product"],
+    ("Model", "Position", "Position ", "Inner product"),
     _product_rows,
     ("arrays/*.npz: products",),
     300,
@@ -456,68 +376,53 @@ def entries(run: Run) -> list[dict[str, Any]]:
     return [e for e in run.facts.get("tables") or [] if isinstance(e, dict)]
 
 
+# Column of the table -> (metric, digits), of positions and words, and of positions alone.
+_OF_ALL = {
+    "Top 3": ("pca.top3", 2),
+    "Top 5": ("pca.top5", 2),
+    "Top 10": ("pca.top10", 2),
+    "N50": ("n50.count", 0),
+    "N50 %": ("n50", 1),
+}
+_OF_POSITIONS = {"Equivariance": ("equivariance", 2), "Shuffled": ("equivariance.null", 2)}
+
+
 def table(run: Run) -> Table:
     """LOWDIM Table 1, (a) and (b), with what else is one number a table; means over training seeds."""
-    rows: list[list[Cell]] = []
-    metrics: Mapping[str, int] = {"pca.top3": 2, "pca.top5": 2, "pca.top10": 2, "n50.count": 0, "n50": 1}
-    first = {(str(e["name"]), e.get("kind")): e for e in reversed(entries(run))}
-    for (model, kind), entry in sorted(
-        first.items(), key=lambda item: (item[0][1] != "positions", run.models.index(item[0][0]))
-    ):
+    rows = []
+    first = {(str(e["name"]), str(e.get("kind"))): e for e in reversed(entries(run))}
+    for model, kind in sorted(first, key=lambda of: (of[1] != "positions", run.models.index(of[0]))):
+        entry, words = first[model, kind], kind == "words"
         sizes = (entry["rows"], entry["width"], min(entry["rows"], entry["width"]))
-        part = "words" if kind == "words" else None
-        points = [(run.table.point(metric, model, part=part), digits) for metric, digits in metrics.items()]
-        points += [
-            (None if part else run.table.point(metric, model), 2) for metric in ("equivariance", "equivariance.null")
-        ]
-        cells = [value(p.value, fixed(p.value, digits)) if p else Cell("–") for p, digits in points]
-        rows.append(
-            [text(model), text(str(kind)), *map(count_cell, sizes), *cells, text("" if part else alone(run, model))]
-        )
-    columns = [
-        "Model",
-        "Table",
-        "Rows",
-        "Width",
-        "PCs",
-        "Top 3",
-        "Top 5",
-        "Top 10",
-        "N50",
-        "N50 %",
-        "Equivariance",
-        "Shuffled",
-        "Stand alone",
-    ]
+        cells = []
+        for metric, digits in (_OF_ALL | _OF_POSITIONS).values():
+            p = run.table.point(metric, model, part="words" if words else None)
+            cells.append(value(p.value, fixed(p.value, digits)) if p else None)
+        rows.append(row(model, kind, *sizes, *cells, "" if words else alone(run, model)))
+    columns = ["Model", "Table", "Rows", "Width", "PCs", *_OF_ALL, *_OF_POSITIONS, "Stand alone"]
     return Table("tables", "Every table in one row, as in LOWDIM Table 1", columns, rows, frozenset(range(2, 12)))
 
 
 def sentence(run: Run, model: str) -> str:
     """What came out of a table, in a few sentences."""
     point = run.table.point
+    facts = []
     needed, share = point("n50.count", model), point("n50", model)
-    words = [f"`{model}`:"]
     if needed and share:
-        words.append(
-            f"half of the variance in {count(round(needed.value), 'component')} ({percent(share.value / 100)} of them)"
-        )
-    words[-1] += "".join(f", {percent(p.value, 0)} in {k}" for k in (3, 10) if (p := point(f"pca.top{k}", model)))
-    if other := point("n50", model, part="words"):
-        words[-1] += f"; words need {percent(other.value / 100)} for half"
-    words[-1] += "."
+        components = count(round(needed.value), "component")
+        facts.append(f"half of the variance in {components} ({percent(share.value / 100)} of them)")
+    tops = "".join(f", {rounded(p)} in {k}" for k in (3, 10) if (p := point(f"pca.top{k}", model)))
+    other = point("n50", model, part="words")
+    words = f"; words need {percent(other.value / 100)} for half" if other else ""
+    sentences = [f"`{model}`:" + "".join(f" {fact}" for fact in facts) + tops + words + "."]
     pairs = rotating(run, model)
     turns = ", ".join(fixed(turn, 1) for _, turn, _, _ in pairs[:4])
-    words.append(
-        f"{count(len(pairs), 'pair')} of components turn{'s' * (len(pairs) == 1)}, {turns} times."
-        if pairs
-        else "No pair turns."
-    )
+    turning = f"{count(len(pairs), 'pair')} of components turn{'s' * (len(pairs) == 1)}, {turns} times."
+    sentences.append(turning if pairs else "No pair turns.")
     whole, null = point("equivariance", model), point("equivariance.null", model)
     if whole and null:
-        words.append(
-            f"Distance explains {percent(whole.value, 0)} of the inner products, {percent(null.value, 0)} with "
-            "shuffled positions."
-        )
+        explained = f"Distance explains {rounded(whole)} of the inner products"
+        sentences.append(f"{explained}, {rounded(null)} with shuffled positions.")
     if named := alone(run, model):
-        words.append(f"Standing alone: {named}.")
-    return " ".join(words)
+        sentences.append(f"Standing alone: {named}.")
+    return " ".join(sentences)

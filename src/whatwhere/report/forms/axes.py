@@ -1,11 +1,12 @@
 """Axes of a form: how values are placed, which ticks are named, how a value is written."""
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..numbers import compact, fixed, number, percent
+from ...points import Point
+from ..numbers import compact, fine_percent, fixed, number, percent
 from ..style import axis, log_axis
 
 SMALLEST = 1e-4  # what a logarithmic axis still shows
@@ -29,14 +30,13 @@ class Axis:
 
     def write(self, value: float) -> str:
         """A value as this axis writes it."""
-        return (
-            percent(value, 0 if abs(value) >= 0.1 or value == 0 else 1)
-            if self.kind == "share"
-            else number(value, most=3)
-        )
+        return fine_percent(value) if self.kind == "share" else number(value, most=3)
 
     def scale(self, values: Iterable[float]) -> "Scale":
         """The axis fitted to some values."""
+        return replace(self._fitted(values), axis=self)
+
+    def _fitted(self, values: Iterable[float]) -> "Scale":
         finite = [v for v in (*values, *self.include) if math.isfinite(v)] or [0.0, 1.0]
         if self.kind == "log":
             return self._log(finite)
@@ -56,12 +56,8 @@ class Axis:
             return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]})
         if self.kind == "share":
             ticks = round_numbers(high, 4)
-            return Scale(
-                float,
-                bounds,
-                self.title,
-                {"tickvals": ticks, "ticktext": [percent(t, 0 if high >= 0.1 else 1) for t in ticks]},
-            )
+            named = [percent(t, 0 if high >= 0.1 else 1) for t in ticks]
+            return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": named})
         return Scale(float, bounds, self.title, {"nticks": 5})
 
     def _log(self, finite: list[float]) -> "Scale":
@@ -101,17 +97,40 @@ class Axis:
 @dataclass(frozen=True)
 class Scale:
     """An axis fitted to its values. at: a value's place in the data; bounds: ends, as plotly wants them; end: a drawn
-    value's place in them."""
+    value's place in them; axis: as declared."""
 
     at: Callable[[float], float]
     bounds: tuple[float, float]
     title: str
     more: dict[str, Any]
     end: Callable[[float], float] = float
+    axis: Axis = Axis()
+
+    @property
+    def ends(self) -> list[float]:
+        """The ends in the data."""
+        return [v if self.end is float else 10**v for v in self.bounds]
 
     def plotly(self, **more: Any) -> dict[str, Any]:
         """The axis of the house style."""
         return axis(self.title, range=list(self.bounds), **self.more, **more)
+
+
+LAYER = Axis("layer", "layer", word="layer")
+EMBEDDED = Axis("layer (0: embedding)", "layer", word="layer")
+R2 = Axis("R²", "r2", (0, 1), -0.3)
+
+
+def ends_of(points: Iterable[Point]) -> list[float]:
+    """Every value with the ends of its interval."""
+    return [end for p in points for end in (p.value, p.low, p.high) if end is not None]
+
+
+def fitted(axes: Axis | Mapping[str, Axis], points: Iterable[tuple[str, Point]], *more: float) -> dict[str, Scale]:
+    """Each of several axes (a single one as "") fitted to the points that name it."""
+    every = list(points)
+    named = {"": axes} if isinstance(axes, Axis) else axes
+    return {k: axis.scale([*ends_of(p for name, p in every if name == k), *more]) for k, axis in named.items()}
 
 
 def round_numbers(top: float, most: int = 5) -> list[float]:

@@ -1,8 +1,8 @@
 """Maps: matrices as colours, a panel each, on scales that panels may share."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ..figure import Cell, Figure, Panel, Table, Trace
 from ..run import Run
 from ..style import TEXT_SIZE, axis, diverging, layout, sequential
+from .marks import figure
 
 MOST_CELLS = 256  # rows or columns of a map that are drawn
 BAR = 74  # pixels right of a map for its colour bar
@@ -31,100 +32,75 @@ def rounded(values: np.ndarray, extent: float | None = None) -> list[Any]:
     return [round(v, digits) if math.isfinite(v) else None for v in values.tolist()]
 
 
-@dataclass(frozen=True, eq=False)
-class Map:
-    """One matrix: z (rows, columns), y names the rows, x the columns.
+def heatmap(
+    z: np.ndarray,
+    x: Sequence[Any],
+    y: Sequence[Any],
+    title: str,
+    hover: str,
+    limits: tuple[float, float],
+    axes: tuple[str, str],
+    *,
+    note: str = "",
+    height: int = 320,
+    signed: bool = False,
+    square: bool = False,
+    **more: Any,
+) -> Panel:
+    """One matrix (rows, columns) as a panel: y names its rows, x its columns.
 
     hover: our own template with %{x}, %{y}, %{z:.3f}, never text from outside. limits: ends of the colours; signed: two
-    colours that meet at zero. axes: titles of x and y. square: equal scales. bar: whether the colours' key stands
-    beside it. more: fields of trace and layout ("xaxis", ...) that differ.
+    colours that meet at zero. axes: titles of x and y. square: equal scales. more: fields of "trace", "margin", "xaxis"
+    and "yaxis" that differ, and other fields of the layout.
     """
-
-    z: np.ndarray
-    x: Sequence[Any]
-    y: Sequence[Any]
-    hover: str
-    limits: tuple[float, float]
-    axes: tuple[str, str]
-    title: str
-    note: str = ""
-    height: int = 320
-    signed: bool = False
-    square: bool = False
-    more: dict[str, Any] | None = None
-
-    def panel(self) -> Panel:
-        """The plot of the matrix."""
-        more = dict(self.more or {})
-        trace: Trace = {
-            "type": "heatmap",
-            "z": rounded(self.z, max(map(abs, self.limits))),
-            "x": list(self.x),
-            "y": list(self.y),
-            "zmin": self.limits[0],
-            "zmax": self.limits[1],
-            **({"zmid": 0} if self.signed else {}),
-            "colorscale": diverging() if self.signed else sequential(),
-            "hovertemplate": f"{self.hover}<extra></extra>",
-            "hoverongaps": False,
-            "colorbar": {
-                "thickness": 10,
-                "outlinewidth": 0,
-                "x": 1.02,
-                "xpad": 6,
-                "len": 1,
-                "lenmode": "fraction",
-                "ypad": 0,
-                "nticks": 5,
-                "tickfont": {"size": TEXT_SIZE, "color": "@muted"},
-            },
-        } | more.pop("trace", {})
-        x = axis(self.axes[0], showgrid=False, nticks=6, constrain="domain", constraintoward="left")
-        y = axis(self.axes[1], showgrid=False, nticks=6, constrain="domain", autorange="reversed")
-        y |= {"scaleanchor": "x"} if self.square else {}
-        margin = {"l": 62, "r": BAR, "t": 8, "b": 52} | more.pop("margin", {})
-        plot = layout(self.height, x | more.pop("xaxis", {}), y | more.pop("yaxis", {}), margin, **more)
-        if self.square:
-            plot["meta"] = {"square": True}
-        return Panel([trace], plot, self.title, f"{self.title} {self.note}".strip() + ".", self.note)
+    bar = {"thickness": 10, "outlinewidth": 0, "x": 1.02, "xpad": 6, "len": 1, "lenmode": "fraction", "ypad": 0}
+    trace: Trace = {
+        "type": "heatmap",
+        "z": rounded(z, max(map(abs, limits))),
+        "x": list(x),
+        "y": list(y),
+        "zmin": limits[0],
+        "zmax": limits[1],
+        "colorscale": diverging() if signed else sequential(),
+        "hovertemplate": f"{hover}<extra></extra>",
+        "hoverongaps": False,
+        "colorbar": bar | {"nticks": 5, "tickfont": {"size": TEXT_SIZE, "color": "@muted"}},
+    }
+    trace |= ({"zmid": 0} if signed else {}) | more.pop("trace", {})
+    common = {"showgrid": False, "nticks": 6, "constrain": "domain"}
+    across = axis(axes[0], **common, constraintoward="left") | more.pop("xaxis", {})
+    up = (
+        axis(axes[1], **common, autorange="reversed") | ({"scaleanchor": "x"} if square else {}) | more.pop("yaxis", {})
+    )
+    margin = {"l": 62, "r": BAR, "t": 8, "b": 52} | more.pop("margin", {})
+    plot = layout(height, across, up, margin, **more, **({"meta": {"square": True}} if square else {}))
+    return Panel([trace], plot, title, f"{title} {note}".strip() + ".", note)
 
 
 @dataclass(frozen=True)
 class Maps:
     """A figure of matrices.
 
-    maps: what is drawn. title, what: the rule of the finding and what is drawn, in words. table: its columns and rows.
-    numeric: first column of numbers. behind: what the table holds, read aloud.
+    maps: what is drawn, `heatmap`s. title, what: the rule of the finding, and what is drawn in words. rows: of the
+    table. every: whether the table holds every value that is drawn.
     """
 
     id: str
-    maps: Callable[[Run], Sequence[Map]]
+    maps: Callable[[Run], Iterable[Panel]]
     title: Callable[[Run], str]
     what: Callable[[Run], str]
     caption: str
-    columns: Callable[[Run], Sequence[str]]
-    rows: Callable[[Run], Sequence[Sequence[Cell]]]
+    columns: Sequence[str]
+    rows: Callable[[Run], Iterable[Sequence[Cell]]]
     records: tuple[str, ...] = ()
     width: int = 330
-    text: int = 1
-    behind: str = "The table below holds some of the values."
+    every: bool = False
 
     def draw(self, run: Run) -> Figure | None:
         """The figure; None where there is no matrix."""
-        panels = [each.panel() for each in self.maps(run)]
+        panels = list(self.maps(run))
         if not panels:
             return None
-        columns = self.columns(run)
-        table = Table(self.id, self.caption, columns, self.rows(run), frozenset(range(self.text, len(columns))))
-        return Figure(
-            self.id,
-            self.title(run),
-            self.what(run),
-            panels,
-            table,
-            [],
-            self.width,
-            len(panels) > 1,
-            self.behind,
-            self.records,
-        )
+        table = Table.of(self.id, self.caption, self.columns, list(self.rows(run)))
+        made = figure(self, self.title(run), self.what(run), panels, table)
+        return made if self.every else replace(made, behind="The table below holds some of the values.")

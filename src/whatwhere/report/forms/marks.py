@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...metrics import metric
 from ...points import Point
-from ..figure import MOST_DIGITS, Trace
-from ..numbers import count, interval, number, percent
-from ..style import TEXT_SIZE, plain
+from ..figure import MOST_DIGITS, Figure, Panel, Table, Trace
+from ..numbers import count, interval, number
+from ..style import TEXT_SIZE, plain, sequential
 
 LEVEL = "95\u202f% interval"
 
@@ -23,28 +24,33 @@ def errors(
     points: Sequence[Point], colour: str, axis: str = "y", width: int = 3, floor: float = -math.inf
 ) -> dict[str, Any]:
     """Bars of the intervals, `error_x` or `error_y` of a trace; `floor`: values below it are drawn there."""
-    ends = [
-        (max(p.value, floor), max(p.value if p.low is None else p.low, floor), p.value if p.high is None else p.high)
-        for p in points
-    ]
-    bars = {
-        "type": "data",
-        "symmetric": False,
-        "array": [max(0.0, high - at) for at, _, high in ends],
-        "arrayminus": [at - low for at, low, _ in ends],
-        "color": f"@{colour}",
-        "thickness": 1.4,
-        "width": width,
-    }
-    return {f"error_{axis}": bars}
+    above, below = [], []
+    for p in points:
+        low, high = p.interval or (p.value, p.value)
+        at = max(p.value, floor)
+        above.append(max(0.0, high - at))
+        below.append(at - max(low, floor))
+    look = {"type": "data", "symmetric": False, "color": f"@{colour}", "thickness": 1.4, "width": width}
+    return {f"error_{axis}": look | {"array": above, "arrayminus": below}}
 
 
 def line(
-    xs: Sequence[Any], ys: Sequence[Any], colour: str, dash: str = "solid", width: float = 2.2, **more: Any
+    xs: Iterable[Any], ys: Iterable[Any], colour: str, dash: str = "solid", width: float = 2.2, **more: Any
 ) -> Trace:
     """A line without marks."""
     look = {"color": f"@{colour}", "dash": dash, "width": width}
     return {"type": "scatter", "mode": "lines", "x": list(xs), "y": list(ys), "line": look, "hoverinfo": "skip", **more}
+
+
+def symbols(xs: Iterable[Any], ys: Iterable[Any], marker: dict[str, Any], **more: Any) -> Trace:
+    """Points with marks of one declared look."""
+    return {"type": "scatter", "mode": "markers", "x": list(xs), "y": list(ys), "marker": marker, **more}
+
+
+def shaded(values: Sequence[float], low: float, high: float, first: int = 3, **more: Any) -> dict[str, Any]:
+    """Marks coloured from `low` to `high`, stronger where values are larger; `first` as in `sequential`."""
+    scale = {"color": list(values), "cmin": low, "cmax": max(high, low + 1), "colorscale": sequential(first)}
+    return {**scale, "opacity": 1, "line": {"width": 0.5, "color": "@surface"}, **more}
 
 
 def dots(
@@ -66,8 +72,7 @@ def dots(
             "width": [2 if e else 1 for e in empty],
         },
     }
-    points = {"type": "scatter", "mode": "markers", "x": list(xs), "y": list(ys)}
-    return {**points, "marker": look | marker, "hovertext": list(said), "hoverinfo": "text"}
+    return symbols(xs, ys, look | marker, hovertext=list(said), hoverinfo="text")
 
 
 def band(xs: Sequence[float], points: Sequence[Point], colour: str) -> Trace:
@@ -97,28 +102,16 @@ def segments(
 
 def note(x: float, y: float, words: str, colour: str = "@muted", **more: Any) -> dict[str, Any]:
     """A name set in a plot, without an arrow."""
-    return {
-        "x": x,
-        "y": y,
-        "text": plain(words),
-        "showarrow": False,
-        "font": {"size": TEXT_SIZE, "color": colour},
-        **more,
-    }
+    font = {"size": TEXT_SIZE, "color": colour}
+    return {"x": x, "y": y, "text": plain(words), "showarrow": False, "font": font, **more}
 
 
-def beside(x: float, y: float, words: str, away: tuple[float, float], colour: str = "@text") -> dict[str, Any]:
+def beside(at: Sequence[float], words: str, away: Sequence[float]) -> dict[str, Any]:
     """A name beside its point, on the side that looks away from the middle of a cloud (a direction of any length)."""
     size = math.hypot(*away) or 1.0
-    look = {
-        "showarrow": True,
-        "arrowhead": 0,
-        "arrowwidth": 0.5,
-        "arrowcolor": "rgba(0,0,0,0)",
-        "bgcolor": "@halo",
-        "borderpad": 0,
-    }
-    return note(x, y, words, colour, ax=19 * away[0] / size, ay=-17 * away[1] / size) | look
+    arrow = {"showarrow": True, "arrowhead": 0, "arrowwidth": 0.5, "arrowcolor": "rgba(0,0,0,0)"}
+    place = {"ax": 19 * away[0] / size, "ay": -17 * away[1] / size, "bgcolor": "@halo", "borderpad": 0}
+    return note(at[0], at[1], words, "@text", **place) | arrow
 
 
 def over(points: Iterable[Point | None], what: str = "documents") -> str:
@@ -136,19 +129,27 @@ def sample(points: Iterable[Point | None], counted: str = "documents", what: str
     """How much is behind some points: `n = 100 documents; one training seed, 95 % interval over documents`."""
     known = [p for p in points if p is not None]
     sizes = sorted({p.n for p in known if p.n})
-    n = (
-        f"n = {number(sizes[0])}" + (f" to {number(sizes[-1])}" if len(sizes) > 1 else "") + f" {counted}; "
-        if sizes
-        else ""
-    )
-    return n + over(known, what)
+    if not sizes:
+        return over(known, what)
+    most = f" to {number(sizes[-1])}" if len(sizes) > 1 else ""
+    return f"n = {number(sizes[0])}{most} {counted}; {over(known, what)}"
 
 
-def caption(what: str, sampled: str, paper: bool) -> str:
-    """What is drawn, with the sample behind its first sentence; what is said of hollow marks only where the paper's are
-    drawn."""
+def caption(what: str, name: str, points: Iterable[Point], paper: bool) -> str:
+    """What is drawn, with the sample of a metric's points behind its first sentence; what is said of hollow marks only
+    where the paper's are drawn."""
+    known = metric(name)
     first, *rest = what.split(". ")
-    return ". ".join([f"{first} ({sampled})", *(s for s in rest if paper or not s.startswith("Hollow"))]) + "."
+    sampled = f"{first} ({sample(points, known.counts, known.over)})"
+    return ". ".join([sampled, *(s for s in rest if paper or not s.startswith("Hollow"))]) + "."
+
+
+def figure(
+    form: Any, title: str, subtitle: str, panels: list[Panel], table: Table, key: Sequence[tuple[str, str]] = ()
+) -> Figure:
+    """The figure of a form, which has its id, width and records; several panels are equally wide."""
+    even = len(panels) > 1
+    return Figure(form.id, title, subtitle, panels, table, [*key], form.width, even, records=form.records)
 
 
 def drawn(seeds: Sequence[int], shown: Iterable[int | None]) -> str:
@@ -157,17 +158,7 @@ def drawn(seeds: Sequence[int], shown: Iterable[int | None]) -> str:
     return f" Drawn: seed {known[0]} of {count(len(seeds), 'training seed')}." if known and len(seeds) > 1 else ""
 
 
-def ends_of(points: Iterable[Point]) -> list[float]:
-    """Every value with the ends of its interval."""
-    return [end for p in points for end in (p.value, p.low, p.high) if end is not None]
-
-
 def said(points: Mapping[Any, Point], write: Any = None) -> str:
     """Values in words, for those who hear the page: all of a few, first and last of many."""
     values = [(write or number)(p.value) for p in points.values()]
     return ", ".join(values) if len(values) <= 12 else f"{values[0]} to {values[-1]}"
-
-
-def share(value: float) -> str:
-    """A share as per cent, finer where it is small."""
-    return percent(value, 0 if abs(value) >= 0.1 else 1)

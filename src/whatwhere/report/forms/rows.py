@@ -1,18 +1,19 @@
 """Rows: dots with whiskers, the name at the left, the value at the right."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 from ...metrics import metric
 from ...points import Point
-from ..figure import Cell, Figure, Panel, Table, Trace, count_cell, measured, text
+from ..figure import Cell, Figure, Panel, Table, Trace, measured, row
 from ..numbers import fixed, number
 from ..run import Run
 from ..style import CHARACTER, LABEL_LIMIT, TEXT_SIZE, axis, layout, plain
-from .axes import Axis, Scale
+from .axes import Axis, Scale, fitted
 from .marks import LEVEL as INTERVAL
-from .marks import caption, dots, ends_of, errors, hover, note, reference, sample, segments
+from .marks import caption, dots, errors, figure, hover, note, reference, segments
 
 ROW = 28  # pixels
 PAPER = "paper"  # as a kind of value: printed
@@ -45,11 +46,8 @@ class Row:
     @property
     def value(self) -> Point | None:
         """The value that counts."""
-        return (
-            None
-            if not self.counts
-            else next((p for kind, p in reversed(list(self.points.items())) if kind not in (PAPER, "shuffled")), None)
-        )
+        values = [p for kind, p in self.points.items() if kind not in (PAPER, "shuffled")]
+        return values[-1] if values and self.counts else None
 
 
 @dataclass(frozen=True)
@@ -63,9 +61,9 @@ class Rows:
 
     id: str
     metric: str
-    rows: Callable[[Run], Sequence[Row]]
+    rows: Callable[[Run], Iterable[Row]]
     title: Callable[[Run, Sequence[Row]], str]
-    what: str | Callable[[Run, Sequence[Row]], str]
+    what: str
     caption: str
     x: Axis | Mapping[str, Axis]
     columns: tuple[str, str, str] = ("Model", "", "Name")
@@ -78,37 +76,20 @@ class Rows:
         rows = list(self.rows(run))
         if not any(each.points for each in rows):
             return None
-        axes = {"": self.x} if isinstance(self.x, Axis) else self.x
-        scales = {}
-        for name, declared in axes.items():
-            ends = ends_of(p for each in rows if each.axis == name for p in each.points.values())
-            scales[name] = declared, declared.scale([*ends, *self.levels])
+        scales = fitted(self.x, ((each.axis, p) for each in rows for p in each.points.values()), *self.levels)
         left = round(max(min(len(each.name), LABEL_LIMIT) for each in rows) * CHARACTER) + 22
-        panels = [
-            self._panel([each for each in rows if each.panel == p], scales, left)
-            for p in dict.fromkeys(each.panel for each in rows)
-        ]
+        titles = dict.fromkeys(each.panel for each in rows)
+        panels = [self._panel([each for each in rows if each.panel == title], scales, left) for title in titles]
         points = [p for each in rows for kind, p in each.points.items() if kind != PAPER]
-        known = metric(self.metric)
-        what = self.what if isinstance(self.what, str) else self.what(run, rows)
-        printed = any(PAPER in each.points for each in rows)
-        return Figure(
-            self.id,
-            self.title(run, rows),
-            caption(what, sample(points, known.counts, known.over), printed),
-            panels,
-            self._table(rows),
-            _key(rows),
-            self.width,
-            len(panels) > 1,
-            records=self.records,
-        )
+        subtitle = caption(self.what, self.metric, points, any(PAPER in each.points for each in rows))
+        return figure(self, self.title(run, rows), subtitle, panels, self._table(rows), _key(rows))
 
-    def _panel(self, rows: Sequence[Row], scales: Mapping[str, tuple[Axis, Scale]], left: int) -> Panel:
-        declared, x = scales[rows[0].axis]
+    def _panel(self, rows: Sequence[Row], scales: Mapping[str, Scale], left: int) -> Panel:
+        x = scales[rows[0].axis]
         traces: list[Trace] = []
         notes: list[dict[str, Any]] = []
-        ticks, spoken = [], []
+        ticks: dict[float, str] = {}
+        spoken = []
         at, group = -1.0, ""
         for each in rows:
             if each.group and each.group != group:
@@ -116,63 +97,50 @@ class Rows:
                 look = {"xref": "paper", "xanchor": "left", "xshift": 8 - left, "yanchor": "middle"}
                 notes.append(note(0, at, "", f"@ink-{each.colour}", **look) | {"text": f"<b>{plain(group)}</b>"})
             at += 1
-            ticks.append((at, each.name))
-            for kind, p in each.points.items():
-                symbol, paint, _ = _KINDS.get(kind, ("circle", "", "dot"))
-                paint = paint or each.colour
-                words = hover(
-                    ", ".join(filter(None, (each.panel, group, each.name))),
-                    kind or declared.title,
-                    p,
-                    "",
-                    _write(declared),
-                )
-                shown = dots([x.at(p.value)], [at], [paint], [words], symbol=symbol, size=9)
-                if symbol.endswith("-open"):
-                    shown["marker"] |= {"color": f"@{paint}", "line": {"width": 1.6, "color": f"@{paint}"}}
-                if p.low is not None:
-                    shown |= errors([p], paint, "x", 4, x.at(-1e9) if x.end is not float else -1e9)
-                traces.append(shown | {"cliponaxis": False})
-            said = _written(each, declared)
+            ticks[at] = plain(each.name, LABEL_LIMIT)
+            name = ", ".join(filter(None, (each.panel, group, each.name)))
+            traces += [_mark(each, kind, p, name, at, x) for kind, p in each.points.items()]
+            said = _written(each, x.axis)
             spoken.append(f"{group} {each.name} {said}".strip())
             place = {"xref": "paper", "xanchor": "left", "xshift": 10}
             notes.append(note(1, at, said, "@muted" if each.value is None else "@text", **place))
         bottom = at + 0.6
         for level, words in self.levels.items():
-            traces.insert(
-                0, reference([level] * 2, [-0.6, bottom], words) if words else segments([(level, -0.6, level, bottom)])
-            )
-        names = {"tickvals": [t for t, _ in ticks], "ticktext": [plain(name, LABEL_LIMIT) for _, name in ticks]}
-        y = axis("", range=[bottom, -0.6], showgrid=True, **names | {"tickfont": {"size": TEXT_SIZE, "color": "@text"}})
-        plot = layout(
-            round(ROW * (bottom + 0.6)) + 62, x.plotly(), y, {"l": left, "r": 84, "t": 6, "b": 54}, annotations=notes
-        )
+            ends = (level, -0.6, level, bottom)
+            traces.insert(0, reference(ends[::2], ends[1::2], words) if words else segments([ends]))
+        names = {"tickvals": list(ticks), "ticktext": list(ticks.values())}
+        y = axis("", range=[bottom, -0.6], showgrid=True, **names, tickfont={"size": TEXT_SIZE, "color": "@text"})
+        margin = {"l": left, "r": 84, "t": 6, "b": 54}
+        plot = layout(round(ROW * (bottom + 0.6)) + 62, x.plotly(), y, margin, annotations=notes)
         return Panel(traces, plot, rows[0].panel, f"{rows[0].panel}: {'; '.join(spoken)}.".removeprefix(": "))
 
     def _table(self, rows: Sequence[Row]) -> Table:
         """A row a value."""
         kinds = any(kind for each in rows for kind in each.points)
         sizes = any(p.n for each in rows for p in each.points.values())
-        shown = [bool(name) for name in self.columns]
-        cells: list[list[Cell]] = []
+        shown = [*map(bool, self.columns), kinds]
+        cells = []
         for each in rows:
-            head = [text(found) for found, here in zip((each.panel, each.group, each.name), shown, strict=True) if here]
-            held: Mapping[str, Point | None] = each.points or {"": None}
-            for kind, p in held.items():
-                row = [
-                    *head,
-                    *([text(kind)] if kinds else []),
-                    *(measured(p, 5) if p else [Cell(each.never), Cell(""), Cell("")]),
-                ]
-                cells.append([*row, count_cell(p.n if p else None)] if sizes else row)
-        heads = [name for name in self.columns if name] + ["Kind"] * kinds
+            points: Mapping[str, Point | None] = each.points or {"": None}
+            for kind, p in points.items():
+                named = row(*compress((each.panel, each.group, each.name, kind), shown))
+                of = measured(p, 5) if p else [Cell(each.never), Cell(""), Cell("")]
+                cells.append([*named, *of, *row(*[p.n if p else None] * sizes)])
         name = metric(self.metric).name
-        columns = [*heads, f"{name[0].upper()}{name[1:]}", "Low", "High", *(["n"] if sizes else [])]
+        heads = [*compress((*self.columns, "Kind"), shown)]
+        columns = [*heads, f"{name[0].upper()}{name[1:]}", "Low", "High", *["n"] * sizes]
         return Table(self.id, self.caption, columns, cells, frozenset(range(len(heads), len(columns))))
 
 
-def _write(declared: Axis) -> Callable[[float], str] | None:
-    return declared.write if declared.kind == "share" else None
+def _mark(each: Row, kind: str, p: Point, name: str, at: float, x: Scale) -> Trace:
+    """A value with its interval."""
+    symbol, paint, _ = _KINDS.get(kind, ("circle", "", "dot"))
+    paint = paint or each.colour
+    words = hover(name, kind or x.axis.title, p, "", x.axis.write if x.axis.kind == "share" else None)
+    shown = dots([x.at(p.value)], [at], [paint], [words], symbol=symbol, size=9)
+    if symbol.endswith("-open"):
+        shown["marker"] |= {"color": f"@{paint}", "line": {"width": 1.6, "color": f"@{paint}"}}
+    return shown | (errors([p], paint, "x", 4, x.at(-1e9)) if p.low is not None else {}) | {"cliponaxis": False}
 
 
 def _written(each: Row, declared: Axis) -> str:
