@@ -1,0 +1,124 @@
+"""Made-up records in the shapes that claims read: of models, layers, heads, tables and corpora."""
+
+import numpy as np
+
+from whatwhere.records import Record
+
+SPREAD = np.array([-1.0, -0.5, 0, 0.5, 1])  # of five splits about their mean
+
+
+def one(model, metric, value, half=0.0, seed=0, **place):
+    bounds = (value - half, value + half) if half else (None, None)
+    return Record("s", model, metric, value, *bounds, seed=seed, **place)
+
+
+def corpus(metric, value, half=0.0, **place):
+    return one("corpus", metric, value, half, None, **place)
+
+
+def probes(model, target, part, values, half=0.0, noisy=0, metric="r2"):
+    """Splits at layers 1, 2, ...; those of the layer `noisy` scatter by `half`."""
+    found = [one(model, "r2.token", 0.0, layer=len(values), part="depth")]
+    for layer, value in enumerate(values, 1):
+        splits = value + (half if layer == noisy else 0.0) * SPREAD
+        found += [
+            one(model, f"{metric}.{target}", float(v), layer=layer, part=part, index=i) for i, v in enumerate(splits)
+        ]
+    return found
+
+
+def losses(half, **models):
+    names = {name.replace("_", "-"): value for name, value in models.items()}
+    if half:
+        return [one(name, "ablation.loss", value, half) for name, value in names.items()]
+    return [
+        one(m, "loss", v, part="validation", step=s) for m, last in names.items() for s, v in ((0, 8.0), (100, last))
+    ]
+
+
+def heads(metric, values, half=0.0, model="dstg", part=None):
+    return [one(model, metric, float(v), half, layer=i // 4 + 1, head=i % 4, part=part) for i, v in enumerate(values)]
+
+
+def tables(part="sinusoidal", scale="raw", half=0.0, index=None, **stresses):
+    """Stress of tables against the corpus; the half-width stands at `part`."""
+    found = {"sinusoidal": 272.0, **stresses}
+    return [
+        corpus(
+            f"stress.{scale}", value, half if name == part else 0.0, part=name, index=index if name == part else None
+        )
+        for name, value in found.items()
+    ] + ([corpus("stress.raw", 272.0, part="sinusoidal")] if scale != "raw" else [])
+
+
+def table(metric, value, model="bert", **place):
+    """A value of a table from elsewhere: no seed, nothing of its start."""
+    return [one(model, "n50", 4.0, seed=None, n=512), one(model, metric, value, seed=None, n=512, **place)]
+
+
+def moved(model, share=0.9):
+    return [one(model, "pca.top2", 0.01, step=0), one(model, "pca.top2", share)]
+
+
+def stages(metric, values, half=0.0, part="corpus"):
+    """A table's metric at steps 0, 10, ..., the half-width at the last."""
+    found = [one("ap", "separation", 1.0, part="corpus", step=0)] if metric != "separation" else []
+    return found + [
+        one("ap", metric, v, half if i == len(values) - 1 else 0.0, part=part, step=10 * i)
+        for i, v in enumerate(values)
+    ]
+
+
+def widths(values):
+    at = 16 * 2 ** np.arange(len(values))
+    return [
+        *tables(),
+        *(corpus("stress.raw", float(v), part="sinusoidal", index=int(d)) for d, v in zip(at, values, strict=True)),
+    ]
+
+
+def heads_above(share, half, count, metric, high, low, model, part=None):
+    """That share of the heads has the high value."""
+    k = round(share * count)
+    return heads(metric, [high] * k + [low] * (count - k), half, model, part)
+
+
+def supports(sign, half):
+    order = np.arange(12.0)
+    semantic = order if sign > 0 else order[::-1] if sign < 0 else order[[6, 1, 8, 3, 10, 5, 0, 7, 2, 9, 4, 11]]
+    sets = {"relative": order, "semantic": semantic, "absolute": semantic[::-1] if sign else 11 - semantic}
+    return [r for term, values in sets.items() for r in heads(f"kl.{term}", values / 100)]
+
+
+def clusters(clear, half, semantic=0.25):
+    """36 heads: that share of them clear, of which `semantic` are the semantic group; the half-width stands at the
+    semantic term."""
+    k, total = round(clear * 36), 36
+    group = round(semantic * k)
+    shares = [0.9] * group + [0.1] * (k - group) + [0.6] * (total - k)
+    return [
+        *(r for r in heads("kl.semantic", shares, half)),
+        *(r for r in heads("kl.absolute", [1 - s for s in shares])),
+    ]
+
+
+def regressions(stream, ap, rp, rope, half, noisy):
+    found = probes("dstg", "token", "position", [0.9, 0.9, 0])
+    for name, value in (("ap", ap), ("rp", rp), ("rope", rope)):
+        found += probes(name, stream, "dstg", [0.0, value], half if name == noisy else 0.0, 2, "regression")
+    return found
+
+
+def converges(model, baseline, share, half):
+    reached = one(model, "convergence.reached", 1.0, part=baseline)
+    return [
+        reached,
+        one(model, "convergence.share", share, half, part=baseline),
+        *losses(0, **{baseline.replace("-", "_"): 3.0}),
+    ]
+
+
+def projections(ratio, metric):
+    values = (1000, 1000, 1000 * ratio, 1000, 1000, 1000)
+    found = [one("ap", f"projected.stress.{metric}", v, layer=i, part="sinusoidal") for i, v in enumerate(values, 1)]
+    return found + [one("ap", "projected.stress.raw", 5.0, layer=0, part="sinusoidal")]
