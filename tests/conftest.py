@@ -1,10 +1,12 @@
 """Fixtures that all tests share."""
 
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli_runner import KNOWN, PUBLISHED, sentences
+from fork_server import CONTEXT
 
 from whatwhere.training import config
 
@@ -32,3 +34,12 @@ def corpus_file(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("text") / "corpus.txt"
     path.write_text(sentences(400), encoding="utf-8")
     return path
+
+
+@pytest.fixture(params=["fork server", pytest.param("spawn", marks=pytest.mark.slow)])
+def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the processes that the code starts come from: the fork server, at once; `slow`, spawned as everywhere else,
+    with six seconds of imports each."""
+    if request.param == "fork server":
+        monkeypatch.setattr(multiprocessing, "get_context", lambda method: CONTEXT)
+    return request.param
