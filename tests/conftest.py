@@ -10,12 +10,16 @@ from fork_server import CONTEXT
 
 from whatwhere.training import config
 
-# Files whose tests train for a minute or more: first, so that no process is left alone with one at the end.
-LONG = ("test_resume.py", "test_readme.py", "test_run.py", "test_finetune.py", "test_schemes.py", "test_browser.py")
+# Files that take ten seconds or more: first, so that no process is left alone with one at the end.
+LONG = [
+    *("test_golden.py", "test_readme.py", "study/test_run.py", "training/test_resume.py", "test_benchmarks.py"),
+    *("encoder/test_schemes.py", "report/test_browser.py", "test_start.py", "analysis/test_geometry.py"),
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    place = {Path(__file__).parent / name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,7 +11,7 @@ from cli_runner import environment, sentences, whatwhere
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-FEW = "--set probe_documents=10 --set ablation_documents=4 --set texts=1 --set probe_splits=2"
+FEW = "--set probe_documents=10 --set ablation_documents=8 --set texts=1 --set probe_splits=2"
 SHORT = "--set document=blank-line --set length=64 --set training.model.num_hidden_layers=2"
 
 
@@ -37,7 +37,7 @@ def test_readme_commands_run(tmp_path, monkeypatch):
         words = shlex.split(
             line.replace(" study ", f" study --steps 8 {SHORT} {FEW} ")
             .replace("--steps 50", "--steps 5")
-            .replace("--documents 100 --ablate 32", "--documents 10 --ablate 4")
+            .replace("--documents 100 --ablate 32", "--documents 10 --ablate 8")
             .replace("--models kerple,alibi", "--models kerple,alibi --set inside=false")
         )
         assert words[0] == ".venv/bin/whatwhere"

@@ -11,7 +11,7 @@ from cli_runner import command, environment, settings, whatwhere
 
 # Dropout makes the run depend on the random generators; checkpoints fall between log lines on purpose.
 RECIPE = settings(
-    "steps=40", "checkpoint_every=7", "log_every=5", "validate_every=20", "model.dropout=0.1", "accumulate=2"
+    "steps=24", "checkpoint_every=5", "log_every=4", "validate_every=12", "model.dropout=0.1", "accumulate=2"
 )
 
 
@@ -43,10 +43,10 @@ def test_killed_twice_and_resumed_equals_one_run(processes, whole_by, corpus_fil
 
     whole_by(arguments(whole), processes)
     assert json.loads((whole / "training.json").read_text())["processes"] == processes
-    first = fork_server.command(*arguments(broken), count=processes, held_before=22)
-    first.kill_after(broken / "checkpoints/step-14")
-    second = fork_server.command(*arguments(broken, "--resume"), count=processes, held_before=20)
-    second.kill_after(broken / "checkpoints/step-28")
+    first = fork_server.command(*arguments(broken), count=processes, held_before=14)
+    first.kill_after(broken / "checkpoints/step-10")
+    second = fork_server.command(*arguments(broken, "--resume"), count=processes, held_before=9)
+    second.kill_after(broken / "checkpoints/step-15")
     assert not (broken / "model.safetensors").exists()
     fork_server.command(*arguments(broken, "--resume"), count=processes).finish()
     assert (whole / "model.safetensors").read_bytes() == (broken / "model.safetensors").read_bytes()
