@@ -19,6 +19,7 @@ VALUES = {
     "vocab_size": 300,
     "workers": 1,
     "probe_documents": 20,
+    "probe_splits": 2,
     "held_out": 0.2,
     "ablation_documents": 8,
     "texts": 1,
@@ -86,24 +87,28 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
 def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, tmp_path, processes):
     """One thread either way, so the same bits; a variant is the preset with its own settings, under its own name."""
     assert torch.get_num_threads() == 1  # tests run with OMP_NUM_THREADS=1
+    more = processes == "spawn"
     own = {
-        "models": ["dstg", "printed", "rope"],
+        "models": ["dstg", "printed", *["rope"] * more],
         "variants": {"printed": {"preset": "dstg", "learning_rate": 2e-3, "model": {"residual": "stream"}}},
         "steps": 3,
+        "seeds": 1 + more,
         "inside": False,
     }
     found = []
     for most in (1, 2):
-        config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own | {"at_once": most, "seeds": 2})
+        config = StudyConfig.parse(
+            StudyConfig.load(arguments[2]).model_dump() | own | {"at_once": most, "seeds": 1 + more}
+        )
         run_study(config, tmp_path / str(most) / "s", progress=False)
         timed = {"seconds", "tokens_per_second", "memory.peak"}
         found.append([r for r in read_records(tmp_path / str(most) / "s/records.parquet") if r.metric not in timed])
     assert found[0] == found[1]
     models = json.loads((tmp_path / "2/s/study.json").read_text())["models"]
-    assert [(m["name"], m["seed"], m["config"]["preset"], m["config"]["residual"]) for m in models[:3]] == [
+    assert [(m["name"], m["seed"], m["config"]["preset"], m["config"]["residual"]) for m in models[: 2 + more]] == [
         ("dstg", 0, "dstg", "normalized"),
         ("printed", 0, "dstg", "stream"),
-        ("rope", 0, "rope", "stream"),
+        *[("rope", 0, "rope", "stream")] * more,
     ]
     assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
     assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]
@@ -182,7 +187,7 @@ def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments
 
 
 def test_matched_models_cost_the_same_and_a_resumed_study_keeps_their_widths(arguments, tmp_path):
-    own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None}
+    own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None, "inside": False}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own)
     run_study(config, tmp_path / "s", progress=False)
     records = read_records(tmp_path / "s/records.parquet")
