@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from cli_runner import KNOWN, PUBLISHED, sentences
 from fork_server import CONTEXT
+from hypothesis import HealthCheck, settings
 
 from whatwhere.training import config
+
+# An example may take as long as a busy machine needs for it.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # Files that take ten seconds or more: first, so that no process is left alone with one at the end.
 LONG = [

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 model_of = functools.cache(lambda case, block: build(case, block=block))  # for tests that leave the weights alone
 RELATIVE_ONLY = {"rp", "rope", "alibi"}  # schemes that know distances and no absolute positions
 WITHOUT_POSITIONS = {"nope"}
-few = settings(max_examples=3, deadline=None, derandomize=True)
+few = settings(max_examples=3, derandomize=True)
 
 # DESIGN section 3: `semantic` is `mixed` where positions are added to the words; four terms where words and positions
 # cross.
