@@ -35,7 +35,7 @@ def test_readme_commands_run(tmp_path, monkeypatch):
     assert "\ndemo:" in makefile and "\ntest:" in makefile and "whatwhere study --out runs/demo" in makefile
     for line in commands:
         words = shlex.split(
-            line.replace(" study ", f" study --steps 8 {SHORT} {FEW} ")
+            line.replace(" study ", f" study --steps 8 --models dstg,ap {SHORT} {FEW} ")
             .replace("--steps 50", "--steps 5")
             .replace("--documents 100 --ablate 32", "--documents 10 --ablate 8")
             .replace("--models kerple,alibi", "--models kerple,alibi --set inside=false")
