@@ -114,7 +114,7 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
 
 
 def test_a_study_gains_seeds_even_without_its_weights_and_loses_none(arguments, tmp_path):
-    values = {"steps": 4, "inside": False, "at_once": 1}
+    values = {"steps": 4, "inside": False, "at_once": 1, "models": ["rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config.model_copy(update={"seeds": 2}), tmp_path / "whole/s", progress=False)
     run_study(config, tmp_path / "grown/s", progress=False)
