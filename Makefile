@@ -5,7 +5,7 @@ VENV := $(ROOT)/.venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test slow lint bench docs clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -17,8 +17,14 @@ demo: $(READY)
 	cd $(ROOT) && $(BIN)/whatwhere study --out runs/demo
 
 # One process a core, each with one thread: several processes with a thread per core wait for each other.
+PYTEST := cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
 test: $(READY)
-	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+# The same once more at leisure: processes spawned as users' are, torch's launcher, every preset at every size.
+slow: $(READY)
+	$(PYTEST) -m slow
 
 lint: $(READY)
 	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -1,19 +1,31 @@
 """Fixtures that all tests share."""
 
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli_runner import KNOWN, PUBLISHED, sentences
+from fork_server import CONTEXT
+from hypothesis import HealthCheck, settings
 
 from whatwhere.training import config
 
-# Files whose tests train for a minute or more: first, so that no process is left alone with one at the end.
-LONG = ("test_resume.py", "test_readme.py", "test_run.py", "test_finetune.py", "test_schemes.py", "test_browser.py")
+# An example may take as long as a busy machine needs for it.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+# Files that take ten seconds or more: first, so that no process is left alone with one at the end.
+LONG = [
+    *("test_golden.py", "test_readme.py", "study/test_run.py", "training/test_resume.py", "test_benchmarks.py"),
+    *("encoder/test_schemes.py", "report/test_browser.py", "encoder/test_compile.py", "training/test_loop.py"),
+    *("test_start.py", "encoder/test_carry.py", "encoder/test_attention.py", "analysis/test_geometry.py"),
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    place = {Path(__file__).parent / name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,3 +44,12 @@ def corpus_file(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("text") / "corpus.txt"
     path.write_text(sentences(400), encoding="utf-8")
     return path
+
+
+@pytest.fixture(params=["fork server", pytest.param("spawn", marks=pytest.mark.slow)])
+def processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the processes that the code starts come from: the fork server, at once; `slow`, spawned as everywhere else,
+    with six seconds of imports each."""
+    if request.param == "fork server":
+        monkeypatch.setattr(multiprocessing, "get_context", lambda method: CONTEXT)
+    return request.param

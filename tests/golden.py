@@ -32,13 +32,16 @@ from whatwhere.study.spectra import run_spectra
 HERE = Path(__file__).parent
 KEPT = HERE / "golden.json"
 RESULTS = HERE.parent / "docs" / "results"
+PLAIN = {str, bool, int, type(None)}
 DIGITS = 5  # significant ones of a number: a page's own rounding, not that of a processor
 
 
 def canonical(value: Any) -> Any:
     """The value as JSON holds it: tuples as lists, sets sorted, dataclasses as dictionaries, numbers to `DIGITS`
     digits."""
-    if isinstance(value, str | bool | int) or value is None:
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, str | int):
         return str(value) if isinstance(value, str) else value
     if isinstance(value, float | np.floating):
         return float(f"{value:.{DIGITS}g}") if abs(value) > 1e-12 else 0.0  # rounding may leave 1e-16 of either sign

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import multiprocessing
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -11,11 +12,13 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def main(monkeypatch):
+def main(monkeypatch, processes):
     """The command of `python -m benchmarks`."""
     monkeypatch.syspath_prepend(ROOT)
     monkeypatch.setenv("KINETO_LOG_LEVEL", "99")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    for part in ("steps", "study"):
+        monkeypatch.setattr(importlib.import_module(f"benchmarks.{part}"), "get_context", multiprocessing.get_context)
     return importlib.import_module("benchmarks.__main__").main
 
 
@@ -73,7 +76,6 @@ def test_command_refuses_what_it_does_not_know(main, capsys):
     assert "--out" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_every_other_part_runs(main, tmp_path):
     parts = ["study", "presets", "peers", "packing", "windows", "counts", "mds"]
     corpus = tmp_path / "texts.jsonl"
@@ -83,9 +85,13 @@ def test_every_other_part_runs(main, tmp_path):
     check(tmp_path, parts)
 
 
-@pytest.mark.slow
-def test_script_for_accelerators_runs_on_a_cpu(main, tmp_path):
+@pytest.mark.parametrize("presets", [["nope", "tupe-r"], pytest.param(None, marks=pytest.mark.slow)], ids=str)
+def test_script_for_accelerators_runs_on_a_cpu(presets, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(ROOT)
     gpu = importlib.import_module("benchmarks.gpu")
+    if presets:
+        monkeypatch.setattr(gpu, "PRESETS", presets)
+        monkeypatch.setattr(gpu, "SPEED", ["ap", "tupe-r"])
     gpu.main(["--tiny", "--parts", "correctness,speed", "--out", str(tmp_path)])
     table = (tmp_path / "correctness.md").read_text(encoding="utf-8")
     assert "| tupe-r | sdpa | float32 |" in table and "flex_attention has no backward pass on a CPU" in table

@@ -75,8 +75,13 @@ def test_every_way_to_import_is_seen(line, module):
     assert imports(f"def f():\n    {line}", ("corpus",)) == [(module, True)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=place)
-def test_imports_run_downwards_only(path):
+def test_imports_run_downwards_only():
+    for path in FILES:
+        check_imports(path)
+
+
+def check_imports(path):
+    """Every import of a file is of a part further down, written relative."""
     text, inside = path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).parts[:-1]
     part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     for module, late in imports(text, inside):
@@ -98,28 +103,29 @@ def test_imports_run_downwards_only(path):
         for n in ast.walk(ast.parse(text))
         if isinstance(n, ast.ImportFrom) and not n.level and n.module.startswith("whatwhere")
     ]
-    assert not absolute, "within the package imports are relative"
+    assert not absolute, f"{place(path)}: within the package imports are relative"
 
 
-@pytest.mark.parametrize("folder", sorted({p.parent for p in FILES}), ids=place)
-def test_no_circle_in_a_folder(folder):
-    inside = folder.relative_to(PACKAGE).parts
-    needs = {}
-    for path in folder.glob("*.py"):
-        modules = {m for m, _ in imports(path.read_text(encoding="utf-8"), inside) if m[: len(inside)] == inside}
-        needs[path.stem] = {m[len(inside)] if len(m) > len(inside) else "__init__" for m in modules} - {path.stem}
-    try:
-        list(TopologicalSorter(needs).static_order())
-    except CycleError as error:
-        pytest.fail(f"{place(folder)}: {' → '.join(error.args[1])}")
+def test_no_circle_in_a_folder():
+    for folder in sorted({p.parent for p in FILES}):
+        inside = folder.relative_to(PACKAGE).parts
+        needs = {}
+        for path in folder.glob("*.py"):
+            modules = {m for m, _ in imports(path.read_text(encoding="utf-8"), inside) if m[: len(inside)] == inside}
+            needs[path.stem] = {m[len(inside)] if len(m) > len(inside) else "__init__" for m in modules} - {path.stem}
+        try:
+            list(TopologicalSorter(needs).static_order())
+        except CycleError as error:
+            pytest.fail(f"{place(folder)}: {' → '.join(error.args[1])}")
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "encoder"], ids=lambda p: p.name)
-def test_encoder_imports_nothing_of_ours_but_itself(path):
+def test_encoder_imports_nothing_of_ours_but_itself():
     # A saved model carries this folder along, so its imports must be relative, and what transformers needs must be
     # enough.
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    files = [path for path in FILES if path.parent.name == "encoder"]
+    assert files
+    nodes = [(path, node) for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    for path, node in nodes:
         if isinstance(node, ast.ImportFrom):
             assert node.level <= 1, f"{path.name} imports from outside the folder"
             names = [] if node.level else [node.module]
@@ -132,21 +138,21 @@ def test_encoder_imports_nothing_of_ours_but_itself(path):
             "transformers",
             "numpy",
             "safetensors",
-        }
+        }, path.name
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "geometry"], ids=lambda p: p.name)
-def test_geometry_knows_no_torch(path):
-    assert "import torch" not in path.read_text(encoding="utf-8")
+def test_geometry_knows_no_torch():
+    files = [path for path in FILES if path.parent.name == "geometry"]
+    assert files and not [path.name for path in files if "import torch" in path.read_text(encoding="utf-8")]
 
 
 EVERY = [p for folder in ("src", "tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]
 
 
-@pytest.mark.parametrize("path", EVERY, ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_file_says_first_what_it_is(path):
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    assert docstring and len(docstring.splitlines()[0]) > 20, f"{path.relative_to(ROOT)} needs an opening docstring"
-    first = path.read_text(encoding="utf-8").lstrip()
-    assert first.startswith('"""'), "the docstring comes first"
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+def test_every_file_says_first_what_it_is():
+    for path in EVERY:
+        text, name = path.read_text(encoding="utf-8"), str(path.relative_to(ROOT))
+        docstring = ast.get_docstring(ast.parse(text))
+        assert docstring and len(docstring.splitlines()[0]) > 20, f"{name} needs an opening docstring"
+        assert text.lstrip().startswith('"""'), f"{name}: the docstring comes first"
+        assert len(text.splitlines()) <= 500, f"{name}: more than 500 lines"

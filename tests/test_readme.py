@@ -11,7 +11,8 @@ from cli_runner import environment, sentences, whatwhere
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-FEW = "--set probe_documents=10 --set ablation_documents=8 --set texts=1"
+FEW = "--set probe_documents=10 --set ablation_documents=8 --set texts=1 --set probe_splits=2"
+SHORT = "--set document=blank-line --set length=64 --set training.model.num_hidden_layers=2"
 
 
 def blocks(language: str) -> list[str]:
@@ -20,7 +21,7 @@ def blocks(language: str) -> list[str]:
 
 def test_readme_commands_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # The demo and the tests are run by .ci/run and make; minutes and steps are shortened, nothing else.
+    # The demo and the tests are run by .ci/run and make. Fewer steps, layers, texts and words than a user has.
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
@@ -34,14 +35,14 @@ def test_readme_commands_run(tmp_path, monkeypatch):
     assert "\ndemo:" in makefile and "\ntest:" in makefile and "whatwhere study --out runs/demo" in makefile
     for line in commands:
         words = shlex.split(
-            line.replace(" study ", f" study --steps 8 --set document=blank-line {FEW} ")
+            line.replace(" study ", f" study --steps 8 --models dstg,ap {SHORT} {FEW} ")
             .replace("--steps 50", "--steps 5")
             .replace("--documents 100 --ablate 32", "--documents 10 --ablate 8")
             .replace("--models kerple,alibi", "--models kerple,alibi --set inside=false")
         )
         assert words[0] == ".venv/bin/whatwhere"
         if words[1] == "pretrain":
-            words += ["--corpus", "my-texts", "--set", "document=blank-line"]
+            words += ["--corpus", "my-texts", "--set", "document=blank-line", "--set", "model.num_hidden_layers=2"]
         if words[1] == "geometry":  # one file here, where a user has many
             words += ["--set", "document=blank-line", "--set", "groups=4", "--set", "min_support=50"]
         if words[1] == "finetune":

@@ -43,10 +43,8 @@ class Case:
 
 
 def intra(v, h):
-    late = probes("dstg", "intra", "position", [0.06, 0.06, 0]) + probes(
-        "dstg", "intra", "semantic", [0.7, 0.06 + v, 0.6], h, 2
-    )
-    return late
+    position = probes("dstg", "intra", "position", [0.06, 0.06, 0])
+    return position + probes("dstg", "intra", "semantic", [0.7, 0.06 + v, 0.6], h, 2)
 
 
 def four_intra(dstg, ap, rp, rope, half, noisy):
@@ -67,9 +65,8 @@ def states(metric, first, late, half):
 
 
 def full_mlm(v, h):
-    return probes("dstg-full-mlm", "token", "position", [0.98, 0.9, v], h, 3) + probes(
-        "dstg", "token", "position", [0.98, 0.89, 0]
-    )
+    plain = probes("dstg", "token", "position", [0.98, 0.89, 0])
+    return probes("dstg-full-mlm", "token", "position", [0.98, 0.9, v], h, 3) + plain
 
 
 def stds(v, h):
@@ -369,23 +366,16 @@ def test_no_claim_is_without_records_for_and_against_it():
 
 @pytest.mark.parametrize("name", list(BY_ID))
 def test_made_up_records_decide_every_claim(name):
-    case = CASES[name]
+    """What makes it hold, with the paper's own value, what makes it fail, and an interval across the threshold."""
+    case, paper_value = CASES[name], BY_ID[name].paper_value
     good, bad = (verdict(name, case.records(value, 0.0)) for value in (case.good, case.bad))
     assert (good["verdict"], bad["verdict"]) == ("holds", "does not hold"), (good["scale"], bad["scale"])
     assert good["records"] and bad["records"] and not any(name in r for r in good["records"] for name in ("None", "()"))
-
-
-@pytest.mark.parametrize("name", [claim.id for claim in CLAIMS if claim.paper_value is not None])
-def test_the_papers_own_value_meets_the_rule(name):
-    found = verdict(name, CASES[name].records(CASES[name].good, 0.0))
-    assert found["verdict"] == "holds" and found["value"] == pytest.approx(BY_ID[name].paper_value, abs=1e-9)
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.edge])
-def test_an_interval_across_the_threshold_decides_nothing(name):
-    found = verdict(name, CASES[name].records(*CASES[name].edge))
-    assert found["verdict"] == "not separable", found
-    assert found["low"] < found["high"] and found["low"] <= found["value"] <= found["high"]
+    assert paper_value is None or good["value"] == pytest.approx(paper_value, abs=1e-9)
+    if case.edge:
+        found = verdict(name, case.records(*case.edge))
+        assert found["verdict"] == "not separable", found
+        assert found["low"] < found["high"] and found["low"] <= found["value"] <= found["high"]
 
 
 @pytest.mark.parametrize("name", list(BY_ID))
@@ -394,17 +384,12 @@ def test_without_any_of_its_records_a_claim_says_what_it_lacks(name):
     nothing = verdict(name, [])
     assert (nothing["verdict"], nothing["value"], nothing["records"]) == ("not testable here", None, [])
     assert all(model in nothing["scale"] for model in claim.models) and (claim.models or claim.what in nothing["scale"])
-    lacking = []
-    for metric in {r.metric for r in records}:
-        found = verdict(name, [r for r in records if r.metric != metric])
-        if found["verdict"] == "not testable here":
-            lacking.append(found["scale"])
+    metrics = {r.metric for r in records}
+    without = [verdict(name, [r for r in records if r.metric != metric]) for metric in metrics]
+    lacking = [found["scale"] for found in without if found["verdict"] == "not testable here"]
     assert lacking and all(text.startswith("not measured: ") for text in lacking)
-    assert any(
-        r.metric in text or claim.what and claim.what in text or "needs a model" in text
-        for r in records
-        for text in lacking
-    )
+    names = {*metrics, *filter(None, [claim.what]), "needs a model"}
+    assert any(name in text for name in names for text in lacking)
 
 
 @pytest.mark.parametrize("name", [claim.id for claim in CLAIMS if claim.each])

@@ -30,7 +30,7 @@ def stream(batches, samples, batch_size, world):
     return got
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**63),
     join=st.sampled_from(["run-on", "none", "isolate"]),

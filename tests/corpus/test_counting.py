@@ -1,15 +1,18 @@
 """A corpus to counts by position: against a loop over the tokenizer, by worker processes, under a launcher, from
 windows."""
 
+import os
 import subprocess
 import sys
 import zlib
 
 import numpy as np
 import pytest
+import torch
 from cli_runner import environment
+from fork_server import Processes
 
-from whatwhere.corpus import counting, source, workers
+from whatwhere.corpus import counting, load_tokenizer, open_source, source, workers
 from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.geometry.counts import Counts
 
@@ -66,7 +69,7 @@ def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer,
     assert seen[0] <= 2000 if align == "start" else seen[0] == len(texts[0].strip())
 
 
-def test_worker_processes_count_the_same(list_source, documents, tokenizer, monkeypatch):
+def test_worker_processes_count_the_same(list_source, documents, tokenizer, monkeypatch, processes):
     monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
     sent, submit = [], workers.Workers.submit
@@ -79,37 +82,42 @@ def test_worker_processes_count_the_same(list_source, documents, tokenizer, monk
 
 
 SCRIPT = """
-import sys
-from whatwhere.corpus import count_source, counting, load_tokenizer, open_source
+import importlib.util, sys
 if __name__ == "__main__":
-    counting.SHARD_CHARACTERS = 3000
-    counts = count_source(open_source(sys.argv[1], document="line"), load_tokenizer(sys.argv[2]), 9, progress=False)
-    import os
-    counts.save(f"{sys.argv[3]}/{os.environ['RANK']}.npz")
-    import torch
-    torch.distributed.destroy_process_group()
+    spec = importlib.util.spec_from_file_location("test_counting", sys.argv[1])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.count_together(*sys.argv[2:])
 """
 
 
-def test_two_processes_of_a_launcher_get_the_sum(list_source, documents, tokenizer, tmp_path):
+def count_together(text: str, tokenizer: str, out: str) -> None:
+    """Work of one of several processes: its sum over all of them, in a file of its own."""
+    counting.SHARD_CHARACTERS = 3000
+    counts = count_source(open_source(text, document="line"), load_tokenizer(tokenizer), 9, progress=False)
+    counts.save(f"{out}/{os.environ['RANK']}.npz")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("launcher", ["fork server", pytest.param("torch", marks=pytest.mark.slow)])
+def test_two_processes_of_a_launcher_get_the_sum(launcher, list_source, documents, tokenizer, tmp_path):
     lines = [" ".join(d.split()) for d in documents]
     (tmp_path / "t.txt").write_text("\n".join(lines))
-    (tmp_path / "script.py").write_text(SCRIPT)
     tokenizer.save_pretrained(tmp_path / "tokenizer")
-    launcher = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        str(tmp_path / "script.py"),
-    ]
     arguments = [str(tmp_path / "t.txt"), str(tmp_path / "tokenizer"), str(tmp_path)]
-    done = subprocess.run(
-        [*launcher, *arguments], env=environment(), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    if launcher == "fork server":
+        Processes(count_together, *arguments, count=2).finish()
+    else:
+        (tmp_path / "script.py").write_text(SCRIPT)
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        done = subprocess.run(
+            [*torchrun, str(tmp_path / "script.py"), __file__, *arguments],
+            env=environment() | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
     alone = count_source(list_source(lines), tokenizer, 9, progress=False)
     for rank in (0, 1):
         counts = Counts.load(tmp_path / f"{rank}.npz")

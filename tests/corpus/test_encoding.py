@@ -69,7 +69,7 @@ ODD = st.text(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.one_of(ODD, st.just("alpha [MASK] Beta.\n[CLS] gamma")), max_size=4))
 def test_ids_of_any_text_are_those_of_the_tokenizer(backends, texts):
     for name in ("wordpiece", "words"):

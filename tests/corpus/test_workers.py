@@ -1,24 +1,27 @@
 """Worker processes: the same bytes as without them, and no harm if they die or their parent is killed."""
 
 import multiprocessing
-import subprocess
-import sys
 import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import psutil
 import pytest
+from fork_server import LONGEST, Processes
 
 from whatwhere.corpus import build_windows, count_source, workers
+from whatwhere.corpus.shards import Job as ShardJob
+from whatwhere.corpus.shards import Part, write_shard
+
+FORK = multiprocessing.get_context("fork")
 
 
 def shard_files(out) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted((out / "shards").iterdir())}
 
 
-def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer, tmp_path, monkeypatch):
-    # Two small workers' worth of shards; starting them takes seconds, so this is the one test with real processes.
+def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer, tmp_path, monkeypatch, processes):
     monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
     options = {"length": 32, "progress": False, "shard_characters": 3000}
     build_windows(list_source(documents), tokenizer, tmp_path / "one", workers=1, **options)
@@ -67,38 +70,29 @@ def test_a_worker_that_runs_an_unguarded_script_again_starts_no_workers(
         build_windows(list_source(documents), tokenizer, tmp_path / "w")
 
 
-KILLED = """
-import sys
-from pathlib import Path
-from tokenizers import Tokenizer
-from whatwhere.corpus import workers
-if __name__ == "__main__":
-    pool = workers.Workers(Path(sys.argv[1]), 2)
-    from whatwhere.corpus.shards import Job, Part, write_shard
-    job = Job(sys.argv[2], 0, 16, "run-on", 0.0, 2, 3, "uint16")
+def work_and_wait(tokenizer_file: str, out: str, method: str = "fork") -> None:
+    """Work of a parent: a worker writes a shard, then both wait. It has imported everything and run nothing, so that it
+    may fork."""
+    multiprocessing.get_context = multiprocessing.get_context if method == "spawn" else lambda _: FORK
+    pool = workers.Workers(Path(tokenizer_file), 2)
+    job = ShardJob(out, 0, 16, "run-on", 0.0, 2, 3, "uint16")
     pool.submit(write_shard, (job, [Part("alpha beta", True, 0.5)], "digest")).result()
-    print("ready", flush=True)
-    input()
-"""
+    (Path(out) / "ready").touch()
+    time.sleep(LONGEST)
 
 
-def test_workers_end_with_a_parent_that_was_killed(tokenizer, tmp_path):
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_workers_end_with_a_parent_that_was_killed(method, tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
-    (tmp_path / "script.py").write_text(KILLED)
-    arguments = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "tokenizer.json"), str(tmp_path)]
-    with subprocess.Popen(
-        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as parent:
-        assert parent.stdout.readline() == b"ready\n"
-        children = psutil.Process(parent.pid).children()
-        assert children
-        parent.kill()
-        parent.wait()
-    end = time.monotonic() + 20
-    while (
-        any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
-        and time.monotonic() < end
-    ):
+    parent = Processes(work_and_wait, str(tmp_path / "tokenizer.json"), str(tmp_path), method)
+    while not (tmp_path / "ready").exists():
+        assert parent.running(), parent.printed()
+        time.sleep(0.01)
+    children = psutil.Process(parent.processes[0].pid).children(recursive=True)
+    assert children
+    parent.kill()
+    end = time.monotonic() + LONGEST
+    while [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]:
+        assert time.monotonic() < end, "workers outlive their parent"
         time.sleep(0.05)
-    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
     assert (tmp_path / "00000.json").is_file()

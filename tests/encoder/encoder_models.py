@@ -1,8 +1,10 @@
 """Tiny models of every preset with every weight random, in float64."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
 import whatwhere as ww
@@ -33,9 +35,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tupe-free/each": ("tupe-free", {"relative": "alibi", "reset": "each"}),
     "bert-ad/rope": ("bert-ad", {"rotation": "rope", "relative": "t5", "relative_shared": True}),
 }
-
-RELATIVE_ONLY = {"rp", "rope", "alibi"}  # schemes that know distances and no absolute positions
-WITHOUT_POSITIONS = {"nope"}
 
 
 def config(case: str, **fields) -> ww.EncoderConfig:
@@ -104,3 +103,14 @@ KINDS = ["plain", "padded", "shifted", "packed", "both"]
 def real(given: dict[str, torch.Tensor]) -> torch.Tensor:
     """(b, n), True at tokens that are no padding."""
     return given.get("attention_mask", torch.ones_like(given["input_ids"])).bool()
+
+
+def everywhere(test: Callable[..., None]) -> Callable[..., None]:
+    """The test on every case, with both blocks."""
+
+    def on_both_blocks(case: str) -> None:
+        for block in BLOCKS:
+            test(case=case, block=block)
+
+    on_both_blocks.__name__, on_both_blocks.__doc__ = test.__name__, test.__doc__
+    return pytest.mark.parametrize("case", CASES)(on_both_blocks)

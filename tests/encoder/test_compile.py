@@ -40,7 +40,7 @@ def exported(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> torch.e
     return torch.export.export(model, (), inputs, dynamic_shapes={name: any_shape for name in inputs})
 
 
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("padded", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_exported_encoder_takes_any_batch_and_length(name, padded):
     model = build(name)
@@ -68,7 +68,7 @@ def test_compiled_encoder_is_one_graph(name):
 
 # The choice of the labelled tokens breaks the graph in two; torch looks at hidden states there in a way that warns.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.parametrize("name", ["dstg", "tupe-r"])
+@pytest.mark.parametrize("name", ["tupe-r", pytest.param("dstg", marks=pytest.mark.slow)])
 def test_compiled_training_has_the_gradients_of_the_plain_model(name):
     model, inputs = build(name, ww.EncoderForMaskedLM).train(), batch(3, 11, True)
     ids, mask = inputs["input_ids"], inputs["attention_mask"]

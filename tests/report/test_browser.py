@@ -89,9 +89,14 @@ def test_labels_at_line_ends_neither_touch_nor_leave_their_figure(wide, narrow):
     labels_are_apart(narrow)
 
 
+@pytest.fixture(scope="module")
+def twenty(everything, tmp_path_factory):
+    return write_report(everything, tmp_path_factory.mktemp("twenty") / "report.html")
+
+
 @pytest.mark.parametrize("width", [1400, 400])
-def test_twenty_models_fit(browser, everything, tmp_path, width):
-    with View(browser, write_report(everything, tmp_path / "report.html"), width=width) as view:
+def test_twenty_models_fit(browser, twenty, width):
+    with View(browser, twenty, width=width) as view:
         labels_are_apart(view)
         assert view.page.evaluate("document.documentElement.scrollWidth") == width
         if width == 1400:
@@ -125,11 +130,7 @@ def test_theme_follows_the_system_and_the_button(browser, report):
         view.page.emulate_media(media="screen")
         view.page.evaluate("dispatchEvent(new Event('afterprint'))")
         wide = "document.querySelector('#figure-table-spectrum .main-svg').getBoundingClientRect().width > 1000"
-        for _ in range(50):  # wait_for_function would evaluate a string, which the page's policy forbids
-            if view.page.evaluate(wide):
-                break
-            view.page.wait_for_timeout(100)
-        assert view.page.evaluate(wide)
+        view.until(lambda: view.page.evaluate(wide))
         assert view.troubles == []
 
 

@@ -47,7 +47,7 @@ def path(maps, tmp_path_factory):
 
 def opened(browser, path, **options):
     view = View(browser, path, **options)
-    view.page.wait_for_selector(SHOWN, timeout=60_000)
+    view.page.wait_for_selector(SHOWN)
     return view
 
 
@@ -58,8 +58,8 @@ def view(browser, path):
 
 
 def settled(view):
-    view.page.wait_for_selector(SHOWN, timeout=60_000)
-    view.page.wait_for_timeout(60)  # a frame, in which the pair under the pointer is drawn
+    view.page.wait_for_selector(SHOWN)
+    view.frames()  # in which the pair under the pointer is drawn
 
 
 def picture(view, selector):
@@ -143,11 +143,17 @@ def test_hover_and_arrows_name_the_tokens_and_their_true_scores(view, maps):
     box = canvas.bounding_box()
     label_room = box["height"] - 4 - (box["width"] - 2)  # gutter below minus gutter at the left: equal
     assert abs(label_room) < 1
-    found = set()
-    for step in range(1, 66):
-        view.page.mouse.move(box["x"] + box["width"] * (1 - step / 80), box["y"] + 12)
-        found.add(said(view).split(":")[0])
-    assert "query 0 [CLS] → key 14 [SEP]" in found and "query 0 [CLS] → key 0 [CLS]" in found
+    wanted = {"query 0 [CLS] → key 14 [SEP]", "query 0 [CLS] → key 0 [CLS]"}
+    pairs = set()
+
+    def moved_over():
+        box = canvas.bounding_box()
+        for step in range(1, 66):
+            view.page.mouse.move(box["x"] + box["width"] * (1 - step / 80), box["y"] + 12)
+            pairs.add(said(view).split(":")[0])
+        return wanted <= pairs
+
+    view.until(moved_over)
     assert view.troubles == []
 
 
@@ -183,17 +189,15 @@ def test_text_and_model_can_be_chosen(view):
 def test_theme_width_and_paper_draw_anew(view):
     before = picture(view, ".ex-map canvas")
     view.page.click("#theme")
-    view.page.wait_for_timeout(300)
+    view.until(lambda: picture(view, ".ex-map canvas") != before)
     settled(view)
-    after = picture(view, ".ex-map canvas")
-    assert before != after
+    map_width = "document.querySelector('.ex-map canvas').getBoundingClientRect().width"
     view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    view.page.wait_for_timeout(300)
+    view.until(lambda: view.page.evaluate(map_width) < 680)
     settled(view)
-    assert view.page.locator(".ex-map canvas").first.bounding_box()["width"] < 680
     view.page.evaluate("dispatchEvent(new Event('afterprint'))")
     view.page.set_viewport_size({"width": 700, "height": 900})
-    view.page.wait_for_timeout(300)
+    view.until(lambda: view.page.evaluate("document.documentElement.scrollWidth") == 700)
     settled(view)
     assert view.page.evaluate("document.documentElement.scrollWidth") == 700
     assert view.troubles == []
@@ -244,19 +248,36 @@ def test_hostile_tokens_neither_run_nor_widen_the_page(browser, hostile_texts, t
             assert view.troubles == []
 
 
-def test_512_tokens_draw_within_a_second(browser, tmp_path):
+SAME_WORK = """() => { const pixels = new Uint8ClampedArray(4 * 512 * 512), root = (v) => 255 * Math.sqrt(v / 255);
+    for (let head = 0; head < 12; head++) for (let i = 0; i < pixels.length; i++) pixels[i] = root((i + head) & 255);
+    return pixels[7] }"""
+
+
+def test_512_tokens_are_drawn_with_little_more_work_than_their_pixels_take(browser, tmp_path):
+    """Ten moves of the chosen pair, and every head of another term, in CPU time of the page, not of a clock, against
+    that of painting every pixel of every head: about as much."""
     text = ExplorerText("long", [f"w{i}" for i in range(512)], attention(2, 6, 512))
     with opened(browser, write_attention_page(tmp_path / "long.html", ExplorerModel("m", 0, [text], LEVELS))) as view:
+        meter = view.context.new_cdp_session(view.page)
+        meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def seconds():
+            metrics = {m["name"]: m["value"] for m in meter.send("Performance.getMetrics")["metrics"]}
+            return metrics["TaskDuration"]
+
+        began = seconds()
+        for _ in range(3):
+            view.page.evaluate(SAME_WORK)
+        pixels, began = seconds() - began, seconds()
         view.page.focus(".ex-map canvas")
-        began = view.page.evaluate("performance.now()")
         for _ in range(10):
             view.page.keyboard.press("ArrowDown")
         settled(view)
-        assert view.page.evaluate("performance.now()") - began < 3000
-        times = view.page.evaluate(
-            "[document.getElementById('ex').dataset.grid, document.getElementById('ex').dataset.maps].map(Number)"
-        )
-        assert max(times) < 1000  # milliseconds, on a machine that may be busy
+        assert said(view).startswith("query 266 w266")  # ten below the middle
+        view.page.keyboard.press("2")
+        settled(view)
+        assert view.page.text_content("#ex-grid-title") == "Every head, absolute"
+        assert 0 < seconds() - began < 20 * pixels
         assert view.troubles == []
 
 

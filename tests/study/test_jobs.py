@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fork_server import LONGEST
 
 from whatwhere.study.jobs import Job, run_jobs, threads
 
@@ -23,7 +24,7 @@ def refuse(value, show):
 
 def wait_long(folder, show):
     (Path(folder) / str(os.getpid())).touch()
-    time.sleep(60)
+    time.sleep(LONGEST)
 
 
 def fail_when_others_wait(folder, show):
@@ -52,7 +53,7 @@ def test_the_last_jobs_share_the_cores_that_would_idle(jobs, most, plan):
     assert threads(jobs, most) == plan
 
 
-def test_results_come_from_processes_with_the_planned_threads(capsys):
+def test_results_come_from_processes_with_the_planned_threads(processes, capsys):
     jobs = [Job(str(i), square, (i,), each) for i, each in enumerate(threads(3, 2))]
     found = {job.args[0]: result for job, result in run_jobs(jobs, 2, progress=True)}
     assert [found[i][:2] for i in range(3)] == [(0, 1), (1, 1), (4, 2)]
@@ -69,18 +70,18 @@ def test_a_single_job_runs_here_with_its_threads_and_gives_them_back():
         torch.set_num_threads(before)
 
 
-def test_an_error_is_the_callers_and_stops_the_others_at_once(tmp_path):
+def test_an_error_is_the_callers_and_stops_the_others_at_once(tmp_path, processes):
     jobs = [Job("long", wait_long, (str(tmp_path),), 1), Job("bad", fail_when_others_wait, (str(tmp_path),), 1)]
     began = time.monotonic()
     with pytest.raises(ValueError, match="^one line.$"):
         list(run_jobs(jobs, 2, progress=False))
-    assert time.monotonic() - began < 50  # not the minute that the other one sleeps
+    assert time.monotonic() - began < LONGEST  # that the other one sleeps
     (pid,) = (int(path.name) for path in tmp_path.iterdir())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
-def test_a_killed_process_is_one_line_that_says_the_way_out():
+def test_a_killed_process_is_one_line_that_says_the_way_out(processes):
     with pytest.raises(OSError, match="A process of the study was killed, .* --set at_once=1 runs one model at a time"):
         list(run_jobs([Job("a", die, (), 1), Job("b", die, (), 1)], 2, progress=False))
 

@@ -1,15 +1,12 @@
 """A small study from text to report: killed and continued, one number of steps for all, every number from a record."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import time
 
+import fork_server
 import pytest
 import torch
-from cli_runner import command, environment, sentences, whatwhere
+from cli_runner import sentences, whatwhere
 from run_files import missing, unexplained
 
 from whatwhere.encoder import PRESETS
@@ -22,6 +19,7 @@ VALUES = {
     "vocab_size": 300,
     "workers": 1,
     "probe_documents": 20,
+    "probe_splits": 2,
     "held_out": 0.2,
     "ablation_documents": 8,
     "texts": 1,
@@ -40,7 +38,7 @@ def arguments(tmp_path_factory):
     path = tmp_path_factory.mktemp("study-text") / "corpus.txt"
     path.write_text(sentences(600), encoding="utf-8")
     config = StudyConfig.parse(
-        {**VALUES, "corpus": str(path), "steps": 30, "models": ["dstg", "rope"], "training": TRAINING}
+        {**VALUES, "corpus": str(path), "steps": 20, "models": ["dstg", "rope"], "training": TRAINING}
     )
     config.save(path.with_suffix(".yaml"))
     return ("study", "--config", str(path.with_suffix(".yaml")), "--json")
@@ -51,19 +49,8 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     done = whatwhere(*arguments, "--out", str(whole))
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout)["report"] == str(whole / "report.html")
-    process = subprocess.Popen(
-        command(*arguments, "--out", str(broken)),
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while not (broken / "models/rope/seed-0/checkpoints/step-10").exists():  # the second model is being trained
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    killed = fork_server.command(*arguments, "--out", str(broken), held_before=38)
+    killed.kill_after(broken / "models/rope/seed-0/checkpoints/step-10")  # the second model is being trained
     finished = (broken / "models/dstg/seed-0/model.safetensors").stat().st_mtime_ns
     assert not (broken / "report.html").exists()
     assert whatwhere("study", "--out", str(broken)).returncode == 0  # the saved configuration is enough
@@ -79,12 +66,12 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     )
     assert ours == theirs
     records = read_records(whole / "records.parquet")
-    assert {r.value for r in select(records, metric="steps")} == {30.0}
+    assert {r.value for r in select(records, metric="steps")} == {20.0}
     assert {r.layer for r in select(records, metric="r2.token", model="dstg", part="position", index=None)} == {0, 1, 2}
     assert select(records, metric="pca.share", model="dstg") and not select(records, metric="pca.share", model="rope")
     for model, parts in (("dstg", {"semantic", "absolute", "relative", "total"}), ("rope", {"semantic", "total"})):
         near = select(records, metric="local.share", model=model)
-        assert {r.step for r in near} == {0, 1, 3, 10, 20, 30} and {r.part for r in near} == parts
+        assert {r.step for r in near} == {0, 1, 3, 10, 20} and {r.part for r in near} == parts
     page = (whole / "report.html").read_text(encoding="utf-8")
     assert "dstg" in page and len(page) < 10_000_000
     assert "searched with seed 0 on python-docs" in page  # the reader is told how the defaults came about
@@ -97,27 +84,29 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     assert set(verdicts[0]) >= {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale"}
 
 
-def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, tmp_path):
+def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, tmp_path, processes):
     """One thread either way, so the same bits; a variant is the preset with its own settings, under its own name."""
     assert torch.get_num_threads() == 1  # tests run with OMP_NUM_THREADS=1
+    more = processes == "spawn"
     own = {
-        "models": ["dstg", "printed", "rope"],
+        "models": ["dstg", "printed", *["rope"] * more],
         "variants": {"printed": {"preset": "dstg", "learning_rate": 2e-3, "model": {"residual": "stream"}}},
-        "steps": 6,
+        "steps": 3,
+        "seeds": 1 + more,
         "inside": False,
     }
     found = []
     for most in (1, 2):
-        config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own | {"at_once": most, "seeds": 2})
+        config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own | {"at_once": most})
         run_study(config, tmp_path / str(most) / "s", progress=False)
         timed = {"seconds", "tokens_per_second", "memory.peak"}
         found.append([r for r in read_records(tmp_path / str(most) / "s/records.parquet") if r.metric not in timed])
     assert found[0] == found[1]
     models = json.loads((tmp_path / "2/s/study.json").read_text())["models"]
-    assert [(m["name"], m["seed"], m["config"]["preset"], m["config"]["residual"]) for m in models[:3]] == [
+    assert [(m["name"], m["seed"], m["config"]["preset"], m["config"]["residual"]) for m in models[: 2 + more]] == [
         ("dstg", 0, "dstg", "normalized"),
         ("printed", 0, "dstg", "stream"),
-        ("rope", 0, "rope", "stream"),
+        *[("rope", 0, "rope", "stream")] * more,
     ]
     assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
     assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]
@@ -125,7 +114,7 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
 
 
 def test_a_study_gains_seeds_even_without_its_weights_and_loses_none(arguments, tmp_path):
-    values = {"steps": 4, "inside": False, "at_once": 1}
+    values = {"steps": 4, "inside": False, "at_once": 1, "models": ["rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config.model_copy(update={"seeds": 2}), tmp_path / "whole/s", progress=False)
     run_study(config, tmp_path / "grown/s", progress=False)
@@ -196,7 +185,7 @@ def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments
 
 
 def test_matched_models_cost_the_same_and_a_resumed_study_keeps_their_widths(arguments, tmp_path):
-    own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None}
+    own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None, "inside": False}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own)
     run_study(config, tmp_path / "s", progress=False)
     records = read_records(tmp_path / "s/records.parquet")

@@ -3,60 +3,55 @@ generators."""
 
 import json
 import subprocess
-import time
+from pathlib import Path
 
-import psutil
+import fork_server
 import pytest
-from cli_runner import command, environment, settings
+from cli_runner import command, environment, settings, whatwhere
 
 # Dropout makes the run depend on the random generators; checkpoints fall between log lines on purpose.
 RECIPE = settings(
-    "steps=60", "checkpoint_every=7", "log_every=5", "validate_every=20", "model.dropout=0.1", "accumulate=2"
+    "steps=24", "checkpoint_every=5", "log_every=4", "validate_every=12", "model.dropout=0.1", "accumulate=2"
 )
 
 
-def start(corpus, out, processes, *extra):
-    arguments = ("pretrain", "--out", str(out), "--corpus", str(corpus), *RECIPE, *extra)
-    return subprocess.Popen(
-        command(*arguments, processes=processes), env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-
-
-def finish(process):
-    _, errors = process.communicate(timeout=170)
-    assert process.returncode == 0, errors.decode()[-2000:]
-
-
-def kill_after(process, checkpoint):
-    """kill -9 of all processes of the run as soon as the checkpoint is there."""
-
-    deadline = time.monotonic() + 120
-    while not checkpoint.exists():
-        assert process.poll() is None, process.communicate()[1].decode()[-2000:]
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    launcher = psutil.Process(process.pid)
-    for one in [*launcher.children(recursive=True), launcher]:  # the launcher's workers are sessions of their own
-        one.kill()
-    process.communicate()
-
-
-def losses(out):
+def losses(out: Path) -> list[dict]:
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_killed_twice_and_resumed_equals_one_run(processes, corpus_file, tmp_path):
+def of_the_server(arguments: tuple[str, ...], processes: int) -> None:
+    fork_server.command(*arguments, count=processes).finish()
+
+
+def of_the_launcher(arguments: tuple[str, ...], processes: int) -> None:
+    done = subprocess.run(
+        command(*arguments, processes=processes), env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("processes", "whole_by"),
+    [(1, of_the_server), (2, of_the_server), pytest.param(2, of_the_launcher, marks=pytest.mark.slow)],
+)
+def test_killed_twice_and_resumed_equals_one_run(processes, whole_by, corpus_file, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    finish(start(corpus_file, whole, processes))
-    kill_after(start(corpus_file, broken, processes), broken / "checkpoints/step-14")
-    kill_after(start(corpus_file, broken, processes, "--resume"), broken / "checkpoints/step-35")
+
+    def arguments(out: Path, *extra: str) -> tuple[str, ...]:
+        return ("pretrain", "--out", str(out), "--corpus", str(corpus_file), *RECIPE, *extra)
+
+    whole_by(arguments(whole), processes)
+    assert json.loads((whole / "training.json").read_text())["processes"] == processes
+    first = fork_server.command(*arguments(broken), count=processes, held_before=14)
+    first.kill_after(broken / "checkpoints/step-10")
+    second = fork_server.command(*arguments(broken, "--resume"), count=processes, held_before=9)
+    second.kill_after(broken / "checkpoints/step-15")
     assert not (broken / "model.safetensors").exists()
-    finish(start(corpus_file, broken, processes, "--resume"))
+    fork_server.command(*arguments(broken, "--resume"), count=processes).finish()
     assert (whole / "model.safetensors").read_bytes() == (broken / "model.safetensors").read_bytes()
     assert losses(whole) == losses(broken)
     assert {p.name for p in (whole / "checkpoints").iterdir()} == {p.name for p in (broken / "checkpoints").iterdir()}
     before = (broken / "model.safetensors").stat().st_mtime_ns
-    finish(start(corpus_file, broken, processes, "--resume"))  # a finished run is left alone
-    assert (broken / "model.safetensors").stat().st_mtime_ns == before
+    done = whatwhere(*arguments(broken, "--resume"))  # a finished run is left alone
+    assert done.returncode == 0 and (broken / "model.safetensors").stat().st_mtime_ns == before, done.stderr
