@@ -35,12 +35,16 @@ def between(study: str, models: list[str], layers: int, steps: int) -> list[Reco
                         )
                     )
             for part in ("all", "position", "semantic") if model == "dstg" else ("all",):
+                for step, stress in ((None, 0.1 + 0.05 * layer), (0, 0.4)):
+                    where = place | {"layer": layer, "part": part, "step": step, "n": 250}
+                    records.append(Record(metric="hidden.stress", value=stress, low=stress - 0.02, high=0.7, **where))
                 where = place | {"layer": layer, "n": 12_700}
                 records.append(Record(metric="r2.token", value=0.2, low=0.18, high=0.22, part=part, step=0, **where))
                 for k in (2, 8):
                     records.append(
                         Record(metric="r2.token", value=0.1 * k / 2, low=0.0, high=0.5, part=f"{part}.pca{k}", **where)
                     )
+        records.append(Record(metric="hidden.stress.level", value=0.45, n=126, **place))
         for other in models:
             if other != model:
                 reached = float(number % 2 == 0)

@@ -51,6 +51,8 @@ METRICS: dict[str, Metric] = {
     ),
     "shift.change": Metric("change of the states", SHARE, STREAM),
     "hidden.top2": Metric("variance in two components", SHARE, STREAM, method="pass"),
+    "hidden.stress": Metric("stress at the best scale", "", STREAM, over=GROUPS, method="centres"),
+    "hidden.stress.level": Metric("stress of equal distances", "", counts="positions", method="centres"),
     "sentences.*": Metric("between ÷ within sentences", "", STREAM, method="sentences"),
     "sentences.excess": Metric("log ratio to random cuts", "", STREAM, method="sentences"),
     "regression.*": Metric("R² of a stream", R2, BASELINE, "split", DOCUMENTS, SPLITS, "splits", "regression"),
@@ -215,6 +217,13 @@ METHODS: dict[str, tuple[str, ...]] = {
         "the reference model’s stream of the same layer, over tokens, R² on documents that the regression has not "
         "seen (DSTG, appendix B.2). The regression may turn and stretch the state freely, so it says that the "
         "stream can be read there, not that it is used.",
+    ),
+    "centres": (
+        "The mean state of a position, over the words that stand there, has distances to those of the others; their "
+        "stress at the best common factor says how far they are from the Hellinger distances of the corpus. Two halves "
+        "of the articles give two means, and products across the halves hold no noise. Where all positions are "
+        "equally far from each other, the stress is at its level; 95\u202f% intervals leave out one group of articles "
+        "after the other.",
     ),
     "projected": (
         "A table of positions, sinusoidal or the model’s own, is multiplied by each block’s product of query and "

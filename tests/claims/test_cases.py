@@ -316,6 +316,14 @@ CASES = {
     "geom-learned-monotone": Case(lambda v, h: stages("violations", [0.5, v], h), 0.254, 0.5, (0.368, 0.05)),
     "geom-learned-correlates": Case(lambda v, h: stages("correlation", [0.0, v], h), 0.168, 0.0, (0.1, 0.05)),
     "geom-layer-peak": Case(lambda v, h: projections(v, "raw"), 3.0, 1.2),
+    "geom-states-peak": Case(
+        lambda v, _half: [
+            *(one("ap", "hidden.stress", x, layer=i, part="all") for i, x in enumerate((0.1, 0.1 * v, 0.1, 0.1), 1)),
+            one("corpus", "corpus.from_start", 1.0, seed=None),
+        ],
+        3.0,
+        1.2,
+    ),
     "geom-layer-peak-optimal": Case(lambda v, h: projections(v, "optimal"), 3.0, 1.2),
     "geom-mean-embeddings-differ": Case(
         lambda v, h: [one("ap", "h1", v, h), one("ap", "h1.floor", 1.0)], 2.0, 0.5, (1.0, 0.1)

@@ -8,6 +8,7 @@ from functools import partial
 from ..records import Record
 from .ablation import KINDS, ablation_records
 from .attention import AttentionScores, foreign_scores, retrieval_records
+from .centres import centre_records
 from .correlations import correlation_records
 from .course import local_records, low_rank_records, separation_records
 from .heads import HeadTaxonomy
@@ -53,6 +54,11 @@ def _controls(s: Subject) -> list[Record]:
     read(s.untrained, s.some(CONTROLS), [sentences, variance], s.batch_size)
     scores = score_records(s.untrained, s.some(SCORED), start, batch_size=s.batch_size)
     return sentences.records(start) + variance.records(start) + scores
+
+
+def _centres(s: Subject) -> list[Record]:
+    models = [(s.model, s.who)] + ([] if s.untrained is None else [(s.untrained, s.who.at(0))])
+    return [r for model, who in models for r in centre_records(model, s.some(), s.corpus, who)]
 
 
 # Of every model of a study.
@@ -106,6 +112,7 @@ TRAINING = (
     Analysis("separation", lambda s: separation_records(s.run, s.who, corpus=s.corpus), needs=("run", "table")),
     Analysis("neighbours", lambda s: local_records(s.run, s.some(AT_CHECKPOINTS), s.who), needs=("run", "documents")),
     Analysis("projection", lambda s: projection_records(s.model, s.corpus, s.who), needs=("corpus",)),
+    Analysis("centres", _centres, needs=("documents", "corpus")),
     Analysis("low rank", lambda s: low_rank_records(s.table, s.corpus, s.who), needs=("corpus", "table")),
 )
 ANALYSES = (*PLAIN, *INSIDE, *TRAINING)

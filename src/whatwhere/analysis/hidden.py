@@ -204,6 +204,13 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     return (between / total - chance) / (1 - chance)
 
 
+def article_groups(documents: Documents) -> np.ndarray:
+    """(documents,) the group of each for a jackknife: articles, which stay whole, in at most `GROUPS` of them."""
+    articles = np.arange(len(documents)) if documents.articles is None else documents.articles
+    _, number = np.unique(articles, return_inverse=True)
+    return number * min(GROUPS, number.max() + 1) // (number.max() + 1)
+
+
 class PositionVariance(Reader):
     """A `Reader` of hidden states: share of the variance of each layer that lies between positions.
 
@@ -249,9 +256,7 @@ class PositionVariance(Reader):
             self._squares[layer].index_add_(0, cells // positions, squares)
 
     def _begin(self, documents: Documents, hidden: tuple[Tensor, ...], regular: Tensor) -> None:
-        articles = np.arange(len(documents)) if documents.articles is None else documents.articles
-        _, number = np.unique(articles, return_inverse=True)
-        self._groups = number * min(GROUPS, number.max() + 1) // (number.max() + 1)
+        self._groups = article_groups(documents)
         groups, positions = int(self._groups.max()) + 1, int(documents.position_ids.max()) + 1
         self._counts = torch.zeros(groups, positions, dtype=torch.float64)
         for states in hidden:

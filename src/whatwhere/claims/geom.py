@@ -380,8 +380,8 @@ def geom_learned_correlates(e: Evidence) -> Measured:
 # Layers: section 6.8.
 
 
-def _layer_peak(e: Evidence, metric: str) -> Measured:
-    layers = {layer: v for layer, v in e.along("layer", metric, "sinusoidal").items() if layer > 0}
+def _layer_peak(e: Evidence, metric: str, part: str = "sinusoidal") -> Measured:
+    layers = {layer: v for layer, v in e.along("layer", metric, part).items() if layer > 0}
     if len(layers) < FEWEST_BLOCKS:
         raise Missing(f"needs a model of {FEWEST_BLOCKS} blocks; {e.models[0]} has {len(layers)}")
     values = np.array([layers[at].each for at in sorted(layers)])  # (blocks, seeds)
@@ -407,6 +407,20 @@ def geom_layer_peak_optimal(e: Evidence) -> Measured:
     The same at the best scale: the largest of the first half of the blocks is at least {SHARP:g} times the median of
     the others."""
     return _layer_peak(e, "projected.stress.optimal")
+
+
+@claim(
+    'GEOM section 6.8 (layer 3 of 12 "transforms the positional signal most aggressively"; no number printed for states)',
+    each=lambda table: table.models("hidden.stress", part="all"),
+    what="the mean states of positions in a model",
+)
+def geom_states_peak(e: Evidence) -> Measured:
+    """States of an early layer fit the corpus worst.
+    Stress at the best scale of the mean states of positions: the largest of the first half of the blocks is at least
+    {SHARP:g} times the median of the second half; the ratio is shown. Not testable where fewer than {PLACED} of the
+    training windows begin with a document."""
+    _placed(e)
+    return _layer_peak(e, "hidden.stress", "all")
 
 
 # Hypotheses H1 and H2: section 4.

@@ -10,7 +10,7 @@ from ...points import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
 from ..forms.axes import LAYER, SMALLEST, Axis
-from ..forms.curves import ASIDE, BEFORE, LEVEL, OURS, PAPER, Curves, Line, in_families, of_models
+from ..forms.curves import ASIDE, BEFORE, EVERYWHERE, LEVEL, OURS, PAPER, Curves, Line, in_families, of_models
 from ..forms.marks import drawn
 from ..forms.points import path
 from ..numbers import percent
@@ -248,6 +248,29 @@ PROJECTED = Curves(
 )
 
 
+def _centres(run: Run) -> list[Line]:
+    lines = of_models(run, "hidden.stress", before=True)
+    levels = [p for model in run.models if (p := run.table.point("hidden.stress.level", model))]
+    level = [Line({0: levels[0]}, "all positions equally far", kind=LEVEL, panel=EVERYWHERE)] if levels else []
+    return [*in_families(run, lines), *level] if lines else []
+
+
+CENTRES = Curves(
+    "hidden-stress",
+    "hidden.stress",
+    _centres,
+    finding(
+        "geom-states-peak", sentence="Positions lie most as in the corpus at the end in", what="ratio", lowest=True
+    ),
+    "Stress of the mean states of positions, after every layer, against the Hellinger distances of the corpus, at the "
+    "best scale",
+    "Stress of the mean states of positions by layer",
+    Axis("stress at the best scale", include=(0,)),
+    records=("hidden.stress: part, layer", "hidden.stress.level"),
+    width=250,
+)
+
+
 def _by_step(run: Run, metric: str, model: str, index: int | None) -> dict[int, Point]:
     """Step -> value of the first of `ROWS` that were measured."""
     curves = (run.table.points(metric, model, by="step", part=part, index=index) for part in ROWS)
@@ -296,5 +319,5 @@ SEPARATION = Curves(
 
 def figures(run: Run) -> list[Figure]:
     """Tables, their spectra and frequencies, flatness of states, stress behind M, and tables over training."""
-    draws = (table_map, *(form.draw for form in (SPECTRUM, FREQUENCIES, FLAT, PROJECTED, SEPARATION)))
+    draws = (table_map, *(form.draw for form in (SPECTRUM, FREQUENCIES, FLAT, CENTRES, PROJECTED, SEPARATION)))
     return [f for draw in draws if (f := draw(run))]
