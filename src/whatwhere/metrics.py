@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 R2, SHARE, NATS = "R²", "share", "nats"
 SPLITS, DOCUMENTS, GROUPS = "document splits", "documents", "groups of documents"
+PRODUCT = "words or positions, with either"
 STREAM, TERM, TABLE, BASELINE = "part of the hidden state", "term of the scores", "position table", "other model"
 
 
@@ -38,7 +39,7 @@ def _look(name: str) -> Metric:
     return Metric(name, SHARE, TERM, method="pass")
 
 
-# A name that ends in ".*" stands for all that begin so; the longest that fits counts.
+# A name that ends in "*" stands for all that begin so; the longest that fits counts.
 METRICS: dict[str, Metric] = {
     "r2.*": _probe("a target"),
     "r2.token": _probe("position"),
@@ -71,20 +72,43 @@ METRICS: dict[str, Metric] = {
     "attention.retrieval": Metric("copy", SHARE, TERM, method="retrieval"),
     "attention.broad": _look("spread"),
     "local.*": Metric("weight on neighbours", SHARE, TERM, method="neighbours"),
-    "correlation.share": Metric("share of the variance", SHARE, "words or positions, with either", method="products"),
+    "scores.std": Metric("standard deviation of the scores", "score units", TERM),
+    "theta.*": Metric("score of a pair with [CLS], or of others", "score units"),
+    "correlation.std": Metric("standard deviation", "score units", PRODUCT, method="products"),
+    "correlation.row": Metric("variance between queries", SHARE, PRODUCT, method="products"),
+    "correlation.column": Metric("variance between keys", SHARE, PRODUCT, method="products"),
+    "correlation.share": Metric("share of the variance", SHARE, PRODUCT, method="products"),
     "pattern": Metric("pattern of a head", "", "pattern", method="pass"),
     "patterns.share": Metric("share of heads", SHARE, "pattern", counts="heads", over="heads", method="pass"),
     "loss": Metric("loss", NATS, "train or validation", counts="masked tokens", over="held-out windows"),
     "loss.unigram": Metric("entropy of token frequencies", NATS, counts="tokens"),
     "accuracy": Metric("masked tokens right", SHARE, "validation", counts="masked tokens"),
     "convergence.*": Metric("share of its steps", SHARE, BASELINE, counts="steps", method="convergence"),
-    "parameters": Metric("parameters"),
-    "parameters.embedding": Metric("of them embeddings"),
-    "operations": Metric("operations/token", method="operations"),
-    "steps": Metric("steps"),
-    "tokens": Metric("training tokens"),
+    "corpus.documents": Metric("documents", "documents"),
+    "corpus.characters": Metric("characters", "characters"),
+    "corpus.tokens": Metric("tokens", "tokens"),
+    "corpus.windows": Metric("windows", "windows"),
+    "corpus.room": Metric("room to shift a window", "tokens", counts="windows"),
+    "corpus.from_start": Metric("windows that begin with a document", SHARE, counts="windows"),
+    "probe.documents": Metric("documents that are probed", "documents"),
+    "probe.length": Metric("their length", "tokens"),
+    "swap.loss": Metric("rise of loss", NATS, "tokens", "distance"),
+    "swap.positive": Metric("pairs whose swap costs", SHARE, "", "distance", "pairs", "pairs"),
+    "fft.turns": Metric("turns over the table", "turns", "", "component", "positions"),
+    "fft.peak": Metric("turns of the largest columns", "turns", "", "order", "positions"),
+    "outlier": Metric("distance to the nearest row", "medians", "", "position", "positions"),
+    "rotation.turns": Metric("turns of a pair of components", "turns", "components", "pair", "positions"),
+    "rotation.strength": Metric("motion that is rotation", SHARE, "components", "pair", "positions"),
+    "rotation.share": Metric("variance of a pair of components", SHARE, "components", "pair", "positions"),
+    "rotation.shift": Metric("shift between a pair of components", "periods", "components", "pair", "positions"),
+    "n50.count": Metric("components for half the variance", "components", counts="positions"),
+    "parameters": Metric("parameters", "parameters"),
+    "parameters.embedding": Metric("of them embeddings", "parameters"),
+    "operations": Metric("operations/token", "operations/token", method="operations"),
+    "steps": Metric("steps", "steps"),
+    "tokens": Metric("training tokens", "tokens"),
     "seconds": Metric("training time", "s"),
-    "tokens_per_second": Metric("tokens/s"),
+    "tokens_per_second": Metric("tokens/s", "tokens/s"),
     "memory.peak": Metric("peak memory", "bytes"),
     "pca.share": Metric("share of variance", SHARE, "", "component", "positions", method="tables"),
     "pca.*": Metric("share of variance", SHARE, counts="positions", method="tables"),
@@ -117,8 +141,15 @@ METRICS: dict[str, Metric] = {
     ),
     "change": Metric("change since the first checkpoint", SHARE, "rows of the table", counts="positions"),
     "projected.*": Metric("stress behind M", "", TABLE, method="projected"),
-    "toeplitz": Metric("share of the lag alone", SHARE, counts="positions", over=GROUPS, method="geometry"),
-    "mds.share": Metric("share of variance", SHARE, "", "component", "positions", GROUPS, method="geometry"),
+    "low_rank.stress.*": _stress("stress at a rank"),
+    "low_rank.closed*": Metric("way from random to MDS", SHARE, "", "rank", "positions"),
+    "lag.correlation*": Metric("correlation with the lag", "", "", "", "pairs of positions", GROUPS, method="geometry"),
+    "rank*": Metric("rank", "", "", "", "positions", GROUPS, method="geometry"),
+    "support": Metric("tokens of the rarest position", "tokens", counts="positions", method="geometry"),
+    "positions.kept": Metric("positions kept", "positions", method="geometry"),
+    "toeplitz*": Metric("share of the lag alone", SHARE, counts="positions", over=GROUPS, method="geometry"),
+    "circulant*": Metric("share of circulant matrices", SHARE, counts="positions", over=GROUPS, method="geometry"),
+    "mds.share*": Metric("share of variance", SHARE, "", "component", "positions", GROUPS, method="geometry"),
 }
 
 
@@ -128,6 +159,12 @@ def metric(name: str) -> Metric:
         return METRICS[name]
     fits = [key for key in METRICS if key.endswith("*") and name.startswith(key[:-1])]
     return METRICS[max(fits, key=len)] if fits else Metric(name)
+
+
+def unit(name: str) -> str:
+    """The unit of a metric's records, "" for a pure number such as a share or an R²."""
+    known = metric(name).unit
+    return "" if known in (SHARE, R2) else known
 
 
 def repeats(name: str) -> str:

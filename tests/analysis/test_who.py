@@ -19,13 +19,13 @@ def test_records_are_those_of_a_loop_and_nan_has_none():
     axes = {("layer", "part"): [(1, "a"), (2, "b")], "head": range(3), "metric": ("x", "y")}
     expected = [
         Record(
-            "s", "m", f"of.{'xy'[k]}", value[i, j, k], low[i, j, k], None if (i, j, k) == (0, 2, 0) else high[i, j, k],
+            "s", "m", f"kl.{'xy'[k]}", value[i, j, k], low[i, j, k], None if (i, j, k) == (0, 2, 0) else high[i, j, k],
             unit="nats", seed=3, layer=i + 1, head=j, part="ab"[i], step=5, n=int(n[i, j, 0]),
         )
         for i, j, k in np.ndindex(2, 3, 2)
         if (i, j, k) != (1, 0, 1)
     ]  # fmt: skip
-    records = ME.at(5).records("of.", (value, low, high), axes, n=n, unit="nats")
+    records = ME.at(5).records("kl.", (value, low, high), axes, n=n)
     assert records == expected
     assert {type(v) for r in records for v in vars(r).values()} <= {str, int, float, type(None)}  # no numbers of numpy
 

@@ -132,8 +132,8 @@ def ablation_records(
     mean = document_mean(values[read], articles=None if documents.articles is None else documents.articles[read])
     places = [("loss", None, None, None), *((a.kind, a.part, a.layer, a.head) for a in ablations)]
     axes = {("metric", "part", "layer", "head"): places}
-    loss, *changes = who.records("ablation.", mean, axes, n=read.sum(), unit="nats")
-    each = who.records("ablation.loss", values[:, 0], {"index": range(len(values))}, n=1, unit="nats")
+    loss, *changes = who.records("ablation.", mean, axes, n=read.sum())
+    each = who.records("ablation.loss", values[:, 0], {"index": range(len(values))}, n=1)
     return [loss, *each, *changes]
 
 

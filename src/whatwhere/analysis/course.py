@@ -150,7 +150,7 @@ def _shape(table: np.ndarray, who: Who, **place: Any) -> list[Record]:
         *who.records("separation.quantile", np.percentile(apart, PERCENT), {"index": PERCENT}, **place),
         who.record("violations", violations.value, *ends, **place),
         *who.records("pca.share", shape.shares[:SHARES], {"index": range(SHARES)}, **place),
-        who.record("n50", shape.n50, unit="%", **place),
+        who.record("n50", shape.n50, **place),
     ]
 
 

@@ -192,7 +192,7 @@ class HeadTaxonomy(Reader):
         }
         by_term = {**places, "metric": self.names}
         return [
-            *who.records("kl.", (mean, *interval(drawn)), by_term, n=documents, unit="nats"),
+            *who.records("kl.", (mean, *interval(drawn)), by_term, n=documents),
             *who.records("kl.share.", (share, *interval(shares)), by_term, n=documents),
             *who.records("head.label", np.mean(labels == label, axis=0).ravel(), by_label, n=documents),
             *who.records("heads.share", (of_label, *interval(of_labels)), {"part": names}, n=layers * heads),

@@ -130,8 +130,8 @@ def probe_records(
     test = split_documents(len(chosen), splits)
     targets = probe_targets(chosen, test)
     records = [
-        who.record("probe.documents", len(chosen), unit="documents"),
-        who.record("probe.length", chosen.length, unit="tokens"),
+        who.record("probe.documents", len(chosen)),
+        who.record("probe.length", chosen.length),
     ]
     for layers in _chunks(model.config, splits):
         sums_of_layers = gram_sums(model, chosen, targets, test, layers, batch_size, progress)

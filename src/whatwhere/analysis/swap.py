@@ -92,7 +92,7 @@ def swap_records(
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     mean = document_mean(means, articles=documents.articles)
     axes = {"index": list(lags), "part": PARTS}
-    records = who.records("swap.loss", mean, axes, n=np.isfinite(means).sum(0), unit="nats")
+    records = who.records("swap.loss", mean, axes, n=np.isfinite(means).sum(0))
     for lag, (hits, tried) in zip(lags, positive.astype(int).tolist(), strict=True):
         if tried:
             records.append(who.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried))

@@ -68,17 +68,17 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
     records = [
         *_share_records(who, s.shares, min(table.shape), n=n),
         *who.records("dct.low4", s.low4[:DRAWN], by_order, n=n),
-        *who.records("fft.turns", s.revolutions[:SHARES], by_order, n=n, unit="turns"),
-        *who.records("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), by_order, n=n, unit="turns"),
+        *who.records("fft.turns", s.revolutions[:SHARES], by_order, n=n),
+        *who.records("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), by_order, n=n),
         who.record("equivariance", s.equivariance, n=n),
         who.record("equivariance.null", null.mean(), *np.quantile(null, [0.025, 0.975]), n=n),
         *who.records("equivariance.first", np.asarray(equivariance_of_first(table, first)), {"index": first}, n=n),
-        *who.records("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, n=n, unit="medians"),
+        *who.records("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, n=n),
     ]
     for i, pair in enumerate(rotations(s)):
         place: dict[str, Any] = {"part": f"{pair.first + 1}+{pair.second + 1}", "index": i, "n": n}
-        for name, unit in (("turns", "turns"), ("strength", ""), ("shift", "periods"), ("share", "")):
-            records.append(who.record(f"rotation.{name}", getattr(pair, name), unit=unit, **place))
+        for name in ("turns", "strength", "shift", "share"):
+            records.append(who.record(f"rotation.{name}", getattr(pair, name), **place))
     arrays = {"scores": s.scores[:, :DRAWN], "shares": s.shares, "dct_power": s.dct_power[:DRAWN], "outliers": lonely}
     return records, arrays
 
@@ -126,8 +126,8 @@ def _share_records(who: Who, shares: np.ndarray, total: int, **columns: Any) -> 
     return [
         *who.records("pca.share", shares[:SHARES], {"index": range(SHARES)}, **columns),
         *(who.record(f"pca.top{k}", shares[:k].sum(), **columns) for k in TOPS),
-        who.record("n50", 100.0 * needed / total, unit="%", **columns),
-        who.record("n50.count", needed, unit="components", **columns),
+        who.record("n50", 100.0 * needed / total, **columns),
+        who.record("n50.count", needed, **columns),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 
 from ..intervals import split_interval
+from ..metrics import unit
 from ..records import Record
 from .bootstrap import Mean
 
@@ -32,9 +33,9 @@ class Who:
         return self.model if self.seed is None else f"{self.model}-seed-{self.seed}"
 
     def record(self, metric: str, value: SupportsFloat, low: Any = None, high: Any = None, **columns: Any) -> Record:
-        """One record; an end that is nan is none, `columns` are others of `Record`."""
+        """One record, in the unit that `metrics` says; an end that is nan is none, `columns` are others of `Record`."""
         low, high = (None if end is None or np.isnan(end) else float(end) for end in (low, high))
-        columns |= {"seed": self.seed, "step": self.step}
+        columns |= {"seed": self.seed, "step": self.step, "unit": unit(metric)}
         return Record(self.study, self.model, metric, float(value), low, high, **columns)
 
     def splits(

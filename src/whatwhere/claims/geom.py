@@ -410,7 +410,7 @@ def geom_layer_peak_optimal(e: Evidence) -> Measured:
 
 
 @claim(
-    'GEOM section 6.8 (layer 3 of 12 "transforms the positional signal most aggressively"; no number printed for states)',
+    'GEOM section 6.8 (layer 3 of 12 "transforms the positional signal most aggressively"; no number printed)',
     each=lambda table: table.models("hidden.stress", part="all"),
     what="the mean states of positions in a model",
 )

@@ -13,16 +13,16 @@ from ..records import Record
 from ..training.finetune import CONFIG, FinetuneConfig
 from ..training.runs import SUMMARY
 
-# Metric, key of the training's summary, unit.
+# Metric, key of the training's summary.
 COSTS = (
-    ("steps", "steps", "steps"),
-    ("tokens", "tokens", "tokens"),
-    ("seconds", "seconds", "s"),
-    ("tokens_per_second", "tokens_per_second", "tokens/s"),
-    ("parameters", "parameters", "parameters"),
-    ("operations", "operations", "operations/token"),
-    ("parameters.embedding", "embedding_parameters", "parameters"),
-    ("memory.peak", "peak_memory_bytes", "bytes"),
+    ("steps", "steps"),
+    ("tokens", "tokens"),
+    ("seconds", "seconds"),
+    ("tokens_per_second", "tokens_per_second"),
+    ("parameters", "parameters"),
+    ("operations", "operations"),
+    ("parameters.embedding", "embedding_parameters"),
+    ("memory.peak", "peak_memory_bytes"),
 )
 
 
@@ -32,13 +32,13 @@ def text_records(windows: Windows, study: str) -> list[Record]:
     facts, train, who = windows.manifest, windows["train"], Who("", study=study)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
-        records.append(who.record(f"corpus.{key}", sum(facts[key].values()), unit=key))
-        records += [who.record(f"corpus.{key}", count, unit=key, part=split) for split, count in facts[key].items()]
+        records.append(who.record(f"corpus.{key}", sum(facts[key].values())))
+        records += [who.record(f"corpus.{key}", count, part=split) for split, count in facts[key].items()]
     room = train.length - train.lengths()
-    records.append(who.record("corpus.room", room.mean(), unit="tokens", n=len(room)))
+    records.append(who.record("corpus.room", room.mean(), n=len(room)))
     if (share := train.from_start()) is not None:
         records.append(who.record("corpus.from_start", share, n=len(train)))
-    guess = who.record("loss.unigram", windows.unigram_entropy(), unit="nats", n=int(windows.unigrams().sum()))
+    guess = who.record("loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum()))
     return [*records, guess]
 
 
@@ -50,13 +50,13 @@ def training_records(folder: Path, who: Who) -> list[Record]:
         at = who.at(line["step"])
         for key, part in (("loss", "train"), ("validation_loss", "validation")):
             if key in line:
-                records.append(at.record("loss", line[key], unit="nats", part=part))
+                records.append(at.record("loss", line[key], part=part))
         if "validation_accuracy" in line:
             low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
             records.append(at.record("accuracy", line["validation_accuracy"], low, high, part="validation", n=n))
     summary = read_json(folder / SUMMARY)
-    known = [(metric, summary.get(key), unit) for metric, key, unit in COSTS]
-    return records + [who.record(metric, value, unit=unit) for metric, value, unit in known if value is not None]
+    known = [(metric, summary.get(key)) for metric, key in COSTS]
+    return records + [who.record(metric, value) for metric, value in known if value is not None]
 
 
 def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
