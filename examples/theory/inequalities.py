@@ -73,8 +73,7 @@ def kl_upper_bound(p: Rows) -> Inequality:
     """Lemma 12's D(μ_i‖μ_j) ≤ 2√2·d_H, "for distributions bounded away from zero", for every pair.
 
     No such constant exists: D grows without end as a token becomes rare in μ_j, d_H does not. What holds, with m the
-    smallest share of
-    a token in μ_j: D ≤ χ² ≤ (1 + 1/√m)²·d_H², which is `sharp` (inf where μ_j lacks a token).
+    smallest share of a token in μ_j: D ≤ χ² ≤ (1 + 1/√m)²·d_H², which is `sharp` (inf where μ_j lacks a token).
     """
     p, dist = _dense(p), hellinger(p)
     smallest = p.min(axis=1)

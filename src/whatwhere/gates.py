@@ -8,6 +8,15 @@ LEARNED = 0.1  # nats below the unigram plateau from which a model counts as tra
 FALLING = 0.05  # nats by which the loss of a model that is still learning fell over the last tenth of its steps
 
 
+PLACED = 0.5  # share of the windows that begin with a document, from which places in windows are places in documents
+
+
+def unplaced(table: Table) -> float | None:
+    """Share of the training windows that begin with a document, where it is below `PLACED`: they run on."""
+    share = table.point("corpus.from_start")
+    return share.value if share is not None and share.value < PLACED else None
+
+
 def plateau(table: Table, model: str = "") -> float | None:
     """Entropy of token frequencies in nats; a model's own, where runs of several corpora stand side by side."""
     point = table.point("loss.unigram", model) or table.point("loss.unigram")

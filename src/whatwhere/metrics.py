@@ -12,7 +12,8 @@ STREAM, TERM, TABLE, BASELINE = "part of the hidden state", "term of the scores"
 class Metric:
     """What the records of a metric say.
 
-    name: what a value is, as an axis or a column names it; unit: "" for a pure number. part, index: what these columns
+    name: what a value is, as an axis or a column names it; unit: its unit, "share" or "R²" where it is
+    a pure number of that kind, "" of others. part, index: what these columns
     name and count. counts: what `n` counts. over: what the record's own interval is over. repeats: what `index` counts
     where it repeats one quantity, "splits" or "documents". method: key of `METHODS`, of how it is measured.
     """
@@ -82,6 +83,9 @@ METRICS: dict[str, Metric] = {
     "patterns.share": Metric("share of heads", SHARE, "pattern", counts="heads", over="heads", method="pass"),
     "loss": Metric("loss", NATS, "train or validation", counts="masked tokens", over="held-out windows"),
     "loss.unigram": Metric("entropy of token frequencies", NATS, counts="tokens"),
+    "accuracy.commonest": Metric("share of the commonest class", SHARE, "validation"),
+    "h1*": Metric("distance of the mean words of two positions", "", counts="positions"),
+    "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions"),
     "accuracy": Metric("masked tokens right", SHARE, "validation", counts="masked tokens"),
     "convergence.*": Metric("share of its steps", SHARE, BASELINE, counts="steps", method="convergence"),
     "corpus.documents": Metric("documents", "documents"),
@@ -257,10 +261,11 @@ METHODS: dict[str, tuple[str, ...]] = {
     ),
     "centres": (
         "The mean state of a position, over the words that stand there, has distances to those of the others; their "
-        "stress at the best common factor says how far they are from the Hellinger distances of the corpus. Two halves "
-        "of the articles give two means, and products across the halves hold no noise. Where all positions are "
-        "equally far from each other, the stress is at its level; 95\u202f% intervals leave out one group of articles "
-        "after the other.",
+        "stress at the best common factor says how far they are from the Hellinger distances of the corpus. Two "
+        "halves of the articles give two means, and products across the halves hold none of their noise on average. "
+        "What is left of it adds stress, so a layer that tells positions less apart has more; one that does not tell "
+        "them apart has none. Where all positions are equally far from each other, the stress is at its level; "
+        "95\u202f% intervals leave out one group of articles after the other.",
     ),
     "projected": (
         "A table of positions, sinusoidal or the model’s own, is multiplied by each block’s product of query and "

@@ -57,8 +57,10 @@ def _controls(s: Subject) -> list[Record]:
 
 
 def _centres(s: Subject) -> list[Record]:
-    models = [(s.model, s.who)] + ([] if s.untrained is None else [(s.untrained, s.who.at(0))])
-    return [r for model, who in models for r in centre_records(model, s.some(), s.corpus, who)]
+    records = centre_records(s.model, s.some(), s.corpus, s.who, batch_size=s.batch_size)
+    if s.untrained is None:
+        return records
+    return records + centre_records(s.untrained, s.some(CONTROLS), s.corpus, s.who.at(0), batch_size=s.batch_size)
 
 
 # Of every model of a study.

@@ -13,7 +13,7 @@ import torch
 from ..geometry import corrected_squares, stress_of_distances
 from ..intervals import jackknife_interval
 from ..records import Record
-from .geometry import CorpusDistances
+from .geometry import CorpusDistances, equidistant
 from .hidden import article_groups
 from .passes import Documents, check_finite, hidden_states
 from .probes import stream_columns
@@ -33,10 +33,15 @@ def centre_records(
     """Records `hidden.stress`, see `metrics`, by layer (0 = embedding) and part (`all`, `position`, `semantic`).
 
     The mean state of a position is taken over the regular tokens that stand there. Two halves of the articles give two
-    means a_i, b_i of independent noise, and (a_i - a_j) · (b_i - b_j) the squared distance without it, cut at 0. Held
-    against the corrected distances of the corpus if it has them. Interval: 95 %, jackknife over at most 16 groups of
-    articles. Positions that some half lacks when a group is left out do not count; [] where fewer than 3 are left, as
-    in documents of one article.
+    means a_i, b_i of independent noise; the mean over pairs of (a_i - a_j) · (b_i - b_j) is the square of the distance
+    without it, on average. Their roots, cut at 0, are held against the corrected distances of the corpus if it has
+    them. What noise is left in single pairs adds stress, so a layer that tells positions less apart has more of it
+    whatever the shape, and a layer whose mean square is not above 0 with its whole interval has no record. Intervals:
+    95 %, jackknife over at most 16 groups of articles.
+
+    Positions that some half lacks when a group is left out do not count; [] where fewer than 3 are left, as in
+    documents of fewer than four articles, and where the corpus has no distances. Where windows run on, a place in a
+    window is none in a document, and the comparison means nothing: claim and figure ask `gates.unplaced`.
 
     `hidden.stress.level`: the stress of distances that are all equal, the mark to beat; n: positions.
     """
@@ -44,6 +49,8 @@ def centre_records(
     kinds = int(groups.max()) + 1
     places = np.asarray(corpus.positions) + 1  # row 0 is [CLS]
     there = np.flatnonzero(places <= documents.position_ids.max())
+    if len(there) < FEWEST_POSITIONS:
+        return []
     column = np.full(int(max(places.max(), documents.position_ids.max())) + 1, -1)
     column[places[there]] = np.arange(len(there))
     counts, sums = np.zeros((kinds, len(there))), list[torch.Tensor]()
@@ -54,34 +61,38 @@ def centre_records(
         counts += np.bincount(cells.numpy(), minlength=counts.size).reshape(counts.shape)
         sums = sums or [torch.zeros(counts.size, h.shape[2], dtype=torch.float64) for h in hidden]
         for layer, (total, states) in enumerate(zip(sums, hidden, strict=True)):
-            check_finite(states, f"hidden[{layer}]")
-            total.index_add_(0, cells, states.cpu()[counted].double())
-    of_layers = [total.numpy().reshape(*counts.shape, -1) for total in sums]  # (groups, positions, width) each
+            x = states.cpu()[counted].double()
+            check_finite(x, f"hidden[{layer}]")
+            total.index_add_(0, cells, x)
 
     splits = [_halves(kinds, left) for left in (None, *range(kinds))]
     kept = np.all([(counts[half].sum(0) > 0) for halves in splits for half in halves], axis=0)
-    if kept.sum() < FEWEST_POSITIONS:
-        return []
     wanted = np.ix_(there[kept], there[kept])
     dist = (corpus.dist if corpus.corrected is None else corpus.corrected)[wanted]
-    level = stress_of_distances(1.0 - np.eye(len(dist)), dist, "optimal")
+    if kept.sum() < FEWEST_POSITIONS or not dist.any():
+        return []
+    level = stress_of_distances(equidistant(dist), dist, "optimal")
     records = [who.record("hidden.stress.level", level, n=len(dist))]
-    for layer, of_layer in enumerate(of_layers):
+    for layer, total in enumerate(sums):
+        of_layer = total.numpy().reshape(*counts.shape, -1)[:, kept]
         for part, columns in stream_columns(model.config).items():
-            whole, *left = (_stress(of_layer[:, kept, columns], counts[:, kept], halves, dist) for halves in splits)
+            squares = [_squares(of_layer[..., columns], counts[:, kept], halves) for halves in splits]
+            mean, *left = (s.sum() / (len(s) * (len(s) - 1)) for s in squares)
+            if mean <= 0 or (jackknife_interval(mean, left) or (0.0,))[0] <= 0:
+                continue
+            whole, *left = (stress_of_distances(np.sqrt(np.maximum(s, 0.0)), dist, "optimal") for s in squares)
             low, high = jackknife_interval(whole, left) or (None, None)
             records.append(who.record("hidden.stress", whole, low, high, layer=layer, part=part, n=len(documents)))
     return records
 
 
-def _halves(groups: int, left_out: int | None) -> tuple[np.ndarray, np.ndarray]:
+def _halves(groups: int, left_out: int | None) -> list[np.ndarray]:
     """Every other one of the groups, and the others; all of them, or all but one, which keep their sides."""
     numbers = np.arange(groups)
-    return tuple(numbers[(numbers % 2 == side) & (numbers != left_out)] for side in (0, 1))  # type: ignore[return-value]
+    return [numbers[(numbers % 2 == side) & (numbers != left_out)] for side in (0, 1)]
 
 
-def _stress(sums: np.ndarray, counts: np.ndarray, halves: tuple[np.ndarray, np.ndarray], dist: np.ndarray) -> float:
-    """Stress at the best scale of sums (groups, positions, width) and counts (groups, positions) of two halves."""
+def _squares(sums: np.ndarray, counts: np.ndarray, halves: list[np.ndarray]) -> np.ndarray:
+    """Signed squared distances of the means of sums (groups, positions, width) and counts (groups, positions)."""
     a, b = (sums[half].sum(0) / counts[half].sum(0)[:, None] for half in halves)
-    squares = corrected_squares(a, b)
-    return stress_of_distances(np.sqrt(np.maximum((squares + squares.T) / 2, 0.0)), dist, "optimal")
+    return corrected_squares(a, b)

@@ -319,7 +319,7 @@ class _Compared:
                 yield (f"stress.{scale}", name, width), stress_of_distances(d, dist, scale)
             if width is None and np.ptp(d[pairs]) and np.ptp(dist[pairs]):
                 yield ("correlation", name, None), float(np.corrcoef(d[pairs], dist[pairs])[0, 1])
-        yield ("stress.optimal", "equidistant", None), stress_of_distances(_equidistant(dist), dist, "optimal")
+        yield ("stress.optimal", "equidistant", None), stress_of_distances(equidistant(dist), dist, "optimal")
         if mds is None:
             return
         variance = mds.eigenvalues[mds.eigenvalues > 0].sum()
@@ -372,7 +372,7 @@ class _Compared:
                     values["stress.held_out", "mds", rank].append(stress(coords[:, :rank], dist, "optimal"))
                 for name, table in self.tables.items():
                     values["stress.held_out", name, None].append(stress(table, dist, "optimal"))
-                equal = stress_of_distances(_equidistant(dist), dist, "optimal")
+                equal = stress_of_distances(equidistant(dist), dist, "optimal")
                 values["stress.held_out", "equidistant", None].append(equal)
                 for scale in SCALES:
                     noise = stress_of_distances(fitted.distances, dist, scale)
@@ -381,7 +381,7 @@ class _Compared:
         return {key: float(np.mean(of_key)) for key, of_key in values.items() if len(of_key) == most}
 
 
-def _equidistant(dist: np.ndarray) -> np.ndarray:
+def equidistant(dist: np.ndarray) -> np.ndarray:
     return np.ones_like(dist) - np.eye(len(dist))
 
 

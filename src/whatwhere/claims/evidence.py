@@ -108,7 +108,7 @@ class Evidence:
 
     def along(self, column: str, metric: str, part: str | None = None) -> dict[int, Point]:
         """A metric at every layer, or at every index (component, rank, width), that has it."""
-        model, place = self.models[0], {"part": part, "head": None, "step": None, "seed": self.seeds[0]}
+        model, place = self.models[0], {"part": part, "head": None, "step": None}
         values = sorted(self.table.distinct(column, metric, model, **place))
         if not values:
             raise Missing(f"no {metric} of {model}{'' if part is None else f', part {part}'}")

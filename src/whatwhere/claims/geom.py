@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from ..gates import PLACED, unplaced  # noqa: F401  (a rule names it)
 from ..intervals import LOSS_ROUNDING
 from ..points import Point, largest, smallest
 from .claim import LOST, MOST, PRESENT, UNMOVED, Measured, claim
@@ -28,7 +29,6 @@ FLAT = 0.01  # "less than 1 % variation"
 CORRELATED = 0.1  # half-way between the paper's "essentially zero" (0.036) and its "moderate" (0.168)
 SHARP = 2.0  # "a sharp peak": times the plateau (the paper: "more than 3 times")
 FEWEST_BLOCKS = 4  # for a peak with a plateau after it
-PLACED = 0.5  # share of the windows that begin with a document, from which table rows are places in documents
 
 # Judged for each of a run's corpora ("corpus" in a study, their own names in a geometry run), or of its models.
 of_corpora = partial(
@@ -360,9 +360,8 @@ def geom_learned_monotone(e: Evidence) -> Measured:
 
 def _placed(e: Evidence) -> None:
     """Refuse to hold a model's table against the corpus where its rows are no places in documents."""
-    share = e.table.point("corpus.from_start")
-    if share is not None and share.value < PLACED:
-        percent = f"{share.value:.1%}".replace("%", " %")
+    if (share := unplaced(e.table)) is not None:
+        percent = f"{share:.1%}".replace("%", " %")
         raise Missing(f"windows run on: {percent} begin with a document, so table rows are no places in documents")
 
 

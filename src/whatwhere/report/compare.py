@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..metrics import unit
 from ..records import Record
 from . import facts, pages
 from .cards import card
@@ -82,7 +83,9 @@ def merged(studies: Mapping[str, Run]) -> Run:
     for run, study in studies.items():
         records += [_renamed(r, run) for r in study.records if r.model not in NO_MODEL]
         if (level := study.plateau()) is not None and not together:
-            records += [Record("", f"{run}/{m}", "loss.unigram", level, unit="nats") for m in study.models]
+            records += [
+                Record("", f"{run}/{m}", "loss.unigram", level, unit=unit("loss.unigram")) for m in study.models
+            ]
         for entry in study.entries:
             config = study.config(str(entry.get("name")))
             config = {**config, "preset": config.get("preset") or entry.get("name")}

@@ -5,7 +5,6 @@ Two values differ only if the 95 % interval of their paired difference holds no 
 separable". Thresholds are those of the claims. Names in `backticks` are set as code by the page.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..claims import FAILS, HOLDS, OPEN
 from ..points import Point
 from .figure import MOST_DIGITS
 from .numbers import THIN, compact, count, fine_percent, fixed, interval, number, percent, printed, span
-from .run import Run
+from .run import Run, finite
 
 ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
@@ -69,7 +68,7 @@ def claimed(run: Run, *ids: str, what: str = "") -> str | None:
     """
     rows = {str(c.get("id")): c for c in run.claims}
     for claim in (rows[i] for i in ids if i in rows):
-        value, low, high, paper = (_number(claim.get(k)) for k in ("value", "low", "high", "paper_value"))
+        value, low, high, paper = (finite(claim.get(k)) for k in ("value", "low", "high", "paper_value"))
         if value is None:
             continue
         unit = f"{THIN}{claim['unit']}" if claim.get("unit") else ""
@@ -82,11 +81,6 @@ def claimed(run: Run, *ids: str, what: str = "") -> str | None:
             ":  ", ": "
         )
     return None
-
-
-def _number(found: Any) -> float | None:
-    known = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
-    return float(found) if known else None
 
 
 def best(

@@ -321,7 +321,7 @@ def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
 
 def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
     """Hellinger distances of two corpora at the positions that both support, as counted, with their intervals."""
-    records = []
+    records, who = [], Who("", study=study)
     names = list(measured)
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
@@ -336,7 +336,7 @@ def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals
                 half = np.hypot(*sides)
             for at, d, h in zip(both, hellinger(ours, theirs), half, strict=True):
                 low, high = (None, None) if np.isnan(h) else (float(d - h), float(d + h))
-                records.append(Record(study, "", "between", float(d), low, high, part=f"{a}|{b}", index=int(at)))
+                records.append(who.record("between", d, low, high, part=f"{a}|{b}", index=int(at)))
     return records
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...gates import unplaced
 from ...papers import DSTG_TABLES
 from ...points import Point, curve, running_sums
 from .. import schemes
@@ -249,8 +250,9 @@ PROJECTED = Curves(
 
 
 def _centres(run: Run) -> list[Line]:
-    lines = of_models(run, "hidden.stress", before=True)
+    lines = [] if unplaced(run.table) is not None else of_models(run, "hidden.stress", before=True)
     levels = [p for model in run.models if (p := run.table.point("hidden.stress.level", model))]
+    levels = levels if len({p.value for p in levels}) == 1 else []  # of one corpus
     level = [Line({0: levels[0]}, "all positions equally far", kind=LEVEL, panel=EVERYWHERE)] if levels else []
     return [*in_families(run, lines), *level] if lines else []
 
