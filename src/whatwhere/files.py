@@ -14,6 +14,8 @@ from typing import IO, Any
 
 import numpy as np
 
+Arrays = dict[str, np.ndarray]  # by name, as in an .npz file
+
 
 @contextmanager
 def new_file(path: str | Path) -> Iterator[IO[bytes]]:
@@ -77,9 +79,17 @@ def flush(folder: Path) -> None:
                 os.fsync(file.fileno())
 
 
-def read_json(path: str | Path) -> Any:
-    """What `write_json` wrote."""
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+def read_json(path: str | Path, way_out: str = "Delete it and run the command again.") -> Any:
+    """What `write_json` wrote.
+
+    Raises:
+        ValueError: it is damaged; the message ends with the way out.
+        OSError: it cannot be read.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:  # of JSON, and of UTF-8
+        raise ValueError(f"{path} is not complete JSON ({error}). {way_out}") from error
 
 
 def write_text(path: str | Path, text: str) -> None:

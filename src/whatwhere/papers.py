@@ -62,52 +62,77 @@ DSTG_R2: dict[tuple[str, str, str, int], float] = {
     if value is not None
 }
 
-TITLES = {
-    "DSTG": "Give it Space! Explicit Disentangling of Positional and Semantic Representations in Encoders",
-    "TUPE": "Rethinking Positional Encoding in Language Pre-training",
-    "GEOM": "On the Geometry of Positional Encodings in Transformers",
-    "LOWDIM": "Learned Transformer Position Embeddings Have a Low-Dimensional Structure",
-    "SPLIT": "notes on separating semantics and position in transformers (French)",
+# Author, title and the like of every source, as BibTeX names them: of papers as they print it themselves.
+CITATIONS: dict[str, dict[str, str]] = {
+    "dstg": {
+        "author": "Lequeu, Pierre-Antoine and Barboule, Camille and Piwowarski, Benjamin",
+        "title": "Give it Space! Explicit Disentangling of Positional and Semantic Representations in Encoders",
+        "note": "Code: https://github.com/LequeuISIR/DSTG-encoder",
+    },
+    "tupe": {
+        "author": "Ke, Guolin and He, Di and Liu, Tie-Yan",
+        "title": "Rethinking Positional Encoding in Language Pre-training",
+        "howpublished": "ICLR 2021",
+        "eprint": "2006.15595",
+        "archivePrefix": "arXiv",
+    },
+    "split": {
+        "title": "Séparer la sémantique de la position dans les transformers: Approche",
+        "note": "Unpublished notes, in French",
+    },
+    "lowdim": {
+        "author": "Wennberg, Ulme and Henter, Gustav Eje",
+        "title": "Learned Transformer Position Embeddings Have a Low-Dimensional Structure",
+        "howpublished": "RepL4NLP 2024",
+    },
+    "geometry": {
+        "author": "Cirrincione, Giansalvo",
+        "title": "On the Geometry of Positional Encodings in Transformers",
+        "year": "2026",
+        "eprint": "2604.05217",
+        "archivePrefix": "arXiv",
+    },
+    "rope": {
+        "author": "Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo and Liu, Yunfeng",
+        "title": "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+        "howpublished": "Neurocomputing 568, 2024",
+    },
+    "alibi": {
+        "author": "Press, Ofir and Smith, Noah A. and Lewis, Mike",
+        "title": "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+        "howpublished": "ICLR 2022",
+    },
+    "t5": {
+        "author": "Raffel, Colin and Shazeer, Noam and Roberts, Adam and others",
+        "title": "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        "howpublished": "JMLR 21, 2020",
+    },
+    "shaw": {
+        "author": "Shaw, Peter and Uszkoreit, Jakob and Vaswani, Ashish",
+        "title": "Self-Attention with Relative Position Representations",
+        "howpublished": "NAACL 2018",
+    },
+    "sinusoidal": {
+        "author": "Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and others",
+        "title": "Attention Is All You Need",
+        "howpublished": "NeurIPS 2017",
+    },
+    "bert": {
+        "author": "Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina",
+        "title": "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+        "howpublished": "NAACL 2019",
+    },
+    "neobert": {
+        "author": "Le Breton, Lola and Fournier, Quentin and Morris, John X. and others",
+        "title": "NeoBERT: A Next-Generation BERT",
+        "note": "Preprint",
+    },
 }
+# How the documents call the five papers -> key of `CITATIONS`.
+PAPERS = {"DSTG": "dstg", "TUPE": "tupe", "GEOM": "geometry", "LOWDIM": "lowdim", "SPLIT": "split"}
 
-# Authors, titles and identifiers as the papers themselves print them; no year and no venue where the text names none.
-BIBTEX = {
-    "dstg": """\
-@misc{lequeu-give-it-space,
-  title  = {Give it Space! Explicit Disentangling of Positional and Semantic
-            Representations in Encoders},
-  author = {Lequeu, Pierre-Antoine and Barboule, Camille and
-            Piwowarski, Benjamin},
-  note   = {Code: https://github.com/LequeuISIR/DSTG-encoder}
-}""",
-    "tupe": """\
-@misc{ke-rethinking-positional-encoding,
-  title         = {Rethinking Positional Encoding in Language
-                   Pre-training},
-  author        = {Ke, Guolin and He, Di and Liu, Tie-Yan},
-  eprint        = {2006.15595},
-  archivePrefix = {arXiv},
-  note          = {Code: https://github.com/guolinke/TUPE}
-}""",
-    "geometry": """\
-@misc{cirrincione-geometry-of-positional-encodings,
-  title         = {On the Geometry of Positional Encodings
-                   in Transformers},
-  author        = {Cirrincione, Giansalvo},
-  year          = {2026},
-  eprint        = {2604.05217},
-  archivePrefix = {arXiv}
-}""",
-    "lowdim": """\
-@misc{wennberg-henter-low-dimensional,
-  title  = {Learned Transformer Position Embeddings
-            Have a Low-Dimensional Structure},
-  author = {Wennberg, Ulme and Henter, Gustav Eje}
-}""",
-    "split": """\
-@misc{separer-semantique-position,
-  title = {S{\\'e}parer la s{\\'e}mantique de la position
-           dans les transformers: Approche},
-  note  = {Unpublished notes, in French}
-}""",
-}
+
+def bibtex(key: str) -> str:
+    """A source of `CITATIONS` in BibTeX, a line a field."""
+    fields = ",\n".join(f"  {name} = {{{words}}}" for name, words in CITATIONS[key].items())
+    return f"@misc{{{key},\n{fields}\n}}"

@@ -215,7 +215,7 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
     with pytest.raises(ValueError, match="window format 'other'"):
         Windows(out)
     (out / "manifest.json").write_text('{"form')
-    with pytest.raises(ValueError, match="no readable JSON"):
+    with pytest.raises(ValueError, match="not complete JSON"):
         Windows(out)
 
 

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
 from whatwhere.encoder.registry import BIASES
-from whatwhere.training.card import CITATIONS, PARTS, bibtex, corpus_name, model_card, sources, weights_metadata
+from whatwhere.papers import CITATIONS, bibtex
+from whatwhere.training.card import PARTS, corpus_name, model_card, sources, weights_metadata
 from whatwhere.training.checkpoints import save_model, write_metadata
 from whatwhere.training.pretrain import PretrainConfig, pretrain
 
@@ -140,7 +141,7 @@ def test_every_part_has_its_source_and_every_source_its_line():
     fields = {field.name for field in dataclasses.fields(ww.EncoderConfig)}
     assert {field for field, _ in PARTS} <= fields
     for key in CITATIONS:
-        assert bibtex(key).startswith(f"@misc{{{key}, ") and bibtex(key).count("{") == bibtex(key).count("}")
+        assert bibtex(key).startswith(f"@misc{{{key},") and bibtex(key).count("{") == bibtex(key).count("}")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ A new analysis is a file of this folder and an entry of `ANALYSES`.
 
 from functools import partial
 
+from ..files import Arrays
 from ..records import Record
 from .ablation import KINDS, ablation_records
 from .attention import AttentionScores, foreign_scores, retrieval_records
@@ -17,7 +18,7 @@ from .matrices import projection_records
 from .passes import read
 from .probes import probe_records
 from .scores import PatternCounts, score_records, theta_records
-from .subject import Analysis, Arrays, Subject
+from .subject import Analysis, Subject
 from .swap import swap_records
 from .tables import table_records
 

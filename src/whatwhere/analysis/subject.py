@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..files import Arrays
 from ..records import Record
 from .passes import Documents, Reader
 from .who import Who
-
-Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)

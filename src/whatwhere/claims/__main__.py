@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..papers import TITLES
+from ..papers import CITATIONS, PAPERS
 from . import CLAIMS
 from .claim import Claim
 
@@ -39,11 +39,11 @@ by `python -m whatwhere.claims > docs/claims.md`.
 def as_markdown(claims: Sequence[Claim] = CLAIMS) -> str:
     """A section for each paper with a table of id, claim, source, the paper's value and the rule."""
     pieces = [f"{_INTRO}\n{len(claims)} claims.\n"]
-    for paper, title in TITLES.items():
+    for paper, key in PAPERS.items():
         rows = [c for c in claims if c.source.startswith(paper)]
         lines = [f"| `{c.id}` | {c.claim} | {c.source} | {_value(c)} | {c.rule}. |".replace("\n", " ") for c in rows]
         head = "| id | claim | source | paper | rule |\n| --- | --- | --- | --- | --- |"
-        pieces.append(f"## {paper}: {title}\n\n{head}\n" + "\n".join(lines) + "\n")
+        pieces.append(f"## {paper}: {CITATIONS[key]['title']}\n\n{head}\n" + "\n".join(lines) + "\n")
     return "\n".join(pieces)
 
 

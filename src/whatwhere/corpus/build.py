@@ -20,7 +20,7 @@ from .segments import SPECIAL
 from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, document_share, finished_shard, write_shard
 from .source import Source
 from .tokenizer import has_newline_token, special_token_ids, tokenizer_hash
-from .windows import FORMAT, Windows, WindowSet, read_json
+from .windows import FORMAT, Windows, WindowSet, read_manifest
 from .workers import Workers, check_not_in_worker, progress_bar
 
 
@@ -130,7 +130,7 @@ def _check_settings(out: Path, settings: dict[str, Any]) -> None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise ValueError(f"{out} is there already and holds no windows. Give a new or empty folder.")
         return
-    before = read_json(path)
+    before = read_manifest(path)
     differing = [key for key, value in settings.items() if before.get(key) != json.loads(json.dumps(value))]
     if differing:
         key = differing[0]

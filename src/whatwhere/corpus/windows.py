@@ -1,6 +1,5 @@
 """Windows of token ids, memory-mapped from a folder with a manifest (hashes, counts) that build.py wrote."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
+from ..files import read_json
 from .segments import DOCUMENT, token_segments
 from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
@@ -135,7 +135,7 @@ class Windows:
                 f"{folder} holds no finished windows: it has no manifest.json. Run again what builds them; it goes on "
                 "from there."
             )
-        self.manifest: dict[str, Any] = read_json(path)
+        self.manifest: dict[str, Any] = read_manifest(path)
         if self.manifest.get("format") != FORMAT:
             raise ValueError(
                 f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build "
@@ -187,16 +187,11 @@ class Windows:
         ) == tokenizer_rules(backend)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file of a folder of windows.
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a folder of windows.
 
     Raises:
         ValueError: it is damaged.
     """
-    try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(
-            f"{path} is no readable JSON ({error}). Delete the folder {path.parent} and build the windows again."
-        ) from error
-    return value
+    manifest: dict[str, Any] = read_json(path, f"Delete the folder {path.parent} and build the windows again.")
+    return manifest

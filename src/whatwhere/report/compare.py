@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..files import Arrays
 from ..metrics import unit
 from ..records import Record
 from . import facts, pages
@@ -18,8 +19,8 @@ from .cards import card
 from .figure import Cell, Table, text, value
 from .numbers import compact, count, number, printed
 from .page import How, Page, Section, write_page
-from .run import CORPUS, ArrayFiles, Arrays, Run, Tables, finite, kind_of, load_run
-from .titles import totals
+from .run import CORPUS, ArrayFiles, Run, Tables, finite, kind_of, load_run
+from .titles import listed, named, totals
 
 SHORT = 8  # characters of a run's name that a label at a line's end has room for, beside the model's
 NO_MODEL = ("", CORPUS)  # what stands as the model of a record about texts alone
@@ -152,7 +153,9 @@ def caveats(studies: Mapping[str, Run], together: Run) -> list[str]:
     sentences = []
     if apart := _differing(studies):
         pieces = [f"{name} ({_by_run(studies, values)})" for name, values in apart.items()]
-        sentences.append(f"These runs differ in {_listed(pieces)}: compare models within a run, not across runs.")
+        sentences.append(
+            f"These runs differ in {listed(pieces, len(pieces))}: compare models within a run, not across runs."
+        )
     if apart.keys() & {"corpus", "vocabulary", "corpus tokens"}:
         scales = "Losses of different texts or vocabularies are on different scales"
         sentences.append(f"{scales}: a lower one of another run says nothing.")
@@ -161,10 +164,6 @@ def caveats(studies: Mapping[str, Run], together: Run) -> list[str]:
 
 def _by_run(studies: Mapping[str, Run], values: Sequence[str]) -> str:
     return ", ".join(f"`{run}` {value or 'not recorded'}" for run, value in zip(studies, values, strict=True))
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def comparison_page(studies: Mapping[str, Run]) -> Page:
@@ -248,9 +247,9 @@ def _agreement(runs: int, claims: Mapping[str, Mapping[str, Mapping[str, Any]]])
     }
     if not testable:
         return "No claim was measured in all runs."
-    apart = [f"`{key}`" for key, verdicts in testable.items() if len(verdicts) > 1]
+    apart = [key for key, verdicts in testable.items() if len(verdicts) > 1]
     measured, agree = count(len(testable), "claim"), len(testable) - len(apart)
-    rest = f"; not so {_listed(apart)}" if apart else ""
+    rest = f"; not so {named(apart)}" if apart else ""
     return f"Of {measured} measured in all runs, {agree} have the same verdict in all{rest}."
 
 

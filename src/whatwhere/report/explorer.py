@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .run import arrays_of, read_arrays, read_json, visible
+from .run import arrays_of, read_arrays, visible, visible_json
 
 ATTENTION_BUDGET = 9_600_000  # bytes of packed maps in a page without plotly
 STUDY_BUDGET = 4_600_000  # and in one with plotly and the figures of a study
@@ -291,7 +291,7 @@ def load_explorer(folder: str | Path, budget: int = STUDY_BUDGET) -> Explorer | 
         ValueError: a file is damaged or missing.
     """
     folder = Path(folder)
-    entries = read_json(folder / "explorer.json", list)
+    entries = visible_json(folder / "explorer.json", list)
     if not entries:
         return None
     models = [_read_model(folder, entry) for entry in entries]

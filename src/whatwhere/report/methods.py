@@ -6,7 +6,7 @@ The words are ours, so they may hold markup.
 from markupsafe import Markup
 
 from ..metrics import METHODS, metric
-from ..papers import BIBTEX
+from ..papers import bibtex
 from . import schemes
 from .numbers import compact, count
 from .run import Run
@@ -88,4 +88,4 @@ def cited(run: Run) -> list[tuple[Markup, str]]:
         },
     }
     given = {key: listed([reason for reason, holds in of.items() if holds]) for key, of in reasons.items()}
-    return [(Markup("{}:").format(of[0].upper() + of[1:]), BIBTEX[key]) for key, of in given.items() if of]
+    return [(Markup("{}:").format(of[0].upper() + of[1:]), bibtex(key)) for key, of in given.items() if of]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..metrics import METHODS
-from ..papers import BIBTEX
+from ..papers import bibtex
 from . import facts, methods, schemes
 from .cards import card
 from .explorer import STUDY_BUDGET, load_explorer
@@ -15,7 +15,7 @@ from .numbers import count, number
 from .page import How, Page, Section, render_page
 from .questions import GEOMETRY, SPECTRA, STUDY, Draw, Question, drawn
 from .run import Run, load_run
-from .titles import caveats
+from .titles import caveats, named
 
 MOST_BYTES = 9_800_000  # of a page with its explorer, whose texts give way to the figures
 FEW_DOCUMENTS = 1000
@@ -102,7 +102,7 @@ def geometry_page(run: Run) -> Page:
     made = facts.of_run(run, Protocol=run.facts.get("protocol"), Records=f"{len(run.records):,}")
     # The statistics are the records, which the tables show.
     configs = [(c.name, {k: v for k, v in c.facts.items() if k != "statistics"}) for c in run.corpora]
-    cite = ("Positional distributions, Hellinger scaling, stress and the order of distances:", BIBTEX["geometry"])
+    cite = ("Positional distributions, Hellinger scaling, stress and the order of distances:", bibtex("geometry"))
     return page(
         run,
         GEOMETRY,
@@ -132,10 +132,6 @@ def _geometry_summary(run: Run) -> list[str]:
     return [*pieces, "the paper's protocol"] if run.facts.get("protocol") == "paper" else pieces
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{n}`" for n in names)
-
-
 def geometry_caveats(run: Run) -> list[str]:
     """What a reader must know before any number, by fixed rules, most important first."""
     paper = run.facts.get("protocol") == "paper"
@@ -144,10 +140,10 @@ def geometry_caveats(run: Run) -> list[str]:
         bounded = any(p.low is not None for p in corpus.of_each(run, "distance.mean" + corpus.CORRECTED).values())
         head = "Not separable from chance: in" if bounded else "In"
         rest = "the mean square of the corrected distances is not above 0, so no fit below says anything about it."
-        sentences.append(f"{head} {_listed(noise)} {rest}")
+        sentences.append(f"{head} {named(noise)} {rest}")
     if few := [c.name for c in run.corpora if (n := c.number("documents")) is not None and n < FEW_DOCUMENTS]:
         rest = "most of what is counted there is chance."
-        sentences.append(f"Fewer than {FEW_DOCUMENTS:,} documents in {_listed(few)}: {rest}")
+        sentences.append(f"Fewer than {FEW_DOCUMENTS:,} documents in {named(few)}: {rest}")
     if (left := {c.name: len(c.left_out) for c in run.corpora if c.left_out}) and not paper:
         places = "; ".join(f"{count(n, 'position')} of `{name}`" for name, n in left.items())
         sentences.append(f"Left out because too little text reaches them: {places}.")
@@ -161,7 +157,7 @@ def _notes(run: Run) -> list[str]:
     most = corpus.most(run)
     long = [c.name for c in run.corpora if max(len(c.positions), c.number("positions_asked") or 0) > most]
     rest = "at equal steps; arrays/ in the run's folder has them all."
-    return [f"Maps and tables of {_listed(long)} show at most {most} positions, {rest}"] if long else []
+    return [f"Maps and tables of {named(long)} show at most {most} positions, {rest}"] if long else []
 
 
 # ---- a spectra run ----
@@ -181,7 +177,7 @@ def spectra_page(run: Run) -> Page:
         summary=_spectra_summary(run, entries),
         caveats=_spectra_caveats(run, entries),
         lead=[("What came out", sentences)] if sentences else [],
-        how=facts.how(run, METHODS["spectra"], {"Run": made}, cite=[("The measurements:", BIBTEX["lowdim"])]),
+        how=facts.how(run, METHODS["spectra"], {"Run": made}, cite=[("The measurements:", bibtex("lowdim"))]),
     )
 
 
@@ -199,7 +195,7 @@ def _spectra_caveats(run: Run, entries: Sequence[Mapping[str, Any]]) -> list[str
     types = {e["name"]: (e.get("config") or {}).get("model_type") for e in entries if e.get("kind") == "positions"}
     if grids := [name for name, kind in types.items() if kind in GRIDS]:
         rest = "a frequency along them mixes rows and columns, and outliers may be a class token."
-        sentences.append(f"The positions of {_listed(grids)} are patches of a picture, row after row: {rest}")
+        sentences.append(f"The positions of {named(grids)} are patches of a picture, row after row: {rest}")
     if left := run.facts.get("left_out"):
-        sentences.append(f"Without a position table, and so not here: {_listed(left)}.")
+        sentences.append(f"Without a position table, and so not here: {named(left)}.")
     return sentences

@@ -4,7 +4,6 @@ Every string that comes from outside (names, titles, configurations) passes `vis
 the page.
 """
 
-import json
 import math
 import re
 import unicodedata
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..files import Arrays, read_json
 from ..gates import plateau, unlearned
 from ..points import Point, Table, summary
 from ..records import Record, read_records
@@ -28,7 +28,6 @@ _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _WHITE = {"\n", "\t"}
 CORPUS = "corpus"  # as a model of a study's records: its texts
 
-Arrays = dict[str, np.ndarray]
 Tables = dict[tuple[str, int | None], Arrays]  # arrays of every (model, seed)
 
 
@@ -253,7 +252,7 @@ class Run:
         return next(((seed, self.arrays[stem]) for seed, stem in stems if stem in self.arrays), (None, {}))
 
 
-def read_json(path: Path, kind: type) -> Any:
+def visible_json(path: Path, kind: type) -> Any:
     """The object in a JSON file, all of its strings visible; an empty one of the kind where there is no file.
 
     Raises:
@@ -261,12 +260,12 @@ def read_json(path: Path, kind: type) -> Any:
     """
     if not path.is_file():
         return kind()
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(value, kind):
-            raise ValueError(f"a {type(value).__name__} where a {kind.__name__} is expected")
-    except ValueError as error:  # among them those of JSON and of UTF-8
-        raise ValueError(f"{path} is not complete JSON ({error}). Delete it and run the command again.") from error
+    value = read_json(path)
+    if not isinstance(value, kind):
+        raise ValueError(
+            f"{path} holds a {type(value).__name__} where a {kind.__name__} is expected. Delete it and "
+            "run the command again."
+        )
     return visible(value)
 
 
@@ -328,13 +327,13 @@ def load_run(folder: str | Path) -> Run:
     run = Run(visible(folder.resolve().name), records=records, arrays=ArrayFiles(files))
     kind = kind_of(folder)
     if kind == "geometry":
-        return _geometry_run(run, read_json(folder / "geometry.json", dict))
+        return _geometry_run(run, visible_json(folder / "geometry.json", dict))
     if kind == "spectra":
-        return _spectra_run(run, read_json(folder / "spectra.json", dict), folder / "arrays")
-    claims = [c for c in read_json(folder / "claims.json", list) if isinstance(c, dict)]
+        return _spectra_run(run, visible_json(folder / "spectra.json", dict), folder / "arrays")
+    claims = [c for c in visible_json(folder / "claims.json", list) if isinstance(c, dict)]
     places = {stem: re.fullmatch(r"table-(.*)-seed-([0-9]+)", stem) for stem in files}
     tables: Tables = {(place[1], int(place[2])): run.arrays[stem] for stem, place in places.items() if place}
-    return replace(run, facts=read_json(folder / "study.json", dict), claims=claims, tables=tables)
+    return replace(run, facts=visible_json(folder / "study.json", dict), claims=claims, tables=tables)
 
 
 def _geometry_run(run: Run, facts: dict[str, Any]) -> Run:

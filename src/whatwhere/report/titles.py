@@ -125,6 +125,11 @@ def finding(
     return title
 
 
+def named(names: Sequence[str]) -> str:
+    """All of some names, set as code."""
+    return listed([f"`{name}`" for name in names], len(names))
+
+
 def coded(values: Mapping[str, Point]) -> dict[str, Point]:
     """Values under names that are set as code."""
     return {f"`{name}`": p for name, p in values.items()}
@@ -176,9 +181,9 @@ def each(words: Mapping[str, str]) -> str:
     return "; ".join(said if len(said) <= NAMED else [*said[:NAMED], f"{len(said) - NAMED} more below"])
 
 
-def listed(words: Sequence[str]) -> str:
-    """Words with "and" before the last; of many the first ones."""
-    if len(words) > NAMED + 2:
+def listed(words: Sequence[str], most: int = NAMED + 2) -> str:
+    """Words with "and" before the last; of more than `most` the first ones."""
+    if len(words) > most:
         words = [*words[:NAMED], f"{len(words) - NAMED} more"]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from ..analysis.geometry import CorpusDistances, Plan, corpus_geometry
 from ..analysis.passes import read
-from ..analysis.subject import Analysis, Arrays, Subject
+from ..analysis.subject import Analysis, Subject
 from ..analysis.who import Who
 from ..corpus import Windows, count_windows
+from ..files import Arrays
 from ..records import Record, read_records, write_records
 from .geometry import geometry_records, save_geometry_arrays
 

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from ..encoder import SOURCES, EncoderConfig
+from ..papers import bibtex
 from ..version import VERSION
 
 # Who published which part of a scheme: (field, value) of the configuration → source. An own scheme has none here.
@@ -41,70 +42,6 @@ SCHEME_FIELDS = (
     *("relative", "relative_shared", "relative_special", "alibi_slopes", "rotation", "reset"),
     *("stream_qk", "stream_feed_forward", "stream_values", "mlm_head", "residual"),
 )
-# Authors, title, where it appeared.
-CITATIONS = {
-    "dstg": (
-        "Lequeu, Pierre-Antoine and Barboule, Camille and Piwowarski, Benjamin",
-        "Give it Space! Explicit Disentangling of Positional and Semantic Representations in Encoders",
-        "preprint",
-    ),
-    "tupe": (
-        "Ke, Guolin and He, Di and Liu, Tie-Yan",
-        "Rethinking Positional Encoding in Language Pre-training",
-        "ICLR 2021",
-    ),
-    "split": (
-        "",
-        "Séparer la sémantique de la position dans les transformers: Approche",
-        "unpublished notes, in French",
-    ),
-    "lowdim": (
-        "Wennberg, Ulme and Henter, Gustav Eje",
-        "Learned Transformer Position Embeddings Have a Low-Dimensional Structure",
-        "RepL4NLP 2024",
-    ),
-    "geometry": (
-        "Cirrincione, Giansalvo",
-        "On the Geometry of Positional Encodings in Transformers",
-        "arXiv:2604.05217, 2026",
-    ),
-    "rope": (
-        "Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo and Liu, Yunfeng",
-        "RoFormer: Enhanced Transformer with Rotary Position Embedding",
-        "Neurocomputing 568, 2024",
-    ),
-    "alibi": (
-        "Press, Ofir and Smith, Noah A. and Lewis, Mike",
-        "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
-        "ICLR 2022",
-    ),
-    "t5": (
-        "Raffel, Colin and Shazeer, Noam and Roberts, Adam and others",
-        "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
-        "JMLR 21, 2020",
-    ),
-    "shaw": (
-        "Shaw, Peter and Uszkoreit, Jakob and Vaswani, Ashish",
-        "Self-Attention with Relative Position Representations",
-        "NAACL 2018",
-    ),
-    "sinusoidal": (
-        "Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and others",
-        "Attention Is All You Need",
-        "NeurIPS 2017",
-    ),
-    "bert": (
-        "Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina",
-        "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
-        "NAACL 2019",
-    ),
-    "neobert": (
-        "Le Breton, Lola and Fournier, Quentin and Morris, John X. and El Mezouar, Mariam and Chandar, Sarath",
-        "NeoBERT: A Next-Generation BERT",
-        "preprint",
-    ),
-}
-
 
 _ROWS = {  # what a window of `join` holds
     "none": "a piece of one document, padded (join=none)",
@@ -121,12 +58,6 @@ def sources(config: EncoderConfig) -> list[str]:
             found += keys
     block = PARTS["block", config.block]
     return [key for key in dict.fromkeys(found) if key not in block] + list(block)
-
-
-def bibtex(key: str) -> str:
-    """A source of `CITATIONS` as one BibTeX line."""
-    author, title, where = CITATIONS[key]
-    return f"@misc{{{key}, {f'author={{{author}}}, ' if author else ''}title={{{title}}}, howpublished={{{where}}}}}"
 
 
 def corpus_name(corpus: str) -> str:
