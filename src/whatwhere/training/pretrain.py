@@ -51,9 +51,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 
-# Training tokens after which the slowest of dstg, ap, rp and rope is half a nat below the unigram plateau by the recipe
-# of the size.
-LEAVES_PLATEAU = {"tiny": 2_500_000}
+# Training tokens after which the slowest of dstg, ap, rp and rope (at `small` of dstg and ap) is half a nat below the
+# unigram plateau by the recipe of the size.
+LEAVES_PLATEAU = {"tiny": 2_500_000, "small": 5_000_000}
 
 # What a family of papers changes in them, always and at one size. DSTG 3.3 is the rule above; TUPE: its Table 1, and
 # BERT's masking. (Dropout and the epsilon of norms are part of a preset.)
