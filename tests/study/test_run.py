@@ -225,6 +225,12 @@ def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
         run_study(StudyConfig.load(arguments[2], ["length=16"]), tmp_path / "s", progress=False)
 
 
+def test_a_corpus_that_is_not_there_takes_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="No corpus 'nowhere.txt'"):
+        run_study(StudyConfig.parse({"corpus": "nowhere.txt", "models": ["ap"]}), tmp_path / "s", progress=False)
+    assert not (tmp_path / "s").exists()
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

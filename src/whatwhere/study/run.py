@@ -25,7 +25,7 @@ from ..analysis.subject import Subject
 from ..analysis.texts import INDEX, repeated_text, save_texts
 from ..analysis.who import Who
 from ..claims import evaluate
-from ..corpus import Windows, load_tokenizer
+from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..files import read_json, write_json
 from ..records import Record, read_records, write_records
@@ -198,6 +198,7 @@ class Study:
         if not resumed:
             for name in config.models:
                 config.pretraining(name, 0, 1).check()
+            open_source(config.corpus, config.field, config.document)  # what is not there takes no folder
         self.out.mkdir(parents=True, exist_ok=True)
         config.save_run(self.out / CONFIG)
         event = "study resumed" if resumed else "study"

@@ -180,8 +180,8 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         )
     facts = _data_facts(data, dev, names)
     if processes().is_main_process:
+        config.save_run(out / CONFIG)  # first: a folder without it is of no run, and could not be gone on with
         _claim_data(out, facts)
-        config.save_run(out / CONFIG)
     trainer, trained = train(
         model,
         config,
