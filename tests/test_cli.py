@@ -80,13 +80,20 @@ def test_a_truncated_model_is_refused(trained, tmp_path):
 def test_help_of_every_verb_names_its_options():
     from typer.testing import CliRunner
 
-    from whatwhere.cli import app
+    from whatwhere.cli.verbs import app
 
     runner = CliRunner()
     for command in app.registered_commands:
         name = command.name or command.callback.__name__
         result = runner.invoke(app, [name, "--help"])
         assert result.exit_code == 0 and "--json" in result.output, name
+
+
+def test_without_a_verb_the_help_is_printed_as_it_is():
+    done = whatwhere()
+    assert done.returncode == 0 and done.stderr == ""
+    verbs = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and line.strip()]
+    assert {"study", "pretrain", "finetune", "probe", "heads", "report", "doctor"} <= set(verbs)
 
 
 def test_doctor_and_presets_print_one_object(trained):

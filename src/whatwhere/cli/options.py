@@ -16,7 +16,6 @@ app = typer.Typer(
     name="whatwhere",
     help="Train text encoders that keep meaning apart from position, and measure what position encodings do inside a "
     "model.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # its markup would swallow [default: ...]
     pretty_exceptions_enable=False,

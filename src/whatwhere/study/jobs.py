@@ -8,6 +8,7 @@ fixes, not on what else runs.
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -26,6 +27,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from threadpoolctl import threadpool_limits
 
 from ..corpus.workers import check_not_in_worker, cores
+from ..stop import Stopped, leave
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
     A single job, or `most` = 1, runs in this process.
 
     Raises:
-        Exception: what a job raises; the others are stopped at once, and what they had finished stays on disk.
+        Exception: what a job raises; the others are stopped, a training with a checkpoint, and what they had finished
+            stays on disk.
     """
     if len(jobs) < 2 or most < 2:
         for number, job in enumerate(jobs):
@@ -93,6 +96,8 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
                                 yield waiting.pop(future), result
                     except BaseException as error:
                         teller.close()  # the processes end by themselves; leaving the pool waits for that
+                        if isinstance(error, Stopped) and progress:
+                            print("\nStopping: each training writes a checkpoint", file=sys.stderr, flush=True)
                         if isinstance(error, BrokenProcessPool):
                             raise OSError(
                                 "A process of the study was killed, perhaps for want of memory. The same command goes "
@@ -124,6 +129,8 @@ def _start(each: int, told: Connection, states: Any) -> None:
     global _states
     _states = states
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
+    # In a thread: work that defers it ends its step first.
+    signal.signal(signal.SIGTERM, lambda number, _: Thread(target=leave, args=(number,), daemon=True).start())
     Thread(target=_leave_when_told, args=(told,), daemon=True).start()
     torch.set_num_threads(each)
     threadpool_limits(each, user_api="blas")
@@ -131,9 +138,13 @@ def _start(each: int, told: Connection, states: Any) -> None:
 
 
 def _leave_when_told(told: Connection) -> None:
-    """The other end is closed to stop all, and by the system when the parent dies."""
+    """The other end is closed to stop all, and by the system when the parent dies; nobody must write then, as the same
+    command may already go on."""
     told.poll(None)
-    os._exit(1)
+    parent = multiprocessing.parent_process()
+    if parent is None or not parent.is_alive():
+        os._exit(1)
+    leave(signal.SIGTERM)
 
 
 def _work(number: int, job: Job) -> Any:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +136,16 @@ def write_checkpoint(
             f"Cannot write {final}: {error}. Earlier checkpoints are whole; make room and go on with --resume."
         ) from None
     return final
+
+
+def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
+    """Remove all checkpoints of steps that were not planned, but for the newest."""
+    for folder in sorted(root.glob("step-*"), key=_step)[:-1]:
+        if _step(folder) >= 0 and not planned(_step(folder)):
+            hidden = folder.with_name(f".{folder.name}")  # half of one would be taken for a damaged one
+            shutil.rmtree(hidden, ignore_errors=True)
+            folder.rename(hidden)
+            shutil.rmtree(hidden)
 
 
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:

@@ -23,7 +23,8 @@ from transformers import PreTrainedModel
 
 from ..encoder.attention import Stacked
 from ..files import write_text
-from .checkpoints import drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
+from ..stop import Stopped, asked, deferring
+from .checkpoints import drop_between, drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
 from .config import StrictConfig
 from .muon import Muon
 
@@ -92,6 +93,11 @@ class LoopConfig(StrictConfig):
     )
     checkpoint_steps: list[Annotated[int, Field(ge=0)]] | None = Field(
         None, description="steps of further checkpoints; default: 1, 3, 10, 30, 100, ..."
+    )
+    checkpoint_minutes: float = Field(
+        10.0,
+        gt=0,
+        description="minutes of training that a kill costs at most: a checkpoint after so long, gone with the next",
     )
     validate_every: int = Field(100, ge=1, description="steps between validations")
     log_every: int = Field(10, ge=1, description="steps between log lines")
@@ -305,10 +311,12 @@ def run(
 
     With `resume`, go on from the newest complete checkpoint (from the beginning where there is none); on CPU every
     number then equals that of an uninterrupted run. Batches, masks and order depend on the step alone, so no loader
-    state exists.
+    state exists. A checkpoint that only a signal or `checkpoint_minutes` wanted is gone when the next one is there, so
+    that the checkpoints of a finished run do not depend on how it went.
 
     Raises:
         ValueError: the loss is not a finite number. Checkpoints written before stay.
+        Stopped: a signal came (see `stop`), and the checkpoint of the step it came in is written.
     """
     config, accelerator, steps = trainer.config, trainer.accelerator, trainer.steps
     main = accelerator.is_main_process
@@ -343,6 +351,9 @@ def run(
             if config.trackers:
                 accelerator.log({k: v for k, v in line.items() if k != "step"}, step=line["step"])
 
+    def planned(step: int) -> bool:
+        return step in marks or step in (0, steps) or step % config.checkpoint_every == 0
+
     def save(step: int) -> None:
         states = [trainer.random_states()]
         if accelerator.num_processes > 1:
@@ -351,6 +362,7 @@ def run(
             flat = {f"{rank}.{name}": value for rank, each in enumerate(states) for name, value in each.items()}
             state = {"seconds": before + time.perf_counter() - began, "losses": losses}
             write_checkpoint(root, step, trainer.plain, trainer.optimizers, flat, state)
+            drop_between(root, planned)
             drop_old_optimizers(root)
         accelerator.wait_for_everyone()
 
@@ -363,9 +375,14 @@ def run(
             save(0)
         if not history:
             evaluate(0)
-    with _bar(label, start, progress if main else False) as show, ThreadPoolExecutor(1) as ahead:
+    with (
+        deferring(),
+        _bar(label, start, progress if main else False) as show,
+        ThreadPoolExecutor(1) as ahead,
+    ):
         upcoming = ahead.submit(trainer.micro_batches, batch_at, start) if start < steps else None
         marked, window = time.perf_counter(), 0
+        saved = marked
         for step in range(start, steps):
             assert upcoming is not None
             batches = upcoming.result()
@@ -394,10 +411,14 @@ def run(
                 pause = time.perf_counter()
                 evaluate(done)
                 marked += time.perf_counter() - pause
-            if done in marks or done % config.checkpoint_every == 0 or done == steps:
-                pause = time.perf_counter()
+            pause = time.perf_counter()
+            stop, due = _agreed(accelerator, asked() is not None, pause - saved > 60 * config.checkpoint_minutes)
+            if planned(done) or stop or due:
                 save(done)
-                marked += time.perf_counter() - pause
+                saved = time.perf_counter()
+                marked += saved - pause
+            if stop:
+                raise Stopped(f"after step {done:,} of {label}, with a checkpoint")
     if config.trackers:
         accelerator.end_training()
     return Outcome(steps, before + time.perf_counter() - began, history)
@@ -423,6 +444,14 @@ def _bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
     with bar:
         task = bar.add_task(label, total=None, completed=start, state="")
         yield lambda what, done, total, word: bar.update(task, completed=done, total=total, state=word)
+
+
+def _agreed(accelerator: Accelerator, *votes: bool) -> list[bool]:
+    """What any process of the training says: all must write a checkpoint after the same step."""
+    if accelerator.num_processes == 1:
+        return list(votes)
+    summed: Tensor = accelerator.reduce(torch.tensor(votes, dtype=torch.float32, device=accelerator.device), "sum")
+    return [vote > 0 for vote in summed.tolist()]
 
 
 def _rate(trainer: Trainer) -> float:
