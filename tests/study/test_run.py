@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import fork_server
 import pytest
@@ -67,6 +68,9 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     assert ours == theirs
     records = read_records(whole / "records.parquet")
     assert {r.value for r in select(records, metric="steps")} == {20.0}
+    places = [(r.model, r.seed, r.metric, r.part, r.layer, r.head, r.step, r.index) for r in records]
+    assert not [place for place, times in Counter(places).items() if times > 1]
+    assert select(records, metric="n50", model="dstg", step=0)  # of two analyses, once
     assert {r.layer for r in select(records, metric="r2.token", model="dstg", part="position", index=None)} == {0, 1, 2}
     assert select(records, metric="pca.share", model="dstg") and not select(records, metric="pca.share", model="rope")
     for model, parts in (("dstg", {"semantic", "absolute", "relative", "total"}), ("rope", {"semantic", "total"})):
