@@ -18,6 +18,7 @@ def _run() -> int:
     """Do what the command says; returns the exit status."""
     import typer
 
+    from ..files import in_words
     from .verbs import app
 
     # Newer typer carries its own copy of click: the base of its usage errors is found through a public name.
@@ -35,7 +36,7 @@ def _run() -> int:
             return _stopped("")
         if os.environ.get("WHATWHERE_DEBUG"):
             raise
-        line = str(error)
+        line = in_words(error) if isinstance(error, OSError) else str(error)
     print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
     return 2
 
@@ -43,6 +44,5 @@ def _run() -> int:
 def _stopped(where: str) -> int:
     """Say how to go on; returns the status of the signal that came."""
     stopped = f"stopped {where}" if where else "stopped"
-    way_out = "The same command goes on from what is finished (pretrain, finetune: add --resume)."
-    print(f"\nwhatwhere: {stopped}. {way_out}", file=sys.stderr)
+    print(f"\nwhatwhere: {stopped}. The same command goes on from what is finished.", file=sys.stderr)
     return 128 + (asked() or signal.SIGINT)

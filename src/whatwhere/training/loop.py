@@ -1,13 +1,12 @@
 """One plain training loop under pretraining and fine-tuning, on accelerate; batches are a pure function of the step."""
 
-import ctypes
 import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +25,8 @@ from ..files import write_text
 from ..stop import Stopped, asked, deferring
 from .checkpoints import drop_between, drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
 from .config import StrictConfig
+from .finite import NotFinite, not_finite
+from .memory import give_back_memory, keep_freed_memory
 from .muon import Muon
 
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
@@ -178,30 +179,6 @@ def _on_cpu() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.cuda.is_available()
 
 
-def keep_freed_memory() -> None:
-    """Tell glibc's allocator to keep what is freed for the next step.
-
-    By default every large tensor comes as fresh pages from the system, and faulting them in took up to a third of a
-    training step on a CPU (docs/log.md). The price: memory once used stays with the process. Does nothing where the
-    allocator is another.
-    """
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: blocks below 1 GiB come from the heap
-        mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: and the heap is not given back
-
-
-def give_back_memory() -> None:
-    """Give what is free of the heap back to the system.
-
-    The number of hidden words, and with it the size of the largest tensors, changes from step to step, so that holes
-    are left which the next tensor does not fit: a tiny encoder's process grew from 1.1 GB after 25 steps to 2.5 GB
-    after 600.
-    """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
 def make_accelerator(config: LoopConfig, out: Path | None = None) -> Accelerator:
     """Device and precision as configured; `auto` picks bf16 where it pays."""
     AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training of this process
@@ -246,6 +223,9 @@ class Trainer:
 
         Each part's mean loss is weighted by its number of labels, so that neither accumulation nor the number of
         processes changes the gradient.
+
+        Raises:
+            NotFinite: the loss or the gradient is no finite number; the weights are as before.
         """
         accelerator = self.accelerator
         self.model.train()
@@ -261,7 +241,11 @@ class Trainer:
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
             loss_sum += loss.detach() * count
         loss_value = float(accelerator.reduce(loss_sum, reduction="sum") / total)
-        norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if not math.isfinite(loss_value) or not bool(norm.isfinite()):
+            raise NotFinite(loss_value, float(norm), not_finite(self.plain))
+        torch.nn.utils.clip_grads_with_norm_(parameters, self.config.clip, norm)
         factor = learning_rate_factor(step, self.config, self.steps)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -355,6 +339,11 @@ def run(
         return step in marks or step in (0, steps) or step % config.checkpoint_every == 0
 
     def save(step: int) -> None:
+        if where := not_finite(trainer.plain):  # what the step made of its weights has not been seen yet
+            raise ValueError(
+                f"Step {step} of {label} left {where} not finite. Lower --set learning_rate= (now "
+                f"{config.learning_rate:g}) or --set precision=fp32; checkpoints before are in {root}."
+            )
         states = [trainer.random_states()]
         if accelerator.num_processes > 1:
             states = _gather_states(states[0])
@@ -388,12 +377,19 @@ def run(
             batches = upcoming.result()
             if step + 1 < steps:
                 upcoming = ahead.submit(trainer.micro_batches, batch_at, step + 1)
-            loss, norm = trainer.step(step, batches)
-            if not math.isfinite(loss) or not math.isfinite(norm):
+            try:
+                loss, norm = trainer.step(step, batches)
+            except NotFinite as error:
+                way_out = f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32"
+                if step == 0:
+                    way_out = (
+                        "No weight has changed yet, so the formula is at fault, not learning_rate: whatwhere explain "
+                        "NAME --scheme FILE tries an own one"
+                    )
                 raise ValueError(
-                    f"Loss is {loss}, gradient norm {norm} at step {step + 1} of {label}. Lower learning_rate (now "
-                    f"{config.learning_rate:g}) or set precision=fp32; checkpoints up to here are in {root}."
-                )
+                    f"{error} at step {step + 1} of {label}{f', in {error.where}' if error.where else ''}. {way_out}; "
+                    f"checkpoints up to here are in {root}."
+                ) from None
             losses.append(loss)
             window += 1
             done = step + 1

@@ -168,7 +168,7 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         if config.longest is not None and self.length > config.longest:
             raise ValueError(
                 f"length={self.length} tokens, but the position table of {self.preset} has {config.longest} rows. "
-                f"Use --set length={config.longest}, or --set model.max_position_embeddings={self.length}."
+                f"Use --length {config.longest}, or --set model.max_position_embeddings={self.length}."
             )
         return config
 
@@ -254,8 +254,9 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     assert config.minutes is not None
     seconds = timed_step(config, windows)
     steps = max(1, int(config.minutes * 60 / seconds))
-    if (wanted := steps_to_learn(config)) > steps:
-        print(too_few(config.minutes, steps, config, wanted * seconds / 60), file=sys.stderr)
+    wanted = steps_to_learn(config)
+    bought = f"{config.minutes:g} minutes buy {steps:,} steps of {1000 * seconds:,.0f} ms"
+    print(too_few(config.minutes, steps, config, wanted * seconds / 60) if wanted > steps else bought, file=sys.stderr)
     return steps
 
 
@@ -303,7 +304,7 @@ def pretrain(
         if len(windows["train"]) < config.batch_size:
             raise ValueError(
                 f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one "
-                f"batch of {config.batch_size}. Give more text, or a smaller --set batch_size= or length=."
+                f"batch of {config.batch_size}. Give more text, or a smaller --set batch_size= or --length."
             )
         steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
         config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
