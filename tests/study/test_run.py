@@ -235,6 +235,29 @@ def test_a_corpus_that_is_not_there_takes_no_folder(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_field_that_is_not_there_leaves_no_study_behind(tmp_path):
+    (tmp_path / "events.csv").write_text("when,message\n1,one\n")
+    words = ("study", "--out", str(tmp_path / "s"), "--corpus", str(tmp_path / "events.csv"), "--steps", "1")
+    done = whatwhere(*words, "--field", "note", "--length", "32")
+    assert done.returncode == 2 and "no field 'note'" in done.stderr and "--field NAME." in done.stderr
+    assert not [p for p in (tmp_path / "s").rglob("*") if p.is_file()]
+
+
+def test_what_a_training_advises_can_be_typed_in_a_study(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text(sentences(30), encoding="utf-8")
+    values = {**VALUES, "corpus": str(path), "steps": 1, "models": ["ap"], "inside": False}
+    config = StudyConfig.parse({**values, "training": {**TRAINING, "batch_size": 4096}})
+    with pytest.raises(ValueError, match=r"or a smaller --set training.batch_size= or --length\."):
+        run_study(config, tmp_path / "s", progress=False)
+    with pytest.raises(ValueError, match="Use --length 128, or --set training.model.max_position_embeddings=256"):
+        StudyConfig.parse({"length": 256})
+    with pytest.raises(
+        ValueError, match="Unknown configuration key 'lerning_rate'. Did you mean training.learning_rate"
+    ):
+        StudyConfig.parse({"lerning_rate": 3})
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

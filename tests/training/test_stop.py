@@ -54,7 +54,7 @@ def test_a_training_that_is_stopped_goes_on_to_the_same_numbers(
     assert "stopping after this step" in said and "Traceback" not in said
     assert "stopped after step 6 of dstg seed 0, with a checkpoint. The same command goes on" in said
     assert steps_of(out) == [0, 6] and not (out / "model.safetensors").exists()
-    fork_server.command(*pretraining(out, corpus_file, "--resume"), count=processes).finish()
+    fork_server.command(*pretraining(out, corpus_file), count=processes).finish()
     assert steps_of(out) == [0, 10, 24]  # what only the stop wanted is gone
     if processes == 1:
         assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()

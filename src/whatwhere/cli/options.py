@@ -40,6 +40,13 @@ HeldOut = Annotated[
     ),
 ]
 Field = Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")]
+CorpusField = Annotated[
+    str | None, typer.Option("--field", help="Field of the text in tables and JSON lines. [default: text]")
+]
+Length = Annotated[
+    int | None,
+    typer.Option(help="Tokens of a window, [CLS] and [SEP] included. [default: the size's: tiny 128, paper 512]"),
+]
 Setting = Annotated[
     list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")
 ]

@@ -33,9 +33,13 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
         ValueError: the folder holds something else, a run that was not to be resumed, or one with other settings.
     """
     saved = out / name
+    if out.is_file():
+        raise ValueError(f"{out} is a file, where the folder of a run is needed. Choose another --out.")
     if saved.is_file():
         if not resume:
-            raise ValueError(f"{out} already holds a run ({name}). Go on with it (--resume), or choose another --out.")
+            raise ValueError(
+                f"{out} already holds a run ({name}). Go on with it (resume=True), or choose another folder."
+            )
         config.check_scheme(out)
         try:
             old = type(config).load_run(saved).model_dump()
@@ -82,9 +86,9 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
 
 
 @contextlib.contextmanager
-def begun(config: SchemeConfig, out: Path, name: str) -> Iterator[None]:
+def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[None]:
     """The settings of a new run on disk from before its data are prepared, so that one stopped meanwhile can go on;
-    gone again where wrong input is refused."""
+    gone again, with `more` files of it, where wrong input is refused."""
     new = processes().is_main_process and not (out / name).is_file()
     if new:
         config.save_run(out / name)
@@ -92,8 +96,8 @@ def begun(config: SchemeConfig, out: Path, name: str) -> Iterator[None]:
         yield
     except ValueError:
         if new:
-            for path in (out / name, out / SCHEME):
-                path.unlink(missing_ok=True)
+            for written in (name, SCHEME, *more):
+                (out / written).unlink(missing_ok=True)
         raise
 
 
