@@ -149,3 +149,4 @@ def progress_bar(progress: bool, what: str) -> Iterator[Callable[[int, int, floa
             )
 
         yield show
+        bar.update(task, total=bar.tasks[0].completed)  # all was read, whatever was thought to be left
