@@ -8,6 +8,7 @@ the command as a shell would give it. The server itself has run nothing, so that
 import itertools
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -51,11 +52,15 @@ class Processes:
 
     def kill_after(self, path: Path) -> None:
         """kill -9 of every process as soon as a file or folder is there."""
+        self.wait_for(path)
+        self.kill()
+
+    def wait_for(self, *paths: Path) -> None:
+        """Until all these files or folders are there."""
         end = time.monotonic() + LONGEST
-        while not path.exists():
+        while not all(path.exists() for path in paths):
             assert self.running() and time.monotonic() < end, self.printed()
             time.sleep(0.002)
-        self.kill()
 
     def kill(self) -> None:
         """kill -9 of every process."""
@@ -66,32 +71,47 @@ class Processes:
 
     def finish(self) -> None:
         """Wait for the end, which must be a good one."""
+        assert self.statuses() == [0] * len(self.processes), self.printed()
+
+    def statuses(self) -> list[int | None]:
+        """How each of them ended, waited for."""
         for process in self.processes:
             process.join(LONGEST)
-        assert [process.exitcode for process in self.processes] == [0] * len(self.processes), self.printed()
+        return [process.exitcode for process in self.processes]
 
     def printed(self) -> str:
         """The end of what they printed."""
         return self.output.read_text(encoding="utf-8", errors="replace")[-2000:]
 
 
-def command(*arguments: str, count: int = 1, held_before: int | None = None) -> Processes:
+def command(
+    *arguments: str, count: int = 1, held_before: int | None = None, signalled: tuple[int, ...] = ()
+) -> Processes:
     """The command line in so many processes; held before its so manieth training step, for whoever is to kill it.
 
     Without that a test that waits for a checkpoint would find the run finished where the machine has no time for it.
+
+    signalled: a step, and the signals that each process gets while it takes that step.
     """
-    return Processes(_whatwhere, str(held_before or ""), *arguments, count=count)
+    return Processes(
+        _whatwhere, str(held_before or ""), ",".join(map(str, map(int, signalled))), *arguments, count=count
+    )
 
 
-def _whatwhere(held_before: str, *arguments: str) -> None:
+def _whatwhere(held_before: str, signalled: str, *arguments: str) -> None:
     from whatwhere.cli import main
     from whatwhere.training.loop import Trainer
 
     take, taken = Trainer.step, itertools.count(1)
+    at, *signals = map(int, signalled.split(",")) if signalled else (0,)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs in the background with it ignored
 
     def step(*given: Any) -> tuple[float, float]:
-        if str(next(taken)) == held_before:
+        now = next(taken)
+        if str(now) == held_before:
             time.sleep(LONGEST)
+        for number in signals if now == at else ():
+            signal.raise_signal(number)
         return take(*given)
 
     sys.argv = ["whatwhere", *arguments]

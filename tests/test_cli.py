@@ -1,10 +1,13 @@
 """The command line: wrong input is one line on stderr and status 2, never a traceback; results also as JSON."""
 
 import json
+import re
 import shutil
+from collections import Counter
 
 import pytest
 from cli_runner import settings, whatwhere
+from made_study import make_study
 
 from whatwhere.encoder import EncoderForMaskedLM
 
@@ -57,6 +60,10 @@ def trained(corpus_file, tmp_path_factory):
         ),
         (("explain", "dstg", "--set", "model.preset=rope"), "model.preset cannot be set"),
         (("spectra", "none.npy"), "No position table at none.npy"),
+        (("probe", "nowhere"), "nowhere is no folder here, and the Hub gives no such model"),
+        (("heads", "runs/nowhere", "--ablate", "3"), "runs/nowhere is no folder here, and the Hub gives no such model"),
+        (("attention", "reference", "--text", "A word.", "--out", "/proc/x.html"), "/proc/x.html is not there, or no"),
+        (("pretrain", "--out", __file__), "test_cli.py is a file, where the folder of a run is needed"),
     ],
 )
 def test_wrong_words_are_refused_in_one_line(arguments, message, tmp_path):
@@ -80,13 +87,29 @@ def test_a_truncated_model_is_refused(trained, tmp_path):
 def test_help_of_every_verb_names_its_options():
     from typer.testing import CliRunner
 
-    from whatwhere.cli import app
+    from whatwhere.cli.verbs import app
 
     runner = CliRunner()
     for command in app.registered_commands:
         name = command.name or command.callback.__name__
         result = runner.invoke(app, [name, "--help"])
         assert result.exit_code == 0 and "--json" in result.output, name
+        shown = " ".join(result.output.split())
+        for option in {"finetune": ("--data", "--dev", "--out"), "pretrain": ("--out",), "geometry": ("--out",)}.get(
+            name, ()
+        ):
+            assert "[required" in shown.split(f" {option} ", 1)[1].split(" --", 1)[0], (name, option)
+        if name in ("study", "pretrain", "heads", "probe", "geometry"):
+            assert all(f" {option} " in shown for option in ("--corpus", "--field")), name
+        if name in ("study", "pretrain", "finetune"):
+            assert " --length " in shown, name
+
+
+def test_without_a_verb_the_help_is_printed_as_it_is():
+    done = whatwhere()
+    assert done.returncode == 0 and done.stderr == ""
+    verbs = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and line.strip()]
+    assert {"study", "pretrain", "finetune", "probe", "heads", "report", "doctor"} <= set(verbs)
 
 
 def test_doctor_and_presets_print_one_object(trained):
@@ -135,6 +158,47 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     assert done.returncode == 0, done.stderr
     found = {(r["metric"], r["part"], r["layer"]) for r in json.loads(done.stdout)["records"]}
     assert {("r2.token", part, 2) for part in ("all", "position", "semantic")} <= found
+    done = whatwhere("probe", str(trained), "--documents", "20", "--splits", "2")  # finds its windows by itself
+    sentence, empty, heading, *rows, read = done.stdout.splitlines()
+    assert re.match(r"A token's position can be read from the .* best in layer \d \(R² -?\d\.\d\d\), from ", sentence)
+    assert empty == "" and heading.split() == ["layer", "part", "token", "segment", "intra"]
+    assert [row.split()[:2] for row in rows] == [[str(i), p] for i in range(3) for p in ("all", "position", "semantic")]
+    assert read == "read: 20 windows of 32 tokens of corpus.txt"
+
+
+def test_claims_are_a_sentence_and_rows_by_verdict(tmp_path):
+    study = str(make_study(tmp_path / "study"))
+    ledger = json.loads(whatwhere("claims", study, "--json").stdout)
+    first, *lines = whatwhere("claims", study).stdout.splitlines()
+    counts = Counter(claim["verdict"] for claim in ledger)
+    assert first == f"Of {len(ledger)} claims: {', '.join(f'{v} {n}' for v, n in counts.most_common())}."
+    headings = [line for line in lines if line and not line.startswith(" ")]
+    assert len(set(headings)) == len(headings) and set(headings) <= {*counts, "not measured"}
+    rows = [line.split()[0] for line in lines if line.startswith("  ") and not line.split()[0].isdigit()]
+    assert sorted(rows) == sorted(claim["id"] for claim in ledger if claim["value"] is not None)
+    lacking = sum(int(line.split()[0]) for line in lines if line.startswith("  ") and line.split()[0].isdigit())
+    assert lacking == sum(claim["value"] is None for claim in ledger)
+
+
+def test_heads_and_attention_say_first_that_a_model_has_not_learned(trained, tmp_path):
+    wanted = "dstg has not learned more than how often each token occurs: its validation loss is "
+    out = tmp_path / "heads"
+    done = whatwhere("heads", str(trained), "--documents", "10", "--out", str(out))
+    assert done.stdout.startswith(wanted), (done.stdout, done.stderr)
+    found = re.match(r".* is ([\d.]+) nats, such a guess has ([\d.]+)\. What follows is how it began", done.stdout)
+    assert float(found[1]) > float(found[2]) - 0.1
+    assert "has learned token frequencies only" in (out / "report.html").read_text(encoding="utf-8")
+    for model in (trained, trained / "checkpoints/step-0"):
+        done = whatwhere("attention", str(model), "--text", "A word.", "--out", str(tmp_path / "page.html"))
+        assert "has not learned more than how often each token occurs" in done.stdout.splitlines()[0], done.stderr
+    # As if it had: what is known of a training decides, not the model.
+    log = trained / "log.jsonl"
+    before = log.read_text()
+    lines = [json.loads(line) for line in before.splitlines()]
+    log.write_text("".join(json.dumps({**x, **({"validation_loss": 0.5} if x["step"] else {})}) + "\n" for x in lines))
+    done = whatwhere("attention", str(trained), "--text", "A word.", "--out", str(tmp_path / "page.html"))
+    log.write_text(before)
+    assert done.stdout.startswith("The page is"), done.stdout
 
 
 def test_explain_refuses_what_is_no_configuration_of_one_encoder(tmp_path):

@@ -178,3 +178,20 @@ def test_broken_scheme_ends_with_status_2(tmp_path):
     )
     assert "EncoderConfig has no field 'relativ'. Did you mean relative" in one_line(done)
     assert "it is no Python file that exists" in one_line(whatwhere("presets", "--scheme", str(tmp_path / "none.py")))
+
+
+def test_explain_tries_an_own_scheme_and_names_what_is_not_finite(tmp_path):
+    """A root has an infinite slope at distance 0: the loss is finite, the gradient is not."""
+    text = KERPLE.read_text(encoding="utf-8").replace("torch.log1p(r2 * distance.abs()[..., None])", "ROOT")
+    assert "ROOT" in text
+    (tmp_path / "root.py").write_text(
+        text.replace("ROOT", "(r2 * distance.abs()[..., None]).sqrt()").replace('"kerple"', '"root"'), encoding="utf-8"
+    )
+    words = ("explain", "root", "--scheme", str(tmp_path / "root.py"))
+    facts = json.loads(whatwhere(*words, "--json").stdout)["trial"]
+    assert facts["loss"] > 0 and facts["tokens"] == 64
+    assert facts["not_finite"].startswith("the gradient of encoder.layers.3.attention.relative.function.log_r, ")
+    assert "NOT FINITE: the gradient of encoder." in whatwhere(*words).stdout
+    sound = whatwhere("explain", "kerple", "--scheme", str(KERPLE))
+    assert "all gradients finite" in sound.stdout, sound.stderr
+    assert "forward and backward" not in whatwhere("explain", "rope").stdout

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import whatwhere.files
-from whatwhere.files import new_file, new_folder, write_array, write_arrays, write_json, write_text
+from whatwhere.files import in_words, new_file, new_folder, write_array, write_arrays, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -87,3 +87,29 @@ def test_every_other_file_of_the_package_writes_through_these():
     files = [p for p in sorted(package.rglob("*.py")) if p.parent.name != "encoder" and p.name != "files.py"]
     seen = {str(p.relative_to(package)): len(WRITES.findall(p.read_text("utf-8"))) for p in files}
     assert {name: count for name, count in seen.items() if count} == ALLOWED
+
+
+def test_errors_of_the_system_are_said_in_words_without_temporary_names(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+
+    def said(write) -> str:
+        with pytest.raises(OSError) as caught:
+            write()
+        return in_words(caught.value).removeprefix(str(tmp_path))
+
+    assert said(lambda: write_text(tmp_path / "file/x.html", "")) == (
+        "/file is a file, where a folder is needed. Choose another place."
+    )
+    (tmp_path / "folder").mkdir()
+    assert said(lambda: write_text(tmp_path / "folder", "")).startswith("/folder is a folder, where a file is needed.")
+    assert said(lambda: write_text("/proc/x.html", "")) == (
+        "/proc/x.html is not there, or no file can be made there. Check the path."
+    )
+    assert said(lambda: (tmp_path / "none").read_text()).startswith("/none is not there")
+
+    def full(number) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert said(lambda: write_text(tmp_path / "x", "four")).startswith("No room is left on the disk for a file.")
+    assert in_words(OSError("Cannot write x: full.")) == "Cannot write x: full."

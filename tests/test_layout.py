@@ -21,7 +21,7 @@ LEVELS = [
     {"gates"},
     {"points"},
     {"records", "intervals", "metrics", "papers", "shipped"},
-    {"files", "version", "auto_classes"},
+    {"files", "version", "auto_classes", "stop"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, BertModel
 from typer.testing import CliRunner
 
-from whatwhere.cli import app
+from whatwhere.cli.verbs import app
 from whatwhere.corpus.tokenizer import train_tokenizer
 from whatwhere.encoder import EncoderForMaskedLM, preset
 

@@ -134,7 +134,7 @@ def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkey
         r["metric"] == "kl.absolute" for r in found["records"]
     )
     status, out, err = run("probe", "reference", "--corpus", corpus, "--documents", "10", "--splits", "2")
-    assert status == 0 and "position  layer 4" in out and f"read: 10 windows of 128 tokens of {corpus}" in out, err
+    assert status == 0 and "\n    4  position " in out and f"read: 10 windows of 128 tokens of {corpus}" in out, err
 
 
 def test_without_the_package_data_every_verb_says_so_in_one_line(run, monkeypatch, tmp_path):

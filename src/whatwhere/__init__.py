@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .auto_classes import register_with_transformers
-from .shipped import reference
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         register_table,
         write_sentence_transformer,
     )
+    from .shipped import reference
 
 __all__ = [
     "Encoder",
@@ -52,6 +52,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in ("encoder", "geometry"):
         return import_module(f".{name}", __name__)
+    if name == "reference":
+        return import_module(".shipped", __name__).reference
     if name in __all__:
         return getattr(import_module(".encoder", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

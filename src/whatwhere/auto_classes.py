@@ -9,13 +9,13 @@ before any other line of the program can see that package. A program that never 
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-class _AfterTransformers(MetaPathFinder):
-    """Finds transformers as the other finders do, and has the encoder loaded after it."""
+class _AfterTransformers:
+    """Finds transformers as the other finders do, and has the encoder loaded after it. (`importlib.abc`, for a base
+    class, takes most of the time of an import of this package.)"""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -4,8 +4,10 @@ Every write of the package goes through here, but for lines that are added to a 
 temporary folder. A killed process leaves at most a name that begins with a dot and ends in its process number.
 """
 
+import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -71,12 +73,42 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(before, ignore_errors=True)
 
 
+def remove_folder(path: Path) -> None:
+    """Remove a folder: it is there whole or not at all."""
+    hidden = _beside(path)
+    shutil.rmtree(hidden, ignore_errors=True)
+    os.replace(path, hidden)
+    shutil.rmtree(hidden)
+
+
 def flush(folder: Path) -> None:
     """Wait until every file of a folder is on the disk."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
+
+
+def in_words(error: OSError) -> str:
+    """An error of the system as one line that says which file, what is wrong with it, and what to do."""
+    name = error.filename2 or error.filename
+    if isinstance(name, bytes | str | os.PathLike):
+        path = Path(os.fsdecode(name))
+        # Of what is written beside its target, the target.
+        name = path.with_name(re.sub(r"^\.(.+?)\.\d+(\.before)?$", r"\1", path.name))
+    what = str(name) if name is not None else "a file"
+    match error.errno:
+        case errno.EEXIST | errno.ENOTDIR:
+            return f"{what} is a file, where a folder is needed. Choose another place."
+        case errno.EISDIR:
+            return f"{what} is a folder, where a file is needed. Choose another place."
+        case errno.ENOENT:
+            return f"{what} is not there, or no file can be made there. Check the path."
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return f"{what} may not be read or written. Choose another place, or change its rights."
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"No room is left on the disk for {what}. Make room; the same command goes on."
+    return f"{what}: {error.strerror}." if name is not None and error.strerror else str(error)
 
 
 def read_json(path: str | Path, way_out: str = "Delete it and run the command again.") -> Any:

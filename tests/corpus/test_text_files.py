@@ -192,15 +192,26 @@ def test_a_damaged_archive_is_an_error(tmp_path, ending):
             list(open_source(path, document="file"))
 
 
-@pytest.mark.parametrize("name", ["t.doc", "t", "t.txt.bz2", "t.gz"])
-def test_an_unknown_ending_names_the_known(tmp_path, name):
-    (tmp_path / name).write_text("x")
-    with pytest.raises(
-        ValueError, match=r"unknown ending. Endings: .txt, .tokens, .jsonl, .tsv, .csv, .parquet, each also with .gz"
-    ):
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n", b"\x7fELF\x02\x00\x00 text", "Stra\xdfe".encode("latin1")])
+@pytest.mark.parametrize("name", ["t.doc", "t", "t.txt.bz2"])
+def test_an_unknown_ending_that_is_no_text_names_the_known(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    wanted = r"unknown ending, and is no text in UTF-8. Endings: .txt, .tokens, .jsonl, .tsv, .csv, .parquet, each also"
+    with pytest.raises(ValueError, match=wanted):
         open_source(tmp_path / name)
-    with pytest.raises(ValueError, match="No file with a known ending"):
+    with pytest.raises(ValueError, match="No text in .* Known endings: .txt"):
         open_source(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["server.log", "NOTES", "a.rst", "server.log.gz"])
+def test_text_of_an_unknown_ending_is_read_as_text(tmp_path, name):
+    text = "GET /straße 200\nGET / 404\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    assert list(open_source(tmp_path / name)) == ["GET /straße 200", "GET / 404"]
+    assert list(open_source(tmp_path)) == ["GET /straße 200\nGET / 404"]  # of a folder that has no other
+    (tmp_path / "image.bin").write_bytes(b"\x89PNG")
+    (tmp_path / "a.txt").write_text("known")
+    assert list(open_source(tmp_path)) == ["known"]
 
 
 def test_an_unknown_document_rule_names_the_known(tmp_path):

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from whatwhere.cli import app
+from whatwhere.cli.verbs import app
 
 
 def run(*arguments: object):

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from fork_server import LONGEST
+from rich.progress import Progress
 
-from whatwhere.study.jobs import Job, run_jobs, threads
+from whatwhere.study.jobs import Job, run_jobs, show_progress, threads
 
 
 def square(value, show):
@@ -58,6 +59,28 @@ def test_results_come_from_processes_with_the_planned_threads(processes, capsys)
     found = {job.args[0]: result for job, result in run_jobs(jobs, 2, progress=True)}
     assert [found[i][:2] for i in range(3)] == [(0, 1), (1, 1), (4, 2)]
     assert os.getpid() not in {pid for _, _, pid in found.values()}
+    *_, last = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert last.startswith("all 3 models") and "100%" in last and "left 0:00:00" in last
+
+
+def in_parts(show):
+    for done in (1, 2):
+        show("training", done, 4, "")
+    show("looking", 0, 1, "")
+
+
+def test_one_bar_of_all_jobs_and_bars_that_end_look_ended(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    seen, update = [], Progress.update
+    monkeypatch.setattr(Progress, "update", lambda *a, **k: (seen.append(k.get("completed")), update(*a, **k))[1])
+    list(run_jobs([Job("a", in_parts, (), None), Job("b", in_parts, (), None)], 1, progress=True))
+    of_all = [round(value, 3) for value in seen if isinstance(value, float)]
+    assert of_all == sorted(of_all) and {0.2, 0.4, 0.8, 1.0, 1.2, 1.8, 2.0} <= set(of_all)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert lines[-1].startswith("all 2 models") and "100%" in lines[-1] and not [x for x in lines if "looking" in x]
+    with show_progress("model", True) as show:
+        show("documents", 0, 1)
+    assert "100%" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_single_job_runs_here_with_its_threads_and_gives_them_back():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import fork_server
 import pytest
@@ -67,6 +68,9 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     assert ours == theirs
     records = read_records(whole / "records.parquet")
     assert {r.value for r in select(records, metric="steps")} == {20.0}
+    places = [(r.model, r.seed, r.metric, r.part, r.layer, r.head, r.step, r.index) for r in records]
+    assert not [place for place, times in Counter(places).items() if times > 1]
+    assert select(records, metric="n50", model="dstg", step=0)  # of two analyses, once
     assert {r.layer for r in select(records, metric="r2.token", model="dstg", part="position", index=None)} == {0, 1, 2}
     assert select(records, metric="pca.share", model="dstg") and not select(records, metric="pca.share", model="rope")
     for model, parts in (("dstg", {"semantic", "absolute", "relative", "total"}), ("rope", {"semantic", "total"})):
@@ -223,6 +227,35 @@ def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
     config.save(tmp_path / "s/study.yaml")
     with pytest.raises(ValueError, match="holds a study|holds a run with length=32, now length=16"):
         run_study(StudyConfig.load(arguments[2], ["length=16"]), tmp_path / "s", progress=False)
+
+
+def test_a_corpus_that_is_not_there_takes_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="No corpus 'nowhere.txt'"):
+        run_study(StudyConfig.parse({"corpus": "nowhere.txt", "models": ["ap"]}), tmp_path / "s", progress=False)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_field_that_is_not_there_leaves_no_study_behind(tmp_path):
+    (tmp_path / "events.csv").write_text("when,message\n1,one\n")
+    words = ("study", "--out", str(tmp_path / "s"), "--corpus", str(tmp_path / "events.csv"), "--steps", "1")
+    done = whatwhere(*words, "--field", "note", "--length", "32")
+    assert done.returncode == 2 and "no field 'note'" in done.stderr and "--field NAME." in done.stderr
+    assert not [p for p in (tmp_path / "s").rglob("*") if p.is_file()]
+
+
+def test_what_a_training_advises_can_be_typed_in_a_study(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text(sentences(30), encoding="utf-8")
+    values = {**VALUES, "corpus": str(path), "steps": 1, "models": ["ap"], "inside": False}
+    config = StudyConfig.parse({**values, "training": {**TRAINING, "batch_size": 4096}})
+    with pytest.raises(ValueError, match=r"or a smaller --set training.batch_size= or --length\."):
+        run_study(config, tmp_path / "s", progress=False)
+    with pytest.raises(ValueError, match="Use --length 128, or --set training.model.max_position_embeddings=256"):
+        StudyConfig.parse({"length": 256})
+    with pytest.raises(
+        ValueError, match="Unknown configuration key 'lerning_rate'. Did you mean training.learning_rate"
+    ):
+        StudyConfig.parse({"lerning_rate": 3})
 
 
 @pytest.mark.parametrize(

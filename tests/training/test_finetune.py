@@ -192,6 +192,28 @@ def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_pat
         finetune(config, tmp_path / "run", resume=True, progress=False)
 
 
+def test_it_says_how_many_rows_were_cut_and_by_how_much(encoder, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    for name, counts in (("train", (5, 20, 30, 50)), ("dev", (5, 5, 26, 5))):
+        rows = [f"{' '.join('abcdefgh'[i % 8] for i in range(n))}\t{n % 3}" for n in counts]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+        lengths = [len(tokenizer(row.split("\t")[0])["input_ids"]) for row in rows]
+        assert lengths == [n + 2 for n in counts]
+    data = ["--data", str(tmp_path / "train.tsv"), "--dev", str(tmp_path / "dev.tsv")]
+    words = ["finetune", str(encoder), "--out", str(tmp_path / "run"), *data, "--steps", "1"]
+    words += ["--length", "16", "--set", "batch_size=4", "--set", "precision=fp32"]
+    done = whatwhere(*words)
+    assert done.returncode == 0, done.stderr
+    lost = 1 - 3 * 16 / (22 + 32 + 52)
+    said = "3 of 4 training rows (75%) and 1 of 4 dev rows (25%) are longer than 16 tokens and were cut, "
+    said += f"{lost:.0%} of the tokens of those training rows"
+    assert f"{said}. To read more of them: --length N, N up to 128." in done.stderr
+    assert f"Of the rows, {said}." in done.stdout
+    summary = json.loads((tmp_path / "run/training.json").read_text())
+    assert (summary["truncated"], summary["dev_truncated"]) == (3, 1) and summary["share_cut"] == pytest.approx(lost)
+    assert said in (tmp_path / "run/README.md").read_text()
+
+
 def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     out = tmp_path / "run"
     settings = [
@@ -201,6 +223,8 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     done = whatwhere("finetune", str(encoder), "--out", str(out), *data, "--steps", "4", "--json", *settings)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 4
+    again = whatwhere("finetune", str(encoder), "--out", str(out), *data, "--steps", "4", *settings)
+    assert again.returncode == 0 and "It was finished before; nothing was trained." in again.stdout, again.stderr
     records = read_records(out / "records.parquet")
     assert [r.step for r in select(records, metric="separation", part=None)] == [0, 1, 3, 4]
     (last,) = select(records, metric="accuracy", step=4)

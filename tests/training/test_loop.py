@@ -12,7 +12,7 @@ import whatwhere as ww
 from whatwhere.corpus import Windows
 from whatwhere.training import checkpoints
 from whatwhere.training.loop import LoopConfig, Trainer, learning_rate_factor, make_optimizers, run
-from whatwhere.training.pretrain import PretrainConfig, make_batches, prepare_windows, pretrain
+from whatwhere.training.pretrain import LEAVES_PLATEAU, PretrainConfig, make_batches, prepare_windows, pretrain
 
 SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 5}
 
@@ -212,11 +212,45 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoints(window
                 model.head.decoder.bias[7] = math.nan
         return batches.batch(step, rows, rank, world)
 
-    with pytest.raises(ValueError, match="Loss is nan.*Lower learning_rate"):
+    with pytest.raises(ValueError, match=r"at step 1\d of training, in head.decoder.bias. Lower --set learning_rate="):
         run(Trainer(model, config, 20), batch_at, tmp_path, tokens_per_step=256, progress=False)
     newest, broken = checkpoints.newest(tmp_path / "checkpoints")
     assert newest.step == 10 and not broken
     assert all(torch.isfinite(p).all() for p in ww.EncoderForMaskedLM.from_pretrained(newest.folder).parameters())
+
+
+def test_a_gradient_that_is_no_number_is_named_before_it_reaches_the_weights(windows, corpus_file, tmp_path):
+    config = config_of(corpus_file, steps=3)
+    model_config = config.encoder_config(windows)
+    model = ww.EncoderForMaskedLM(model_config)
+    norm = model.encoder.layers[1].feed_forward.down[0].weight
+    norm.register_hook(lambda gradient: gradient * math.inf)
+    before = [p.detach().clone() for p in model.parameters()]
+    wanted = (
+        "at step 1 of mine, in the gradient of encoder.layers.1.feed_forward.down.0.weight. No weight has changed yet"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        batches = make_batches(config, windows, "train", model_config)
+        run(Trainer(model, config, 3), batches.batch, tmp_path, tokens_per_step=256, label="mine", progress=False)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+
+
+def test_weights_that_the_last_step_broke_are_not_saved(windows, corpus_file, tmp_path, monkeypatch):
+    take = Trainer.step
+
+    def step(trainer, *given):
+        result = take(trainer, *given)
+        with torch.no_grad():
+            trainer.plain.head.decoder.bias[3] = math.inf
+        return result
+
+    monkeypatch.setattr(Trainer, "step", step)
+    with pytest.raises(
+        ValueError, match="Step 1 of dstg .* left head.decoder.bias not finite. Lower --set learning_rate="
+    ):
+        pretrain(config_of(corpus_file, steps=1), tmp_path / "run", windows=windows, progress=False)
+    assert checkpoints.newest(tmp_path / "run/checkpoints")[0].step == 0
+    assert not (tmp_path / "run/model.safetensors").exists()
 
 
 def test_full_disk_leaves_the_earlier_checkpoints_whole(windows, corpus_file, tmp_path, monkeypatch):
@@ -273,7 +307,7 @@ def test_saved_configuration_runs_again_to_the_same_weights(windows, corpus_file
     assert (tmp_path / "one/model.safetensors").read_bytes() == (tmp_path / "two/model.safetensors").read_bytes()
 
 
-def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys):
+def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys, monkeypatch):
     summary = pretrain(config_of(corpus_file, minutes=0.01), tmp_path / "run", windows=windows, progress=False)
     assert 1 <= summary["steps"] <= 600
     said = capsys.readouterr().err
@@ -281,6 +315,9 @@ def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys):
         f"0.01 minutes buy {summary['steps']:,} steps; models of size tiny need about 9,766 to learn" in said
     )  # 2.5M tokens of 8 x 32
     assert PretrainConfig.load(tmp_path / "run/pretrain.yaml").steps == summary["steps"]
+    monkeypatch.setitem(LEAVES_PLATEAU, "tiny", 1)  # enough: what they buy is said all the same
+    summary = pretrain(config_of(corpus_file, minutes=0.01), tmp_path / "more", windows=windows, progress=False)
+    assert f"0.01 minutes buy {summary['steps']:,} steps of " in capsys.readouterr().err
 
 
 def test_vocabulary_smaller_than_the_tokenizer_is_refused(windows, corpus_file, tmp_path):

@@ -45,13 +45,13 @@ def test_killed_twice_and_resumed_equals_one_run(processes, whole_by, corpus_fil
     assert json.loads((whole / "training.json").read_text())["processes"] == processes
     first = fork_server.command(*arguments(broken), count=processes, held_before=14)
     first.kill_after(broken / "checkpoints/step-10")
-    second = fork_server.command(*arguments(broken, "--resume"), count=processes, held_before=9)
+    second = fork_server.command(*arguments(broken), count=processes, held_before=9)
     second.kill_after(broken / "checkpoints/step-15")
     assert not (broken / "model.safetensors").exists()
-    fork_server.command(*arguments(broken, "--resume"), count=processes).finish()
+    fork_server.command(*arguments(broken), count=processes).finish()
     assert (whole / "model.safetensors").read_bytes() == (broken / "model.safetensors").read_bytes()
     assert losses(whole) == losses(broken)
     assert {p.name for p in (whole / "checkpoints").iterdir()} == {p.name for p in (broken / "checkpoints").iterdir()}
     before = (broken / "model.safetensors").stat().st_mtime_ns
-    done = whatwhere(*arguments(broken, "--resume"))  # a finished run is left alone
+    done = whatwhere(*arguments(broken))  # a finished run is left alone
     assert done.returncode == 0 and (broken / "model.safetensors").stat().st_mtime_ns == before, done.stderr

@@ -8,7 +8,6 @@ M of an attention head. Any sample makes two means differ, and M, of rank d_head
 position.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ..encoder import Encoder
+from ..files import read_json
 from ..geometry import sinusoidal
 from ..geometry.distances import distances
 from ..records import Record
@@ -144,20 +144,35 @@ def scores_of_model(model: Any) -> Scores:
     return _scores(words, _query_key(encoder, -1), encoder.config.num_attention_heads)
 
 
+def bert_like(folder: str | Path) -> dict[str, Any]:
+    """The configuration of a transformers folder in BERT's form, whose words are as wide as its attention.
+
+    Raises:
+        ValueError: no such folder, or another kind of model.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"No model at {folder}: config.json is missing. Give a transformers folder.")
+    config: dict[str, Any] = read_json(folder / "config.json", "Use a complete copy of the model.")
+    if (kind := config.get("model_type")) not in BERT_LIKE:
+        raise ValueError(f"{folder} is of type {kind!r}. Read here are {', '.join(BERT_LIKE)}, and models of ours.")
+    words, width = config.get("embedding_size", config.get("hidden_size")), config.get("hidden_size")
+    if words != width:
+        raise ValueError(
+            f"The words of {folder} are {words} wide, its attention {width}: a map stands between them, as in "
+            "ELECTRA-small. Give a model without one, for example ELECTRA-base."
+        )
+    return config
+
+
 def scores_of_folder(folder: str | Path) -> Scores:
     """The same of a transformers folder in BERT's form (BERT, RoBERTa, ELECTRA), read by name from its safetensors; no
     model is built.
 
     Raises:
-        ValueError: no such folder, another kind of model, or weights that are missing, pickled or damaged.
+        ValueError: see `bert_like`; weights that are missing, pickled or damaged.
     """
-    folder = Path(folder)
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"No model at {folder}: config.json is missing. Give a transformers folder.")
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    kind = config.get("model_type")
-    if kind not in BERT_LIKE:
-        raise ValueError(f"{folder} is of type {kind!r}. Read here are {', '.join(BERT_LIKE)}, and models of ours.")
+    folder, config = Path(folder), bert_like(folder)
     blocks = [f"encoder.layer.{i}.attention.self" for i in range(int(config["num_hidden_layers"]))]
     pairs = [(f"{block}.query.weight", f"{block}.key.weight") for block in blocks]
     wanted = ["embeddings.word_embeddings.weight", *(name for pair in pairs for name in pair)]
@@ -175,13 +190,7 @@ def scores_of_folder(folder: str | Path) -> Scores:
         raise ValueError(
             f"{folder} has no safetensors weights named {missing[0]}. Save the whole model with safetensors."
         )
-    words, width = tensors[wanted[0]], tensors[wanted[1]].shape[1]
-    if words.shape[1] != width:
-        raise ValueError(
-            f"The words of {folder} are {words.shape[1]} wide, its attention {width}: a map stands between them, as in "
-            "ELECTRA-small."
-        )
-    return _scores(words, [(tensors[q], tensors[k]) for q, k in pairs], int(config["num_attention_heads"]))
+    return _scores(tensors[wanted[0]], [(tensors[q], tensors[k]) for q, k in pairs], int(config["num_attention_heads"]))
 
 
 def condition_records(scores: Scores, p: Any, who: Who, *, halves: Sequence[tuple[Any, Any]] = ()) -> list[Record]:

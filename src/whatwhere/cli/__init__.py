@@ -1,44 +1,48 @@
-"""The command line: `whatwhere VERB --help`. Wrong input ends with status 2 and one line on stderr, never a
-traceback."""
+"""The command line: `whatwhere VERB --help`. Wrong input ends with status 2 and one line on stderr, a signal with 130
+or 143 and the way to go on, never with a traceback."""
 
 import os
+import signal
 import sys
 
-import typer
-
-# Each registers its verbs, and help lists them in this order. A verb imports what it needs when it is called: help and
-# a mistyped verb must not wait for torch.
-# isort: off
-from . import train, measure, look, show  # noqa: F401
-
-# isort: on
-from .options import app
-
-# Newer typer carries its own copy of click: the base of its usage errors is found through a public name.
-_CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
+from ..stop import Stopped, asked, listening
 
 
 def main() -> None:
-    """Entry point: turns wrong input into one line and exit status 2."""
+    """Entry point: turns wrong input into one line and exit status 2, a signal into one line and its status."""
+    with listening():  # before all that takes time
+        sys.exit(_run())
+
+
+def _run() -> int:
+    """Do what the command says; returns the exit status."""
+    import typer
+
+    from ..files import in_words
+    from .verbs import app
+
+    # Newer typer carries its own copy of click: the base of its usage errors is found through a public name.
+    usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     try:
-        status = app(standalone_mode=False)
-        sys.exit(status if isinstance(status, int) else 0)
-    except _CommandLineError as error:
-        line = error.format_message()  # type: ignore[attr-defined]
-        line = f"{line} See whatwhere --help." if line else ""
-    except (typer.Abort, KeyboardInterrupt, SystemExit) as stop:
-        if isinstance(stop, SystemExit) and stop.code != 130:
-            raise
-        print(
-            "\nwhatwhere: stopped. The same command goes on from what is finished (pretrain, finetune: add --resume).",
-            file=sys.stderr,
-        )
-        sys.exit(130)
+        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except usage_error as error:
+        line = f"{error.format_message()} See whatwhere --help."  # type: ignore[attr-defined]
+    except (Stopped, typer.Abort) as error:
+        return _stopped(str(error))
     except (ValueError, OSError) as error:
+        if asked() is not None:  # what it hit on its way out
+            return _stopped("")
         if os.environ.get("WHATWHERE_DEBUG"):
             raise
-        line = str(error)
-    if line:  # without a verb the help has been printed already
-        print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
-    sys.exit(2)
+        line = in_words(error) if isinstance(error, OSError) else str(error)
+    print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
+    return 2
+
+
+def _stopped(where: str) -> int:
+    """Say how to go on; returns the status of the signal that came."""
+    stopped = f"stopped {where}" if where else "stopped"
+    print(f"\nwhatwhere: {stopped}. The same command goes on from what is finished.", file=sys.stderr)
+    return 128 + (asked() or signal.SIGINT)

@@ -61,8 +61,10 @@ def attention(
 ) -> None:
     """A page of what every head looks at in a text, with every term of the scores apart (DSTG figure 3)."""
     from ..analysis.texts import LEVELS, most_tokens, repeated_text, shown_tokens, text_maps
+    from ..analysis.who import Who
     from ..report.attention_page import write_attention_page
     from ..report.explorer import ExplorerModel, ExplorerText
+    from ..study.learned import learning_records, not_learned
     from ..study.machine import versions
 
     texts = _texts(text or [], file or [])
@@ -88,13 +90,15 @@ def attention(
         found.append(ExplorerText(title, maps.tokens, maps.levels()))
     assert maps is not None
     config = encoder.config
-    name = _name(model)
+    name, folder = _name(model), Path(model_source(model))
+    unlearned = not_learned(learning_records(tokenizer, folder, Who(name)), name)
     facts = [
         ("Shipped model" if model == REFERENCE else "Folder" if Path(model).is_dir() else "Hub name", model),
         ("Class", type(encoder).__name__),
         ("Preset", str(getattr(config, "preset", "") or "")),
         ("Positions", str(most or "any")),
         ("Terms", ", ".join(maps.weights)),
+        ("Learned", unlearned),
     ]
     path = write_attention_page(
         out,
@@ -107,11 +111,12 @@ def attention(
         "tokens": [len(t.tokens) for t in found] if len(found) > 1 else len(found[0].tokens),
         "terms": list(maps.weights),
         "missing": maps.missing or None,
+        "not_learned": unlearned or None,
         "layers": len(maps.weights["total"]),
         "heads": maps.weights["total"].shape[1],
         "bytes": path.stat().st_size,
     }
-    said = f"{maps.missing.replace('`', '')}\n" if maps.missing else ""
+    said = "".join(f"{line.replace('`', '')}\n" for line in (unlearned, maps.missing) if line)
     emit(result, as_json, f"{said}The page is {path} ({result['bytes'] / 1e6:.1f} MB): open it in a browser.")
 
 

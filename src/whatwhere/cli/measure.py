@@ -24,7 +24,7 @@ def probe(
     """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
     from ..analysis.probes import probe_records
     from ..analysis.who import Who
-    from ..study.windows import model_windows
+    from ..study.windows import model_windows, probe_text
 
     encoder, tokenizer, folder = open_encoder(model, scheme), open_tokenizer(model), Path(model_source(model))
     with ExitStack() as stack:
@@ -32,13 +32,7 @@ def probe(
         held_out = windows["held_out"]
         records = probe_records(encoder, held_out, Who(folder.name), documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
-    lines = []
-    for r in (r for r in rows if r.layer is not None):
-        interval = f"[{r.low:.3f}, {r.high:.3f}]" if r.low is not None else ""
-        lines.append(f"{r.metric:18} {r.part or '':9} layer {r.layer}  {r.value:7.3f}  {interval}")
-    read, length = (int(next(r.value for r in rows if r.metric == f"probe.{what}")) for what in ("documents", "length"))
-    lines.append(f"read: {read} windows of {length} tokens of {source}")
-    emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, "\n".join(lines))
+    emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, probe_text(rows, source))
 
 
 @app.command()
@@ -169,4 +163,8 @@ def geometry(
     if result["report"] is None:
         return
     said = [f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]]
+    for file in (c["table"]["file"] for c in result["corpora"] if c["table"]):  # as it can be typed here
+        here = [f"`{file}`" in sentence for sentence in said]
+        typed = [s.replace(f"`{file}`", f"`{out / file}`").replace("=FILE ", f"={out / file} ") for s in said]
+        said = [new if of_it else s for new, of_it, s in zip(typed, here, said, strict=True)]
     emit(result, as_json, "\n".join([*said, f"The report is {result['report']}: open it in a browser."]))

@@ -38,7 +38,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
         ValueError: there is none, several, or a damaged one; or `head` is wanted of another package's model.
     """
     from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoModel
     from transformers.utils import logging
 
     from ..encoder import Encoder, EncoderConfig, EncoderForMaskedLM
@@ -59,12 +59,12 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             ours: Any = EncoderForMaskedLM if head else Encoder
             wide = _at_least_32_bits(EncoderConfig.from_pretrained(folder, local_files_only=True))
             return ours.from_pretrained(folder, dtype=wide, local_files_only=True).eval()
+        config = _config_of(model, local)
         if head:
             raise ValueError(
                 f"{model} is no model of this package, and only its encoders with their vocabulary head can be "
                 "measured so. Give one of those."
             )
-        config = AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
         return AutoModel.from_pretrained(
             model,
             config=config,
@@ -80,6 +80,25 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
         ) from None
     except ValueError as error:
         raise own_scheme(error, folder) from None
+
+
+def _config_of(model: str, local: bool) -> Any:
+    """The configuration of a model of transformers.
+
+    Raises:
+        ValueError: it is no folder here, and the Hub gives no such model either.
+    """
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
+    except OSError as error:
+        if local:
+            raise
+        raise ValueError(
+            f"{model} is no folder here, and the Hub gives no such model ({' '.join(str(error).split())[:100]}). Check "
+            "the name; for a model of the Hub, the network too."
+        ) from None
 
 
 def open_tokenizer(model: str) -> Any:
@@ -155,7 +174,7 @@ def _check_folder(model: str) -> bool:
         if not any(folder.glob("*.safetensors")):
             raise ValueError(
                 f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. "
-                "Finish a training: whatwhere pretrain --resume."
+                f"Finish its training: whatwhere pretrain --out {folder}."
             )
         return True
     if folder.exists() or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:

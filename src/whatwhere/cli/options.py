@@ -16,7 +16,6 @@ app = typer.Typer(
     name="whatwhere",
     help="Train text encoders that keep meaning apart from position, and measure what position encodings do inside a "
     "model.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # its markup would swallow [default: ...]
     pretty_exceptions_enable=False,
@@ -41,6 +40,13 @@ HeldOut = Annotated[
     ),
 ]
 Field = Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")]
+CorpusField = Annotated[
+    str | None, typer.Option("--field", help="Field of the text in tables and JSON lines. [default: text]")
+]
+Length = Annotated[
+    int | None,
+    typer.Option(help="Tokens of a window, [CLS] and [SEP] included. [default: the size's: tiny 128, paper 512]"),
+]
 Setting = Annotated[
     list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")
 ]

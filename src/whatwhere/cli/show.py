@@ -1,5 +1,6 @@
 """Verbs that show: report, claims, presets, explain, doctor."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,17 +55,31 @@ def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_j
     from ..records import read_records
 
     verdicts = evaluate(read_records(run_folder(run) / "records.parquet"))
-    lines = [f"{c['verdict']:22} {c['id']:34} {_interval(c)}  {c['claim']}" for c in verdicts if c["value"] is not None]
-    missing = Counter(c["scale"] for c in verdicts if c["value"] is None)
-    lines += [f"not testable here: {count} claims, {why}" for why, count in missing.most_common()]
+    emit(verdicts, as_json, _ledger(verdicts))
+
+
+def _ledger(verdicts: list[dict[str, Any]]) -> str:
+    """A sentence of how many claims have which verdict, a row for each that was measured, by verdict, and what the
+    others lack."""
     counts = Counter(c["verdict"] for c in verdicts)
-    text = "\n".join([*lines, ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())])
-    emit(verdicts, as_json, text)
+    numbers = ", ".join(f"{verdict} {count}" for verdict, count in counts.most_common())
+    lines = [f"Of {len(verdicts)} claims: {numbers}."]
+    for verdict in counts:
+        rows = [c for c in verdicts if c["verdict"] == verdict and c["value"] is not None]
+        lines += ["", verdict] if rows else []
+        why = verdict.startswith("not testable")  # measured, but what was measured decides nothing
+        lines += [f"  {c['id']:34} {_value(c):24} {c['scale' if why else 'claim']}" for c in rows]
+    lacking = [str(c["scale"]).removeprefix("not measured: ") for c in verdicts if c["value"] is None]
+    models = [why for why in lacking if why.startswith("needs a model ") and why.endswith(" in the study")]
+    missing = Counter(why for why in lacking if why not in models)
+    if models:
+        names = dict.fromkeys(name for why in models for name in re.findall(r"a model (\S+)", why))
+        missing[f"needs models that are not in the study: {', '.join(names)}"] = len(models)
+    lines += ["", "not measured"] if missing else []
+    return "\n".join([*lines, *(f"  {count:3} {why}" for why, count in missing.most_common())])
 
 
-def _interval(claim: dict[str, Any]) -> str:
-    if claim["value"] is None:
-        return "-"
+def _value(claim: dict[str, Any]) -> str:
     bounds = "" if claim["low"] is None else f" [{claim['low']:.3f}, {claim['high']:.3f}]"
     return f"{claim['value']:.3f}{bounds}"
 
@@ -127,7 +142,7 @@ def explain(
             encoder = EncoderConfig.from_pretrained(path, local_files_only=True)
         except ValueError as error:
             raise own_scheme(error, path) from None
-        facts = facts_of(encoder, None, 0.15, "sdpa")
+        facts = facts_of(encoder, None, 0.15, "sdpa", scheme is not None)
     else:
         if path.suffix in (".yaml", ".yml"):
             _one_encoder(context, path)
@@ -144,7 +159,7 @@ def explain(
             config = config.model_copy(update={"model": model})
         encoder = config.encoder_config()
         check_table_files(encoder)
-        facts = facts_of(encoder, config.length, config.mask_rate, config.backend)
+        facts = facts_of(encoder, config.length, config.mask_rate, config.backend, config.scheme is not None)
     emit(facts, as_json, as_text(facts))
 
 

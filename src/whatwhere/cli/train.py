@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +10,9 @@ from .models import OurModel
 from .options import (
     ConfigFile,
     Corpus,
+    CorpusField,
     Json,
+    Length,
     Scheme,
     Setting,
     Size,
@@ -22,12 +24,35 @@ from .options import (
     own_scheme,
 )
 
+if TYPE_CHECKING:
+    from ..training.config import StrictConfig
+
+_REQUIRED = "[required, here or in --config]"
 Resume = Annotated[
     bool,
     typer.Option(
-        "--resume", help="Go on from the newest complete checkpoint, or from the beginning where there is none."
+        "--resume",
+        help="Take the settings of the run in OUT, but for those given here. Not needed to go on: the same command "
+        "does, and so does --out alone.",
     ),
 ]
+
+
+def _settings_file(
+    context: typer.Context, kind: type["StrictConfig"], out: Path, name: str, config: Path | None, resume: bool = False
+) -> Path | None:
+    """The YAML whose settings hold where the command says nothing: as given; else that of the run in `out`, where the
+    command names none of its own."""
+    own = (out / name).is_file() and config is None
+    if own and (resume or not (context.params["settings"] or set(given(context, kind)) - {"seeds", "start"})):
+        return out / name
+    return config
+
+
+def _finished(out: Path) -> str:
+    """What is said of a training that an earlier call has finished."""
+    there = all((out / name).is_file() for name in ("training.json", "model.safetensors"))
+    return " It was finished before; nothing was trained." if there else ""
 
 
 @app.command()
@@ -37,6 +62,8 @@ def study(
         "runs/study"
     ),
     corpus: Corpus = None,
+    field: CorpusField = None,
+    length: Length = None,
     models: Annotated[
         str | None,
         typer.Option(
@@ -82,9 +109,8 @@ def study(
     from ..study.run import CONFIG, run_study
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
-    options = set(given(context, StudyConfig)) - {"seeds"}
-    goes_on = (out / CONFIG).is_file() and config is None and not settings and not options
-    resolved = configured(context, StudyConfig, out / CONFIG if goes_on else config, settings, models=names)
+    file = _settings_file(context, StudyConfig, out, CONFIG, config)
+    resolved = configured(context, StudyConfig, file, settings, models=names)
     report = run_study(resolved, out)
     emit({"out": str(out), "report": str(report)}, as_json, f"The report is {report}: open it in a browser.")
 
@@ -103,8 +129,12 @@ def pretrain(
     size: Size = None,
     scheme: Scheme = None,
     corpus: Corpus = None,
+    field: CorpusField = None,
+    length: Length = None,
     tokenizer: Tokenizer = None,
-    minutes: Annotated[float | None, typer.Option(help="Budget in minutes of training.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Budget in minutes of training; how many steps they buy is said first.")
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(help="Budget in optimizer steps. [default: the recipe's of the size]")
     ] = None,
@@ -118,13 +148,12 @@ def pretrain(
     from ..training.pretrain import CONFIG, PretrainConfig
     from ..training.pretrain import pretrain as run_pretraining
 
-    file = config or (out / CONFIG if resume and (out / CONFIG).is_file() else None)
-    resolved = configured(context, PretrainConfig, file, settings)
-    summary = run_pretraining(resolved, out, resume=resume)
+    file, before = _settings_file(context, PretrainConfig, out, CONFIG, config, resume), _finished(out)
+    summary = run_pretraining(configured(context, PretrainConfig, file, settings), out, resume=True)
     loss = summary["validation_loss"]
     measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
     if int(os.environ.get("RANK", "0")) == 0:
-        text = f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}."
+        text = f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}.{before}"
         emit({"out": str(out), **summary}, as_json, text)
 
 
@@ -136,11 +165,15 @@ def finetune(
         Path, typer.Option(help="Folder of the run; the finished classifier is a transformers folder there.")
     ],
     data: Annotated[
-        Path | None, typer.Option(help="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst.")
+        Path | None,
+        typer.Option(help=f"Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst. {_REQUIRED}"),
     ] = None,
-    dev: Annotated[Path | None, typer.Option(help="Labelled table for the accuracy.")] = None,
+    dev: Annotated[Path | None, typer.Option(help=f"Labelled table for the accuracy. {_REQUIRED}")] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text. [default: sentence]")] = None,
     text_pair: Annotated[str | None, typer.Option(help="Column of a second text, for tasks on pairs.")] = None,
+    length: Annotated[
+        int | None, typer.Option(help="Most tokens of a row; longer ones are cut, which is said. [default: 128]")
+    ] = None,
     label: Annotated[
         str | None, typer.Option(help="Column of the label: words or whole numbers. [default: label]")
     ] = None,
@@ -162,13 +195,14 @@ def finetune(
     """
     from ..records import write_records
     from ..study.records import finetune_records
+    from ..training.card import rows_cut
     from ..training.finetune import CONFIG, FinetuneConfig
     from ..training.finetune import finetune as run_finetuning
 
-    file = config or (out / CONFIG if resume and (out / CONFIG).is_file() else None)
+    file, before = _settings_file(context, FinetuneConfig, out, CONFIG, config, resume), _finished(out)
     try:
         resolved = configured(context, FinetuneConfig, file, settings)
-        summary = run_finetuning(resolved, out, resume=resume)
+        summary = run_finetuning(resolved, out, resume=True)
     except ValueError as error:
         raise own_scheme(error, Path(start)) from None
     if int(os.environ.get("RANK", "0")) == 0:
@@ -178,4 +212,6 @@ def finetune(
         measured = (
             f"accuracy {summary['validation_accuracy']:.3f} [{low:.3f}, {high:.3f}] on {summary['dev_rows']:,} rows"
         )
-        emit({"out": str(out), **summary}, as_json, f"{out}: {done}, {measured}.")
+        cut = rows_cut(summary, resolved.length)
+        text = f"{out}: {done}, {measured}.{f' Of the rows, {cut}.' if cut else ''}{before}"
+        emit({"out": str(out), **summary}, as_json, text)

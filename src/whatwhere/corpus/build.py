@@ -127,7 +127,8 @@ def _check_settings(out: Path, settings: dict[str, Any]) -> None:
     """An unfinished or finished folder must have been started with the same settings."""
     path = out / "settings.json"
     if not path.is_file():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        # A stop before the settings had their name leaves at most a name that begins with a dot.
+        if out.exists() and (not out.is_dir() or any(not p.name.startswith(".") for p in out.iterdir())):
             raise ValueError(f"{out} is there already and holds no windows. Give a new or empty folder.")
         return
     before = read_manifest(path)
@@ -150,8 +151,8 @@ def _difference(value: Any, other: Any) -> str:
 
 
 def _begin(out: Path, settings: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> None:
+    write_json(out / "settings.json", settings)  # first: it says whose folder this is
     (out / "shards").mkdir(parents=True, exist_ok=True)
-    write_json(out / "settings.json", settings)
     if not (out / "tokenizer").is_dir():
         with new_folder(out / "tokenizer") as folder:
             tokenizer.save_pretrained(folder)

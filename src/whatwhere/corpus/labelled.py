@@ -118,7 +118,8 @@ class LabelledBatches(Batches):
     longest.
 
     names: the classes; a label's number is its place there. length: most tokens of a row, special ones included; of
-    longer rows the end is cut (of pairs, that of the longer text). truncated: the number of such rows.
+    longer rows the end is cut (of pairs, that of the longer text). truncated: the number of such rows. share_cut: how
+    much of their tokens is cut away, in [0, 1).
 
     Raises:
         ValueError: a label that is not among `names`.
@@ -140,9 +141,12 @@ class LabelledBatches(Batches):
         rows = list(zip(data.texts, data.pairs, strict=True)) if data.pairs is not None else data.texts
         encodings = backend.encode_batch(rows)
         backend.no_truncation()
+        cut = [number for number, encoding in enumerate(encodings) if encoding.overflowing]
+        before = sum(len(encoding) for encoding in backend.encode_batch([rows[number] for number in cut]))
+        self.truncated = len(cut)
+        self.share_cut = 1 - sum(len(encodings[number]) for number in cut) / before if cut else 0.0
         self.ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
         self.labels = np.array([numbers[name] for name in data.labels], np.int64)
-        self.truncated = sum(bool(encoding.overflowing) for encoding in encodings)
         assert isinstance(tokenizer.pad_token_id, int)
         self.pad_id = tokenizer.pad_token_id
 

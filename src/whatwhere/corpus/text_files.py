@@ -33,7 +33,8 @@ _LONGEST_ROW = 1 << 27  # characters of a line of a table
 
 
 class Files(Source):
-    """A file, or all files of known endings below a folder (others are passed over) in the order of their sorted paths.
+    """A file, or all files of known endings below a folder in the order of their sorted paths. A file of another ending
+    is read as text if it is; such files of a folder are passed over, unless it has no other.
 
     `document` says what a document of a text file is: "file", the whole file; "blank-line", a block between empty
     lines; "heading", from one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first
@@ -43,7 +44,7 @@ class Files(Source):
     quote, .tsv has tabs and does not.
 
     Raises:
-        ValueError: nothing there, an unknown ending, no file of a known ending in a folder, an unknown rule. While
+        ValueError: nothing there, an unknown ending and no text, no such file in a folder, an unknown rule. While
         reading: bytes that are not UTF-8, a damaged file, a field that is not there.
     """
 
@@ -57,13 +58,14 @@ class Files(Source):
                 f"{path} holds windows of token ids, made for a training. Give the text that they were made from."
             )
         if path.is_dir():
-            self.paths = sorted(
-                p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".") and _kind(p) is not None
-            )
+            files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
+            self.paths = [p for p in files if _kind(p) is not None] or [p for p in files if _is_text(p)]
             if not self.paths:
-                raise ValueError(f"No file with a known ending in {path}. Endings: {_ENDINGS}.")
-        elif _kind(path) is None:
-            raise ValueError(f"{path} has an unknown ending. Endings: {_ENDINGS}.")
+                raise ValueError(f"No text in {path}. Known endings: {_ENDINGS}; others are read if they hold UTF-8.")
+        elif _kind(path) is None and not _is_text(path):
+            raise ValueError(
+                f"{path} has an unknown ending, and is no text in UTF-8. Endings: {_ENDINGS}; others hold text."
+            )
         else:
             self.paths = [path]
         self.path, self.field = path, field
@@ -72,7 +74,7 @@ class Files(Source):
         self._done = 0
         self._now: IO[bytes] | None = None
         self._fingerprint: dict[str, Any] | None = None
-        texts = [p for p in self.paths if _kind(p) == "text"]
+        texts = [p for p in self.paths if _kind(p) in ("text", None)]
         self.document = document if document != "auto" or not texts else _guess_rule(texts[0], path.is_dir())
 
     def fingerprint(self) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Files(Source):
             with open(path, "rb") as raw:
                 self._now = raw
                 kind = _kind(path)
-                if kind == "text":
+                if kind in ("text", None):
                     yield from _text_parts(_lines(_characters(path, raw)), self.document)
                 else:
                     read = {"jsonl": _json_lines, "table": _table_rows, "parquet": _parquet_rows}[kind or ""]
@@ -112,8 +114,17 @@ class Files(Source):
 
 
 def _kind(path: Path) -> str | None:
-    """ "text", "jsonl", "table" or "parquet" by the ending below a compression's; None if unknown."""
+    """ "text", "jsonl", "table" or "parquet" by the ending below a compression's; None if unknown, then text."""
     return _KINDS.get(_ending(path))
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file of an unknown ending begins as text in UTF-8 does."""
+    try:
+        with open(path, "rb") as raw:
+            return "\0" not in next(_characters(path, raw), "")
+    except (ValueError, OSError):
+        return False
 
 
 def _ending(path: Path) -> str:
@@ -274,7 +285,7 @@ def _table_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
         raise ValueError(
             f"{path}: no field {field!r}. Its first line must name the fields, there: "
             f"{', '.join(name[:40] for name in names)}. "
-            "Name the one that holds the text: --set field=NAME (geometry: --field NAME)."
+            "Name the one that holds the text: --field NAME."
         )
     for _, row in rows:
         yield row[names.index(field)]
@@ -338,7 +349,7 @@ def text_field(row: dict[str, Any], field: str, place: str) -> str:
     if field not in row:
         raise ValueError(
             f"{place}: no field {field!r}. Fields there: {', '.join(map(str, row)) or 'none'}. "
-            "Name the one that holds the text: --set field=NAME (geometry: --field NAME)."
+            "Name the one that holds the text: --field NAME."
         )
     value = row[field]
     if value is not None and not isinstance(value, str):
@@ -365,7 +376,7 @@ def _rows(path: Path, plain: IO[bytes], field: str) -> Iterator[str]:
         if field not in names:
             raise ValueError(
                 f"{path}: no field {field!r}. Fields there: {', '.join(names)}. "
-                "Name the one that holds the text: --set field=NAME (geometry: --field NAME)."
+                "Name the one that holds the text: --field NAME."
             )
         row = 0
         for batch in file.iter_batches(batch_size=256, columns=[field]):

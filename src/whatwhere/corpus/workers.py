@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -96,6 +97,9 @@ class Workers:
 
     def __exit__(self, *error: Any) -> None:
         if self.executor is not None:
+            if error[0] is not None:  # a stop must not wait for shards; half of one is made again
+                for process in list((self.executor._processes or {}).values()):
+                    process.terminate()
             self.executor.shutdown(cancel_futures=True)
         if self.parallelism is None:
             os.environ.pop("TOKENIZERS_PARALLELISM", None)
@@ -108,6 +112,7 @@ _worker_tokenizer: Tokenizer | None = None
 
 def _start_worker(tokenizer_file: str) -> None:
     global _worker_tokenizer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     _worker_tokenizer = Tokenizer.from_file(tokenizer_file)
 
@@ -144,3 +149,4 @@ def progress_bar(progress: bool, what: str) -> Iterator[Callable[[int, int, floa
             )
 
         yield show
+        bar.update(task, total=bar.tasks[0].completed)  # all was read, whatever was thought to be left

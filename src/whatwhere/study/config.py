@@ -1,6 +1,8 @@
 """StudyConfig: the models, corpus and budget of a comparison."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -60,6 +62,10 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         2, ge=0, description="held-out windows that the attention explorer shows, beside one that repeats itself"
     )
 
+    @classmethod
+    def keys_below(cls) -> list[str]:
+        return [f"training.{key}" for key in PretrainConfig.model_fields if key not in cls.model_fields]
+
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -104,8 +110,9 @@ class StudyConfig(CorpusConfig, SchemeConfig):
             raise ValueError(
                 f"widths names {strange[0]!r}, which is not in the study. Its models: {', '.join(self.models)}."
             )
-        for name in self.models:
-            self.pretraining(name, seed=0, steps=1).encoder_config()
+        with advice_of_trainings():
+            for name in self.models:
+                self.pretraining(name, seed=0, steps=1).encoder_config()
         return self
 
     def preset(self, model: str) -> str:
@@ -124,6 +131,17 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         if model in self.widths and isinstance(training.get("model", {}), dict):
             training = _over(training, {"model": {"intermediate_size": self.widths[model]}})
         return PretrainConfig.parse({**shared, **training, "preset": self.preset(model), "seed": seed, "steps": steps})
+
+
+@contextmanager
+def advice_of_trainings() -> Iterator[None]:
+    """Lets what a training advises (`--set batch_size=`) be typed in a study: `--set training.batch_size=`."""
+    try:
+        yield
+    except ValueError as error:
+        below = {key.rpartition(".")[2]: key for key in StudyConfig.keys_below()}
+        typed = re.sub(r"(--set )(\w+)", lambda m: m[1] + below.get(m[2], m[2]), str(error))
+        raise ValueError(typed) from None
 
 
 def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

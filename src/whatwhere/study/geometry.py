@@ -29,10 +29,10 @@ from ..analysis.geometry import (
     scatter,
     stands_out,
 )
-from ..analysis.matrices import condition_records, scores_of_folder, scores_of_model
+from ..analysis.matrices import bert_like, condition_records, scores_of_folder, scores_of_model
 from ..analysis.tables import load_tables
 from ..analysis.who import Who
-from ..corpus import Source, build_tokenizer, count_source, open_source, tokenizer_hash
+from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, open_source, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
 from ..files import read_json, write_array, write_arrays
 from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
@@ -158,6 +158,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         _check_model(Path(model_source(run)))
     _claim(config, out)
     tokenizer = _tokenizer(config, sources)
+    for run in config.models:
+        _check_vocabulary(Path(model_source(run)), tokenizer)
     records: list[Record] = []
     facts: list[dict[str, Any]] = []
     measured: dict[str, tuple[Counts, Geometry]] = {}
@@ -217,15 +219,30 @@ def _claim(config: GeometryConfig, out: Path) -> None:
 
 
 def _check_model(folder: Path) -> None:
-    """Refuse early what is no model, or a run whose model keeps no position table."""
+    """Refuse early what is no model, a run whose model keeps no position table, or a model of another package whose
+    matrices are not found."""
     if not (folder / "config.json").is_file():
         raise ValueError(
             f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
         )
     about = read_json(folder / "config.json")
-    if about.get("model_type") == EncoderConfig.model_type and about.get("absolute") == "none":
+    if about.get("model_type") != EncoderConfig.model_type:
+        bert_like(folder)
+    elif about.get("absolute") == "none":
         raise ValueError(
             f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model."
+        )
+
+
+def _check_vocabulary(folder: Path, tokenizer: Any) -> None:
+    """Refuse a model whose token ids are other words than those that are counted; one saved without its tokenizer can
+    only be asked for their number, later."""
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+        return
+    if load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
+        raise ValueError(
+            f"The corpora would be counted with another vocabulary than that of {folder}, so their ids are other words "
+            "than the model's. Leave --tokenizer out, and measure models of different vocabularies one by one."
         )
 
 

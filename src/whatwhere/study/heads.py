@@ -18,6 +18,7 @@ from ..files import read_json
 from ..records import Record
 from .inside import measure
 from .jobs import show_progress
+from .learned import learning_records, not_learned
 from .machine import machine, versions
 from .outputs import check_folder, save_arrays, write_results
 from .run import MOST_SHOWN
@@ -64,11 +65,13 @@ def run_heads(
         show = stack.enter_context(show_progress(name, progress))
         who = Who(name, seed, out.name if out else "")
         found = measure(Subject(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
+        learning = learning_records(tokenizer, folder, who)
         result = {
             "model": str(folder),
             "corpus": source,
             "documents": len(chosen),
             "tokens": chosen.length,
+            "not_learned": not_learned(learning, name) or None,
             "left_out": found.left_out,
             "records": [vars(r) for r in found.records],
             "report": None,
@@ -93,7 +96,7 @@ def run_heads(
                 "versions": versions(),
                 "command": f"whatwhere heads {name} --out NEW-FOLDER",
             }
-            result["report"] = str(write_results(out, found.records, FACTS, facts))
+            result["report"] = str(write_results(out, [*found.records, *learning], FACTS, facts))
     return result
 
 
@@ -129,7 +132,8 @@ def heads_text(result: dict[str, Any]) -> str:
         looks = [f"{row[f'attention.{s}']:.3f}" if f"attention.{s}" in row else "-" for s in scores]
         lines.append([str(layer), str(head), *label, *shares, *looks])
     widths = [max(len(line[i]) for line in lines) for i in range(len(heading))]
-    text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    text = [result["not_learned"], ""] if result["not_learned"] else []
+    text += ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     for r in records:
         if r.metric == "heads.share" and r.value > 0:
             text.append(f"{r.value:.0%}{_bounds(r, '.0%')} of {r.n} heads follow {r.part}")

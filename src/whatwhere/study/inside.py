@@ -68,6 +68,8 @@ def measure(subject: Subject, analyses: Iterable[Analysis]) -> Measurements:
         measured.records += records
         if arrays and analysis.arrays:
             measured.arrays[f"{analysis.arrays}-{subject.who.stem}"] = arrays
+    # Two analyses may say the same: the shares of the table of step 0 are of "position table" and of "separation".
+    measured.records = list(dict.fromkeys(measured.records))
     return measured
 
 

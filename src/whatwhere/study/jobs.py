@@ -8,6 +8,7 @@ fixes, not on what else runs.
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -26,6 +27,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from threadpoolctl import threadpool_limits
 
 from ..corpus.workers import check_not_in_worker, cores
+from ..stop import Stopped, leave
+
+TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
 
 
 @dataclass(frozen=True)
@@ -63,19 +67,22 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
     A single job, or `most` = 1, runs in this process.
 
     Raises:
-        Exception: what a job raises; the others are stopped at once, and what they had finished stays on disk.
+        Exception: what a job raises; the others are stopped, a training with a checkpoint, and what they had finished
+            stays on disk.
     """
     if len(jobs) < 2 or most < 2:
-        for number, job in enumerate(jobs):
-            with _display(progress) as show, limited(job.threads):
-                result = job.work(*job.args, partial(show, number, job.label))
-            yield job, result
+        with _display(progress, len(jobs)) as show:
+            for number, job in enumerate(jobs):
+                with limited(job.threads):
+                    result = job.work(*job.args, partial(show, number, job.label))
+                show(number, job.label, "", 0, 0, "")
+                yield job, result
         return
     check_not_in_worker("A study")
     context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
     states = context.SimpleQueue()
     told, teller = context.Pipe(duplex=False)  # not an Event: one that a killed process waits for can never be set
-    with _display(progress) as show:
+    with _display(progress, len(jobs)) as show:
         Thread(target=_forward, args=(states, show), daemon=True).start()
         with teller:
             for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
@@ -93,6 +100,8 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
                                 yield waiting.pop(future), result
                     except BaseException as error:
                         teller.close()  # the processes end by themselves; leaving the pool waits for that
+                        if isinstance(error, Stopped) and progress:
+                            print("\nStopping: each training writes a checkpoint", file=sys.stderr, flush=True)
                         if isinstance(error, BrokenProcessPool):
                             raise OSError(
                                 "A process of the study was killed, perhaps for want of memory. The same command goes "
@@ -124,6 +133,8 @@ def _start(each: int, told: Connection, states: Any) -> None:
     global _states
     _states = states
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
+    # In a thread: work that defers it ends its step first.
+    signal.signal(signal.SIGTERM, lambda number, _: Thread(target=leave, args=(number,), daemon=True).start())
     Thread(target=_leave_when_told, args=(told,), daemon=True).start()
     torch.set_num_threads(each)
     threadpool_limits(each, user_api="blas")
@@ -131,9 +142,13 @@ def _start(each: int, told: Connection, states: Any) -> None:
 
 
 def _leave_when_told(told: Connection) -> None:
-    """The other end is closed to stop all, and by the system when the parent dies."""
+    """The other end is closed to stop all, and by the system when the parent dies; nobody must write then, as the same
+    command may already go on."""
     told.poll(None)
-    os._exit(1)
+    parent = multiprocessing.parent_process()
+    if parent is None or not parent.is_alive():
+        os._exit(1)
+    leave(signal.SIGTERM)
 
 
 def _work(number: int, job: Job) -> Any:
@@ -156,9 +171,9 @@ def _forward(states: Any, show: Callable[..., None]) -> None:
 
 
 @contextmanager
-def _display(progress: bool) -> Iterator[Callable[[int, str, str, int, int, str], None]]:
-    """A bar for each running job on stderr; told (number, label, what is done, done, in all, a word); nothing in all
-    ends a bar."""
+def _display(progress: bool, jobs: int = 0) -> Iterator[Callable[[int, str, str, int, int, str], None]]:
+    """A bar for each running job on stderr, and one of all `jobs` below, with the time that is left; told (number,
+    label, what is done, done, in all, a word); nothing in all ends a job. What ends well is shown as ended."""
     if not progress:
         yield lambda *state: None
         return
@@ -171,8 +186,11 @@ def _display(progress: bool) -> Iterator[Callable[[int, str, str, int, int, str]
         TextColumn("left"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
+        speed_estimate_period=600,  # of all jobs: stages differ in speed
     ) as bars:
         running: dict[int, tuple[str, Any]] = {}
+        shares: dict[int, float] = {}  # of each job that is done
+        whole = bars.add_task(f"all {jobs} models", total=jobs, word="") if jobs > 1 else None
 
         def show(number: int, label: str, what: str, done: int, in_all: int, word: str) -> None:
             shown, task = running.get(number, ("", None))
@@ -185,8 +203,14 @@ def _display(progress: bool) -> Iterator[Callable[[int, str, str, int, int, str]
                 running[number] = (what, task)
             if task is not None:
                 bars.update(task, completed=done, word=word)
+            if whole is not None:
+                trained = TRAINING * (done / in_all if what == "training" else 1) if in_all else 1.0
+                shares[number] = max(shares.get(number, 0.0), trained)
+                bars.update(whole, completed=sum(shares.values()))
 
         yield show
+        for task in [task for _, task in running.values()] + ([] if whole is None else [whole]):
+            bars.update(task, completed=next(t.total for t in bars.tasks if t.id == task))
 
 
 @contextmanager

@@ -38,12 +38,16 @@ def text_records(windows: Windows, study: str) -> list[Record]:
     records.append(who.record("corpus.room", room.mean(), n=len(room)))
     if (share := train.from_start()) is not None:
         records.append(who.record("corpus.from_start", share, n=len(train)))
-    guess = who.record("loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum()))
-    return [*records, guess]
+    return [*records, unigram_record(windows, study)]
 
 
-def training_records(folder: Path, who: Who) -> list[Record]:
-    """Loss curves and costs of a finished training."""
+def unigram_record(windows: Windows, study: str) -> Record:
+    """The entropy in nats of a guess by token frequency alone."""
+    return Who("", study=study).record("loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum()))
+
+
+def loss_records(folder: Path, who: Who) -> list[Record]:
+    """Loss curves of a training, finished or not."""
     records = []
     for text in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
@@ -54,9 +58,14 @@ def training_records(folder: Path, who: Who) -> list[Record]:
         if "validation_accuracy" in line:
             low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
             records.append(at.record("accuracy", line["validation_accuracy"], low, high, part="validation", n=n))
+    return records
+
+
+def training_records(folder: Path, who: Who) -> list[Record]:
+    """Loss curves and costs of a finished training."""
     summary = read_json(folder / SUMMARY)
     known = [(metric, summary.get(key)) for metric, key in COSTS]
-    return records + [who.record(metric, value) for metric, value in known if value is not None]
+    return loss_records(folder, who) + [who.record(metric, value) for metric, value in known if value is not None]
 
 
 def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
@@ -70,7 +79,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     """
     out = Path(out)
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
-        raise ValueError(f"{out} holds no finished fine-tuning. Finish it: whatwhere finetune --resume.")
+        raise ValueError(f"{out} holds no finished fine-tuning. The command that began it goes on.")
     summary = read_json(out / SUMMARY)
     seed = FinetuneConfig.load_run(out / CONFIG).seed
     who = Who(out.name, seed)

@@ -25,15 +25,15 @@ from ..analysis.subject import Subject
 from ..analysis.texts import INDEX, repeated_text, save_texts
 from ..analysis.who import Who
 from ..claims import evaluate
-from ..corpus import Windows, load_tokenizer
+from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..files import read_json, write_json
 from ..records import Record, read_records, write_records
 from ..training.costs import costs, matched_width
 from ..training.loop import Show
 from ..training.pretrain import prepare_windows, pretrain, steps_to_learn, timed_step, too_few
-from ..training.runs import SUMMARY, claim_folder
-from .config import StudyConfig
+from ..training.runs import SUMMARY, begun, claim_folder
+from .config import StudyConfig, advice_of_trainings
 from .inside import corpus_records, measure
 from .jobs import Job, at_once, limited, run_jobs, show_progress, threads
 from .machine import machine, versions
@@ -198,11 +198,13 @@ class Study:
         if not resumed:
             for name in config.models:
                 config.pretraining(name, 0, 1).check()
-        self.out.mkdir(parents=True, exist_ok=True)
-        config.save_run(self.out / CONFIG)
-        event = "study resumed" if resumed else "study"
-        self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
-        windows = prepare_windows(config, self.out / "corpus", self.progress)
+            open_source(config.corpus, config.field, config.document)  # what is not there takes no folder
+        if resumed:
+            config.save_run(self.out / CONFIG)
+        with begun(config, self.out, CONFIG, "log.jsonl"):
+            event = "study resumed" if resumed else "study"
+            self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
+            windows = prepare_windows(config, self.out / "corpus", self.progress)
         sizes = ("documents", "characters", "tokens", "windows")
         self.say("windows", **{key: sum(windows.manifest[key].values()) for key in sizes})
         if not self.can_probe(windows):
@@ -324,7 +326,9 @@ def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> di
     parts are kept."""
     study = Study(StudyConfig.load_run(Path(out) / CONFIG), Path(out))
     windows, folder = Windows(study.out / "corpus"), study.folder(name, seed)
-    summary = pretrain(study.config.pretraining(name, seed, steps), folder, resume=True, windows=windows, progress=show)
+    with advice_of_trainings():
+        training = study.config.pretraining(name, seed, steps)
+        summary = pretrain(training, folder, resume=True, windows=windows, progress=show)
     show("looking inside", 0, 1, "")
     corpus = corpus_records(windows, study.out, study.name)[1] if study.config.inside else None
     study.model_records(name, seed, windows, corpus, show)

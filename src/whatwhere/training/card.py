@@ -235,6 +235,16 @@ terms = model.attention_terms(**tokenizer("some text", return_tensors="pt"))
     return _page(config, run, summary, opening, sections, limits=limits, tags=("sentence-transformers", "custom_code"))
 
 
+def rows_cut(summary: Mapping[str, Any], length: int) -> str:
+    """How many rows of a fine-tuning were longer than `length` tokens, and how much of them is gone; empty if none."""
+    cut, share = summary["truncated"], summary.get("share_cut")
+    parts = [f"{cut:,} of {summary['rows']:,} training rows ({cut / summary['rows']:.0%})"] if cut else []
+    if dev := summary.get("dev_truncated"):
+        parts.append(f"{dev:,} of {summary['dev_rows']:,} dev rows ({dev / summary['dev_rows']:.0%})")
+    lost = f", {share:.0%} of the tokens of those training rows" if cut and share else ""
+    return f"{' and '.join(parts)} are longer than {length} tokens and were cut{lost}" if parts else ""
+
+
 def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """The card of a fine-tuned classifier, as `model_card` makes that of an encoder.
 
@@ -250,6 +260,7 @@ def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapp
         "classes": ", ".join(classes[:20]) + (f" and {len(classes) - 20} more" if len(classes) > 20 else ""),
         "rows": f"{summary['rows']:,}; {summary['steps']:,} steps of {run['batch_size']}, at most {run['length']} "
         "tokens each",
+        **({"cut": cut} if (cut := rows_cut(summary, run["length"])) else {}),
         "optimizer": _optimizer(run, summary),
         "seed": summary["seed"],
         f"accuracy on `{dev}`": f"{summary['validation_accuracy']:.1%} of {summary['dev_rows']:,} rows "

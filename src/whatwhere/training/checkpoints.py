@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from ..files import new_file, new_folder, read_json, write_json
+from ..files import new_file, new_folder, read_json, remove_folder, write_json
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
@@ -110,7 +110,7 @@ def save_model(
             write_metadata(path, metadata or {})
     except SafetensorError as error:
         raise OSError(
-            f"Cannot write the model to {folder}: {error}. Make room and run the same command with --resume."
+            f"Cannot write the model to {folder}: {error}. Make room and run the same command again."
         ) from None
 
 
@@ -133,9 +133,16 @@ def write_checkpoint(
             write_json(folder / STATE, {**state, "step": step, "files": hashes})
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
         raise OSError(
-            f"Cannot write {final}: {error}. Earlier checkpoints are whole; make room and go on with --resume."
+            f"Cannot write {final}: {error}. Earlier checkpoints are whole; make room, and the same command goes on."
         ) from None
     return final
+
+
+def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
+    """Remove all checkpoints of steps that were not planned, but for the newest."""
+    for folder in sorted(root.glob("step-*"), key=_step)[:-1]:
+        if _step(folder) >= 0 and not planned(_step(folder)):
+            remove_folder(folder)  # half of one would be taken for a damaged one
 
 
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:

@@ -33,12 +33,19 @@ class StrictConfig(BaseModel):
             raise ValueError(cls._one_line(error)) from None
 
     @classmethod
+    def keys_below(cls) -> list[str]:
+        """Keys that belong below one of this configuration's own, as they are typed."""
+        return []
+
+    @classmethod
     def _one_line(cls, error: ValidationError) -> str:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             keys = list(cls.model_fields)
+            below = {name.rpartition(".")[2]: name for name in cls.keys_below()}
             close = difflib.get_close_matches(key, keys, n=2)
+            close = close or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
             hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key!r}. {hint}"
         if first["type"] == "missing":

@@ -5,12 +5,14 @@ from typing import Any
 
 import torch
 
-from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, preset
+from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS, check_backend
 from ..files import write_text
 from .costs import Costs, costs
+from .finite import not_finite
 from .preset_table import KEPT
 
+TRIED = 64  # most tokens of a text that an own scheme is tried on
 SIZE_FIELDS = (
     *("vocab_size", "hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
     *("intermediate_size", "max_position_embeddings"),
@@ -99,8 +101,23 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
     return notes
 
 
-def explain(config: EncoderConfig, length: int | None, labelled: float, backend: str) -> dict[str, Any]:
-    """Everything `whatwhere explain` prints.
+def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
+    """One forward and one backward pass of a new model over two made-up texts, all tokens predicted: its loss, and the
+    parameters that are not finite or whose gradient is not; empty if there are none."""
+    tokens = min(length, TRIED)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = EncoderForMaskedLM(config)
+        ids = torch.randint(config.vocab_size, (2, tokens))
+    loss = model.train()(input_ids=ids, labels=ids).loss
+    loss.backward()
+    return {"tokens": tokens, "loss": float(loss.detach()), "not_finite": not_finite(model)}
+
+
+def explain(
+    config: EncoderConfig, length: int | None, labelled: float, backend: str, tried: bool = False
+) -> dict[str, Any]:
+    """Everything `whatwhere explain` prints; with `tried`, what `trial` finds, for schemes that nobody has trained yet.
 
     Raises:
         ValueError: the length is not possible, or the costs cannot be counted (see `costs`).
@@ -122,6 +139,7 @@ def explain(config: EncoderConfig, length: int | None, labelled: float, backend:
         "device": device.type,
         "backend": backend,
         "backends": backend_notes(config, device),
+        "trial": trial(config, found.length) if tried else None,
     }
 
 
@@ -155,8 +173,18 @@ def as_text(facts: dict[str, Any]) -> str:
             f"Attention on this machine ({facts['device']}): {facts['backend']} runs; output_attentions=True takes "
             "eager",
             *(f"  {key:16}{note}" for key, note in facts["backends"].items()),
+            *_tried(facts["trial"]),
         ]
     )
+
+
+def _tried(facts: dict[str, Any] | None) -> list[str]:
+    if facts is None:
+        return []
+    pass_of = f"One forward and backward pass over 2 texts of {facts['tokens']} tokens: loss {facts['loss']:.3f}"
+    if facts["not_finite"]:
+        return ["", f"{pass_of}, NOT FINITE: {facts['not_finite']}. A training would stop at its first step."]
+    return ["", f"{pass_of}, all gradients finite"]
 
 
 def preset_rows(size: str) -> list[dict[str, Any]]:

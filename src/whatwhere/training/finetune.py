@@ -7,6 +7,7 @@ positions at eight steps).
 """
 
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ..encoder.attention import check_backend
 from ..files import read_json, write_json
 from ..intervals import share_interval
 from ..shipped import model_source
-from .card import classifier_card, weights_metadata
+from .card import classifier_card, rows_cut, weights_metadata
 from .checkpoints import quiet
 from .config import SchemeConfig
 from .loop import LoopConfig, Trainer, processes
@@ -75,8 +76,8 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
     model: dict[str, Any] = Field(
         default_factory=dict, description="EncoderConfig fields that override the folder's, e.g. dropout"
     )
-    data: str = Field(description="labelled table to train on: .tsv, .csv or .jsonl, also .gz, .xz, .zst")
-    dev: str = Field(description="labelled table that the accuracy is measured on")
+    data: str = Field(description="labelled table to train on (--data FILE): .tsv, .csv or .jsonl, also .gz, .xz, .zst")
+    dev: str = Field(description="labelled table that the accuracy is measured on (--dev FILE)")
     text: str = Field("sentence", description="column of the text")
     text_pair: str | None = Field(None, description="column of a second text, for tasks on pairs")
     label: str = Field("label", description="column of the label: words or whole numbers, each a class")
@@ -121,8 +122,8 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         config.problem_type = "single_label_classification"
         if config.longest is not None and self.length > config.longest:
             raise ValueError(
-                f"length={self.length} tokens, but the position table has {config.longest} rows. Use --set "
-                f"length={config.longest}."
+                f"length={self.length} tokens, but the position table has {config.longest} rows. Use --length "
+                f"{config.longest}."
             )
         return config
 
@@ -180,8 +181,10 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         )
     facts = _data_facts(data, dev, names)
     if processes().is_main_process:
+        config.save_run(out / CONFIG)  # first: a folder without it is of no run, and could not be gone on with
         _claim_data(out, facts)
-        config.save_run(out / CONFIG)
+        if progress and (cut := rows_cut(facts, config.length)):
+            print(f"{cut[0].upper()}{cut[1:]}.{_longer(config.length, model.config.longest)}", file=sys.stderr)
     trainer, trained = train(
         model,
         config,
@@ -221,11 +224,20 @@ def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -
         "rows": len(data),
         "dev_rows": len(dev),
         "truncated": data.truncated,
+        "share_cut": data.share_cut,
+        "dev_truncated": dev.truncated,
         "mean_length": data.mean_length,
         "longest": data.longest,
         "commonest": float((dev.labels == commonest).mean()),
         "sha256": data.digest(),
     }
+
+
+def _longer(length: int, longest: int | None) -> str:
+    """How to have fewer rows cut, where that is possible."""
+    if longest is not None and longest <= length:
+        return f" {longest} tokens are all that the model reads."
+    return f" To read more of them: --length N{f', N up to {longest}' if longest else ''}."
 
 
 def _claim_data(out: Path, facts: dict[str, Any]) -> None:

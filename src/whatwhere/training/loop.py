@@ -1,13 +1,12 @@
 """One plain training loop under pretraining and fine-tuning, on accelerate; batches are a pure function of the step."""
 
-import ctypes
 import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,8 +22,11 @@ from transformers import PreTrainedModel
 
 from ..encoder.attention import Stacked
 from ..files import write_text
-from .checkpoints import drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
+from ..stop import Stopped, asked, deferring
+from .checkpoints import drop_between, drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
 from .config import StrictConfig
+from .finite import NotFinite, not_finite
+from .memory import give_back_memory, keep_freed_memory
 from .muon import Muon
 
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
@@ -92,6 +94,11 @@ class LoopConfig(StrictConfig):
     )
     checkpoint_steps: list[Annotated[int, Field(ge=0)]] | None = Field(
         None, description="steps of further checkpoints; default: 1, 3, 10, 30, 100, ..."
+    )
+    checkpoint_minutes: float = Field(
+        10.0,
+        gt=0,
+        description="minutes of training that a kill costs at most: a checkpoint after so long, gone with the next",
     )
     validate_every: int = Field(100, ge=1, description="steps between validations")
     log_every: int = Field(10, ge=1, description="steps between log lines")
@@ -172,30 +179,6 @@ def _on_cpu() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.cuda.is_available()
 
 
-def keep_freed_memory() -> None:
-    """Tell glibc's allocator to keep what is freed for the next step.
-
-    By default every large tensor comes as fresh pages from the system, and faulting them in took up to a third of a
-    training step on a CPU (docs/log.md). The price: memory once used stays with the process. Does nothing where the
-    allocator is another.
-    """
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: blocks below 1 GiB come from the heap
-        mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: and the heap is not given back
-
-
-def give_back_memory() -> None:
-    """Give what is free of the heap back to the system.
-
-    The number of hidden words, and with it the size of the largest tensors, changes from step to step, so that holes
-    are left which the next tensor does not fit: a tiny encoder's process grew from 1.1 GB after 25 steps to 2.5 GB
-    after 600.
-    """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
 def make_accelerator(config: LoopConfig, out: Path | None = None) -> Accelerator:
     """Device and precision as configured; `auto` picks bf16 where it pays."""
     AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training of this process
@@ -240,6 +223,9 @@ class Trainer:
 
         Each part's mean loss is weighted by its number of labels, so that neither accumulation nor the number of
         processes changes the gradient.
+
+        Raises:
+            NotFinite: the loss or the gradient is no finite number; the weights are as before.
         """
         accelerator = self.accelerator
         self.model.train()
@@ -255,7 +241,11 @@ class Trainer:
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
             loss_sum += loss.detach() * count
         loss_value = float(accelerator.reduce(loss_sum, reduction="sum") / total)
-        norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if not math.isfinite(loss_value) or not bool(norm.isfinite()):
+            raise NotFinite(loss_value, float(norm), not_finite(self.plain))
+        torch.nn.utils.clip_grads_with_norm_(parameters, self.config.clip, norm)
         factor = learning_rate_factor(step, self.config, self.steps)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -305,10 +295,12 @@ def run(
 
     With `resume`, go on from the newest complete checkpoint (from the beginning where there is none); on CPU every
     number then equals that of an uninterrupted run. Batches, masks and order depend on the step alone, so no loader
-    state exists.
+    state exists. A checkpoint that only a signal or `checkpoint_minutes` wanted is gone when the next one is there, so
+    that the checkpoints of a finished run do not depend on how it went.
 
     Raises:
         ValueError: the loss is not a finite number. Checkpoints written before stay.
+        Stopped: a signal came (see `stop`), and the checkpoint of the step it came in is written.
     """
     config, accelerator, steps = trainer.config, trainer.accelerator, trainer.steps
     main = accelerator.is_main_process
@@ -343,7 +335,15 @@ def run(
             if config.trackers:
                 accelerator.log({k: v for k, v in line.items() if k != "step"}, step=line["step"])
 
+    def planned(step: int) -> bool:
+        return step in marks or step in (0, steps) or step % config.checkpoint_every == 0
+
     def save(step: int) -> None:
+        if where := not_finite(trainer.plain):  # what the step made of its weights has not been seen yet
+            raise ValueError(
+                f"Step {step} of {label} left {where} not finite. Lower --set learning_rate= (now "
+                f"{config.learning_rate:g}) or --set precision=fp32; checkpoints before are in {root}."
+            )
         states = [trainer.random_states()]
         if accelerator.num_processes > 1:
             states = _gather_states(states[0])
@@ -351,6 +351,7 @@ def run(
             flat = {f"{rank}.{name}": value for rank, each in enumerate(states) for name, value in each.items()}
             state = {"seconds": before + time.perf_counter() - began, "losses": losses}
             write_checkpoint(root, step, trainer.plain, trainer.optimizers, flat, state)
+            drop_between(root, planned)
             drop_old_optimizers(root)
         accelerator.wait_for_everyone()
 
@@ -363,20 +364,32 @@ def run(
             save(0)
         if not history:
             evaluate(0)
-    with _bar(label, start, progress if main else False) as show, ThreadPoolExecutor(1) as ahead:
+    with (
+        deferring(),
+        _bar(label, start, progress if main else False) as show,
+        ThreadPoolExecutor(1) as ahead,
+    ):
         upcoming = ahead.submit(trainer.micro_batches, batch_at, start) if start < steps else None
         marked, window = time.perf_counter(), 0
+        saved = marked
         for step in range(start, steps):
             assert upcoming is not None
             batches = upcoming.result()
             if step + 1 < steps:
                 upcoming = ahead.submit(trainer.micro_batches, batch_at, step + 1)
-            loss, norm = trainer.step(step, batches)
-            if not math.isfinite(loss) or not math.isfinite(norm):
+            try:
+                loss, norm = trainer.step(step, batches)
+            except NotFinite as error:
+                way_out = f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32"
+                if step == 0:
+                    way_out = (
+                        "No weight has changed yet, so the formula is at fault, not learning_rate: whatwhere explain "
+                        "NAME --scheme FILE tries an own one"
+                    )
                 raise ValueError(
-                    f"Loss is {loss}, gradient norm {norm} at step {step + 1} of {label}. Lower learning_rate (now "
-                    f"{config.learning_rate:g}) or set precision=fp32; checkpoints up to here are in {root}."
-                )
+                    f"{error} at step {step + 1} of {label}{f', in {error.where}' if error.where else ''}. {way_out}; "
+                    f"checkpoints up to here are in {root}."
+                ) from None
             losses.append(loss)
             window += 1
             done = step + 1
@@ -394,10 +407,14 @@ def run(
                 pause = time.perf_counter()
                 evaluate(done)
                 marked += time.perf_counter() - pause
-            if done in marks or done % config.checkpoint_every == 0 or done == steps:
-                pause = time.perf_counter()
+            pause = time.perf_counter()
+            stop, due = _agreed(accelerator, asked() is not None, pause - saved > 60 * config.checkpoint_minutes)
+            if planned(done) or stop or due:
                 save(done)
-                marked += time.perf_counter() - pause
+                saved = time.perf_counter()
+                marked += saved - pause
+            if stop:
+                raise Stopped(f"after step {done:,} of {label}, with a checkpoint")
     if config.trackers:
         accelerator.end_training()
     return Outcome(steps, before + time.perf_counter() - began, history)
@@ -423,6 +440,14 @@ def _bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
     with bar:
         task = bar.add_task(label, total=None, completed=start, state="")
         yield lambda what, done, total, word: bar.update(task, completed=done, total=total, state=word)
+
+
+def _agreed(accelerator: Accelerator, *votes: bool) -> list[bool]:
+    """What any process of the training says: all must write a checkpoint after the same step."""
+    if accelerator.num_processes == 1:
+        return list(votes)
+    summed: Tensor = accelerator.reduce(torch.tensor(votes, dtype=torch.float32, device=accelerator.device), "sum")
+    return [vote > 0 for vote in summed.tolist()]
 
 
 def _rate(trainer: Trainer) -> float:

@@ -17,7 +17,7 @@ from .card import model_card, weights_metadata
 from .config import SchemeConfig, StrictConfig
 from .costs import costs
 from .loop import LoopConfig, Show, Trainer, processes, seconds_per_step
-from .runs import enter, save_final, train, validation
+from .runs import begun, enter, save_final, train, validation
 
 CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")
@@ -168,7 +168,7 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         if config.longest is not None and self.length > config.longest:
             raise ValueError(
                 f"length={self.length} tokens, but the position table of {self.preset} has {config.longest} rows. "
-                f"Use --set length={config.longest}, or --set model.max_position_embeddings={self.length}."
+                f"Use --length {config.longest}, or --set model.max_position_embeddings={self.length}."
             )
         return config
 
@@ -254,8 +254,9 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     assert config.minutes is not None
     seconds = timed_step(config, windows)
     steps = max(1, int(config.minutes * 60 / seconds))
-    if (wanted := steps_to_learn(config)) > steps:
-        print(too_few(config.minutes, steps, config, wanted * seconds / 60), file=sys.stderr)
+    wanted = steps_to_learn(config)
+    bought = f"{config.minutes:g} minutes buy {steps:,} steps of {1000 * seconds:,.0f} ms"
+    print(too_few(config.minutes, steps, config, wanted * seconds / 60) if wanted > steps else bought, file=sys.stderr)
     return steps
 
 
@@ -284,29 +285,31 @@ def pretrain(
     if saved is not None:
         tokens_per_step = saved.batch_size * saved.length
         asked = config.steps if config.tokens is None else math.ceil(config.tokens / tokens_per_step)
-        if asked is not None and asked != saved.steps:
+        if None not in (asked, saved.steps) and asked != saved.steps:
             raise ValueError(
                 f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked. Use another --out."
             )
-        config = saved
+        # Stopped while its text was read, it has no steps yet: the budget is that of this call.
+        budget = {key: getattr(config, key) for key in BUDGET} if saved.steps is None else {}
+        config = saved.model_copy(update=budget)
     if finished is not None:
         return finished
     state = processes()
-    out.mkdir(parents=True, exist_ok=True)
-    if windows is None:
-        with state.main_process_first():
-            windows = prepare_windows(config, out / "corpus", bool(progress))
-    model_config = config.encoder_config(windows)
-    batches = make_batches(config, windows, "train", model_config)
-    if len(windows["train"]) < config.batch_size:
-        raise ValueError(
-            f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one batch "
-            f"of {config.batch_size}. Give more text, or a smaller --set batch_size= or length=."
-        )
-    steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
-    config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
-    torch.manual_seed(config.seed)
-    model = EncoderForMaskedLM(model_config)
+    with begun(config, out, CONFIG):
+        if windows is None:
+            with state.main_process_first():
+                windows = prepare_windows(config, out / "corpus", bool(progress))
+        model_config = config.encoder_config(windows)
+        batches = make_batches(config, windows, "train", model_config)
+        if len(windows["train"]) < config.batch_size:
+            raise ValueError(
+                f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one "
+                f"batch of {config.batch_size}. Give more text, or a smaller --set batch_size= or --length."
+            )
+        steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
+        config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
+        torch.manual_seed(config.seed)
+        model = EncoderForMaskedLM(model_config)
     if state.is_main_process:
         config.save_run(out / CONFIG)
     trainer, facts = train(

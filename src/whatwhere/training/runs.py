@@ -7,7 +7,7 @@ import os
 import platform
 import resource
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from ..encoder import EncoderPreTrainedModel, write_sentence_transformer
 from ..files import flush, read_json, temporary_folder, write_json, write_text
 from .checkpoints import WEIGHTS, save_model
-from .config import SchemeConfig
+from .config import SCHEME, SchemeConfig
 from .loop import BatchAt, LoopConfig, Outcome, Show, Trainer, processes, run
 
 SUMMARY = "training.json"
@@ -33,9 +33,13 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
         ValueError: the folder holds something else, a run that was not to be resumed, or one with other settings.
     """
     saved = out / name
+    if out.is_file():
+        raise ValueError(f"{out} is a file, where the folder of a run is needed. Choose another --out.")
     if saved.is_file():
         if not resume:
-            raise ValueError(f"{out} already holds a run ({name}). Go on with it (--resume), or choose another --out.")
+            raise ValueError(
+                f"{out} already holds a run ({name}). Go on with it (resume=True), or choose another folder."
+            )
         config.check_scheme(out)
         try:
             old = type(config).load_run(saved).model_dump()
@@ -53,9 +57,15 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
                     "another --out."
                 )
         return True
-    if out.is_dir() and any(p for p in out.iterdir() if not p.name.startswith(".")):
+    # Windows alone are of a run whose other input was refused; `build_windows` knows whether they are the right ones.
+    if out.is_dir() and any(p for p in out.iterdir() if not p.name.startswith(".") and not _windows(p)):
         raise ValueError(f"{out} is not empty and holds no run of this kind ({name} is missing). Choose another --out.")
     return False
+
+
+def _windows(path: Path) -> bool:
+    """Whether a folder holds windows of a corpus, finished or not, and was named by this package."""
+    return path.name == "corpus" and (path / "settings.json").is_file()
 
 
 def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> tuple[C | None, Any]:
@@ -71,7 +81,24 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
     state.wait_for_everyone()
     saved = type(config).load_run(out / name) if (out / name).is_file() else None
     finished = (out / WEIGHTS).is_file() and (out / SUMMARY).is_file()
+    state.wait_for_everyone()  # before one of them begins the run
     return saved, read_json(out / SUMMARY) if finished else None
+
+
+@contextlib.contextmanager
+def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[None]:
+    """The settings of a new run on disk from before its data are prepared, so that one stopped meanwhile can go on;
+    gone again, with `more` files of it, where wrong input is refused."""
+    new = processes().is_main_process and not (out / name).is_file()
+    if new:
+        config.save_run(out / name)
+    try:
+        yield
+    except ValueError:
+        if new:
+            for written in (name, SCHEME, *more):
+                (out / written).unlink(missing_ok=True)
+        raise
 
 
 def train(

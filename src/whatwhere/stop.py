@@ -1,0 +1,94 @@
+"""Being stopped: by Ctrl-C (SIGINT), or by a system that wants the machine back (SIGTERM), from the first second on.
+
+A command ends with status 130 or 143 and one line that says how to go on. Work that has a state to keep is `deferring`:
+the signal waits for the end of its step, so that a checkpoint can be written. A second signal ends it at once. Without
+`listening`, that is in a program that uses the package, Python's own handling stays.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+GRACE = 120.0  # seconds in which a process that is told to stop must have written its checkpoint
+
+
+class Stopped(BaseException):
+    """A signal has stopped the command; its text says after which step, where there is one."""
+
+
+_asked: int | None = None  # the first signal that came
+_free = threading.Event()  # set unless some work defers a stop
+_free.set()
+
+
+def asked() -> int | None:
+    """Number of the signal that asked this process to stop; None where none did."""
+    return _asked
+
+
+def ask(number: int) -> None:
+    """Ask this process to stop as that signal does, but only where work defers it."""
+    global _asked
+    _asked = number
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Handle SIGINT and SIGTERM inside the block; one that is ignored stays so (`nohup`, jobs in the background)."""
+    global _asked
+    _asked = None
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, _receive)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _receive(number: int, frame: FrameType | None) -> None:
+    global _asked
+    again, _asked = _asked is not None, _asked or number
+    if again or (_free.is_set() and _importing(frame)):  # half an import is an error of whoever imports
+        _say("stopped.")
+        os._exit(128 + number)
+    if _free.is_set():
+        raise Stopped
+    _say("stopping after this step, with a checkpoint; once more stops at once.")
+
+
+def _say(words: str) -> None:
+    os.write(2, f"\nwhatwhere: {words}\n".encode())
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def deferring() -> Iterator[None]:
+    """Let a signal wait for the block, which has to look at `asked`; `Stopped` is raised where the block ends first."""
+    _free.clear()
+    try:
+        yield
+    finally:
+        _free.set()
+    if _asked is not None:
+        raise Stopped
+
+
+def leave(number: int) -> None:
+    """End this process from any of its threads: at once, or when deferring work has written what it keeps."""
+    ask(number)
+    _free.wait(GRACE)
+    os._exit(128 + number)

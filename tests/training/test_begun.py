@@ -1,0 +1,122 @@
+"""A training that is stopped before its first step, at any change of the file system, goes on by its own words."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from cli_runner import sentences, whatwhere
+
+from whatwhere.corpus import Windows
+from whatwhere.training import finetune, pretrain
+from whatwhere.training.finetune import FinetuneConfig
+from whatwhere.training.pretrain import PretrainConfig
+
+SMALL = {"length": 32, "tokenizer": "characters", "batch_size": 8, "workers": 1, "model": {"num_hidden_layers": 1}}
+CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
+
+
+class Stops:
+    """Stops the process just before its k-th change of the file system below a folder, as Ctrl-C does."""
+
+    def __init__(self) -> None:
+        self.left, self.place = -1, ""
+        sys.addaudithook(self._see)  # for ever: it does nothing unless it is asked
+
+    def _see(self, event: str, arguments: tuple) -> None:
+        if self.left < 0 or not (event in CHANGES or (event == "open" and _writes(arguments))):
+            return
+        if os.fspath(arguments[0]).startswith(self.place) if isinstance(arguments[0], str | Path) else False:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+
+    def before(self, change: int, place: Path) -> None:
+        self.left, self.place = change, str(place)
+
+
+def _writes(arguments: tuple) -> bool:
+    mode, flags = arguments[1], arguments[2]
+    return any(sign in mode for sign in "wax+") if isinstance(mode, str) else bool(flags & (os.O_WRONLY | os.O_RDWR))
+
+
+class Trained(Exception):
+    """The first step is reached."""
+
+
+@pytest.fixture
+def stops() -> Iterator[Stops]:
+    made = Stops()
+    yield made
+    made.left = -1
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    path.write_text(sentences(80), encoding="utf-8")
+    return path
+
+
+def stopped_at_every_change(stops: Stops, folder: Path, module, call) -> int:
+    """How many changes there are until `call(out, resume)` begins to train; after a stop before each of them the same
+    call, resumed, begins too."""
+    with mock.patch.object(module, "train", side_effect=Trained):
+        for change in range(200):
+            out = folder / str(change)
+            stops.before(change, out)
+            try:
+                call(out, False)
+            except KeyboardInterrupt:
+                stops.left = -1
+                with pytest.raises(Trained):
+                    call(out, True)
+            except Trained:
+                stops.left = -1
+                return change
+    raise AssertionError("it never begins")
+
+
+def test_a_pretraining_stopped_while_its_corpus_is_built_goes_on(text, stops, tmp_path):
+    config = PretrainConfig.parse({**SMALL, "corpus": str(text), "tokens": 5000})
+
+    def call(out, resume):
+        pretrain.pretrain(config, out, resume=resume, progress=False)
+
+    assert stopped_at_every_change(stops, tmp_path, pretrain, call) > 30
+    one, two = (tmp_path / name for name in ("20", "30"))
+    assert (one / "pretrain.yaml").read_text() == (two / "pretrain.yaml").read_text()
+    assert PretrainConfig.load(one / "pretrain.yaml").steps == 20  # 5000 tokens in batches of 8 × 32
+    assert (Windows(one / "corpus")["train"][0].input_ids == Windows(two / "corpus")["train"][0].input_ids).all()
+
+
+def test_a_fine_tuning_stopped_before_its_first_step_goes_on(text, stops, tmp_path):
+    encoder = tmp_path / "encoder"
+    pretrain.pretrain(PretrainConfig.parse({**SMALL, "corpus": str(text), "steps": 1}), encoder, progress=False)
+    rows = [f"{line.split()[0]}\t{number % 2}" for number, line in enumerate(text.read_text().split("\n\n"))]
+    (tmp_path / "rows.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    table = str(tmp_path / "rows.tsv")
+    values = {"start": str(encoder), "data": table, "dev": table, "length": 32, "batch_size": 8, "steps": 1}
+    config = FinetuneConfig.parse(values)
+
+    def call(out, resume):
+        finetune.finetune(config, out, resume=resume, progress=False)
+
+    assert stopped_at_every_change(stops, tmp_path / "runs", finetune, call) >= 4
+
+
+def test_wrong_input_leaves_no_run_behind(text, tmp_path):
+    out = tmp_path / "run"
+    words = ("pretrain", "--out", str(out), "--steps", "1", "--corpus")
+    small = [a for s in ("length=32", "model.num_hidden_layers=1", "workers=1", "vocab_size=200") for a in ("--set", s)]
+    assert "No corpus 'nowhere.txt'" in whatwhere(*words, "nowhere.txt", *small).stderr
+    done = whatwhere(*words, str(text), "--set", "batch_size=4096", *small)
+    assert "less than one batch of 4096" in done.stderr and not (out / "pretrain.yaml").exists()
+    done = whatwhere(*words, str(text), "--set", "batch_size=8", *small)  # the windows are used again
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "mine/corpus").mkdir(parents=True)
+    (tmp_path / "mine/corpus/thesis.txt").write_text("mine")
+    done = whatwhere("pretrain", "--out", str(tmp_path / "mine"), "--steps", "1", "--corpus", str(text), *small)
+    assert done.returncode == 2 and "is not empty and holds no run of this kind" in done.stderr
