@@ -1,5 +1,7 @@
 """Made-up records in the shapes that claims read: of models, layers, heads, tables and corpora."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from whatwhere.records import Record
@@ -31,13 +33,15 @@ def losses(half, **models):
     names = {name.replace("_", "-"): value for name, value in models.items()}
     if half:
         return [one(name, "ablation.loss", value, half) for name, value in names.items()]
-    return [
-        one(m, "loss", v, part="validation", step=s) for m, last in names.items() for s, v in ((0, 8.0), (100, last))
-    ]
+    return [one(m, "loss", v, part="validation", step=s) for m, v in names.items() for s in (90, 100)]
 
 
 def heads(metric, values, half=0.0, model="dstg", part=None):
-    return [one(model, metric, float(v), half, layer=i // 4 + 1, head=i % 4, part=part) for i, v in enumerate(values)]
+    """A metric of heads, of a model whose attention by content is worth something."""
+    worth = [one(model, "ablation.remove", 1.0, part="semantic")]
+    return worth + [
+        one(model, metric, float(v), half, layer=i // 4 + 1, head=i % 4, part=part) for i, v in enumerate(values)
+    ]
 
 
 def tables(part="sinusoidal", scale="raw", half=0.0, index=None, **stresses):
@@ -56,8 +60,18 @@ def table(metric, value, model="bert", **place):
     return [one(model, "n50", 4.0, seed=None, n=512), one(model, metric, value, seed=None, n=512, **place)]
 
 
+def known(target, value=0.99):
+    """What is given positions, beside which another hardly has any."""
+    return probes("ap", target, "all", [value, 0.5, 0.4])
+
+
+def regimes(records):
+    """The same records of the paper's synthetic corpus."""
+    return [replace(r, model="synthetic:three-regimes") for r in records]
+
+
 def moved(model, share=0.9):
-    return [one(model, "pca.top2", 0.01, step=0), one(model, "pca.top2", share)]
+    return [one(model, "change", 5.0, step=9), one(model, "pca.top2", share)]
 
 
 def stages(metric, values, half=0.0, part="corpus"):
@@ -121,4 +135,5 @@ def converges(model, baseline, share, half):
 def projections(ratio, metric):
     values = (1000, 1000, 1000 * ratio, 1000, 1000, 1000)
     found = [one("ap", f"projected.stress.{metric}", v, layer=i, part="sinusoidal") for i, v in enumerate(values, 1)]
-    return found + [one("ap", "projected.stress.raw", 5.0, layer=0, part="sinusoidal")]
+    added = one("ap", "scores.std", 0.1, layer=1, part="mixed")
+    return [*found, added, one("ap", "projected.stress.raw", 5.0, layer=0, part="sinusoidal")]

@@ -62,11 +62,10 @@ def parts(page: Page) -> dict[str, Any]:
     """Figures and tables of a page by id, the words of every section, and what stands around them."""
     found: dict[str, Any] = {}
     for section in page.sections:
-        for thing in (*section.figures, *section.tables):
+        for thing in (*section.figures, *section.more, *section.tables):
             found[thing.id] = thing
-        found[f"section {section.id}"] = replace(
-            section, figures=[f.id for f in section.figures], tables=[t.id for t in section.tables]
-        )
+        ids = {name: [thing.id for thing in getattr(section, name)] for name in ("figures", "more", "tables")}
+        found[f"section {section.id}"] = replace(section, **ids)
     if page.hero:
         found[f"hero {page.hero.id}"] = page.hero
     rest = {

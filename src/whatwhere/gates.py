@@ -1,14 +1,18 @@
-"""What a model must have learned before anything is said of it, the same for the ledger and for every page."""
+"""What must be true of a run before anything is concluded from it, the same for the ledger and for every page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from .points import ANY, Table
 
-LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained
-FALLING = 0.05  # nats by which the loss of a model that is still learning fell over the last tenth of its steps
-
-
+LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained at all
+HALF = 0.5  # of the gain of the run's best model over the plateau, below which another is too young to be compared
+FALLING = 0.05  # nats over a tenth of the steps up to which a loss has settled,
+STILL = 0.1  # or this share of what the model has gained over the plateau: decaying rates lower the loss to the end
 PLACED = 0.5  # share of the windows that begin with a document, from which places in windows are places in documents
+PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last layer, which "loses" it, has 0.24)
+READ = 0.5  # R² that a model which is given positions must have before one that is not "hardly" has any
+CONTENT = 0.1  # nats that attention by content must be worth before heads are said to follow it
+MOVED = 1.0  # |P - P0| / |P0| from which a position table is what training made of it, not its random start
 
 
 def unplaced(table: Table) -> float | None:
@@ -23,31 +27,51 @@ def plateau(table: Table, model: str = "") -> float | None:
     return point.value if point else None
 
 
-def unlearned(table: Table, model: str, seeds: Iterable[int | None] | None = None) -> float | None:
-    """Final validation loss of the first seed in which a model is not `LEARNED` nats below the unigram plateau.
-
-    seeds: those that count, default all. None where every seed has learned more, or nothing was recorded.
-    """
+def gain(table: Table, model: str, seeds: Iterable[int | None] | None = None) -> float | None:
+    """Nats by which the least trained seed of a model ends below the plateau; None where nothing was recorded."""
     level = plateau(table, model)
-    finals = [final for final, _ in _losses(table, model, seeds)]
-    return next((loss for loss in finals if level is not None and loss > level - LEARNED), None)
+    finals = [final for final, _ in _courses(table, model, seeds)]
+    return level - max(finals) if level is not None and finals else None
 
 
-def falling(table: Table, model: str, seeds: Iterable[int | None] | None = None) -> tuple[float, int] | None:
-    """Largest fall of a model's validation loss in nats, and over how many steps, where it is more than `FALLING`.
+def unlearned(
+    table: Table, model: str, seeds: Iterable[int | None] | None = None, share: float = HALF
+) -> tuple[float, float] | None:
+    """Gain of a model over the plateau and the gain that it needs, in nats, where it is too small; else None.
 
-    From the last validation before the last tenth of the steps to the end. None where no seed still learns.
+    Needed are `LEARNED`, and a `share` of the gain of the best model on the same plateau. seeds: those that count,
+    default all.
     """
-    falls = []
-    for _, losses in _losses(table, model, seeds):
+    own, level = gain(table, model, seeds), plateau(table, model)
+    if own is None:
+        return None
+    others = (gain(table, m) for m in table.models("loss", part="validation") if plateau(table, m) == level)
+    needed = max(LEARNED, share * max((other for other in others if other is not None), default=0.0))
+    return (own, needed) if own < needed else None
+
+
+def unsettled(table: Table, model: str, seeds: Iterable[int | None] | None = None) -> tuple[float, int] | None:
+    """Fall of a model's validation loss at the end, in nats over a tenth of its steps, and the steps, where it still
+    falls by more than `FALLING` and by more than `STILL` of its gain.
+
+    From the last validation before the last tenth of the steps to the end, of the seed that falls most. None where no
+    seed still learns, or the validations do not tell.
+    """
+    falls = list(_falls(table, model, seeds))
+    if not falls or (fall := max(falls))[0] <= max(FALLING, STILL * (gain(table, model, seeds) or 0.0)):
+        return None
+    return fall
+
+
+def _falls(table: Table, model: str, seeds: Iterable[int | None] | None) -> Iterator[tuple[float, int]]:
+    for _, losses in _courses(table, model, seeds):
         last = max(losses, default=0)
         before = max((step for step in losses if step <= 0.9 * last and step < last), default=None)
         if before is not None:
-            falls.append((losses[before] - losses[last], last - before))
-    return max(falls) if falls and max(falls)[0] > FALLING else None
+            yield (losses[before] - losses[last]) * 0.1 * last / (last - before), last
 
 
-def _losses(table: Table, model: str, seeds: Iterable[int | None] | None) -> list[tuple[float, dict[int, float]]]:
+def _courses(table: Table, model: str, seeds: Iterable[int | None] | None) -> list[tuple[float, dict[int, float]]]:
     """Final validation loss and step -> validation loss of every seed that has any."""
     rows = table.rows("loss", model, part="validation", seed=ANY if seeds is None else tuple(seeds))
     courses = []

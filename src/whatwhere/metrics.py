@@ -128,6 +128,7 @@ METRICS: dict[str, Metric] = {
     "stress.raw": _stress("raw stress"),
     "stress.optimal": _stress("stress at the best scale"),
     "stress.held_out": _stress("stress on other documents"),
+    "stress.ratio.*": _stress("stress of one table over that of another"),
     "stress.*": _stress("stress"),
     "violations": Metric("triples out of order", SHARE, TABLE, "rank", "triples", GROUPS, method="geometry"),
     "violations.*": Metric("triples out of order", SHARE, TABLE, "rank", "triples", GROUPS, method="geometry"),

@@ -200,14 +200,8 @@ def highest(curves: Iterable[Mapping[Any, Point]]) -> dict[Any, Point]:
 
 
 def share_above(points: Sequence[Point], threshold: float) -> Point:
-    """Share of the points that are at least `threshold`, from the share that surely is to the share that may be."""
-    means = np.array([p.each for p in points])
-    low, high = (
-        np.mean(means + side >= threshold, axis=0)
-        for side in (-np.array([p.below for p in points]), np.array([p.above for p in points]))
-    )
-    share = np.mean(means >= threshold, axis=0)
-    return Point(share[:, None], share - low, high - share)
+    """Share of the points that are at least `threshold`, of each seed; its only interval is that between seeds."""
+    return Point.of(np.mean([p.each >= threshold for p in points], axis=0)[:, None])
 
 
 def portion(a: Point, b: Point) -> Point:

@@ -18,8 +18,9 @@ def one(model, metric, value, half=None, seed=0, **place):
 
 
 def heads(metric, values, model="dstg", **place):
-    """Values of the heads of blocks of four."""
-    return [one(model, metric, v, layer=i // 4 + 1, head=i % 4, **place) for i, v in enumerate(values)]
+    """Values of the heads of blocks of four, of a model that attends by content."""
+    worth = [one(model, "ablation.remove", 1.0, part="semantic")]
+    return worth + [one(model, metric, v, layer=i // 4 + 1, head=i % 4, **place) for i, v in enumerate(values)]
 
 
 def verdict(name, records):
@@ -46,9 +47,9 @@ def losses(name, values, seed=0, half=0.1):
 def test_losses_are_compared_document_by_document():
     rng = np.random.default_rng(0)
     hard = 3 + rng.normal(size=32)  # what makes a document hard does so for both models
-    gain = 0.05 + 0.02 * rng.normal(size=32)
+    gain = 0.1 + 0.02 * rng.normal(size=32)
     found = verdict("tupe-a-beats-bert-a", losses("tupe-a", hard - gain) + losses("bert-a", hard))
-    assert found["verdict"] == "holds"
+    assert found["verdict"] == "holds here"
     assert (found["low"], found["high"]) == pytest.approx(
         seed_interval(gain)
     )  # Student's, not the wider one of overlapping splits
@@ -84,21 +85,22 @@ def test_losses_of_several_seeds_have_an_interval_between_seeds():
 
 def test_the_lowest_of_several_losses_stays_paired():
     hard = np.array([2.0, 3.0, 4.0])
-    gain = hard + [0.0, 0.01, 0.02]
+    gain = hard + [-0.1, -0.09, -0.08]
     records = [
         r for name, v in (("dstg", gain), ("ap", hard), ("rp", hard + 1), ("rope", hard + 2)) for r in losses(name, v)
     ]
     found = verdict("dstg-costs-no-loss", records)
-    assert (found["low"], found["high"]) == pytest.approx(seed_interval([0.0, 0.01, 0.02])) and found[
+    assert (found["low"], found["high"]) == pytest.approx(seed_interval([-0.1, -0.09, -0.08])) and found[
         "verdict"
-    ] == "holds"
+    ] == "holds here"
 
 
 # Heads
 
 
 def retrieval(of_seeds):
-    return [
+    worth = [one("dstg", "ablation.remove", 1.0, seed=seed, part="semantic") for seed in range(len(of_seeds))]
+    return worth + [
         r for seed, values in enumerate(of_seeds) for r in heads_of(seed, "attention.retrieval", values, "semantic")
     ]
 
@@ -109,7 +111,7 @@ def heads_of(seed, metric, values, part):
 
 def test_the_head_that_retrieves_may_be_another_in_every_training():
     found = verdict("dstg-retrieval-heads", retrieval([[0.4, 0.0, 0.0], [0.0, 0.0, 0.42], [0.0, 0.38, 0.0]]))
-    assert found["value"] == pytest.approx(0.4) and found["verdict"] == "holds"
+    assert found["value"] == pytest.approx(0.4) and found["verdict"] == "holds here"
 
 
 def test_self_attention_is_that_of_the_heads_that_retrieve_in_that_training():
@@ -119,20 +121,17 @@ def test_self_attention_is_that_of_the_heads_that_retrieve_in_that_training():
         r for seed, values in enumerate(relative) for r in heads_of(seed, "attention.self", values, "relative")
     ] + uniform
     found = verdict("dstg-relative-not-self", retrieval([[0.4, 0.0, 0.0], [0.0, 0.0, 0.4], [0.0, 0.0, 0.0]]) + records)
-    assert found["value"] == pytest.approx(0.0015) and found["verdict"] == "holds"
+    assert found["value"] == pytest.approx(0.0015) and found["verdict"] == "holds here"
     assert "2 retrieval heads, none in 1 of 3 seeds" in found["scale"]
     none = verdict("dstg-relative-not-self", retrieval([[0.01, 0.0, 0.0]] * 3) + records)
     assert none["verdict"] == "not testable here" and "needs a retrieval head" in none["scale"]
 
 
 def test_a_head_that_is_half_relative_is_not_purely_so():
-    assert verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.6] + [0.1] * 11))["verdict"] == "holds"
+    assert verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.6] + [0.1] * 11))["verdict"] == "holds here"
     assert (
-        verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.8] + [0.1] * 11))["verdict"] == "does not hold"
+        verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.8] + [0.1] * 11))["verdict"] == "not seen here"
     )
-    wide = [one("dstg", "kl.share.relative", 0.7, 0.1, layer=1, head=0), *heads("kl.share.relative", [0.1] * 12)[1:]]
-    found = verdict("dstg-no-relative-heads", wide)
-    assert (found["verdict"], found["low"], found["high"]) == ("not separable", 0.0, pytest.approx(1 / 12))
 
 
 def groups(semantic, absolute, mixed):
@@ -143,12 +142,12 @@ def groups(semantic, absolute, mixed):
 @pytest.mark.parametrize(
     ("semantic", "absolute", "mixed", "expected"),
     [
-        (9, 27, 0, "holds"),
-        (20, 0, 0, "does not hold"),  # as an untrained model
-        (0, 20, 0, "does not hold"),
-        (19, 1, 0, "does not hold"),
-        (2, 18, 0, "holds"),
-        (8, 8, 4, "does not hold"),
+        (9, 27, 0, "holds here"),
+        (20, 0, 0, "not seen here"),  # as an untrained model
+        (0, 20, 0, "not seen here"),
+        (19, 1, 0, "not seen here"),
+        (2, 18, 0, "holds here"),
+        (8, 8, 4, "not seen here"),
     ],
 )
 def test_two_groups_of_heads_need_both(semantic, absolute, mixed, expected):
@@ -204,7 +203,7 @@ def test_divergences_that_have_nothing_to_do_with_each_other_support_nothing(cou
         records = [
             r for term, v in zip(("relative", "semantic", "absolute"), kl, strict=True) for r in heads(f"kl.{term}", v)
         ]
-        held += verdict("dstg-relative-supports-semantics", records)["verdict"] == "holds"
+        held += verdict("dstg-relative-supports-semantics", records)["verdict"] == "holds here"
     assert held <= 0.08 * cases
 
 
@@ -214,7 +213,7 @@ def test_divergences_that_belong_together_do():
     relative = np.exp(semantic + 0.3 * rng.normal(size=24))
     sets = {"relative": relative, "semantic": np.exp(semantic), "absolute": np.exp(absolute)}
     records = [r for term, v in sets.items() for r in heads(f"kl.{term}", v)]
-    assert verdict("dstg-relative-supports-semantics", records)["verdict"] == "holds"
+    assert verdict("dstg-relative-supports-semantics", records)["verdict"] == "holds here"
 
 
 # Untrained models
@@ -230,8 +229,8 @@ def sentences(trained, untrained, half=0.02):
 
 @pytest.mark.parametrize("name", ["dstg-sentences-beyond-contiguity", "dstg-sentences-separate"])
 def test_sentences_must_stand_further_apart_than_before_training(name):
-    assert verdict(name, sentences([0.3, 0.6], [0.1, 0.12]))["verdict"] == "holds"
-    assert verdict(name, sentences([0.3, 0.6], [0.5, 0.9]))["verdict"] == "does not hold"
+    assert verdict(name, sentences([0.3, 0.6], [0.1, 0.12]))["verdict"] == "holds here"
+    assert verdict(name, sentences([0.3, 0.6], [0.5, 0.9]))["verdict"] == "not seen here"
     assert verdict(name, sentences([0.3, 0.6], [0.3, 0.6]))["verdict"] == "not separable"
     alone = verdict(name, [r for r in sentences([0.3, 0.6], [0.1, 0.1]) if r.step is None])
     assert (
@@ -250,44 +249,29 @@ def test_the_gain_over_the_untrained_model_has_both_half_widths():
 
 def test_a_verdict_says_what_the_untrained_model_gives():
     trained = probes([0.98, 0.9, 0.0])
-    assert "untrained" not in verdict("dstg-position-kept", trained)["scale"]
+    assert verdict("dstg-position-kept", trained)["untrained"] is None
     carried = verdict("dstg-position-kept", trained + probes([0.97, 0.95, 0.9], step=0))
-    assert carried["verdict"] == "holds" and carried["scale"].endswith("untrained 0.952, which meets the rule too")
+    assert carried["verdict"] == "holds here"
+    assert carried["untrained"] == {"value": pytest.approx(0.952), "verdict": "holds here"}
     assert carried["records"] == ["r2.token dstg position layer 1-2, 5 splits"]  # these decided, the control did not
+    fading = verdict("dstg-position-kept", trained + probes([0.9, 0.5, 0.0], step=0))
+    assert fading["untrained"]["verdict"] == "not seen here"
     blank = verdict("dstg-position-kept", trained + probes([0.1, 0.05, 0.0], step=0))
-    assert blank["scale"].endswith("untrained 0.052, which does not meet the rule")
-    rope = verdict("rope-no-position", probes([0.1, 0.2], "all", "rope") + probes([0.05, 0.05], "all", "rope", step=0))
-    assert rope["scale"].endswith("which meets the rule too")
+    assert blank["untrained"] is None  # nothing to keep
 
 
-def first_column(share, untrained=None, count=8, keys=0.02):
-    def of(part, **place):
-        k = round(part * count)
-        return heads("attention.special", [0.05] * k + [0.03] * (count - k), "tupe-a", part="absolute", **place)
-
-    return [
-        one("tupe-a", "attention.special.keys", keys),
-        *of(share),
-        *([] if untrained is None else of(untrained, step=0)),
-    ]
+def first_column(share, count=8):
+    key = [2.0] * round(share * count) + [0.4] * (count - round(share * count))
+    sizes = {"theta.key": key, "theta.mean": [0.5] * count, "theta.std": [1.0] * count}
+    return [r for metric, values in sizes.items() for r in heads(metric, values, "tupe-a")]
 
 
-def test_the_first_column_is_twice_what_uniform_attention_gives():
-    alone = verdict("tupe-first-column", first_column(0.75))
-    assert (
-        alone["verdict"] == "holds"
-        and "uniform attention gives 0.02, no records of the untrained model" in alone["scale"]
-    )
-    # More than their share, and not twice as much.
-    assert verdict("tupe-first-column", first_column(0.75, keys=0.026))["verdict"] == "does not hold"
-    lacking = [r for r in first_column(0.75) if r.metric != "attention.special.keys"]
-    assert "no attention.special.keys of tupe-a" in verdict("tupe-first-column", lacking)["scale"]
-
-
-def test_the_first_column_is_held_against_the_untrained_model():
-    found = verdict("tupe-first-column", first_column(0.75, 0.25))
-    assert found["verdict"] == "holds" and "untrained 0.25" in found["scale"]
-    assert verdict("tupe-first-column", first_column(0.75, 1.0))["verdict"] == "does not hold"
+def test_the_first_column_is_a_standard_deviation_above_the_other_scores():
+    found = verdict("tupe-first-column", first_column(0.75))
+    assert (found["verdict"], found["value"]) == ("holds here", 0.75)
+    assert verdict("tupe-first-column", first_column(0.25))["verdict"] == "not seen here"
+    lacking = [r for r in first_column(0.75) if r.metric != "theta.std"]
+    assert "no theta.std of the heads of tupe-a" in verdict("tupe-first-column", lacking)["scale"]
 
 
 def patterns(n):
@@ -299,19 +283,18 @@ def patterns(n):
 def test_four_heads_cannot_have_five_patterns():
     found = verdict("tupe-five-patterns", patterns(4))
     assert found["verdict"] == "not testable here" and "tupe-a has 4" in found["scale"]
-    assert verdict("tupe-five-patterns", patterns(5))["verdict"] == "holds"
+    assert verdict("tupe-five-patterns", patterns(5))["verdict"] == "holds here"
 
 
 def test_a_pair_of_an_untrained_table_is_not_that_of_the_trained_one():
-    table = [one("ap", "n50", 4.0, n=512), one("ap", "pca.top2", 0.9), one("ap", "pca.top2", 0.01, step=0)]
+    table = [one("ap", "n50", 4.0, n=512), one("ap", "change", 5.0, step=9)]
     turns = [one("ap", "fft.turns", 5.0, index=0, n=512), one("ap", "fft.turns", 99.0, index=0, n=512, step=0)]
     pairs = [
         one("ap", "rotation.strength", 0.9, part="1+2", index=0),
         one("ap", "rotation.strength", 0.1, part="3+4", index=0, step=0),
     ]
     found = verdict("lowdim-pairs-rotate", table + turns + pairs)
-    assert (found["verdict"], found["value"]) == ("holds", pytest.approx(0.9))
-    assert found["scale"].endswith("untrained 0.1, which does not meet the rule")
+    assert (found["verdict"], found["value"]) == ("holds here", pytest.approx(0.9))
 
 
 # Places and learning
@@ -322,7 +305,7 @@ def test_rows_of_windows_that_run_on_are_no_places_in_documents():
         one("ap", "separation", 1.0, part="corpus", step=9),
         one("ap", "correlation", 0.4, part="corpus", step=9),
     ]
-    assert verdict("geom-learned-correlates", records)["verdict"] == "holds"
+    assert verdict("geom-learned-correlates", records)["verdict"] == "holds here"
 
     def begins(share):
         return Record("s", "", "corpus.from_start", share)
@@ -330,32 +313,102 @@ def test_rows_of_windows_that_run_on_are_no_places_in_documents():
     run_on = verdict("geom-learned-correlates", [*records, begins(0.001)])
     said = "windows run on: 0.1 % begin with a document, so table rows are no places in documents"
     assert run_on["verdict"] == "not testable here" and run_on["scale"] == f"not measured: {said}"
-    assert verdict("geom-learned-correlates", [*records, begins(0.9)])["verdict"] == "holds"
+    assert verdict("geom-learned-correlates", [*records, begins(0.9)])["verdict"] == "holds here"
     # The sinusoidal table is none that the model learned.
-    stress = [
+    stress = [one("ap", "scores.std", 0.1, layer=1, part="mixed")]
+    stress += [
         one("ap", "projected.stress.raw", v, layer=i, part="sinusoidal") for i, v in enumerate((1.0, 9.0, 1.0, 1.0), 1)
     ]
-    assert verdict("geom-layer-peak", [*stress, begins(0.001)])["verdict"] == "holds"
+    assert verdict("geom-layer-peak", [*stress, begins(0.001)])["verdict"] == "holds here"
 
 
 @pytest.mark.parametrize(
-    ("curve", "said"),
+    ("curve", "told"),
     [
-        ({0: 8.0, 900: 4.0, 1000: 3.91}, "rope still learning: loss fell 0.09 nats in the last 100 steps"),
-        ({0: 8.0, 900: 4.0, 950: 3.99, 1000: 3.91}, "rope still learning: loss fell 0.09 nats in the last 100 steps"),
+        ({0: 8.0, 900: 4.0, 1000: 3.91}, "rope still learns: 0.09 nats in the last tenth of 1,000 steps"),
+        ({0: 8.0, 900: 4.0, 950: 3.99, 1000: 3.91}, "rope still learns: 0.09 nats in the last tenth of 1,000 steps"),
         ({0: 8.0, 900: 3.95, 1000: 3.91}, ""),
-        ({0: 8.0, 200: 4.1, 300: 4.0}, "rope still learning: loss fell 0.10 nats in the last 100 steps"),
+        ({0: 8.0, 200: 4.3, 300: 4.0}, "rope still learns: 0.09 nats in the last tenth of 300 steps"),
         ({300: 4.0}, ""),
     ],
 )
-def test_a_model_that_is_still_learning_is_named(curve, said):
+def test_what_a_model_that_still_learns_shows_is_not_settled(curve, told):
     losses = [one("rope", "loss", v, part="validation", step=s) for s, v in curve.items()]
-    found = verdict("rope-no-position", probes([0.1, 0.2], "all", "rope") + losses)
-    assert (
-        found["verdict"] == "holds"
-        and ("still learning" in found["scale"]) == bool(said)
-        and found["scale"].endswith(said)
+    records = [*probes([0.1, 0.2], "all", "rope"), *probes([0.9, 0.5], "all", "ap"), *losses]
+    found = verdict("rope-no-position", records)
+    assert found["verdict"] == ("not settled" if told else "holds here") and found["value"] == pytest.approx(0.202)
+    assert found["scale"].startswith(f"so far: holds here; {told}; " if told else "1 seed")
+    # Beside a plateau a tenth of what was gained is no sign of youth: rates that decay lower a loss to the end.
+    deep = verdict("rope-no-position", [*records, one("", "loss.unigram", 6.5, seed=None)])
+    assert deep["verdict"] == "holds here"
+    # What is so by construction, or about text, needs no model that has settled.
+    corpora = one("rope", "loss", 9.0, part="validation", step=0)
+    assert evaluate([corpora], [BY_ID["geom-toeplitz"]])[0]["verdict"] == "not testable here"
+
+
+def test_a_model_far_behind_the_best_is_too_young_to_be_compared():
+    def losses_of(rope):
+        finals = {"ap": 3.0, "rope": rope}
+        return [one(m, "loss", v, part="validation", step=s) for m, v in finals.items() for s in (90, 100)]
+
+    records = [*probes([0.1, 0.2], "all", "rope"), *probes([0.9, 0.5], "all", "ap")]
+    records.append(one("", "loss.unigram", 6.0, seed=None))
+    young = verdict("rope-no-position", records + losses_of(4.6))
+    assert young["verdict"] == "not testable here" and young["scale"].startswith(
+        "rope has learned too little: 1.40 nats below token frequencies, 1.50 are needed; "
     )
+    assert verdict("rope-no-position", records + losses_of(4.4))["verdict"] == "holds here"
+    # A loss that is too high is the finding of a claim about losses.
+    losses_alone = [r for r in losses_of(4.6)] + [
+        one("nope", "loss", 4.6, part="validation", step=s) for s in (90, 100)
+    ]
+    needed = verdict("geom-position-needed", [*losses_alone, one("", "loss.unigram", 6.0, seed=None)])
+    assert (needed["verdict"], needed["value"]) == ("holds here", pytest.approx(1.6))
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"), [(0.04, "not separable"), (0.06, "holds here"), (-0.06, "not seen here")]
+)
+def test_one_seed_cannot_tell_losses_apart_that_are_level(gain, expected):
+    def finals(*seeds):
+        losses = {"tupe-a": 3.0 - gain, "bert-a": 3.0}
+        return [
+            one(m, "loss", v, seed=seed, part="validation", step=s)
+            for seed in seeds
+            for m, v in losses.items()
+            for s in (90, 100)
+        ]
+
+    found = verdict("tupe-a-beats-bert-a", finals(0))
+    assert found["verdict"] == expected and "one seed: differences below 0.05 nats" in found["scale"]
+    assert verdict("tupe-a-beats-bert-a", finals(0, 1, 2))["verdict"] == ("holds here" if gain > 0 else "not seen here")
+
+
+def test_populations_are_those_of_the_papers():
+    stream = [one("dstg", "n50", 25.0, n=128), one("dstg", "n50.count", 2.0), *probes([0.9], "position")]
+    narrow = [one("thin", "n50", 25.0, n=128), one("thin", "n50.count", 2.0)]
+    wide = [one("bert", "n50", 5.0, n=512), one("bert", "n50.count", 30.0)]
+    for records in (stream, narrow):
+        found = verdict("lowdim-few-dimensions", records)
+        assert found["verdict"] == "not testable here" and "100 components or more" in found["scale"]
+    assert verdict("lowdim-few-dimensions", [*stream, *narrow, *wide])["scale"].startswith("bert; ")
+    # A model without a table that is added to the words does not distort one early.
+    stress = [one("rp", "projected.stress.raw", v, layer=i, part="sinusoidal") for i, v in enumerate((1, 9, 1, 1), 1)]
+    assert verdict("geom-layer-peak", stress)["verdict"] == "not testable here"
+
+
+def test_a_ratio_is_that_of_the_same_documents_where_it_was_resampled():
+    stresses = [one("corpus", "stress.raw", 5.0, seed=None, part="sinusoidal")]
+    for part, value in (("sinusoidal", 0.5), ("random", 0.6), ("alibi", 0.4), ("rope", 0.5)):
+        stresses.append(one("corpus", "stress.optimal.corrected", value, 0.1, None, part=part))
+    alone = verdict("geom-random-worst-optimal", stresses)
+    assert alone["verdict"] == "not separable"
+    ratios = [
+        one("corpus", "stress.ratio.optimal.corrected", v, 0.02, None, part=f"random/{part}")
+        for part, v in (("sinusoidal", 1.2), ("alibi", 1.5), ("rope", 1.2))
+    ]
+    together = verdict("geom-random-worst-optimal", [*stresses, *ratios])
+    assert (together["verdict"], together["value"]) == ("holds here", pytest.approx(1.2))
 
 
 def test_choice_among_values_of_documents_keeps_them_apart():

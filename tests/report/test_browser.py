@@ -28,6 +28,7 @@ def report(demo, tmp_path_factory):
 def wide(browser, report):
     """The page at 1400 pixels, shared: tests leave it as they found it, but for the order of tables."""
     with View(browser, report) as view:
+        unfold(view)
         yield view
 
 
@@ -35,23 +36,63 @@ def wide(browser, report):
 def narrow(browser, report):
     """The page at 400 pixels in the dark."""
     with View(browser, report, width=400, scheme="dark") as view:
+        unfold(view)
         yield view
 
 
+def unfold(view):
+    """Open every fold, and wait until what it holds is drawn."""
+    view.page.evaluate("document.querySelectorAll('details.fold').forEach(fold => { fold.open = true })")
+    undrawn = "document.querySelectorAll('.plot:not(.js-plotly-plot, [hidden] *)').length"
+    view.until(lambda: view.page.evaluate(undrawn) == 0)
+
+
 def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
-    plots = wide.page.locator(".plot")
-    assert (
-        plots.count()
-        == 1 + 12 + 4 + 1 + 2 + 2
-        == wide.page.locator(".plot > .js-plotly-plot, .plot.js-plotly-plot").count()
-    )
+    plots = wide.page.locator(".plot:visible")
+    assert plots.count() == wide.page.locator(".plot.js-plotly-plot:visible").count() > 8
     assert all(n > 0 for n in plots.evaluate_all("ps => ps.map(p => p.querySelectorAll('.scatterlayer path').length)"))
     bottoms = wide.page.evaluate(
-        "['.card:last-child', '.first .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+        "['.pick', '.first .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
     )
     assert max(bottoms) <= 900
     assert wide.page.evaluate("document.documentElement.scrollWidth") <= 1400
     assert wide.troubles == []
+
+
+def test_what_is_folded_is_drawn_when_it_opens(browser, report):
+    with View(browser, report) as view:
+        folded = view.page.locator("details.more .plot").first
+        assert not folded.is_visible() and "js-plotly-plot" not in folded.get_attribute("class")
+        view.page.locator("details.more > summary").first.click()
+        drawn = view.page.locator("details.more .plot.js-plotly-plot")
+        view.until(lambda: drawn.count() > 0)
+        assert drawn.first.locator(".main-svg").first.bounding_box()["width"] > 200
+        # Of several figures one is shown, that which a reader chooses.
+        figures = view.page.locator(".choice figure:visible")
+        assert figures.count() == 1 and figures.first.get_attribute("id") == "figure-probe-token"
+        second = view.page.locator(".switch button").nth(1)
+        second.click()
+        chosen = view.page.locator("#figure-probe-segment .plot.js-plotly-plot")
+        view.until(lambda: chosen.count() > 0)
+        assert second.get_attribute("aria-pressed") == "true" and not view.page.is_visible("#figure-probe-token")
+        assert view.troubles == []
+
+
+def test_claims_are_filtered_and_a_link_opens_one(browser, report):
+    with View(browser, report) as view:
+        shown = view.page.locator("#table-claims tbody tr:visible")
+        verdicts = shown.locator(".verdict").all_text_contents()
+        assert verdicts and "not testable here" not in " ".join(verdicts)
+        view.page.select_option("[data-filter=verdict]", "not testable here")
+        assert {text.strip() for text in shown.locator(".verdict").all_text_contents()} == {"not testable here"}
+        view.page.select_option("[data-filter=verdict]", "")
+        everything = view.page.locator("#table-claims tbody tr").count()
+        assert shown.count() == everything
+        view.page.select_option("[data-filter=verdict]", "tested")
+        hidden = view.page.locator("#table-claims tbody tr[hidden]").first.get_attribute("id")
+        view.page.evaluate(f"location.hash = '{hidden}'")
+        view.until(lambda: view.page.is_visible(f"#{hidden} details[open] p"))
+        assert view.troubles == []
 
 
 def test_works_at_400_pixels_with_text_that_can_be_read(narrow):
@@ -59,7 +100,7 @@ def test_works_at_400_pixels_with_text_that_can_be_read(narrow):
     beyond = (
         "ps => ps.filter(p => { const b = p.getBoundingClientRect(); return b.right > 401 || b.width < 200 }).length"
     )
-    assert narrow.page.locator(".plot").evaluate_all(beyond) == 0
+    assert narrow.page.locator(".plot:visible").evaluate_all(beyond) == 0
     smallest = """() => Math.min(...[...document.querySelectorAll('body *')]
         .filter(e => !['SCRIPT', 'STYLE', 'NOSCRIPT'].includes(e.tagName))
         .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
@@ -100,11 +141,8 @@ def test_twenty_models_fit(browser, twenty, width):
         labels_are_apart(view)
         assert view.page.evaluate("document.documentElement.scrollWidth") == width
         if width == 1400:
-            first = (
-                "['.card:last-child', '.first .panel:last-child .plot'].map(s => "
-                "document.querySelector(s).getBoundingClientRect().bottom)"
-            )
-            assert max(view.page.evaluate(first)) <= 900
+            first = "document.querySelector('.picked').getBoundingClientRect().bottom"
+            assert view.page.evaluate(first) <= 400
         assert view.troubles == []
 
 

@@ -139,11 +139,11 @@ def test_noise_and_few_documents_are_said_first(run):
     ]
     corpora = [replace(c, facts=c.facts | {"documents": 12}) for c in run.corpora]
     said = geometry_page(replace(run, records=noise, measured=corpora)).caveats
-    assert said[0].startswith("Not separable from chance: in `reviews`, `tags`") and said[1].startswith(
+    assert said[0].startswith("Not separable from chance: in `reviews` and `tags`") and said[1].startswith(
         "Fewer than 1,000 documents"
     )
     bare = [replace(r, low=None, high=None) for r in noise]
-    assert geometry_page(replace(run, records=bare)).caveats[0].startswith("In `reviews`, `tags` the mean square")
+    assert geometry_page(replace(run, records=bare)).caveats[0].startswith("In `reviews` and `tags` the mean square")
 
 
 def test_gaps_in_arrays_are_drawn_as_gaps(run):

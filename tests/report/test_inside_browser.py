@@ -54,13 +54,15 @@ def page(demo, tmp_path_factory):
     extra += [replace(r, step=0, value=0.5) for r in probes] + [replace(r, part=f"{r.part}.pca2") for r in probes]
     study = replace(study, records=study.records + extra, arrays={"geometry-corpus": run.corpora[0].arrays})
     made = [
-        *structure.figures(study),
+        *structure.others(study),
         buys.CONVERGENCE.draw(study),
         shape.PROJECTED.draw(study),
         shape.SEPARATION.draw(study),
     ]
-    made += [*fits.of_study(study), *where.figures(study)]
-    figures = [f for f in made if f.id != "sentences" and not f.id.startswith(("hidden", "variance"))]
+    made += [*fits.of_study(study), *where.probes(study), where.COMPONENTS.draw(study)]
+    figures = [
+        replace(f, choice="") for f in made if f.id != "sentences" and not f.id.startswith(("hidden", "variance"))
+    ]
     return write_page(
         folder / "page.html", Page("made up", sections=[Section("all", "All", "", figures, [corpus.overview(study)])])
     )

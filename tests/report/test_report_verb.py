@@ -27,7 +27,7 @@ def test_several_are_compared_and_their_tables_handed_out(build, tmp_path, monke
     result = run(*runs, "--csv", tmp_path / "tables")
     assert result.exit_code == 0 and "The report is comparison.html" in result.stdout
     assert "one/ap" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
-    assert (tmp_path / "tables" / "claims-by-run.csv").is_file() and (tmp_path / "tables" / "costs.csv").is_file()
+    assert (tmp_path / "tables" / "pick.csv").is_file() and (tmp_path / "tables" / "costs.csv").is_file()
     assert not (runs[0] / "report.html").exists()
 
 

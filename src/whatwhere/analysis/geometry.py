@@ -47,6 +47,11 @@ MOST_POSITIONS = 2048  # (m, m) matrices and their eigenvectors, a few times for
 MOST_WITH_INTERVALS = 512  # positions up to which every single distance gets an interval: more would fill the memory
 PAPER_SMOOTHING = 1e-12
 RANKS_TRIED = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
+# Tables whose stresses are compared: one, the other, and the rank of the first where it is not whole.
+RATIOS = (
+    *(("alibi", "sinusoidal", None), ("rope", "sinusoidal", None), ("sinusoidal", "random", None)),
+    *(("random", "alibi", None), ("random", "sinusoidal", None), ("random", "rope", None), ("mds", "sinusoidal", 3)),
+)
 
 
 @dataclass(frozen=True)
@@ -267,6 +272,17 @@ def _signed_root(square: float) -> float:
     return float(np.sign(square) * np.sqrt(abs(square)))
 
 
+def _with_ratios(values: dict[Key, float]) -> dict[Key, float]:
+    """The numbers of one geometry, with the stress of some tables over that of others: both are of the same documents,
+    so that the interval of a ratio is not that of two numbers that have nothing to do with each other."""
+    for scale in SCALES:
+        for a, b, index in RATIOS:
+            above, below = values.get((f"stress.{scale}", a, index)), values.get((f"stress.{scale}", b, None))
+            if above is not None and below:
+                values[f"stress.ratio.{scale}", f"{a}/{b}", index] = above / below
+    return values
+
+
 @dataclass(frozen=True, eq=False)
 class _Compared:
     """The positions (m,) of a corpus that are measured, and the tables they are compared with.
@@ -292,10 +308,10 @@ class _Compared:
 
     def both(self, dist: np.ndarray, mds: MDS, corrected: Corrected | None) -> dict[Key, float]:
         """Every number of one geometry that gets an interval, plug-in and, with the ending `.corrected`, corrected."""
-        values = dict(self._statistics(dist, mds))
+        values = _with_ratios(dict(self._statistics(dist, mds)))
         if corrected is not None:
-            others = self._statistics(corrected.signed, _scaled(corrected.squares))
-            values |= {(f"{metric}.corrected", part, index): value for (metric, part, index), value in others}
+            others = _with_ratios(dict(self._statistics(corrected.signed, _scaled(corrected.squares))))
+            values |= {(f"{metric}.corrected", part, index): value for (metric, part, index), value in others.items()}
         return values
 
     def _statistics(self, signed: np.ndarray, mds: MDS | None) -> Iterator[tuple[Key, float]]:

@@ -1,25 +1,30 @@
 """A claim as a function over the records of a run, and its verdict."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from ..gates import HALF
 from ..points import Point, Table
 from ..records import Record
 from .evidence import Evidence, Missing
 
-HOLDS, FAILS, OPEN, UNTESTABLE = "holds", "does not hold", "not separable", "not testable here"
+HOLDS, FAILS, OPEN = "holds here", "not seen here", "not separable"
+UNSETTLED, UNTESTABLE = "not settled", "not testable here"
 _SEVERITY = (FAILS, OPEN, HOLDS)
-_OF_CONTROL = {HOLDS: "meets the rule too", FAILS: "does not meet the rule", OPEN: "is not separable"}
+# What a claim is about: trained models, text, or nothing that a measurement could decide. The last count for nothing.
+EMPIRICAL, CORPUS, ANALYTIC = "empirical", "corpus", "analytic"
 
-# What words of the papers mean in numbers, the same in all claims.
+# What words of the papers mean in numbers, the same in all claims; what must be there at all is in `gates`.
 KEPT = 0.75  # "preserves": at least this share of what was there
 LOST = 0.5  # "loses", "largely unable": at most this share of the R², or of the variance, is left
-PRESENT = 0.25  # below this R² a part is said not to carry a target (ap's last layer, which "loses" it, has 0.24)
+HARDLY = 0.6  # "hardly": at most this share of what models that are given positions have (the paper's rp: 0.51)
 MOST = 0.9  # "collapses to", "concentrates in", "almost exclusively": at least this share
 UNMOVED = 0.05  # "invariant": states change by at most this share of their size
 SOME = 0.01  # "there are": more than this share of the heads, which is less than one head of any model here
 MARGINAL = 0.05  # nats of MLM loss that count as no difference ("comparable", "marginal")
+ONE_SEED = 0.05  # nats that another seed alone may move a difference of losses by
 
 # The quantity that is shown, then how far on the right side of its threshold each part of the rule is.
 Measured = tuple[Point, ...]
@@ -33,7 +38,9 @@ class Claim:
 
     paper_value: printed in the paper, None where it prints none. models: those that the claim compares; models[0] is
     the one it is about. each: in their place, what finds everything in a run that the claim is about (its corpora, its
-    tables); the verdict is that of the worst. what: such a thing in words.
+    tables); the verdict is that of the middle one. what: such a thing in words. kind: what decides it. always: of an
+    analytic one, why it cannot come out otherwise. learned: share of the gain of the run's best model that every model
+    needs. alone: smallest half-width of what is compared where there is one training seed.
     """
 
     id: str
@@ -46,15 +53,28 @@ class Claim:
     unit: str = ""
     each: Subjects | None = None
     what: str = ""
+    kind: str = EMPIRICAL
+    always: str = ""
+    learned: float = HALF
+    alone: float = 0.0
 
 
 REGISTRY: list[Claim] = []
 
 
 def claim(
-    source: str, *models: str, paper: float | None = None, unit: str = "", each: Subjects | None = None, what: str = ""
+    source: str,
+    *models: str,
+    paper: float | None = None,
+    unit: str = "",
+    each: Subjects | None = None,
+    what: str = "",
+    kind: str = EMPIRICAL,
+    always: str = "",
+    learned: float = HALF,
+    alone: float = 0.0,
 ) -> Callable[[Measure], Measure]:
-    """Make a measure a row of the ledger.
+    """Make a measure a row of the ledger; the arguments are those of `Claim`, `always` makes it analytic.
 
     The measure returns what is shown, then the margins: comparisons of points. Its name, with hyphens, is the claim's.
     Its docstring is the claim, on the first line, and the rule, in which names in braces are those of its module.
@@ -64,11 +84,19 @@ def claim(
         sentence, _, text = (measure.__doc__ or "").format_map(measure.__globals__).partition("\n")
         rule = " ".join(text.split()).removesuffix(".")
         name = measure.__name__.replace("_", "-")
-        row = Claim(name, sentence.removesuffix("."), source, paper, rule, models, measure, unit, each, what)
-        REGISTRY.append(row)
+        REGISTRY.append(
+            Claim(
+                *(name, sentence.removesuffix("."), source, paper, rule, models, measure, unit, each, what),
+                ANALYTIC if always else kind,
+                *(always, learned, alone),
+            )
+        )
         return measure
 
     return register
+
+
+of_losses = partial(claim, unit="nats", learned=0.0, alone=ONE_SEED)  # a loss that is too high is the finding
 
 
 @dataclass(frozen=True)
@@ -77,11 +105,12 @@ class _Finding:
 
     name: str
     verdict: str
-    value: float | None
-    bounds: tuple[float, float] | None
     scale: str
-    records: list[str]
-    margin: float
+    value: float | None = None
+    bounds: tuple[float, float] | None = None
+    untrained: dict[str, Any] | None = None
+    records: Sequence[str] = ()
+    margin: float = 0.0
 
 
 def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None = None) -> list[dict[str, Any]]:
@@ -90,20 +119,21 @@ def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None =
     A claim holds if every part of its rule does. A part with an interval (over training seeds if there are several;
     else over document splits, or the one that the records carry) is "not separable" if the interval of its margin
     straddles the threshold; without one the value alone decides. Records' own intervals are combined in quadrature, as
-    `Point` says. Where records are missing, or a model never left the unigram plateau, the claim is "not testable here"
-    and `scale` says what is missing. With one training seed a verdict is about that model; `scale` says so. It also
-    names models whose loss was still falling and, where the records of step 0 are there, what the same rule says of the
-    untrained model. A claim about corpora or tables is judged for each that the records have; the row is that of the
-    worst (does not hold before not separable before holds, then by the smallest margin), which `scale` names first.
+    `Point` says. Where records are missing, a model has learned too little, or what a claim speaks of is not there at
+    all (`gates`), the claim is "not testable here", and `scale` says what is missing. Where a loss still falls, an
+    empirical claim is "not settled", and `scale` says what it would be. With one training seed a verdict is about that
+    model; `scale` says so. A claim about corpora or tables is judged for each that the records have; the row is that of
+    the middle one, by the smallest margin, which `scale` names first.
 
     Args:
         records: of a study, a geometry run or a spectra run.
         claims: default `CLAIMS`.
 
     Returns:
-        Dictionaries with id, claim, verdict, value, low, high, paper_value, scale, source, rule, unit, models,
-        records; value, low, high and paper_value may be None; models is what was judged, records what decided, in
-        words.
+        Dictionaries with id, claim, kind, always, verdict, value, low, high, paper_value, untrained, scale, source,
+        rule, unit, models, records; value, low, high, paper_value may be None. untrained: value and verdict of the same
+        rule on the untrained models, None where there are no records of them. models is what was judged, records what
+        decided, in words.
     """
     table = records if isinstance(records, Table) else Table(records)
     return [_row(claim, table) for claim in (REGISTRY if claims is None else claims)]
@@ -113,22 +143,25 @@ def _row(claim: Claim, table: Table) -> dict[str, Any]:
     try:
         finding = _judged(claim, table)
     except Missing as missing:
-        finding = _Finding("", UNTESTABLE, None, None, f"not measured: {missing}", [], 0.0)
+        finding = _Finding("", UNTESTABLE, f"not measured: {missing}")
     low, high = finding.bounds or (None, None)
     return {
         "id": claim.id,
         "claim": claim.claim,
+        "kind": claim.kind,
+        "always": claim.always,
         "verdict": finding.verdict,
         "value": finding.value,
         "low": low,
         "high": high,
         "paper_value": claim.paper_value,
+        "untrained": finding.untrained,
         "scale": finding.scale,
         "source": claim.source,
         "rule": claim.rule,
         "unit": claim.unit,
         "models": list(claim.models) or [finding.name] * bool(finding.name),
-        "records": finding.records,
+        "records": list(finding.records),
     }
 
 
@@ -147,11 +180,10 @@ def _judged(claim: Claim, table: Table) -> _Finding:
     if not findings:
         raise missing[0]
     judged = [f for f in findings if f.verdict != UNTESTABLE] or findings
-    worst = min(judged, key=lambda f: (_SEVERITY.index(f.verdict) if f.verdict in _SEVERITY else 3, f.margin))
-    others = ", ".join(f"{f.name} {f.verdict}" for f in findings if f is not worst)
-    worst_of = f", the worst of {len(findings)} ({others})" if others else ""
-    scale = f"{worst.name}{worst_of}; {worst.scale}"
-    return _Finding(worst.name, worst.verdict, worst.value, worst.bounds, scale, worst.records, worst.margin)
+    middle = sorted(judged, key=lambda f: f.margin)[(len(judged) - 1) // 2]
+    others = ", ".join(f"{f.name} {f.verdict}" for f in findings if f is not middle)
+    scale = f"{middle.name}{f', the middle of {len(findings)} ({others})' if others else ''}; {middle.scale}"
+    return replace(middle, scale=scale)
 
 
 def _finding(claim: Claim, evidence: Evidence, name: str) -> _Finding:
@@ -159,27 +191,33 @@ def _finding(claim: Claim, evidence: Evidence, name: str) -> _Finding:
         shown, *margins = claim.measure(evidence)
     except ValueError as lacking:
         raise Missing(f"needs {lacking}") from None
-    verdict = _verdict(margins)
-    pieces = (evidence.note, evidence.scale(shown), _control(claim, evidence), evidence.learning())
-    scale = "; ".join(filter(None, pieces))
-    if reason := evidence.plateau():
-        verdict, scale = UNTESTABLE, f"{reason}; {scale}"
-    margin = min(m.value for m in margins)
-    return _Finding(name, verdict, shown.value, shown.interval, scale, evidence.read, margin)
+    alone = claim.alone if len(evidence.seeds) == 1 else 0.0
+    verdict, pieces = _verdict(margins, alone), [evidence.note, evidence.scale(shown)]
+    if reason := evidence.unlearned(claim.learned):
+        verdict, pieces = UNTESTABLE, [reason, *pieces]
+    elif claim.kind == EMPIRICAL and (reason := evidence.unsettled()):
+        verdict, pieces = UNSETTLED, [f"so far: {verdict}", reason, *pieces]
+    if alone:
+        pieces.append(f"one seed: differences below {alone:g} nats are not separable")
+    untrained = _untrained(claim, evidence)
+    scale, margin = "; ".join(filter(None, pieces)), min(m.value for m in margins)
+    return _Finding(name, verdict, scale, shown.value, shown.interval, untrained, evidence.read, margin)
 
 
-def _control(claim: Claim, evidence: Evidence) -> str:
-    """What the rule says of the untrained models; "" where records lack, or the rule compares with them itself."""
+def _untrained(claim: Claim, evidence: Evidence) -> dict[str, Any] | None:
+    """What the rule says of the untrained models; None where records lack, or the rule compares with them itself."""
     try:
         shown, *margins = claim.measure(Evidence(evidence.table, evidence.models, step=0))
     except (Missing, ValueError):
-        return ""
-    return f"untrained {shown.value:.3g}, which {_OF_CONTROL[_verdict(margins)]}"
+        return None
+    return {"value": shown.value, "verdict": _verdict(margins, 0.0)}
 
 
-def _verdict(margins: Sequence[Point]) -> str:
+def _verdict(margins: Sequence[Point], alone: float) -> str:
+    """From margins, whose intervals reach at least `alone` to both sides."""
     sides = []
     for margin in margins:
         low, high = margin.interval or (margin.value, margin.value)
+        low, high = min(low, margin.value - alone), max(high, margin.value + alone)
         sides.append(HOLDS if low >= 0 else FAILS if high < 0 else OPEN)
     return next((v for v in _SEVERITY if v in sides), HOLDS)

@@ -5,14 +5,12 @@ The paper's "relative" is the term `relative`, its AP `absolute`, its semantic i
 
 import numpy as np
 
+from ..gates import CONTENT, PRESENT, READ
 from ..papers import DSTG_R2, DSTG_TABLES
 from ..points import Point, largest, portion, rank_correlations, share_above, smallest
-from .claim import KEPT, LOST, MARGINAL, MOST, PRESENT, SOME, Measured, claim
+from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, SOME, Measured, claim, of_losses
 from .evidence import Evidence, Missing
 
-MOVED = 1.5  # a table has left its random start once two components hold this many times the share they held there
-TEXT, TABLE = 0.34, 0.24  # R² (token) of ap after the last block, in the text of 5.1 and in Table 2
-HALF_WAY = (TEXT - TABLE) / 2
 ABOUT_90 = 0.85  # "about 90 %": what rounds to it in tens
 MATCHED = 2.0  # "matched": standard deviations at most this many times apart
 COMPARABLE = 0.1  # R² apart at most: "comparable"
@@ -33,102 +31,125 @@ def _paper(target: str, model: str, part: str, layer: int) -> float:
 # Positions and segments in hidden states: Tables 2 and 3.
 
 
-def _hardly(e: Evidence, model: str, part: str = "all") -> Measured:
-    peak = e.peak(model, "token", part)
-    return peak, peak <= LOST
+def _least(e: Evidence, target: str) -> float:
+    """R² from which a target is there at all: half of what position alone reaches in these texts, where that is known
+    (`r2.TARGET.ceiling`)."""
+    ceiling = e.table.point(f"r2.{target}.ceiling")
+    if ceiling is None:
+        return PRESENT
+    e.remark(f"position alone reaches {ceiling.value:.2f}")
+    return LOST * ceiling.value
+
+
+def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
+    """Against models that are given positions: ap, or dstg's position stream, whichever has more at its best layer.
+
+    Raises:
+        Missing: neither is in the run, or neither has `least`: then nothing is said of others.
+    """
+    peaks = []
+    for model, part in (("ap", "all"), ("dstg", "position")):
+        try:
+            peaks.append(e.peak(model, target, part))
+        except Missing:
+            continue
+    if not peaks:
+        raise Missing("needs ap or dstg in the study, to see what can be read at all")
+    known = e.there(largest(peaks), least, f"R² ({target}) in ap or in dstg's position stream")
+    return peak, peak <= HARDLY * known
 
 
 def _kept(e: Evidence, target: str) -> Measured:
     early, late = (e.r2("dstg", target, "position", layer) for layer in (1, e.late()))
-    return late, late >= KEPT * early, late >= PRESENT
+    e.there(early, _least(e, target), f"R² ({target}) after the first block of dstg's position stream")
+    return late, late >= KEPT * early
 
 
-def _lost(e: Evidence, target: str) -> Measured:
-    peak, last = e.peak("ap", target), e.r2("ap", target, "all", e.last())
-    return last, last <= LOST * peak, peak >= PRESENT
+def _lost(e: Evidence, target: str, model: str = "ap", part: str = "all") -> Measured:
+    peak, last = e.peak(model, target, part), e.r2(model, target, part, e.last(model))
+    e.there(peak, _least(e, target), f"R² ({target}) at the best layer of {model}")
+    return last, last <= LOST * peak
 
 
 @claim(_TABLE_2, "dstg", paper=_paper("token", "dstg", "position", 5))
 def dstg_position_kept(e: Evidence) -> Measured:
     """The position stream keeps position through the layers.
-    R² (token) of the position stream after the last block but one is at least {KEPT} of that after the first, and at
-    least {PRESENT}. An untrained model that carries its table along may meet this too: its value is in the scale."""
+    R² (token) of the position stream after the last block but one is at least {KEPT} of that after the first, which is
+    at least {PRESENT}, else there is nothing to keep."""
     return _kept(e, "token")
 
 
 @claim("DSTG section 5.1, Table 2 (the text has 0.34)", "ap", paper=_paper("token", "ap", "all", 6))
 def ap_loses_position(e: Evidence) -> Measured:
     """Entangled absolute position is lost by the end.
-    R² (token) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}."""
+    R² (token) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}, else there
+    is nothing to lose."""
     return _lost(e, "token")
 
 
 @claim(_TABLE_2, "rope", paper=_paper("token", "rope", "all", 3))
 def rope_no_position(e: Evidence) -> Measured:
     """RoPE hardly encodes absolute position.
-    R² (token) at the best layer is at most {LOST}."""
-    return _hardly(e, "rope")
+    R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more;
+    that is at least {READ}, else nothing is said."""
+    return _hardly(e, e.peak("rope", "token"), "token", READ)
 
 
 @claim(_TABLE_2, "rp", paper=_paper("token", "rp", "all", 2))
 def rp_no_position(e: Evidence) -> Measured:
     """Relative bias hardly encodes absolute position.
-    R² (token) at the best layer is at most {LOST}."""
-    return _hardly(e, "rp")
+    R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more;
+    that is at least {READ}, else nothing is said."""
+    return _hardly(e, e.peak("rp", "token"), "token", READ)
 
 
 @claim(_TABLE_2, "dstg", paper=_paper("token", "dstg", "semantic", 1))
 def semantic_stream_little_position(e: Evidence) -> Measured:
     """The semantic stream holds little position.
-    R² (token) of the semantic stream at its best layer is at most {LOST}."""
-    return _hardly(e, "dstg", "semantic")
+    R² (token) of the semantic stream at its best layer is at most {HARDLY} of that of the position stream, or of ap if
+    that has more; it is at least {READ}, else nothing is said."""
+    return _hardly(e, e.peak("dstg", "token", "semantic"), "token", READ)
 
 
 # Position tables: section 4 (1).
 
 
-def moved(e: Evidence, model: str) -> None:
-    """Refuse to judge a table that has not left its random start, whose many dimensions and fast changes it would
-    show."""
-    before, after = e.value("pca.top2", model, step=0), e.value("pca.top2", model)
-    if not (after.at >= MOVED * before.at).all():
-        shares = f"two components of {model}'s hold {after.at.max():.2f}, {before.at.max():.2f} before the first step"
-        raise Missing(f"needs a trained table: {shares}")
-
-
 @claim("DSTG section 4 (1)", "dstg", "ap", paper=DSTG_TABLES["pca.top2", "dstg", None])
 def dstg_2d_collapse(e: Evidence) -> Measured:
     """The separate position table collapses to two dimensions.
-    Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's."""
+    Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's; both have moved by at
+    least their first size."""
+    e.moved("dstg")
+    e.moved("ap")
     dstg, ap = e.value("pca.top2", "dstg"), e.value("pca.top2", "ap")
     return dstg, dstg >= MOST, dstg >= ap
 
 
 @claim("DSTG section 4 (1)", "dstg", paper=DSTG_TABLES["dct.low4", "dstg", 0])
 def dstg_low_frequency(e: Evidence) -> Measured:
-    """Its two components are slow waves.
-    Each of the first two components of dstg's table has at least {MOST} of its power in the first four DCT bins; the
-    lower is shown."""
+    """Two components of the separate table are slow waves.
+    Each of the first two components of dstg's table, which has moved by at least its first size, has at least {MOST} of
+    its power in the first four DCT bins; the lower is shown."""
+    e.moved("dstg")
     lower = smallest([e.value("dct.low4", index=i) for i in (0, 1)])
     return lower, lower >= MOST
 
 
 @claim("DSTG section 4 (1) (the power is not printed)", "dstg")
 def dstg_third_component_fast(e: Evidence) -> Measured:
-    """Its third component is a fast wave.
-    The third component of dstg's table, which has left its random start, has at most {LOST} of its power in the first
-    four DCT bins."""
-    moved(e, "dstg")
-    low = e.value("dct.low4", index=2)
-    return low, low <= LOST
+    """The separate table's third component is a fast wave.
+    The third component of dstg's table, which has moved by at least its first size, has at most {LOST} of its power in
+    the first four DCT bins, and less than each of the first two."""
+    e.moved("dstg")
+    *slow, low = (e.value("dct.low4", index=i) for i in range(3))
+    return low, low <= LOST, low <= smallest(slow)
 
 
 @claim("DSTG section 4 (1)", "ap", paper=DSTG_TABLES["pca.top2", "ap", None])
 def ap_table_high_dimensional(e: Evidence) -> Measured:
     """The entangled position table needs many dimensions.
-    Two components hold at most {LOST} of the variance of ap's table, and at least {MOVED} times what they held before
-    training."""
-    moved(e, "ap")
+    Two components hold at most {LOST} of the variance of ap's table, which has moved by at least its first size."""
+    e.moved("ap")
     share = e.value("pca.top2")
     return share, share <= LOST
 
@@ -136,9 +157,9 @@ def ap_table_high_dimensional(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1) (paper: under 0.002)", "ap", paper=DSTG_TABLES["dct.low4", "ap", 0])
 def ap_high_frequency(e: Evidence) -> Measured:
     """The entangled position table varies fast.
-    Each of the first two components of ap's table, which has left its random start, has at most {LOST} of its power in
-    the first four DCT bins; the higher is shown."""
-    moved(e, "ap")
+    Each of the first two components of ap's table, which has moved by at least its first size, has at most {LOST} of
+    its power in the first four DCT bins; the higher is shown."""
+    e.moved("ap")
     higher = largest([e.value("dct.low4", index=i) for i in (0, 1)])
     return higher, higher <= LOST
 
@@ -149,25 +170,27 @@ def ap_high_frequency(e: Evidence) -> Measured:
 @claim(_TABLE_3, "dstg", paper=_paper("segment", "dstg", "position", 5))
 def segment_follows_position(e: Evidence) -> Measured:
     """The position stream keeps the segment index.
-    R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, and at
-    least {PRESENT}. An untrained model that carries its table along may meet this too: its value is in the scale;
-    position alone explains much of the segment index, so this is no proof of segments as such."""
+    R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, which
+    is at least {LOST} of what position alone explains in these texts, else there is nothing to keep; no stream that
+    holds positions alone can reach more than that."""
     return _kept(e, "segment")
 
 
 @claim(_TABLE_3, "ap", paper=_paper("segment", "ap", "all", 6))
 def ap_loses_segments(e: Evidence) -> Measured:
     """Entangled position loses the segment index too.
-    R² (segment) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}."""
+    R² (segment) after the last block is at most {LOST} of that at the best layer, which is at least {LOST} of what
+    position alone explains in these texts, else there is nothing to lose."""
     return _lost(e, "segment")
 
 
 @claim(_TABLE_3, "rope", "rp", paper=_paper("segment", "rp", "all", 2))
 def relative_little_segment(e: Evidence) -> Measured:
     """Relative encodings hardly encode the segment index.
-    R² (segment) of rope and of rp at their best layers is at most {LOST}; the higher is shown."""
-    peak = largest([e.peak(model, "segment") for model in e.models])
-    return peak, peak <= LOST
+    R² (segment) of rope and of rp at their best layers is at most {HARDLY} of that of ap or of dstg's position stream,
+    whichever has more; that is at least {LOST} of what position alone explains in these texts, else nothing is said.
+    The higher of the two is shown."""
+    return _hardly(e, largest([e.peak(model, "segment") for model in e.models]), "segment", _least(e, "segment"))
 
 
 @claim(
@@ -176,34 +199,32 @@ def relative_little_segment(e: Evidence) -> Measured:
 def intra_in_semantics(e: Evidence) -> Measured:
     """Progress inside a segment lives in the semantics.
     R² (intra) after the last block but one: semantic less position stream is at least {PRESENT}, position stream at
-    most {PRESENT}."""
+    most {PRESENT}; either has at least {PRESENT}, else nothing is said."""
     semantic, position = (e.r2("dstg", "intra", part, e.late()) for part in ("semantic", "position"))
+    e.there(largest([semantic, position]), PRESENT, "R² (intra) in a stream of dstg")
     return semantic - position, semantic - position >= PRESENT, position <= PRESENT
 
 
 @claim(_TABLE_4, *FOUR, paper=_paper("intra", "rp", "all", 2))
 def intra_in_all_models(e: Evidence) -> Measured:
     """All four models encode progress inside a segment.
-    R² (intra) at the best layer is at least {LOST} in dstg, ap, rp and rope; the lowest is shown."""
-    lowest = smallest([e.peak(model, "intra") for model in FOUR])
+    R² (intra) at the best layer is at least {LOST} in dstg, ap, rp and rope; the lowest is shown. One of them at least
+    has so much, else nothing is said."""
+    peaks = [e.peak(model, "intra") for model in FOUR]
+    e.there(largest(peaks), LOST, "R² (intra) in one of the four models")
+    lowest = smallest(peaks)
     return lowest, lowest >= LOST
 
 
 @claim(_TABLE_4, *FOUR, paper=round(_paper("intra", "dstg", "all", 3) - _paper("intra", "rope", "all", 3), 2))
 def intra_better_with_absolute(e: Evidence) -> Measured:
     """Absolute position helps to know progress inside segments.
-    R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is shown."""
+    R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is shown.
+    One of them has at least {LOST}, else nothing is said."""
     absolute, relative = ([e.peak(model, "intra") for model in pair] for pair in (("ap", "dstg"), ("rope", "rp")))
+    e.there(largest([*absolute, *relative]), LOST, "R² (intra) in one of the four models")
     gap = smallest(absolute) - largest(relative)
     return gap, gap >= 0
-
-
-@claim("DSTG section 5.1: the text has 0.34, Table 2 has 0.24", "ap", paper=TEXT)
-def ap_last_layer_as_in_text(e: Evidence) -> Measured:
-    """What entangled position keeps is 0.34, not 0.24.
-    R² (token) of ap after the last block is within {HALF_WAY:.2f}, half of the way to Table 2, of {TEXT}."""
-    last = e.r2("ap", "token", "all", e.last())
-    return last, last >= TEXT - HALF_WAY, last <= TEXT + HALF_WAY
 
 
 # Hidden states: section 4 (2).
@@ -260,7 +281,10 @@ def _regression(e: Evidence, model: str, stream: str) -> Point:
 def only_ap_predicts_position(e: Evidence) -> Measured:
     """Only entangled position predicts the position stream.
     R² of predicting dstg's position stream from another model's states, at the best layer: at least {LOST} from ap, at
-    most {LOST} from rp and rope; the gap is shown."""
+    most {LOST} from rp and rope; the gap is shown. The stream itself holds position (R² of {PRESENT} after the last
+    block but one), else nothing is said."""
+    kept = e.r2("dstg", "token", "position", e.late("dstg"))
+    e.there(kept, PRESENT, "R² (token) in dstg's position stream")
     ap, others = _regression(e, "ap", "position"), largest([_regression(e, m, "position") for m in ("rope", "rp")])
     return ap - others, ap >= LOST, others <= LOST
 
@@ -275,7 +299,7 @@ def baselines_predict_semantics_alike(e: Evidence) -> Measured:
     return apart, apart <= COMPARABLE
 
 
-@claim("DSTG section 3.4, Table 1 (on GLUE, MTEB and SQuAD; no loss printed)", *FOUR, unit="nats")
+@of_losses("DSTG section 3.4, Table 1 (on GLUE, MTEB and SQuAD; no loss printed)", *FOUR)
 def dstg_costs_no_loss(e: Evidence) -> Measured:
     """Separating the streams costs no MLM loss.
     Held-out MLM loss of dstg is at most {MARGINAL} nats above the lowest of ap, rp and rope; the gap is shown."""
@@ -287,18 +311,20 @@ def dstg_costs_no_loss(e: Evidence) -> Measured:
 def dstg_full_mlm_loses_position(e: Evidence) -> Measured:
     """A head on both streams makes position fade.
     R² (token) of the position stream of dstg-full-mlm after the last block is at most {LOST} of that at its best layer,
-    and below that of dstg after its last block but one."""
-    full = e.models[0]
-    peak, last = e.peak(full, "token", "position"), e.r2(full, "token", "position", e.last(full))
-    return last, last <= LOST * peak, last <= e.r2("dstg", "token", "position", e.late("dstg"))
+    which is at least {PRESENT}, else there is nothing to lose; and below that of dstg after its last block but one."""
+    last, lost = _lost(e, "token", "dstg-full-mlm", "position")
+    return last, lost, last <= e.r2("dstg", "token", "position", e.late("dstg"))
 
 
-@claim("DSTG section 3.1: dot-product variances are matched (no number printed)", "dstg")
+@claim(
+    "DSTG section 3.1: dot-product variances are matched (no number printed)",
+    "dstg",
+    always="it is read before the first step: weights of one spread make it the ratio of the widths",
+)
 def dstg_scores_matched(e: Evidence) -> Measured:
     """One head width matches position and content scores.
     Before the first step the standard deviation of dstg's absolute scores is between 1/{MATCHED:g} and {MATCHED:g}
-    times that of its semantic scores in every block; the smallest ratio is shown. Weights of one spread make it the
-    ratio of the widths, 1/15."""
+    times that of its semantic scores in every block; the smallest ratio is shown."""
     ratios = []
     for layer in e.along("layer", "scores.std", "absolute"):
         absolute, semantic = (
@@ -312,12 +338,23 @@ def dstg_scores_matched(e: Evidence) -> Measured:
 # Attention heads: section 4 (3).
 
 
+def _content(e: Evidence) -> None:
+    """Refuse a model that does not attend by content yet: its heads have nothing to specialise in."""
+    e.there(e.value("ablation.remove", part="semantic"), CONTENT, "a rise of the loss without attention by content")
+
+
+def _heads(e: Evidence, metric: str, part: str | None = None) -> list[Point]:
+    """A metric of every head, of a model that attends by content."""
+    _content(e)
+    return e.heads(metric, part)
+
+
 @claim("DSTG section 4 (3), figure 2", "dstg", paper=(ALL_HEADS - SEMANTIC_HEADS) / ALL_HEADS)
 def dstg_most_heads_absolute(e: Evidence) -> Measured:
     """Most heads are strongly affected by absolute position.
     In at least {LOST} of the heads the absolute term has at least an even share, a third, of the divergence that
-    leaving out one term makes; the interval is from the heads that surely do to those that may."""
-    share = share_above(e.heads("kl.share.absolute"), AFFECTED)
+    leaving out one term makes."""
+    share = share_above(_heads(e, "kl.share.absolute"), AFFECTED)
     return share, share >= LOST
 
 
@@ -325,8 +362,8 @@ def dstg_most_heads_absolute(e: Evidence) -> Measured:
 def dstg_no_relative_heads(e: Evidence) -> Measured:
     """No head lives by relative position alone.
     Share of the heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME}, less than
-    one head; the interval is from the heads that surely are so to those that may be."""
-    share = share_above(e.heads("kl.share.relative"), PURELY)
+    one head."""
+    share = share_above(_heads(e, "kl.share.relative"), PURELY)
     return share, share <= SOME
 
 
@@ -334,6 +371,7 @@ def dstg_no_relative_heads(e: Evidence) -> Measured:
 def dstg_few_semantic_heads(e: Evidence) -> Measured:
     """A minority of the heads specialises in semantics.
     Share of the heads labelled semantic is at most {LOST} and more than {SOME}."""
+    _content(e)
     share = e.value("heads.share", part="semantic")
     return share, share <= LOST, share >= SOME
 
@@ -343,7 +381,7 @@ def dstg_heads_cluster(e: Evidence) -> Measured:
     """Heads are either absolute or semantic, hardly mixed.
     In at least {MOST} of the heads one of the semantic and the absolute term makes at least {CLEAR} of the divergence
     of the two, and each of the two does in at least {GROUP} of the heads; the share of such heads is shown."""
-    both = list(zip(e.heads("kl.semantic"), e.heads("kl.absolute"), strict=True))
+    both = list(zip(_heads(e, "kl.semantic"), _heads(e, "kl.absolute"), strict=True))
     semantic, absolute = [portion(s, a) for s, a in both], [portion(a, s) for s, a in both]
     groups = [share_above(values, CLEAR) for values in (semantic, absolute)]
     clear = share_above([largest(pair) for pair in zip(semantic, absolute, strict=True)], CLEAR)
@@ -358,7 +396,7 @@ def dstg_relative_supports_semantics(e: Evidence) -> Measured:
     Spearman's correlation over heads of the relative term's divergence with the semantic term's, in nats, is above 0,
     and above that with the absolute term's; both intervals are bootstraps over heads. Shares of it would correlate
     because they sum to one."""
-    semantic, gap = rank_correlations(*(e.heads(f"kl.{term}") for term in ("relative", "semantic", "absolute")))
+    semantic, gap = rank_correlations(*(_heads(e, f"kl.{term}") for term in ("relative", "semantic", "absolute")))
     return semantic, semantic >= 0, gap >= 0
 
 
@@ -378,7 +416,7 @@ def dstg_retrieval_heads(e: Evidence) -> Measured:
     """Semantic attention of some heads finds repeated text.
     In one head at least, semantic attention to the other copy of a token in A+B+A text is at least {RETRIEVES} above
     that to the same place in A+B+C text; the largest is shown."""
-    most = largest(e.heads("attention.retrieval", "semantic"))  # another head in every training
+    most = largest(_heads(e, "attention.retrieval", "semantic"))  # another head in every training
     return most, most >= RETRIEVES
 
 
@@ -387,7 +425,7 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
     """Relative bias keeps retrieval heads from self-attention.
     In the heads whose semantic term retrieves (at least {RETRIEVES}), attention of a token to itself under the relative
     term alone is on average below that of uniform attention; the heads are chosen in each training."""
-    retrieval, itself = e.heads("attention.retrieval", "semantic"), e.heads("attention.self", "relative")
+    retrieval, itself = _heads(e, "attention.retrieval", "semantic"), _heads(e, "attention.self", "relative")
     chosen = np.array([v.at[:, 0] >= RETRIEVES for v in retrieval])  # (heads, seeds)
     seeds = np.flatnonzero(chosen.any(axis=0))
     if not len(seeds):

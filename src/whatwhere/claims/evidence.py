@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..gates import falling, plateau, unlearned
+from ..gates import MOVED, unlearned, unsettled
 from ..metrics import repeats
 from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
@@ -77,8 +77,10 @@ class Evidence:
         return self.value(f"r2.{target}", model, part=part, layer=layer)
 
     def peak(self, model: str, target: str, part: str = "all") -> Point:
-        """R² at the layer from 1 on with the largest mean, chosen for each seed."""
-        return largest([self.r2(model, target, part, layer) for layer in range(1, self.last(model) + 1)])
+        """R² at the layer from 1 on with the largest mean, chosen for each seed; without the last of dstg where the
+        position stream, which gets no gradient there, is part of what is read."""
+        last = self.late(model) if model == "dstg" and part != "semantic" else self.last(model)
+        return largest([self.r2(model, target, part, layer) for layer in range(1, last + 1)])
 
     def last(self, model: str | None = None) -> int:
         """Number of blocks of a model: hidden[last] is the output of the last one."""
@@ -157,19 +159,44 @@ class Evidence:
             raise Missing(f"no interval of {metric} of {self.models[0]}")
         return Point.of(point.at + point.above[:, None])
 
-    def plateau(self) -> str | None:
-        """Which model has learned token frequencies at most, so that no claim can be about it."""
-        for model in self.models:
-            if (loss := unlearned(self.table, model, self.seeds)) is not None:
-                level = f"the unigram plateau is {plateau(self.table, model):.2f}"
-                return f"{model} has learned token frequencies only: loss {loss:.2f} nats, {level}"
-        return None
+    def there(self, point: Point, least: float, what: str) -> Point:
+        """The point, if what it measures is there at all: at least `least` on average; `what`: it in words.
 
-    def learning(self) -> str:
-        """Which models' validation losses still fell at the end (`falling`), in words; "" if none."""
-        falls = {model: falling(self.table, model, self.seeds) for model in self.models}
+        Raises:
+            Missing: it is not.
+        """
+        if point.value < least:
+            raise Missing(f"needs {what} of {least:g}; it is {point.value:.2g}")
+        return point
+
+    def moved(self, model: str) -> None:
+        """Refuse a position table that has not left its random start, whose many dimensions and fast changes it would
+        show; a table of whose start nothing is known is taken as it is.
+
+        Raises:
+            Missing: it has moved by less than `gates.MOVED` of its first size, or it is that of an untrained model.
+        """
+        if not self.table.rows("change", model, part=None):
+            return
+        if self.step is not None:
+            raise Missing("an untrained table has not moved")
+        self.there(self.last_step("change", None, model), MOVED, f"a table of {model} that has moved by a share")
+
+    def unlearned(self, share: float) -> str:
+        """Which model has learned too little, so that no claim can be about it (`gates.unlearned`); "" for none."""
+        for model in self.models:
+            if found := unlearned(self.table, model, self.seeds, share):
+                own, needed = found
+                return (
+                    f"{model} has learned too little: {own:.2f} nats below token frequencies, {needed:.2f} are needed"
+                )
+        return ""
+
+    def unsettled(self) -> str:
+        """Which models' validation losses still fall (`gates.unsettled`), in words; "" if none."""
+        falls = {model: unsettled(self.table, model, self.seeds) for model in self.models}
         return "; ".join(
-            f"{model} still learning: loss fell {fall[0]:.2f} nats in the last {fall[1]} steps"
+            f"{model} still learns: {fall[0]:.2f} nats in the last tenth of {fall[1]:,} steps"
             for model, fall in falls.items()
             if fall
         )
@@ -213,6 +240,19 @@ class Evidence:
         if not (shared := set.intersection(*steps)):
             raise Missing(f"no {metric} of the checkpoints of {model}")
         return sorted(shared)
+
+
+def entangled(table: Table, model: str) -> bool:
+    """Whether a table is added to the words, as far as is known: no stream and no term of the scores is position
+    alone."""
+    parts = {*table.distinct("part", "r2.token", model), *table.distinct("part", "scores.std", model)}
+    return not parts & {"position", "absolute"}
+
+
+def components(table: Table, model: str) -> int | None:
+    """Principal components of a position table, the smaller of its rows and columns; None where that is not known."""
+    count, share = (table.point(metric, model) for metric in ("n50.count", "n50"))
+    return None if count is None or share is None else round(100 * count.value / share.value)
 
 
 def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:

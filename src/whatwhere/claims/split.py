@@ -1,6 +1,7 @@
 """Claims of the SPLIT notes, which measure nothing, about their encoder."""
 
-from .claim import KEPT, PRESENT, UNMOVED, Measured, claim
+from ..gates import PRESENT
+from .claim import KEPT, UNMOVED, Measured, claim
 from .evidence import Evidence
 
 
@@ -39,7 +40,8 @@ def split_position_without_semantics(e: Evidence) -> Measured:
 @claim("SPLIT notes: dimensions reserved for position (no number printed)", "split")
 def split_position_kept(e: Evidence) -> Measured:
     """Reserved dimensions keep position to the end.
-    R² (token) of the position stream of split after the last block is at least {KEPT} of that after the first and
-    {PRESENT}."""
+    R² (token) of the position stream of split after the last block is at least {KEPT} of that after the first, which is
+    at least {PRESENT}, else there is nothing to keep."""
     first, last = (e.r2("split", "token", "position", layer) for layer in (1, e.last()))
-    return last, last >= KEPT * first, last >= PRESENT
+    e.there(first, PRESENT, "R² (token) after the first block of the position stream of split")
+    return last, last >= KEPT * first

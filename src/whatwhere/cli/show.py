@@ -51,19 +51,20 @@ def report(
 @app.command()
 def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_json: Json = False) -> None:
     """Which published claims hold in a study, by rules on its records."""
-    from ..claims import evaluate
+    from ..claims import ANALYTIC, evaluate
     from ..records import read_records
 
     verdicts = evaluate(read_records(run_folder(run) / "records.parquet"))
-    emit(verdicts, as_json, _ledger(verdicts))
+    counted = [c for c in verdicts if c["kind"] != ANALYTIC]
+    emit(verdicts, as_json, _ledger(counted, len(verdicts) - len(counted)))
 
 
-def _ledger(verdicts: list[dict[str, Any]]) -> str:
+def _ledger(verdicts: list[dict[str, Any]], analytic: int) -> str:
     """A sentence of how many claims have which verdict, a row for each that was measured, by verdict, and what the
     others lack."""
     counts = Counter(c["verdict"] for c in verdicts)
     numbers = ", ".join(f"{verdict} {count}" for verdict, count in counts.most_common())
-    lines = [f"Of {len(verdicts)} claims: {numbers}."]
+    lines = [f"Of {len(verdicts)} claims: {numbers}. {analytic} more are arithmetic and count for nothing (--json)."]
     for verdict in counts:
         rows = [c for c in verdicts if c["verdict"] == verdict and c["value"] is not None]
         lines += ["", verdict] if rows else []

@@ -14,12 +14,11 @@ from typing import Any
 from ..files import Arrays
 from ..metrics import unit
 from ..records import Record
-from . import facts, pages
-from .cards import card
-from .figure import Cell, Table, text, value
-from .numbers import compact, count, number, printed
+from . import facts, ledger, pages
+from .figure import Cell, Table, text
+from .numbers import compact, count, number
 from .page import How, Page, Section, write_page
-from .run import CORPUS, ArrayFiles, Run, Tables, finite, kind_of, load_run
+from .run import CORPUS, ArrayFiles, Run, Tables, kind_of, load_run
 from .titles import listed, named, totals
 
 SHORT = 8  # characters of a run's name that a label at a line's end has room for, beside the model's
@@ -100,6 +99,7 @@ def merged(studies: Mapping[str, Run]) -> Run:
                 files.setdefault(name, partial(study.arrays.__getitem__, stem))
     shared = {k: v for k in ("size", "match", "versions", "machine") if (v := first.facts.get(k)) is not None}
     same = {k: v for k, v in shared.items() if len({str(study.facts.get(k)) for study in studies.values()}) == 1}
+    same |= {"apart": True} if _differing(studies) else {}  # what they measured is not ranked across them
     return Run("comparison", {"models": entries, **same}, records, [], tables, ArrayFiles(files))
 
 
@@ -174,6 +174,7 @@ def comparison_page(studies: Mapping[str, Run]) -> Page:
         title=f"{len(studies)} runs compared: {', '.join(study.name for study in studies.values())}",
         summary=[f"{_full(run, study)}: {' · '.join(facts.summary(study))}" for run, study in studies.items()],
         caveats=caveats(studies, together),
+        **({"pick": None} if together.facts.get("apart") else {}),
         notes=[f"{run}: {note}" for run, study in studies.items() for note in study.facts.get("notes") or []],
         sections=[_runs_section(studies), _claims_section(studies)],
         how=_how(studies, together),
@@ -201,56 +202,28 @@ def _runs_section(studies: Mapping[str, Run]) -> Section:
 
 
 def _claims_section(studies: Mapping[str, Run]) -> Section:
-    """The claims of all runs, a row each; verdict, value and interval of every run side by side."""
-    claims: dict[str, dict[str, dict[str, Any]]] = {}
+    """The claims whose verdicts differ between runs, a row each; those that agree are named."""
+    claims: dict[str, dict[str, ledger.Row]] = {}
     for run, study in studies.items():
-        for claim in study.claims:
-            claims.setdefault(str(claim.get("id") or claim.get("claim") or ""), {})[run] = claim
-    columns = ["Id", "Claim"]
-    numeric: set[int] = set()
-    for run in studies:
-        numeric |= {len(columns) + i for i in (1, 2, 3)}
-        columns += [run, f"{run} value", f"{run} low", f"{run} high"]
-    numeric |= {len(columns)}
-    columns += ["Paper", "Source", "Rule"]
-    rows = [_claim_row(key, of_runs, list(studies)) for key, of_runs in claims.items()]
-    table = Table("claims-by-run", "Every claim in every run", columns, rows, frozenset(numeric))
+        for claim in map(ledger.row, study.claims):
+            claims.setdefault(claim.id or claim.claim, {})[run] = claim
+    counted = {key: of_runs for key, of_runs in claims.items() if any(r.shown for r in of_runs.values())}
+    alike = [
+        key
+        for key, of_runs in counted.items()
+        if len(of_runs) == len(studies) and len({r.verdict for r in of_runs.values()}) == 1
+    ]
+    rows = []
+    for key, of_runs in counted.items():
+        if key not in alike:
+            first = next(iter(of_runs.values()))
+            told = (f"{r.verdict}: {r.here}" if (r := of_runs.get(run)) else "" for run in studies)
+            rows.append([text(first.claim), *map(text, told), text(first.printed.replace("–", "")), text(first.rule)])
+    table = Table("claims-by-run", "Claims whose verdicts differ", ["Claim", *studies, "Paper", "Rule"], rows)
     intro = "Each claim is a rule on recorded numbers of one run, so it is judged in each run by itself. "
-    intro += _agreement(len(studies), claims)
-    return Section("claims", "Do the verdicts agree?", intro, tables=[table] if claims else [], short="Claims")
-
-
-def _claim_row(key: str, of_runs: Mapping[str, Mapping[str, Any]], runs: Sequence[str]) -> list[Cell]:
-    first = card(next(iter(of_runs.values())))
-    row = [text(key), text(first.claim)]
-    for run in runs:
-        if run not in of_runs:
-            row += [Cell("–")] * 4
-            continue
-        middle, low, high = (finite(of_runs[run].get(k)) for k in ("value", "low", "high"))
-        row += [text(card(of_runs[run]).verdict), _cell(middle, number(middle, low, high))]
-        row += [_cell(end, number(end)) for end in (low, high)]
-    paper = next((p for claim in of_runs.values() if (p := finite(claim.get("paper_value"))) is not None), None)
-    return [*row, _cell(paper, printed(paper)), text(first.source), text(first.rule)]
-
-
-def _cell(raw: float | None, shown: str) -> Cell:
-    return Cell("–") if raw is None else value(raw, shown)
-
-
-def _agreement(runs: int, claims: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """How many claims that every run can test have one verdict, and which do not."""
-    testable = {
-        key: {str(claim.get("verdict")) for claim in of_runs.values()}
-        for key, of_runs in claims.items()
-        if len(of_runs) == runs and all(claim.get("value") is not None for claim in of_runs.values())
-    }
-    if not testable:
-        return "No claim was measured in all runs."
-    apart = [key for key, verdicts in testable.items() if len(verdicts) > 1]
-    measured, agree = count(len(testable), "claim"), len(testable) - len(apart)
-    rest = f"; not so {named(apart)}" if apart else ""
-    return f"Of {measured} measured in all runs, {agree} have the same verdict in all{rest}."
+    intro += f"Of {count(len(counted), 'claim')} tested in a run, {len(alike)} have the same verdict in all"
+    intro += f": {named(alike)}." if alike else "."
+    return Section("claims", "Do the verdicts agree?", intro, tables=[table] if rows else [], short="Claims")
 
 
 def _how(studies: Mapping[str, Run], together: Run) -> How:

@@ -14,7 +14,7 @@ from ..points import Point
 from .numbers import interval, number
 
 Trace = dict[str, Any]
-MOST_ROWS = 40  # of a table, on the page; its CSV has all
+MOST_ROWS = 20  # of a table, on the page; its CSV has all
 _FORMULA = re.compile(r"^[=+@\t\r-]")
 MOST_DIGITS = 3  # after the point, on the page; the CSV has all
 
@@ -66,7 +66,8 @@ class Figure:
     title: the finding; subtitle: what is drawn, with n and seeds; key: (glyph, text) of marks that no label names;
     width: smallest width of a panel in pixels, from which the number of columns follows; even: all panels are equally
         wide.
-    behind: what the table behind it holds, read aloud. records: what it draws, as "metric: columns used" of
+    choice: what a reader chooses it by, of several figures of which one is shown at a time. behind: what the table
+    behind it holds, read aloud. records: what it draws, as "metric: columns used" of
     records.parquet, `*` for any name (`kl.share.*: layer, head`); an entry that begins with `arrays/` is a file beside
     the records.
     """
@@ -79,6 +80,7 @@ class Figure:
     key: list[tuple[str, str]] = field(default_factory=list)
     width: int = 280
     even: bool = False
+    choice: str = ""
     behind: str = "The table below holds every value."
     records: Sequence[str] = ()
 

@@ -9,9 +9,10 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from ..files import write_text
-from .cards import Card, by_reason, first_cards, ledger
+from . import ledger
 from .explorer import Explorer
-from .figure import MOST_ROWS, Figure, Table, csv_text, text
+from .figure import MOST_ROWS, Figure, Table, csv_text
+from .pick import Pick
 from .run import visible
 from .style import FONT, MAPS, PALETTES
 
@@ -32,8 +34,11 @@ GENERATOR = '<meta name="generator" content="whatwhere">'  # a page of ours may 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page that answers one question; `short`: its name in the bar, where the title is too long for
-    it."""
+    """A part of the page that answers one question.
+
+    more: figures behind a fold. short: its name in the bar, where the title is too long for it. folded: all of it
+    stands behind a fold.
+    """
 
     id: str
     title: str
@@ -41,6 +46,13 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     short: str = ""
+    more: list[Figure] = field(default_factory=list)
+    folded: bool = False
+
+    @property
+    def choices(self) -> list[list[Figure]]:
+        """The figures, those that a reader chooses between together."""
+        return [list(group) for _, group in groupby(self.figures, key=lambda f: f.choice != "" or f.id)]
 
 
 @dataclass(frozen=True)
@@ -63,11 +75,11 @@ class How:
 class Page:
     """What a page shows, from top to bottom; only the title is needed. `Backticks` in any words are set as code.
 
-    summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title and
-    again in the last section; notes: there only. Beside the large figure `hero` stand either `cards`, verdicts on
-    claims, or `lead`, what came out in plain sentences under headings (an empty heading is left out). models: heading,
-    colour and entries of each family (`schemes.listed`). Sections without figures and tables are left out. explorer:
-    maps of every head, after the section `explorer_after`, or where that is not shown after all.
+    summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title;
+    notes: in the last section. Beside the large figure `hero` stands either `pick`, a row a model, or `lead`, what came
+    out in plain sentences under headings (an empty heading is left out). models: heading, colour and entries of each
+    family (`schemes.listed`). Sections without figures and tables are left out. explorer: maps of every head, below
+    the first screen. claims: as in claims.json, above the first section that is folded.
     """
 
     title: str
@@ -76,12 +88,12 @@ class Page:
     caveats: Sequence[str] = ()
     notes: Sequence[str] = ()
     lead: Sequence[tuple[str, Sequence[str]]] = ()
-    cards: Sequence[Card] = ()
+    pick: Pick | None = None
     hero: Figure | None = None
     models: Sequence[Any] = ()
     sections: Sequence[Section] = ()
     explorer: Explorer | None = None
-    explorer_after: str = ""
+    claims: Sequence[Mapping[str, Any]] = ()
     how: How = How()
 
 
@@ -104,22 +116,23 @@ def render_page(page: Page) -> str:
     Raises:
         ValueError: a number in a figure is not finite.
     """
-    sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables])
-    figures = _figures(page.hero, sections)
+    sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables or s.more])
+    figures, claims = _figures(page.hero, sections), ledger.rows(page.claims)
     data = {
         "palettes": {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()},
-        "tables": {t.id: csv_text(t) for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS},
+        "tables": {
+            t.id: csv_text(t) for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS or t.id == "claims"
+        },
         "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures},
     }
     parts = ["report", *(["explorer"] if page.explorer else [])]
     scripts = [(_TEMPLATES / f"{part}.js").read_text(encoding="utf-8") for part in parts]
     styles = [(_TEMPLATES / f"{part}.css").read_text(encoding="utf-8") for part in parts]
     shown = {
-        "sections": sections,
-        "cards": first_cards(page.cards),
-        "ledger": ledger(page.cards),
-        "claims_table": claims_table(page.cards),
-        "explorer_after": next((s.id for s in sections if s.id == page.explorer_after), ""),
+        "sections": [s for s in sections if not s.folded],
+        "folded": [s for s in sections if s.folded],
+        "claims": claims,
+        "counted": ledger.told(claims),
         "explorer_data": script_json(visible(page.explorer.data)) if page.explorer else "",
         "palettes": PALETTES,
         "font": FONT,
@@ -143,7 +156,7 @@ def _environment() -> jinja2.Environment:
         finalize=lambda value: visible(value) if type(value) is str else value,  # Markup is our own
     )
     environment.filters |= {"code": code_spans, "plain": lambda words: str(words).replace("`", "")}
-    environment.globals |= {"sources": sources, "most_rows": MOST_ROWS, "by_reason": by_reason}
+    environment.globals |= {"sources": sources, "most_rows": MOST_ROWS}
     return environment
 
 
@@ -163,27 +176,28 @@ def sources(records: Sequence[str]) -> str:
 
 
 def _figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
-    return [*([hero] if hero else []), *(f for s in sections for f in s.figures)]
+    return [*([hero] if hero else []), *(f for s in sections for f in (*s.figures, *s.more))]
 
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
     """Every table that the page shows."""
-    claims = claims_table(page.cards)
+    first = [page.pick.table if page.pick else None, ledger.table(ledger.rows(page.claims))]
     behind = [f.table for f in _figures(page.hero, sections)]
-    return [*([claims] if claims else []), *behind, *(t for s in sections for t in s.tables), *page.how.tables]
+    return [*(t for t in first if t), *behind, *(t for s in sections for t in s.tables), *page.how.tables]
 
 
 def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
     """The sections with every mark explained where it appears first, and not again."""
     seen = set(hero.key) if hero else set()
-    shown = []
-    for section in sections:
-        figures = []
-        for figure in section.figures:
-            figures.append(replace(figure, key=[entry for entry in figure.key if entry not in seen]))
-            seen |= set(figure.key)
-        shown.append(replace(section, figures=figures))
-    return shown
+
+    def once(figures: list[Figure]) -> list[Figure]:
+        shown = []
+        for figure in figures:
+            shown.append(replace(figure, key=[entry for entry in figure.key if entry not in seen]))
+            seen.update(figure.key)
+        return shown
+
+    return [replace(s, figures=once(s.figures), more=once(s.more)) for s in sections]
 
 
 def policy(scripts: Sequence[str]) -> str:
@@ -218,13 +232,3 @@ def code_spans(words: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(visible(pieces))
     )
-
-
-def claims_table(cards: Sequence[Card]) -> Table | None:
-    """The table of the ledger."""
-    if not cards:
-        return None
-    columns = ("Id", "Claim", "Verdict", "Measured", "Interval", "Paper", "Source", "Rule", "Scale")
-    fields = ("id", "claim", "verdict", "value", "bounds", "paper", "source", "rule", "scale")
-    rows = [[text(getattr(card, field)) for field in fields] for card in cards]
-    return Table("claims", "Every claim with its rule", columns, rows, frozenset({3, 4, 5}))

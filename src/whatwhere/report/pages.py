@@ -8,11 +8,11 @@ from typing import Any
 from ..metrics import METHODS
 from ..papers import bibtex
 from . import facts, methods, schemes
-from .cards import card
 from .explorer import STUDY_BUDGET, load_explorer
-from .figures import corpus, shape, spectra, where
+from .figures import buys, corpus, shape, spectra, where
 from .numbers import count, number
 from .page import How, Page, Section, render_page
+from .pick import pick
 from .questions import GEOMETRY, SPECTRA, STUDY, Draw, Question, drawn
 from .run import Run, load_run
 from .titles import caveats, named
@@ -65,8 +65,8 @@ def study_page(run: Run, **rest: Any) -> Page:
         "models": schemes.listed(run),
         "caveats": study_caveats(run),
         "notes": [str(note) for note in run.facts.get("notes") or []],
-        "cards": [card(c) for c in run.claims],
-        "explorer_after": "heads",
+        "pick": pick(run),
+        "claims": run.claims,
         "how": study_how(run),
     }
     return page(run, STUDY, where.POSITION.draw, **(around | rest))
@@ -78,7 +78,7 @@ def study_how(run: Run) -> How:
         run,
         methods.words(run),
         {"Run": facts.of_study(run), "Corpus": facts.of_corpus(run)},
-        tables=facts.tables(run),
+        tables=[*facts.tables(run), *filter(None, [buys.costs(run)])],
         configs=facts.configs(run),
         cite=methods.cited(run),
     )
@@ -86,7 +86,7 @@ def study_how(run: Run) -> How:
 
 def study_caveats(run: Run) -> list[str]:
     """What the run is too small to say, and in what else than their scheme its models differ."""
-    return [*caveats(run), *filter(None, (schemes.backbone_differences(run), schemes.cost_differences(run)))]
+    return [*caveats(run), *filter(None, [schemes.backbone_differences(run)])]
 
 
 # ---- a geometry run ----

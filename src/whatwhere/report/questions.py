@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import schemes
 from .figures import attention, buys, corpus, fits, heads, shape, spectra, structure, where
 from .page import Section
 from .run import Run
@@ -37,7 +36,8 @@ def _traced(run: Run, thing: Any) -> Any:
 
 @dataclass(frozen=True)
 class Question:
-    """A section: a question, what leads to its answer, and what is drawn and listed. short: its name in the bar."""
+    """A section: a question, what leads to its answer, and what is drawn and listed; its other fields as in
+    `Section`."""
 
     id: str
     title: str
@@ -45,87 +45,61 @@ class Question:
     figures: Sequence[Draw] = ()
     tables: Sequence[Draw] = ()
     short: str = ""
+    more: Sequence[Draw] = ()
+    folded: bool = False
 
     def section(self, run: Run, above: str = "") -> Section:
         """The section of a run; `above`: the figure that stands on the first screen."""
         intro = self.intro if isinstance(self.intro, str) else self.intro(run)
-        figures = [f for f in drawn(run, *self.figures) if f.id != above]
-        return Section(self.id, self.title, intro, figures, drawn(run, *self.tables), self.short)
+        figures, more = ([f for f in drawn(run, *draws) if f.id != above] for draws in (self.figures, self.more))
+        return Section(self.id, self.title, intro, figures, drawn(run, *self.tables), self.short, more, self.folded)
 
 
 STUDY = (
     Question(
-        "where",
-        "Where is position kept?",
-        lambda run: (
-            "A linear probe reads where a token stands from the hidden state after every layer: from all of it, or "
-            "from one stream alone. R² of 1 is a perfect reading, 0 no better than the mean. "
-            + (
-                "Each panel holds the models of one family, or one stream of those that have two; all others stand "
-                "behind in grey."
-                if schemes.many(run)
-                else "Each panel is one model; the others stand behind it in grey."
-            )
-        ),
-        [where.figures],
-        short="Position",
-    ),
-    Question(
-        "moves",
-        "Does meaning move with position?",
-        "The same text is read twice, the second time further on along the positions. Where distances alone count, the "
-        "states stay as they were, a change of 0; the notes behind `split` say the same of its semantic states, whose "
-        "values never see position while the attention weights do.",
-        [where.SHIFT.draw],
-        short="Shift",
-    ),
-    Question(
-        "shape",
-        "What shape does it take?",
-        "A position table is a list of vectors, one a position. The principal components of a learned one show what "
-        "the training made of it; a fixed one stays what it was. What the layers make of it is seen in the flatness of "
-        "the hidden states, and in the distances that the attention of each layer still sees.",
-        [shape.figures],
-        short="Shape",
+        "learning",
+        "How fast does each learn?",
+        "All models see the same batches with the same masks, so their losses can be compared step by step.",
+        [buys.LOSS.draw, buys.convergence],
+        short="Learning",
     ),
     Question(
         "heads",
-        "Who uses it?",
+        "Who does the work in attention?",
         "The scores of attention are a sum of terms. What becomes of the attention, or of the loss, when one is taken "
-        "away says which head, and which layer, goes by meaning, by absolute or by relative position.",
-        [heads.figures, attention.figures],
-        short="Heads",
+        "away says which head goes by meaning, by absolute or by relative position.",
+        [heads.taxonomy, heads.ABLATION.draw, attention.NEIGHBOURS.draw],
+        short="Attention",
+        more=[heads.LAYERS.draw, heads.HEADS.draw, *(form.draw for form in attention.LOOKS_AT)],
+    ),
+    Question(
+        "shape",
+        "What shape does position take?",
+        "A position table is a list of vectors, one a position; its principal components show what training made of "
+        "it.",
+        [shape.table_map, shape.SPECTRUM.draw, where.VARIANCE.draw],
+        short="Shape",
+        more=shape.MORE,
     ),
     Question(
         "structure",
-        "Does it know structure?",
-        "Sentences and lines are structure that needs no labels. The hidden states of a document show whether tokens "
-        "of one sentence lie together; neighbouring tokens are alike anyway, so every distance stands beside that of "
-        "random cuts. A regression shows whether another model holds what a stream holds.",
-        [structure.figures],
+        "What structure does it know?",
+        "Sentences and lines are structure that needs no labels. A linear probe reads where a token stands, in its "
+        "document and in its sentence: R² of 1 is a perfect reading, 0 no better than the mean.",
+        [where.probes, structure.SENTENCES.draw],
         short="Structure",
+        more=[where.COMPONENTS.draw, where.SHIFT.draw, structure.others],
     ),
     Question(
         "corpus",
         "What does the corpus say?",
         "Before any model: how far the words at one position differ from those at another. Where they hardly do, a "
         "text gives a position table little to learn; the stress says how well a table's distances follow those of the "
-        "text. Positions count from the start of a document, special tokens left out; where windows run on, models see "
-        "later parts too.",
+        "text. Positions count from the start of a document, special tokens left out.",
         [fits.of_study],
         [corpus.overview],
         short="Corpus",
-    ),
-    Question(
-        "buys",
-        "What does it buy?",
-        lambda run: (
-            "All models see the same batches with the same masks, so their losses can be compared step by step. "
-            + (schemes.cost_differences(run) or schemes.matched(run) or "")
-        ),
-        [buys.figures],
-        [buys.costs],
-        short="Training",
+        folded=True,
     ),
 )
 

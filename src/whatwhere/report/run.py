@@ -231,8 +231,13 @@ class Run:
 
     @cached_property
     def stuck(self) -> list[str]:
-        """Models that have learned token frequencies only, in one seed at least (`unlearned`)."""
-        return [m for m in self.models if unlearned(self.table, m) is not None]
+        """Models that have learned token frequencies only, in one seed at least."""
+        return [m for m in self.models if unlearned(self.table, m, share=0.0)]
+
+    @cached_property
+    def young(self) -> list[str]:
+        """Models that have learned too little to be compared with the best (`gates.unlearned`)."""
+        return [m for m in self.models if unlearned(self.table, m)]
 
     @cached_property
     def drawn(self) -> dict[str, tuple[int | None, Arrays]]:

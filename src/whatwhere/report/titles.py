@@ -8,7 +8,8 @@ separable". Thresholds are those of the claims. Names in `backticks` are set as 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..claims import FAILS, HOLDS, OPEN
+from ..claims import FAILS, HOLDS, OPEN, UNSETTLED
+from ..gates import unsettled
 from ..points import Point
 from .figure import MOST_DIGITS
 from .numbers import THIN, compact, count, fine_percent, fixed, interval, number, percent, printed, span
@@ -17,7 +18,7 @@ from .run import Run, finite
 ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
 NAMED = 3  # models that a title names one by one
-_HEADS = {HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: "}
+_HEADS = {HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: ", UNSETTLED: "Not settled: "}
 
 
 def compare(a: Point, b: Point) -> str:
@@ -114,7 +115,7 @@ def finding(
     def title(run: Run, lines: Sequence[Any]) -> str:
         if told := claimed(run, *claims, what=what):
             return told
-        learned = [each for each in lines if each.name not in run.stuck] or list(lines)
+        learned = [each for each in lines if each.name not in run.young] or list(lines)
         chosen: dict[str, Any] = {}  # of each name its best line
         for each in learned:
             if each.name not in chosen or (each.end.value < chosen[each.name].end.value) == lowest:
@@ -162,11 +163,11 @@ def of_story(
 
 
 def judged(run: Run, names: Sequence[str], title: str) -> str:
-    """The title, or only its numbers if a model that it tells of has not left the unigram plateau."""
-    stuck = next((name for name in names if name in run.stuck), None)
-    if stuck is None:
+    """The title, or only its numbers if a model that it tells of has learned too little."""
+    young = next((name for name in names if name in run.young), None)
+    if young is None:
         return title
-    return f"Not testable, `{stuck}` has learned token frequencies only: {title.partition(': ')[2] or title}"
+    return f"Not testable, `{young}` has learned too little: {title.partition(': ')[2] or title}"
 
 
 def story(run: Run, models: Sequence[str]) -> str:
@@ -194,6 +195,8 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if not finals:
         return "Loss while training"
+    if run.facts.get("apart"):
+        return "Loss while training, of runs that differ"
     end = best(
         coded(finals),
         "The loss ends lowest with",
@@ -213,41 +216,34 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
 
 
 def caveats(run: Run) -> list[str]:
-    """What a reader must know before any number, most important first.
+    """What a run is too small to tell, and what it would need, in one banner.
 
-    A run is small if a model saw less than a tenth of the paper's training tokens.
+    It is small if a model saw less than a tenth of the paper's training tokens.
     """
-    tokens, parameters = (totals(run, name) for name in ("tokens", "parameters"))
-    seeds, models = len(run.seeds), len(run.models)
+    tokens, seeds = totals(run, "tokens"), len(run.seeds)
     found = []
     if tokens and max(tokens) < PAPER_TOKENS / 10:
-        size = f" and {span(parameters)} parameters" if parameters else ""
-        found.append(
-            f"This is a small run: {span(tokens)} training tokens a model{size}, where the paper trains on "
-            f"{compact(PAPER_TOKENS)} tokens. It shows tendencies at this scale."
-        )
+        found.append(f"A small run: {span(tokens)} training tokens a model, where DSTG has {compact(PAPER_TOKENS)}.")
     if run.stuck:
-        who = (
-            f"None of the {models} models left"
-            if len(run.stuck) == models > 1
-            else f"{listed([f'`{m}`' for m in run.stuck])} did not leave"
-        )
-        found.append(
-            f"{who} the unigram plateau: probes of a model that has learned token frequencies only say little."
-        )
+        who = "No model has" if len(run.stuck) == len(run.models) > 1 else f"{named(run.stuck)} {_have(run.stuck)} not"
+        found.append(f"{who} learned more than token frequencies: probes of such a model say little.")
+    elif run.young:
+        found.append(f"{named(run.young)} {_have(run.young)} learned too little beside the best.")
+    if falls := {m: fall for m in run.models if (fall := unsettled(run.table, m))}:
+        least, most = (fixed(of(fall for fall, _ in falls.values()), 2) for of in (min, max))
+        sizes = least if least == most else f"{least} to {most}"
+        still = "All" if len(falls) == len(run.models) > 1 else named(list(falls))
+        verb = "learn" if len(falls) > 1 else "learns"
+        found.append(f"{still} still {verb} ({sizes} nats in the last tenth of the steps): more steps would settle it.")
     if seeds == 1:
-        repeated = any(r.low is not None and r.model in run.models for r in run.records)
-        within = (
-            "intervals are over the choice of documents, not over repeated training"
-            if repeated
-            else "there are no intervals"
-        )
-        found.append(f"One training seed: {within}.")
+        found.append("One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those.")
     elif 1 < seeds < 5:
-        found.append(
-            f"Only {count(seeds, 'training seed')}: intervals between seeds are wide and themselves uncertain."
-        )
-    return found
+        found.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")
+    return [" ".join(found)] if found else []
+
+
+def _have(models: Sequence[str]) -> str:
+    return "has" if len(models) == 1 else "have"
 
 
 def totals(run: Run, name: str) -> list[float]:

@@ -28,9 +28,10 @@ def learning_records(tokenizer: Any, folder: Path, who: Who) -> list[Record]:
 def not_learned(records: list[Record], model: str) -> str:
     """One sentence where a model has learned how often each token occurs and no more (`gates`); else empty."""
     table = Table(records)
-    loss, level = unlearned(table, model), plateau(table)
-    if loss is None or level is None:
+    young, level = unlearned(table, model), plateau(table)
+    if young is None or level is None:
         return ""
+    loss = level - young[0]
     return (
         f"{model} has not learned more than how often each token occurs: its validation loss is {loss:.2f} nats, such "
         f"a guess has {level:.2f}. What follows is how it began, not what its scheme does; train it longer."

@@ -8,7 +8,7 @@ import numpy as np
 from ...metrics import metric
 from ...points import ANY, Point, curve
 from .. import schemes
-from ..figure import Cell, Figure, Panel, row
+from ..figure import Cell, Panel, row
 from ..forms.axes import SMALLEST, Axis
 from ..forms.curves import LEVEL, MOST, Curves, Line
 from ..forms.maps import Maps, heatmap, thinned
@@ -277,7 +277,4 @@ PATTERN = Rows(
     290,
 )
 
-
-def figures(run: Run) -> list[Figure]:
-    """What heads look at."""
-    return [f for form in (PROFILE, LOOKING, NEIGHBOURS, CORRELATIONS, PATTERN) if (f := form.draw(run))]
+LOOKS_AT = (PROFILE, LOOKING, CORRELATIONS, PATTERN)

@@ -85,7 +85,7 @@ def _soonest(run: Run, rows: Sequence[Row]) -> str:
     if not points:
         return "No model reaches the final loss of another before its own end"
     told = best(points, "The fewest of its steps needs", lowest=True, write=rounded)
-    return judged(run, [m for m in run.stuck if any(row.panel.endswith(f"of {m}") for row in rows)][:1], told)
+    return judged(run, [m for m in run.young if any(row.panel.endswith(f"of {m}") for row in rows)][:1], told)
 
 
 _CONVERGENCE_WORDS = (
@@ -192,6 +192,6 @@ def costs(run: Run) -> Table | None:
     return Table.of("costs", caption, list(compress(columns, shown)), rows, *records)
 
 
-def figures(run: Run) -> list[Figure]:
-    """Losses, and how soon a model reaches another's."""
-    return [f for form in (LOSS, CONVERGENCE_MAP if schemes.many(run) else CONVERGENCE) if (f := form.draw(run))]
+def convergence(run: Run) -> Figure | None:
+    """How soon a model reaches another's loss: rows, or a map where models are many."""
+    return (CONVERGENCE_MAP if schemes.many(run) else CONVERGENCE).draw(run)

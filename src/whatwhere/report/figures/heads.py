@@ -26,7 +26,6 @@ CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.5, HEIGHT))
 MARGINS = 100  # pixels left and right of every panel together, so that all can be equally wide
 MOST_SHADES = 8  # layers in the key of the triangle
 LEAST = 1e-6  # nats of divergence that are drawn
-HOW = {"remove": "left out", "mean": "its mean", "shuffle": "shuffled"}
 
 
 def seeds_of(run: Run, model: str) -> list[int | None]:
@@ -237,27 +236,23 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
 
 
 def _totals(run: Run) -> Iterator[Row]:
+    """Terms left out and streams shuffled; the other ways of taking them out are in the records."""
     for model in run.models:
-        parts = in_order(p for how in HOW for p in run.table.distinct("part", f"ablation.{how}", model))
-        for part in sorted(parts, key=lambda p: not p.startswith("stream.")):
-            for how, words in HOW.items():
-                if point := run.table.point(f"ablation.{how}", model, part=part):
-                    yield Row(words, {"": point}, model, short(part), colour(part))
+        parts = {p for how in ("remove", "shuffle") for p in run.table.distinct("part", f"ablation.{how}", model)}
+        for part in sorted(in_order(parts), key=lambda p: not p.startswith("stream.")):
+            how = "shuffle" if part.startswith("stream.") else "remove"
+            if point := run.table.point(f"ablation.{how}", model, part=part):
+                yield Row(short(part), {"": point}, model, colour=colour(part))
 
 
 def _price(run: Run, rows: Sequence[Row]) -> str:
-    """What costs the story's model most: streams shuffled where it has any, else terms left out."""
+    """What the story's model can do without least, of its streams where it has any."""
     model = story(run, list(dict.fromkeys(each.panel for each in rows)))
     mine = [each for each in rows if each.panel == model]
-    chosen = (
-        [each for each in mine if each.name == "shuffled" and "stream" in each.group]
-        or [e for e in mine if e.name == "left out"]
-        or mine
-    )
-    points = {each.group: each.points[""] for each in chosen}
-    how = {"shuffled": "shuffling", "left out": "leaving out"}.get(chosen[0].name, "the mean of")
-    told = best(points, f"`{model}` loses most masked words by {how}", write=nats)
-    return claimed(run, "dstg-relative-least-needed", what="nats") or judged(run, [model], told)
+    chosen = [each for each in mine if each.name.endswith("stream")] or mine
+    points = {f"the {each.name}": each.points[""] for each in chosen}
+    told = best(points, f"`{model}` loses most masked words without", write=nats)
+    return claimed(run, "dstg-relative-least-needed") or judged(run, [model], told)
 
 
 ABLATION = Rows(
@@ -265,12 +260,12 @@ ABLATION = Rows(
     "ablation.remove",
     _totals,
     _price,
-    "Rise of the loss of masked words, in nats, when a term of the scores or a stream is left out of every block, set "
-    "to its mean over documents, or shuffled among positions",
+    "Rise of the loss of masked words, in nats, when a term of the scores is left out of every block, or a stream is "
+    "shuffled among positions",
     "Rise of the loss without a term or a stream, nats",
     Axis("rise of loss, nats", include=(0,)),
-    ("Model", "Taken out", "How"),
-    (*(f"ablation.{how}: part" for how in HOW), "ablation.loss"),
+    ("Model", "", "Taken out"),
+    ("ablation.remove: part", "ablation.shuffle: part", "ablation.loss"),
     levels={0.0: ""},
 )
 
@@ -332,8 +327,3 @@ HEADS = Cloud(
     ("Model", "Seed", "Layer", "Head", "Term", "KL", "KL low", "KL high", "Rise of loss", "Low", "High", "Documents"),
     ("kl.*: layer, head", "ablation.remove: layer, head, part"),
 )
-
-
-def figures(run: Run) -> list[Figure]:
-    """The taxonomy, and what a term's removal costs."""
-    return [f for draw in (taxonomy, ABLATION.draw, LAYERS.draw, HEADS.draw) if (f := draw(run))]

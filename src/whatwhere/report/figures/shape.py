@@ -319,7 +319,5 @@ SEPARATION = Curves(
 )
 
 
-def figures(run: Run) -> list[Figure]:
-    """Tables, their spectra and frequencies, flatness of states, stress behind M, and tables over training."""
-    draws = (table_map, *(form.draw for form in (SPECTRUM, FREQUENCIES, FLAT, CENTRES, PROJECTED, SEPARATION)))
-    return [f for draw in draws if (f := draw(run))]
+# What few ask: frequencies, flatness of states, stress of states and behind M, tables over training.
+MORE = tuple(form.draw for form in (FREQUENCIES, FLAT, CENTRES, PROJECTED, SEPARATION))

@@ -183,7 +183,7 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
     def title(run: Run, lines: Sequence[Line]) -> str:
         if reference == run.named("dstg") and (told := claimed(run, "only-ap-predicts-position", what="R²")):
             return told
-        values = {f"`{e.name}`": e.end for e in lines if e.part == "position" and e.name not in run.stuck}
+        values = {f"`{e.name}`": e.end for e in lines if e.part == "position" and e.name not in run.young}
         told = best(values, f"The position stream of `{reference}` is predicted best by")
         return judged(run, [reference], told if values else f"What others hold of `{reference}`")
 
@@ -204,11 +204,10 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
     return form.draw(run)
 
 
-def figures(run: Run) -> list[Figure]:
-    """One document by layer, how far apart sentences are, and regressions onto the streams of every model that has
-    them."""
+def others(run: Run) -> list[Figure]:
+    """One document by layer, and regressions onto the streams of every model that has them."""
     parts = {p for s in ("position", "semantic") for p in run.table.distinct("part", f"regression.{s}")}
     known = [m for m in run.models if m in parts]
     references = sorted([*known, *sorted(parts - {*known})], key=lambda m: m != run.named("dstg"))
     regressions = [regression(run, m, i) for i, m in enumerate(references)]
-    return [f for f in (*maps(run), SENTENCES.draw(run), *regressions) if f]
+    return [f for f in (*maps(run), *regressions) if f]

@@ -49,7 +49,8 @@ def _kept(run: Run) -> Sequence[Line]:
     streams = [m for m in run.models if "position" in run.parts("r2.token", m)]
     told = streams if schemes.many(run) else [story(run, streams)] if streams else []
     models = [*told, *(m for m in run.models if m not in streams)]
-    lines = of_models(run, "r2.token", streams=True, paper=DSTG_R2, before=True, models=models)
+    lines = of_models(run, "r2.token", streams=True, paper=DSTG_R2, models=models)
+    lines = [replace(e, points={x: p for x, p in e.points.items() if x not in e.hollow}) for e in lines]
     streamed = {(each.name, each.part) for each in lines if each.part != "all"}
     if schemes.many(run) and len(streamed) <= MOST_LINES:
         lines = [each if each.part == "all" else replace(each, panel=schemes.FAMILIES["streams"][0]) for each in lines]
@@ -61,8 +62,8 @@ POSITION = Curves(
     "r2.token",
     _kept,
     finding("dstg-position-kept", "ap-loses-position", sentence="At the end position is read best from", what="R²"),
-    "A ridge probe reads a token's position in its document from each layer: R² on held-out documents. Hollow: the "
-    "paper's six-layer models, at the same relative depth",
+    "A ridge probe reads a token's position from each layer that training reaches, on held-out documents. Hollow: the "
+    "paper's models, at the same relative depth",
     "R² of position by layer",
     replace(R2, title="R² of position"),
     EMBEDDED,
@@ -199,6 +200,7 @@ SHIFT = Curves(
 )
 
 
-def figures(run: Run) -> list[Figure]:
-    """Probes of three targets, variance between positions, and few components."""
-    return [f for form in (*PROBES, VARIANCE, COMPONENTS) if (f := form.draw(run))]
+def probes(run: Run) -> list[Figure]:
+    """Probes of three targets, of which a reader chooses one."""
+    figures = {TARGETS[name][0]: form.draw(run) for name, form in zip(TARGETS, PROBES, strict=True)}
+    return [replace(f, choice=target) for target, f in figures.items() if f]

@@ -99,7 +99,7 @@ class Curves:
         x = self.x.scale(v for each in lines for v in each.points if not each.level)
         scales = fitted(self.y, ((e.axis, p) for e in lines if e.kind != ASIDE for p in e.points.values()))
         titles = list(dict.fromkeys(each.panel for each in ours))
-        height = 400 if len(titles) == 1 else 300 if len(titles) == 2 and self.width >= 400 else 212
+        height = 350 if len(titles) == 1 else 300 if len(titles) == 2 and self.width >= 400 else 212
         inside = {title: [each for each in lines if each.panel in (title, EVERYWHERE)] for title in titles}
         labels = {title: _labels(of, len(titles) == 1) for title, of in inside.items()}
         names = [name for of in labels.values() for name in of.values()]

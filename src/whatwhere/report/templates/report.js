@@ -20,6 +20,7 @@
   const spec = (id, panel, name) => coloured(figures[id][panel], palettes[name]);
 
   const draw = (plot) => {
+    if (!open(plot)) return Promise.resolve();
     const { data, layout } = spec(plot.dataset.figure, Number(plot.dataset.panel), theme());
     if (layout.meta?.square) { // as high as its width needs, never higher than it says
       const { l, r, t, b } = layout.margin;
@@ -29,6 +30,45 @@
     if (printing) layout.width = plot.clientWidth; // there is no time for plotly to look at the new width itself
     return Plotly.react(plot, data, layout, config);
   };
+
+  // What a fold or a switch hides has no width; it is drawn when it opens.
+  const open = (plot) => !plot.closest("details:not([open]), [hidden]");
+  const redraw = (part) => [...part.querySelectorAll(".plot")].filter(open).forEach((plot) => unpacked.then((ready) => ready && draw(plot)));
+  for (const fold of document.querySelectorAll("details.fold")) fold.addEventListener("toggle", () => fold.open && redraw(fold));
+  for (const choice of document.querySelectorAll(".choice")) {
+    const [buttons, options] = [[...choice.querySelectorAll(".switch button")], [...choice.querySelectorAll(".option")]];
+    buttons.forEach((button, i) => button.addEventListener("click", () => {
+      buttons.forEach((other, j) => other.setAttribute("aria-pressed", String(i === j)));
+      options.forEach((option, j) => (option.hidden = i !== j));
+      redraw(options[i]);
+    }));
+  }
+  // A link into a fold opens it.
+  const reveal = () => {
+    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    if (target.tagName === "TR") target.hidden = false;
+    for (const fold of [target.querySelector(":scope > details"), target.querySelector("td details"), ...parents(target)]) if (fold) fold.open = true;
+    target.scrollIntoView();
+  };
+  const parents = (part) => {
+    const folds = [];
+    for (let fold = part.parentElement?.closest("details"); fold; fold = fold.parentElement?.closest("details")) folds.push(fold);
+    return folds;
+  };
+  addEventListener("hashchange", reveal);
+
+  // Claims: a row stands there if it passes every filter.
+  const filters = [...document.querySelectorAll("[data-filter]")];
+  const passes = (value, wanted) => {
+    if (wanted === "counts") return value !== "analytic";
+    if (wanted === "tested") return value !== "not testable here";
+    return wanted === "" || value === wanted;
+  };
+  const filtered = () => {
+    for (const row of document.querySelectorAll("#table-claims tbody tr")) row.hidden = !filters.every((f) => passes(row.dataset[f.dataset.filter], f.value));
+  };
+  filters.forEach((filter) => filter.addEventListener("change", filtered));
 
   // One after the other: those near the screen as soon as they come near, all others in their order while the browser has nothing else
   // to do, so that the page answers at once and is whole in the end.
@@ -64,7 +104,7 @@
     delete root.dataset.ready;
     if (!(await unpacked)) return;
     if (mine !== round) return;
-    const waiting = new Set(plots);
+    const waiting = new Set(plots.filter(open));
     while (waiting.size) {
       const plot = [...near].find((p) => waiting.has(p)) ?? waiting.values().next().value;
       waiting.delete(plot);
@@ -108,7 +148,7 @@
   const print = (on) => () => {
     printing = on;
     root.classList.toggle("printing", on);
-    if (typeof Plotly !== "undefined") for (const plot of plots) draw(plot).then(() => printing || Plotly.Plots.resize(plot));
+    if (typeof Plotly !== "undefined") for (const plot of plots.filter(open)) draw(plot).then(() => printing || Plotly.Plots.resize(plot));
   };
   addEventListener("beforeprint", print(true));
   addEventListener("afterprint", print(false));
@@ -119,7 +159,7 @@
     const [x, y] = [Number(a), Number(b)];
     return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en", { numeric: true }) : x - y;
   };
-  for (const head of document.querySelectorAll("th")) {
+  for (const head of document.querySelectorAll("th:has(.sort)")) {
     head.querySelector(".sort").addEventListener("click", () => {
       const table = head.closest("table");
       const column = [...head.parentNode.children].indexOf(head);
@@ -217,4 +257,5 @@
 
   label();
   drawAll();
+  reveal();
 })();

@@ -1,0 +1,70 @@
+"""The pick: who is level, who costs less, who alone keeps position apart; by rule, from made-up records."""
+
+import pytest
+
+from whatwhere.records import Record
+from whatwhere.report.pick import pick
+from whatwhere.report.run import Run
+
+
+def run_of(losses, seeds=1, positions=None, operations=None, documents=None):
+    """losses: model -> final loss, or one of every document; positions: model -> R² of its position stream."""
+    records = [Record("s", "", "loss.unigram", 6.0)]
+    for model, loss in losses.items():
+        for seed in range(seeds):
+            of_seed = loss[seed] if isinstance(loss, list) else loss
+            records.append(Record("s", model, "loss", of_seed, seed=seed, part="validation", step=100))
+        for i, value in enumerate((documents or {}).get(model, ())):
+            records.append(Record("s", model, "ablation.loss", value, seed=0, index=i))
+        records.append(Record("s", model, "operations", (operations or {}).get(model, 1e6), seed=0))
+    for model, value in (positions or {}).items():
+        for layer, r2 in ((0, 1.0), (1, value), (2, 0.0)):
+            records.append(Record("s", model, "r2.token", r2, seed=0, layer=layer, part="position"))
+    configs = {
+        "rope": {"absolute": "none", "rotation": "rope", "max_position_embeddings": 128},
+        "dstg": {"absolute": "learned", "position_size": 8, "max_position_embeddings": 128},
+        "ap": {"absolute": "learned", "max_position_embeddings": 128},
+    }
+    models = [{"name": m, "config": {"preset": m, **configs.get(m, {})}} for m in losses]
+    return Run("s", {"models": models}, records)
+
+
+def test_level_losses_lead_to_costs_and_to_what_one_alone_does():
+    picked = pick(
+        run_of(
+            {"ap": 5.0, "rope": 4.00, "dstg": 4.04},
+            positions={"dstg": 0.89},
+            operations={"dstg": 2.5e6, "rope": 2.2e6, "ap": 2.2e6},
+        )
+    )
+    assert picked.sentence == (
+        "`rope` and `dstg` are level in held-out loss (4.00, 4.04 nats); `rope` needs 12\u202f% fewer operations than "
+        "`dstg` and has no length limit; only `dstg` (R² 0.89) keeps position in a stream of its own."
+    )
+    rows = [[cell.text for cell in row] for row in picked.table.rows]
+    assert [row[0] for row in rows] == ["rope", "dstg", "ap"]
+    assert [row[2] for row in rows] == ["best", "+0.04", "+1.00"]
+    assert [row[3] for row in rows] == ["–", "0.89", "–"] and [row[5] for row in rows] == ["any", "128", "128"]
+
+
+def test_one_seed_needs_more_than_a_twentieth_of_a_nat():
+    assert "level" in pick(run_of({"ap": 4.04, "dstg": 4.0})).sentence
+    assert pick(run_of({"ap": 4.06, "dstg": 4.0})).sentence.startswith(
+        "`dstg` has the lowest held-out loss (4.00 nats)"
+    )
+
+
+def test_differences_are_paired_by_document_and_by_seed():
+    hard = [2.0, 3.0, 4.0, 5.0]
+    documents = {"ap": [v + d for v, d in zip(hard, (0.1, 0.11, 0.12, 0.09), strict=True)], "dstg": hard}
+    paired = pick(run_of({"ap": 4.3, "dstg": 4.0}, documents=documents))
+    assert paired.table.rows[1][2].text == "+0.10 [0.08, 0.13]" and "`ap` +0.10 [0.08, 0.13]" in paired.sentence
+    seeds = pick(run_of({"ap": [4.3, 4.8, 4.5], "dstg": [4.0, 4.5, 4.21]}, seeds=3))
+    assert seeds.table.rows[1][2].raw == pytest.approx(0.2966667) and "lowest" in seeds.sentence
+    apart = pick(run_of({"ap": [4.3, 4.4, 4.5], "dstg": [4.0, 4.5, 4.21]}, seeds=3))
+    assert "level" in apart.sentence
+
+
+def test_a_run_that_has_learned_nothing_picks_nothing():
+    assert pick(run_of({"ap": 5.95, "dstg": 5.99})).sentence.startswith("No model has learned more")
+    assert pick(Run("s", {}, [])) is None
