@@ -109,25 +109,6 @@ def test_an_own_table_that_training_left_alone_is_fixed():
     assert not schemes.fixed_table(replace(made, records=shares[1:]), "mine")
 
 
-def costs(*values, metric="parameters"):
-    return [Record("s", f"m{i}", metric, v, seed=0) for i, v in enumerate(values)]
-
-
-def test_costs_are_said_where_they_differ():
-    def said(records, **facts):
-        return schemes.cost_differences(replace(study(*((f"m{i}", {}) for i in range(2)), **facts), records=records))
-
-    assert said(costs(100, 102)) is None and said([]) is None and said(costs(100)) is None
-    assert said(costs(100, 120)) == "The models differ in cost: `m1` has 20\u202f% more parameters than `m0`."
-    both = [*costs(100, 120), *costs(100, 250, metric="operations")]
-    assert said(both, match="none") == (
-        "The models differ in cost: `m1` has 20\u202f% more parameters and 2.5 times as many operations a token than "
-        "`m0`. "
-        "Costs were not matched."
-    )
-    assert said(costs(100, 120), match="operations").endswith("Costs were matched by operations.")
-
-
 def test_the_table_shows_schemes_and_costs_and_a_dash_where_nothing_is_recorded(everything):
     found = load_run(everything)
     table = schemes.table(found)

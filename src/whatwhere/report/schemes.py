@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .figure import Cell, Table, text, value
-from .numbers import compact, fixed, percent
+from .numbers import compact
 from .run import Run
 from .style import model_styles
 
 FEW = 6  # models that one plot, and one line under the title, can name
-APART = 0.03  # share by which two models' costs may differ before the page says so
+APART = 0.03  # share by which costs must differ for a page to say so
 
 # Family -> (heading, colour name). Grey is all of hidden, words and positions in one sum; streams have the colours of
 # streams.
@@ -256,21 +256,3 @@ def backbone_differences(run: Run) -> str | None:
         f"The models differ in {' and '.join(differing)}, not in their position scheme alone. One backbone for all: "
         "--set training.model.block=neobert --set training.model.dropout=0."
     )
-
-
-def cost_differences(run: Run) -> str | None:
-    """A sentence on the costs of the compared models, where they lie more than `APART` from each other."""
-    differing: dict[tuple[str, str], list[str]] = {}
-    for metric, words in (("parameters", "parameters"), ("operations", "operations a token")):
-        costs = {m: p.value for m in run.models if (p := run.table.point(metric, m))}
-        if len(costs) < 2:
-            continue
-        small, large = min(costs, key=lambda m: costs[m]), max(costs, key=lambda m: costs[m])
-        low, high = costs[small], costs[large]
-        if low > 0 and high > (1 + APART) * low:
-            more = percent(high / low - 1, 0) + " more" if high < 2 * low else f"{fixed(high / low, 1)} times as many"
-            differing.setdefault((large, small), []).append(f"{more} {words}")
-    if not differing:
-        return None
-    pairs = [f"`{large}` has {' and '.join(more)} than `{small}`" for (large, small), more in differing.items()]
-    return f"The models differ in cost: {', '.join(pairs)}. {matched(run) or ''}".strip()

@@ -236,12 +236,16 @@ def layout(height: int, x: dict[str, Any], y: dict[str, Any], margin: dict[str, 
 
 
 def line_end_labels(
-    ends: Sequence[tuple[float, float, str, str]], y_range: tuple[float, float], plot_height: float
+    ends: Sequence[tuple[float, float, str, str]],
+    y_range: tuple[float, float],
+    plot_height: float,
+    right: float = -math.inf,
 ) -> list[dict[str, Any]]:
     """Annotations that name lines at their right ends without touching each other.
 
     ends: (x, y, text, colour name) of each line's last point; text is literal. y_range: the axis; plot_height: its
-    pixels. A label that had to move keeps a thin leader to its point.
+    pixels. A label that had to move keeps a thin leader to its point. right: end of the other axis, where names of
+    lines that end before stand too.
     """
     bottom, top = y_range
     scale = plot_height / (top - bottom)
@@ -251,7 +255,7 @@ def line_end_labels(
         {
             "x": x,
             "y": min(max(y, bottom), top),
-            "ax": 24,
+            **({"axref": "x", "ax": right} if x < right else {"ax": 24}),
             "ay": at - want,
             "text": plain(text, LABEL_LIMIT),
             "showarrow": True,

@@ -33,7 +33,25 @@
 
   // What a fold or a switch hides has no width; it is drawn when it opens.
   const open = (plot) => !plot.closest("details:not([open]), [hidden]");
-  const redraw = (part) => [...part.querySelectorAll(".plot")].filter(open).forEach((plot) => unpacked.then((ready) => ready && draw(plot)));
+  // Rows of equally many panels, none alone on the last one where that can be.
+  const balance = () => {
+    for (const panels of document.querySelectorAll(".panels")) {
+      const [all, even] = [[...panels.children], panels.classList.contains("even")];
+      if (!panels.clientWidth) continue;
+      panels.style.gridTemplateColumns = "";
+      for (const panel of all) panel.style.flexBasis = "";
+      const least = Math.max(...all.map((panel) => parseFloat(getComputedStyle(panel).flexBasis)));
+      const fit = even ? getComputedStyle(panels).gridTemplateColumns.split(" ").length : Math.max(1, Math.floor((panels.clientWidth + 18) / (least + 18)));
+      const columns = Math.ceil(all.length / Math.ceil(all.length / fit));
+      if (even) panels.style.gridTemplateColumns = `repeat(${Math.max(columns, Math.min(fit, 2))}, minmax(0, 1fr))`;
+      else for (const panel of all) panel.style.flexBasis = `calc(${100 / columns}% - 18px)`;
+    }
+  };
+  addEventListener("resize", balance);
+  const redraw = (part) => {
+    balance();
+    [...part.querySelectorAll(".plot")].filter(open).forEach((plot) => unpacked.then((ready) => ready && draw(plot)));
+  };
   for (const fold of document.querySelectorAll("details.fold")) fold.addEventListener("toggle", () => fold.open && redraw(fold));
   for (const choice of document.querySelectorAll(".choice")) {
     const [buttons, options] = [[...choice.querySelectorAll(".switch button")], [...choice.querySelectorAll(".option")]];
@@ -87,7 +105,7 @@
     if (typeof DecompressionStream === "undefined") {
       const words = document.createElement("p");
       words.className = "caveat";
-      words.textContent = "This browser cannot unpack the figures: it has no DecompressionStream. Chrome from 80, Firefox from 113 and Safari from 16.4 have it. Every value is in the data tables.";
+      words.textContent = "This browser cannot unpack the figures: it has no DecompressionStream. Chrome from 80, Firefox from 113 and Safari from 16.4 have it. The data tables hold the first values, records.parquet all.";
       document.querySelector("header.head").append(words);
       return false;
     }
@@ -256,6 +274,7 @@
   }
 
   label();
+  balance();
   drawAll();
   reveal();
 })();
