@@ -14,7 +14,7 @@ from ..points import Point
 from .numbers import interval, number
 
 Trace = dict[str, Any]
-MOST_ROWS = 10  # of a table, on the page; its CSV has all
+MOST_ROWS = 10  # of the table behind a figure, on the page; its CSV has all
 _FORMULA = re.compile(r"^[=+@\t\r-]")
 MOST_DIGITS = 3  # after the point, on the page; the CSV has all
 

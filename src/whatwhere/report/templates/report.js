@@ -40,6 +40,7 @@
       if (!panels.clientWidth) continue;
       panels.style.gridTemplateColumns = "";
       for (const panel of all) panel.style.flexBasis = "";
+      if (innerWidth <= 640) continue; // a panel a row, by the style sheet
       const least = Math.max(...all.map((panel) => parseFloat(getComputedStyle(panel).flexBasis)));
       const fit = even ? getComputedStyle(panels).gridTemplateColumns.split(" ").length : Math.max(1, Math.floor((panels.clientWidth + 18) / (least + 18)));
       const columns = Math.ceil(all.length / Math.ceil(all.length / fit));
