@@ -217,7 +217,7 @@ CASES = {
         ],
         0.001,
         0.3,
-        (1 / 128, 0.005),
+        (1 / 256, 0.002),
     ),
     "dstg-scores-matched": Case(
         lambda v, h: [
@@ -287,7 +287,7 @@ CASES = {
         (0.9, 10),
     ),
     "geom-toeplitz": Case(lambda v, h: [*tables(), corpus("toeplitz.corrected", v, h)], 0.95, 0.4, (0.9, 0.02)),
-    "geom-circulant": Case(lambda v, h: [*tables(), corpus("circulant", v, h)], 0.95, 0.4, (0.9, 0.02)),
+    "geom-circulant": Case(lambda v, h: [*tables(), corpus("circulant.corrected", v, h)], 0.95, 0.4, (0.9, 0.02)),
     "geom-mds-monotone": Case(
         lambda v, h: [*tables(), corpus("violations.corrected", v, h, part="mds")], 0.22, 0.45, (0.368, 0.05)
     ),
@@ -309,7 +309,7 @@ CASES = {
         lambda v, h: regimes(tables("mds", "optimal.corrected", h, 3, sinusoidal=0.2, mds=0.2 * v)),
         0.005,
         0.5,
-        (0.01, 0.001),
+        (0.1, 0.01),
     ),
     "geom-low-rank-saves": Case(
         lambda v, h: [
@@ -340,12 +340,13 @@ CASES = {
         lambda v, h: [*stages("separation", [100.0, 100 * (1 + v)]), one("ap", "accuracy.commonest", 0.5)], 0.01, 0.5
     ),
     "geom-learned-monotone": Case(lambda v, h: stages("violations", [0.5, v], h), 0.254, 0.5, (0.368, 0.05)),
-    "geom-learned-correlates": Case(lambda v, h: stages("correlation", [0.0, v], h), 0.168, 0.0, (0.1, 0.05)),
+    "geom-learned-correlates": Case(lambda v, h: stages("correlation.corrected", [0.0, v], h), 0.168, 0.0, (0.1, 0.05)),
     "geom-layer-peak": Case(lambda v, h: projections(v, "raw"), 3.0, 1.2),
     "geom-states-peak": Case(
         lambda v, _half: [
             *(one("ap", "hidden.stress", x, layer=i, part="all") for i, x in enumerate((0.1, 0.1 * v, 0.1, 0.1), 1)),
             one("corpus", "corpus.from_start", 1.0, seed=None),
+            one("ap", "scores.std", 0.1, layer=1, part="mixed"),
         ],
         3.0,
         1.2,
@@ -371,7 +372,13 @@ CASES = {
         lambda v, h: [*table("equivariance", v), Record("s", "bert", "equivariance.null", 0.1, 0.05, 0.2)], 0.8, 0.1
     ),
     "lowdim-equivariant-from-few": Case(
-        lambda v, h: table("equivariance", 0.9) + table("equivariance.first", v, index=10), 0.88, 0.3
+        lambda v, h: [
+            *table("equivariance", 0.9),
+            *table("equivariance.first", v, index=10),
+            Record("s", "bert", "equivariance.null", 0.1, 0.05, 0.2),
+        ],
+        0.88,
+        0.3,
     ),
     "lowdim-words-high-dimensional": Case(lambda v, h: table("n50", v, part="words"), 19.3, 5),
     "lowdim-words-above-positions": Case(lambda v, h: table("n50", 4 + v, part="words"), 17.2, -2),

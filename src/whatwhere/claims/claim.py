@@ -179,10 +179,12 @@ def _judged(claim: Claim, table: Table) -> _Finding:
             missing.append(lacks)
     if not findings:
         raise missing[0]
-    judged = [f for f in findings if f.verdict != UNTESTABLE] or findings
+    tested = [f for f in findings if f.verdict != UNTESTABLE] or findings
+    judged = [f for f in tested if f.verdict != UNSETTLED] or tested
     middle = sorted(judged, key=lambda f: f.margin)[(len(judged) - 1) // 2]
     others = ", ".join(f"{f.name} {f.verdict}" for f in findings if f is not middle)
-    scale = f"{middle.name}{f', the middle of {len(findings)} ({others})' if others else ''}; {middle.scale}"
+    lacking = f"; {len(missing)} more lack records" if missing else ""
+    scale = f"{middle.name}{f', the middle of {len(findings)} ({others})' if others else ''}; {middle.scale}{lacking}"
     return replace(middle, scale=scale)
 
 

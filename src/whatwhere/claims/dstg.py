@@ -47,10 +47,10 @@ def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
     Raises:
         Missing: neither is in the run, or neither has `least`: then nothing is said of others.
     """
-    peaks = []
+    peaks, trained = [], e if e.step is None else Evidence(e.table, e.models)  # untrained ones too beside trained ones
     for model, part in (("ap", "all"), ("dstg", "position")):
         try:
-            peaks.append(e.peak(model, target, part))
+            peaks.append(trained.peak(model, target, part))
         except Missing:
             continue
     if not peaks:
@@ -139,9 +139,10 @@ def dstg_low_frequency(e: Evidence) -> Measured:
 def dstg_third_component_fast(e: Evidence) -> Measured:
     """The separate table's third component is a fast wave.
     The third component of dstg's table, which has moved by at least its first size, has at most {LOST} of its power in
-    the first four DCT bins, and less than each of the first two."""
+    the first four DCT bins, and less than each of the first two, which have at least as much, else nothing is said."""
     e.moved("dstg")
     *slow, low = (e.value("dct.low4", index=i) for i in range(3))
+    e.there(smallest(slow), LOST, "a share of slow waves in both of the first two components")
     return low, low <= LOST, low <= smallest(slow)
 
 
@@ -293,8 +294,9 @@ def only_ap_predicts_position(e: Evidence) -> Measured:
 def baselines_predict_semantics_alike(e: Evidence) -> Measured:
     """All three baselines predict the semantic stream alike.
     R² of predicting dstg's semantic stream at the best layer differs by at most {COMPARABLE} between ap, rp and
-    rope."""
+    rope; one of them has at least {PRESENT}, else nothing is said."""
     shares = [_regression(e, model, "semantic") for model in BASELINES]
+    e.there(largest(shares), PRESENT, "R² of the regression from one of the three")
     apart = largest(shares) - smallest(shares)
     return apart, apart <= COMPARABLE
 
@@ -424,7 +426,7 @@ def dstg_retrieval_heads(e: Evidence) -> Measured:
 def dstg_relative_not_self(e: Evidence) -> Measured:
     """Relative bias keeps retrieval heads from self-attention.
     In the heads whose semantic term retrieves (at least {RETRIEVES}), attention of a token to itself under the relative
-    term alone is on average below that of uniform attention; the heads are chosen in each training."""
+    term alone is on average at most {LOST} of that of uniform attention; the heads are chosen in each training."""
     retrieval, itself = _heads(e, "attention.retrieval", "semantic"), _heads(e, "attention.self", "relative")
     chosen = np.array([v.at[:, 0] >= RETRIEVES for v in retrieval])  # (heads, seeds)
     seeds = np.flatnonzero(chosen.any(axis=0))
@@ -443,4 +445,4 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
     lacking = len(e.seeds) - len(seeds)
     without = f", none in {lacking} of {len(e.seeds)} seeds" if lacking else ""
     e.remark(f"{chosen.sum()} retrieval heads{without}, uniform attention {uniform:.4f}")
-    return own, own <= uniform
+    return own, own <= LOST * uniform

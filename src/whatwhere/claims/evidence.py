@@ -140,8 +140,9 @@ class Evidence:
         ]
         shared = sorted(index for index in set.intersection(*documents) if index is not None)
         chosen = [r for r in rows[model] if r.index in (shared if len(shared) > 1 else (None,))]
-        if len(shared) < 2 and not chosen:
-            raise Missing(f"no ablation.loss of {model}, seed {self.seeds[0]}")
+        for seed in self.seeds:
+            if not any(r.seed == seed for r in chosen):
+                raise Missing(f"no ablation.loss of {model}, seed {seed}")
         self._read |= dict.fromkeys(sorted(chosen, key=lambda r: (self.seeds.index(r.seed), r.index or 0)))
         return _over(chosen, self.seeds)
 
@@ -160,12 +161,13 @@ class Evidence:
         return Point.of(point.at + point.above[:, None])
 
     def there(self, point: Point, least: float, what: str) -> Point:
-        """The point, if what it measures is there at all: at least `least` on average; `what`: it in words.
+        """The point, if what it measures is there at all: at least `least` on average; `what`: it in words. Of
+        untrained models the rule alone is asked.
 
         Raises:
             Missing: it is not.
         """
-        if point.value < least:
+        if self.step is None and point.value < least:
             raise Missing(f"needs {what} of {least:g}; it is {point.value:.2g}")
         return point
 
@@ -174,12 +176,11 @@ class Evidence:
         show; a table of whose start nothing is known is taken as it is.
 
         Raises:
-            Missing: it has moved by less than `gates.MOVED` of its first size, or it is that of an untrained model.
+            Missing: it has moved by less than `gates.MOVED` of its first size, and no fine-tuning began with it.
         """
-        if not self.table.rows("change", model, part=None):
+        tuned = self.table.rows("accuracy.commonest", model)
+        if self.step is not None or tuned or not self.table.rows("change", model, part=None):
             return
-        if self.step is not None:
-            raise Missing("an untrained table has not moved")
         self.there(self.last_step("change", None, model), MOVED, f"a table of {model} that has moved by a share")
 
     def unlearned(self, share: float) -> str:

@@ -94,6 +94,7 @@ def lowdim_equivariant_from_few(e: Evidence) -> Measured:
     At most {FIRST} components give at least {MOST} of the equivariance of the whole table."""
     e.moved(e.models[0])
     whole = e.value("equivariance")
+    e.there(whole, e.upper("equivariance.null").value, "equivariance of the whole table beyond chance, a share")
     first = [v for i, v in e.along("index", "equivariance.first").items() if i <= FIRST]
     if not first:
         raise Missing(f"needs the equivariance of the first components of {e.models[0]}")

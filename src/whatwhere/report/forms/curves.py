@@ -160,8 +160,8 @@ def _panel(
             last = max(each.points)
             place = x.bounds[1] if each.level else x.end(x.at(last))
             ends.append((place, y.end(y.at(each.points[last].value)), label, _ink(each)))
-    right = max((x.end(x.at(max(each.points))) for each in lines if each.kind in (OURS, PAPER)), default=0.0)
-    notes = line_end_labels(ends, y.bounds, height - margin["t"] - margin["b"], right)
+    farthest = max((x.end(x.at(max(each.points))) for each in lines if each.kind in (OURS, PAPER)), default=0.0)
+    notes = line_end_labels(ends, y.bounds, height - margin["t"] - margin["b"], farthest)
     up = y.plotly()
     if left < 66:
         up["title"]["text"] = ""
