@@ -12,6 +12,7 @@ PLACED = 0.5  # share of the windows that begin with a document, from which plac
 PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last layer, which "loses" it, has 0.24)
 READ = 0.5  # R² that a model which is given positions must have before one that is not "hardly" has any
 CONTENT = 0.1  # nats that attention by content must be worth before heads are said to follow it
+ONE_SEED = 0.05  # nats that another training seed alone may move a difference of losses by
 MOVED = 1.0  # |P - P0| / |P0| from which a position table is what training made of it, not its random start
 
 

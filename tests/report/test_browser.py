@@ -59,6 +59,14 @@ def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
     assert wide.troubles == []
 
 
+def test_the_page_of_a_study_of_four_models_keeps_its_budgets(browser, whole, tmp_path):
+    with View(browser, write_report(whole, tmp_path / "whole.html")) as view:
+        words = view.page.evaluate("document.querySelector('main').innerText.split(/\\s+/).length")
+        nodes = view.page.evaluate("document.querySelectorAll('*').length")
+        figures = view.page.locator("figure.figure:visible").count()
+        assert (words <= 3500, figures <= 14, nodes <= 15_000) == (True,) * 3, (words, figures, nodes)
+
+
 def test_what_is_folded_is_drawn_when_it_opens(browser, report):
     with View(browser, report) as view:
         folded = view.page.locator("details.more .plot").first

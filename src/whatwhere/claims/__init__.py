@@ -6,7 +6,7 @@ lists them all (`python -m whatwhere.claims`), and says what was known when they
 """
 
 from . import dstg, tupe, geom, geom_models, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)
-from .claim import ANALYTIC, FAILS, HOLDS, ONE_SEED, OPEN, REGISTRY, UNSETTLED, UNTESTABLE, Claim, evaluate
+from .claim import ANALYTIC, FAILS, HOLDS, OPEN, REGISTRY, UNSETTLED, UNTESTABLE, Claim, evaluate
 from .evidence import Missing
 
 # Those that tell most come first.
@@ -31,7 +31,6 @@ __all__ = [
     "CLAIMS",
     "FAILS",
     "HOLDS",
-    "ONE_SEED",
     "OPEN",
     "UNSETTLED",
     "UNTESTABLE",

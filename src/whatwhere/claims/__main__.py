@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from ..gates import CONTENT, FALLING, HALF, LEARNED, MOVED, PRESENT, READ, STILL
+from ..gates import CONTENT, FALLING, HALF, LEARNED, MOVED, ONE_SEED, PRESENT, READ, STILL
 from ..papers import CITATIONS, PAPERS
 from . import CLAIMS
-from .claim import ANALYTIC, CORPUS, EMPIRICAL, ONE_SEED, Claim
+from .claim import ANALYTIC, CORPUS, EMPIRICAL, Claim
 
 KINDS = {EMPIRICAL: "about trained models", CORPUS: "about text", ANALYTIC: "that are arithmetic"}
 

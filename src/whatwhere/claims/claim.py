@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..gates import HALF
+from ..gates import HALF, ONE_SEED
 from ..points import Point, Table
 from ..records import Record
 from .evidence import Evidence, Missing
@@ -24,7 +24,6 @@ MOST = 0.9  # "collapses to", "concentrates in", "almost exclusively": at least 
 UNMOVED = 0.05  # "invariant": states change by at most this share of their size
 SOME = 0.01  # "there are": more than this share of the heads, which is less than one head of any model here
 MARGINAL = 0.05  # nats of MLM loss that count as no difference ("comparable", "marginal")
-ONE_SEED = 0.05  # nats that another seed alone may move a difference of losses by
 
 # The quantity that is shown, then how far on the right side of its threshold each part of the rule is.
 Measured = tuple[Point, ...]

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,7 +24,7 @@ def probe(
     """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
     from ..analysis.probes import probe_records
     from ..analysis.who import Who
-    from ..study.windows import model_windows, probe_text
+    from ..study.windows import model_windows
 
     encoder, tokenizer, folder = open_encoder(model, scheme), open_tokenizer(model), Path(model_source(model))
     with ExitStack() as stack:
@@ -32,7 +32,39 @@ def probe(
         held_out = windows["held_out"]
         records = probe_records(encoder, held_out, Who(folder.name), documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
-    emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, probe_text(rows, source))
+    emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, _probe_text(rows, source))
+
+
+def _probe_text(records: list[Any], source: str) -> str:
+    """What the probes of one model found, for people: a sentence, then a row for each layer and part of the state."""
+    from ..analysis.passes import TARGETS
+
+    probes = [r for r in records if r.layer is not None]
+    values = {(r.layer, r.part, r.metric): r for r in probes}
+    places = list(dict.fromkeys((r.layer, r.part) for r in probes))
+    of_token = [r for r in probes if r.metric == "r2.token"]
+    best, last = max(of_token, key=lambda r: r.value), max(r.layer or 0 for r in of_token)
+    end = max((r for r in of_token if r.layer == last), key=lambda r: r.value)
+    chance = max(r.value for r in probes if r.metric.endswith(".chance"))
+
+    def of(record: Any) -> str:
+        return "the state" if record.part == "all" else f"the {record.part} stream"
+
+    lines = [
+        f"A token's position can be read from {of(best)} best in layer {best.layer} (R² {best.value:.2f}), from "
+        f"{of(end)} after the last, {last}, with R² {end.value:.2f}; chance reaches {max(chance, 0.0):.2f}.",
+        "",
+        f"{'layer':>5}  {'part':9}" + "".join(f"{name:>24}" for name in TARGETS),
+    ]
+    for layer, part in places:
+        cells = []
+        for name in TARGETS:
+            r = values.get((layer, part, f"r2.{name}"))
+            interval = f" [{r.low:.2f}, {r.high:.2f}]" if r is not None and None not in (r.low, r.high) else ""
+            cells.append(f"{r.value:.2f}{interval}" if r is not None else "-")
+        lines.append(f"{layer:>5}  {part or '':9}" + "".join(f"{cell:>24}" for cell in cells))
+    read, length = (int(next(r.value for r in records if r.metric == f"probe.{w}")) for w in ("documents", "length"))
+    return "\n".join([*lines, f"read: {read} windows of {length} tokens of {source}"])
 
 
 @app.command()

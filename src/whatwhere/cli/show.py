@@ -62,13 +62,15 @@ def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_j
 def _ledger(verdicts: list[dict[str, Any]], analytic: int) -> str:
     """A sentence of how many claims have which verdict, a row for each that was measured, by verdict, and what the
     others lack."""
+    from ..claims import UNTESTABLE
+
     counts = Counter(c["verdict"] for c in verdicts)
     numbers = ", ".join(f"{verdict} {count}" for verdict, count in counts.most_common())
     lines = [f"Of {len(verdicts)} claims: {numbers}. {analytic} more are arithmetic and count for nothing (--json)."]
     for verdict in counts:
         rows = [c for c in verdicts if c["verdict"] == verdict and c["value"] is not None]
         lines += ["", verdict] if rows else []
-        why = verdict.startswith("not testable")  # measured, but what was measured decides nothing
+        why = verdict == UNTESTABLE  # measured, but what was measured decides nothing
         lines += [f"  {c['id']:34} {_value(c):24} {c['scale' if why else 'claim']}" for c in rows]
     lacking = [str(c["scale"]).removeprefix("not measured: ") for c in verdicts if c["value"] is None]
     models = [why for why in lacking if why.startswith("needs a model ") and why.endswith(" in the study")]

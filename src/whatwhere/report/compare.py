@@ -99,8 +99,8 @@ def merged(studies: Mapping[str, Run]) -> Run:
                 files.setdefault(name, partial(study.arrays.__getitem__, stem))
     shared = {k: v for k in ("size", "match", "versions", "machine") if (v := first.facts.get(k)) is not None}
     same = {k: v for k, v in shared.items() if len({str(study.facts.get(k)) for study in studies.values()}) == 1}
-    same |= {"apart": True} if _differing(studies) else {}  # what they measured is not ranked across them
-    return Run("comparison", {"models": entries, **same}, records, [], tables, ArrayFiles(files))
+    found = Run("comparison", {"models": entries, **same}, records, [], tables, ArrayFiles(files))
+    return replace(found, apart=bool(_differing(studies)))
 
 
 def _renamed(record: Record, run: str) -> Record:
@@ -174,7 +174,6 @@ def comparison_page(studies: Mapping[str, Run]) -> Page:
         title=f"{len(studies)} runs compared: {', '.join(study.name for study in studies.values())}",
         summary=[f"{_full(run, study)}: {' · '.join(facts.summary(study))}" for run, study in studies.items()],
         caveats=caveats(studies, together),
-        **({"pick": None} if together.facts.get("apart") else {}),
         notes=[f"{run}: {note}" for run, study in studies.items() for note in study.facts.get("notes") or []],
         sections=[_runs_section(studies), _claims_section(studies)],
         how=_how(studies, together),

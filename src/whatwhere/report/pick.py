@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..claims import ONE_SEED
-from ..gates import READ
+from ..gates import ONE_SEED, READ
 from ..points import Point
 from . import schemes
 from .figure import Cell, Table, text, value
@@ -28,8 +27,8 @@ class Pick:
 
 
 def pick(run: Run) -> Pick | None:
-    """The pick of a run; None where no loss was recorded."""
-    finals = {m: p for m in run.models if (p := run.last("loss", m))}
+    """The pick of a run; None where no loss was recorded, or where it is several runs that differ."""
+    finals = {} if run.apart else {m: p for m in run.models if (p := run.last("loss", m))}
     order = sorted(finals, key=lambda m: finals[m].value)
     if not order:
         return None

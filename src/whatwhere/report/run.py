@@ -129,7 +129,8 @@ class Run:
     facts: study.json, geometry.json or spectra.json; claims: claims.json; tables: (model, seed) -> arrays of its
     position table, seed None where no training of ours made it; arrays: file stem -> arrays of every file of arrays/,
     each read when it is first asked for; corpora: those whose geometry was measured; words: (model, seed) -> shares of
-    variance of the components of its word table.
+    variance of the components of its word table. apart: whether it is several runs that differ, across which nothing is
+    ranked.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Run:
     arrays: Mapping[str, Arrays] = field(default_factory=dict)
     measured: Sequence[Corpus] = ()
     words: dict[tuple[str, int | None], np.ndarray] = field(default_factory=dict)
+    apart: bool = False
 
     @cached_property
     def table(self) -> Table:

@@ -195,7 +195,7 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if not finals:
         return "Loss while training"
-    if run.facts.get("apart"):
+    if run.apart:
         return "Loss while training, of runs that differ"
     end = best(
         coded(finals),

@@ -6,11 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..analysis.passes import TARGETS
 from ..analysis.texts import most_tokens
 from ..corpus import Windows, build_windows, load_tokenizer, open_source
 from ..corpus.python_docs import PythonDocs
-from ..records import Record
 
 LONGEST = 512  # tokens of a window where the model sets no limit
 PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute
@@ -85,33 +83,3 @@ def _of_text(
     return build_windows(
         source, load_tokenizer(made / "given"), made / "windows", length=length, held_out=0.9, progress=progress
     )
-
-
-def probe_text(records: list[Record], source: str) -> str:
-    """What the probes of one model found, for people: a sentence, then a row for each layer and part of the state."""
-    probes = [r for r in records if r.layer is not None]
-    values = {(r.layer, r.part, r.metric): r for r in probes}
-    places = list(dict.fromkeys((r.layer, r.part) for r in probes))
-    of_token = [r for r in probes if r.metric == "r2.token"]
-    best, last = max(of_token, key=lambda r: r.value), max(r.layer or 0 for r in of_token)
-    end = max((r for r in of_token if r.layer == last), key=lambda r: r.value)
-    chance = max(r.value for r in probes if r.metric.endswith(".chance"))
-
-    def of(record: Record) -> str:
-        return "the state" if record.part == "all" else f"the {record.part} stream"
-
-    lines = [
-        f"A token's position can be read from {of(best)} best in layer {best.layer} (R² {best.value:.2f}), from "
-        f"{of(end)} after the last, {last}, with R² {end.value:.2f}; chance reaches {max(chance, 0.0):.2f}.",
-        "",
-        f"{'layer':>5}  {'part':9}" + "".join(f"{name:>24}" for name in TARGETS),
-    ]
-    for layer, part in places:
-        cells = []
-        for name in TARGETS:
-            r = values.get((layer, part, f"r2.{name}"))
-            interval = f" [{r.low:.2f}, {r.high:.2f}]" if r is not None and None not in (r.low, r.high) else ""
-            cells.append(f"{r.value:.2f}{interval}" if r is not None else "-")
-        lines.append(f"{layer:>5}  {part or '':9}" + "".join(f"{cell:>24}" for cell in cells))
-    read, length = (int(next(r.value for r in records if r.metric == f"probe.{w}")) for w in ("documents", "length"))
-    return "\n".join([*lines, f"read: {read} windows of {length} tokens of {source}"])
