@@ -136,18 +136,30 @@ class Point:
 
     def __le__(self, other: "Point | float") -> "Margin":
         """How far this is below the other value."""
-        return Margin(**vars(other - self))
+        return Margin(**vars(other - self), compared=self, bar=_value(other), least=False)
 
     def __ge__(self, other: "Point | float") -> "Margin":
         """How far this is above the other value."""
-        return Margin(**vars(self - other))
+        return Margin(**vars(self - other), compared=self, bar=_value(other))
 
 
+@dataclass(frozen=True, eq=False)
 class Margin(Point):
-    """What a comparison of points gives: how far on the right side it is, negative on the wrong one."""
+    """What a comparison of points gives: how far on the right side it is, negative on the wrong one.
+
+    compared: what is on its left. bar: value of what it was compared with. least: whether it has to be above.
+    """
+
+    compared: Point | None = None
+    bar: float = math.nan
+    least: bool = True
 
     def __bool__(self) -> bool:
         raise TypeError("A comparison of points is a margin with an interval, neither true nor false.")
+
+
+def _value(other: Point | float) -> float:
+    return other.value if isinstance(other, Point) else other
 
 
 def largest(points: Iterable[Point]) -> Point:

@@ -26,6 +26,7 @@ KEYS = {
     "value",
     "low",
     "high",
+    "bars",
     "paper_value",
     "untrained",
     "scale",
@@ -64,6 +65,7 @@ def paper_records(seed=0, spread=0.0):
     # the notes measure nothing: what they say, as a study would have found it
     records += [
         *probe("r2.token", "split", "all", 2, 0.0, seed),
+        *(r for layer in (1, 2) for r in probe("r2.token", "split", "position", layer, 0.5 / layer**2, seed)),
         Record("s", "split", "shift.change", 0.0, seed=seed, layer=2, part="semantic"),
     ]
     # both tables have left their random start

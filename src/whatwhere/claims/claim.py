@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..gates import HALF, ONE_SEED
-from ..points import Point, Table
+from ..points import Margin, Point, Table
 from ..records import Record
 from .evidence import Evidence, Missing
 
@@ -110,6 +110,7 @@ class _Finding:
     untrained: dict[str, Any] | None = None
     records: Sequence[str] = ()
     margin: float = 0.0
+    bars: Sequence[tuple[str, float]] = ()
 
 
 def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None = None) -> list[dict[str, Any]]:
@@ -129,8 +130,10 @@ def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None =
         claims: default `CLAIMS`.
 
     Returns:
-        Dictionaries with id, claim, kind, always, verdict, value, low, high, paper_value, untrained, scale, source,
-        rule, unit, models, records; value, low, high, paper_value may be None. untrained: value and verdict of the same
+        Dictionaries with id, claim, kind, always, verdict, value, low, high, bars, paper_value, untrained, scale,
+        source, rule, unit, models, records; value, low, high, paper_value may be None. bars: what the value is held
+        against, as ("at least" or "at most", number); of a part of the rule about something else there is none.
+        untrained: value and verdict of the same
         rule on the untrained models, None where there are no records of them. models is what was judged, records what
         decided, in words.
     """
@@ -153,6 +156,7 @@ def _row(claim: Claim, table: Table) -> dict[str, Any]:
         "value": finding.value,
         "low": low,
         "high": high,
+        "bars": [list(bar) for bar in finding.bars],
         "paper_value": claim.paper_value,
         "untrained": finding.untrained,
         "scale": finding.scale,
@@ -202,7 +206,15 @@ def _finding(claim: Claim, evidence: Evidence, name: str) -> _Finding:
         pieces.append(f"one seed: differences below {alone:g} nats are not separable")
     untrained = _untrained(claim, evidence)
     scale, margin = "; ".join(filter(None, pieces)), min(m.value for m in margins)
-    return _Finding(name, verdict, scale, shown.value, shown.interval, untrained, evidence.read, margin)
+    return _Finding(
+        name, verdict, scale, shown.value, shown.interval, untrained, evidence.read, margin, _bars(shown, margins)
+    )
+
+
+def _bars(shown: Point, margins: Sequence[Point]) -> list[tuple[str, float]]:
+    """The values that what is shown is held against."""
+    own = [m for m in margins if isinstance(m, Margin) and m.compared is not None and m.compared.value == shown.value]
+    return [("at least" if m.least else "at most", m.bar) for m in own]
 
 
 def _untrained(claim: Claim, evidence: Evidence) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ The paper's "relative" is the term `relative`, its AP `absolute`, its semantic i
 
 import numpy as np
 
-from ..gates import CONTENT, PRESENT, READ
+from ..gates import CONTENT, PRESENT, READ, unlearned
 from ..papers import DSTG_R2, DSTG_TABLES
 from ..points import Point, largest, portion, rank_correlations, share_above, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, SOME, Measured, claim, of_losses
@@ -45,16 +45,18 @@ def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
     """Against models that are given positions: ap, or dstg's position stream, whichever has more at its best layer.
 
     Raises:
-        Missing: neither is in the run, or neither has `least`: then nothing is said of others.
+        Missing: neither is in the run and has learned, or neither has `least`: then nothing is said of others.
     """
     peaks, trained = [], e if e.step is None else Evidence(e.table, e.models)  # untrained ones too beside trained ones
     for model, part in (("ap", "all"), ("dstg", "position")):
+        if unlearned(e.table, model, trained.seeds):
+            continue
         try:
             peaks.append(trained.peak(model, target, part))
         except Missing:
             continue
     if not peaks:
-        raise Missing("needs ap or dstg in the study, to see what can be read at all")
+        raise Missing("needs ap or dstg, trained, in the study, to see what can be read at all")
     known = e.there(largest(peaks), least, f"R² ({target}) in ap or in dstg's position stream")
     return peak, peak <= HARDLY * known
 

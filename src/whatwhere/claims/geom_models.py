@@ -15,6 +15,7 @@ from .geom import MONOTONE
 APART = 1e-6  # smallest separation of two rows that are not one
 FLAT = 0.02  # "essentially flat", with room above the "under 1 %" of the paper
 CORRELATED = 0.1  # half-way between the paper's "essentially zero" (0.036) and its "moderate" (0.168)
+TUNED = 0.02  # share of the labels, from which a fine-tuning has learned anything
 SHARP = 2.0  # "a sharp peak": times the plateau (the paper: "more than 3 times")
 FEWEST_BLOCKS = 4  # for a peak with a plateau after it
 
@@ -101,7 +102,9 @@ def geom_separation_positive(e: Evidence) -> Measured:
 def geom_separation_flat(e: Evidence) -> Measured:
     """Training leaves the smallest separation as it was.
     The smallest distance of two rows stays within {FLAT:.0%} of that of the first checkpoint; the largest change is
-    shown."""
+    shown. Accuracy ends at least {TUNED} above that of always naming the commonest class, else nothing was tuned."""
+    gain = e.last_step("accuracy", "validation") - e.value("accuracy.commonest", part="validation")
+    e.there(gain, TUNED, "accuracy above that of naming the commonest class")
     first, *later = _by_step(e, "separation")
     if not later:
         raise Missing(f"needs two checkpoints of {e.models[0]}")

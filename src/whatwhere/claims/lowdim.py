@@ -13,6 +13,7 @@ from .evidence import Evidence, Missing, components, entangled
 UNDER = 10.0  # per cent: "typically utilizing under 10 % of the dimensions" (abstract)
 HALF = 0.5  # of the variance, that the first ten components hold (the paper's least: 0.53)
 SLOW = 0.1  # turns for each position: "relatively low" peak frequencies, up to 49 in 512 positions
+SHAPED = 40.0  # per cent: of the components of a random word table nearly half hold half of the variance (30.5 printed)
 FIRST = 10  # components of which the paper says that they oscillate smoothly
 ROUNDED = 0.005  # half of the last digit printed
 WIDE = 100  # components from which "under 10 %" says something: of 8, one is more
@@ -102,11 +103,20 @@ def lowdim_equivariant_from_few(e: Evidence) -> Measured:
     return best, best >= MOST * whole
 
 
+def _words(e: Evidence) -> Point:
+    """Share of the components that hold half of the variance of a word table that is not random."""
+    n50 = e.value("n50", part="words")
+    if n50.value > SHAPED:
+        raise Missing(f"needs a word table that training has shaped: {n50.value:.0f} % of its components hold half")
+    return n50
+
+
 @of_words("LOWDIM section 3, Table 1b (19.3 to 30.5 %)", paper=19.3)
 def lowdim_words_high_dimensional(e: Evidence) -> Measured:
     """Word tables need far more of their dimensions.
-    At least {UNDER:g} % of the components hold half of the variance of a word table."""
-    n50 = e.value("n50", part="words")
+    At least {UNDER:g} % of the components hold half of the variance of a word table, and at most {SHAPED:g} %, else
+    nothing is said: of a table that no training shaped it is nearly half of them."""
+    n50 = _words(e)
     return n50, n50 >= UNDER
 
 
@@ -114,8 +124,9 @@ def lowdim_words_high_dimensional(e: Evidence) -> Measured:
 def lowdim_words_above_positions(e: Evidence) -> Measured:
     """Words need more dimensions than their model's positions.
     The share of components that hold half of the variance is larger in the word table than in the position table; the
-    gap is shown."""
-    gap = e.value("n50", part="words") - e.value("n50")
+    gap is shown. Of the words it is at most {SHAPED:g} %, else nothing is said: so much has a table that no training
+    shaped."""
+    gap = _words(e) - e.value("n50")
     return gap, gap >= 0
 
 

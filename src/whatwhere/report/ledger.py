@@ -19,7 +19,8 @@ class Row:
     """A claim as it is shown.
 
     anchor: where a link to it leads. paper: whose it is. mark: its verdict as a class. here: value and interval.
-    printed: the paper's value. untrained: what the rule says of the untrained model. records: what decided it.
+    printed: the paper's value. bars: what the value is held against, and how far the paper's is from it. untrained:
+    what the rule says of the untrained model. records: what decided it.
     shown: whether it stands in the table before a reader asks for more.
     """
 
@@ -30,6 +31,7 @@ class Row:
     verdict: str
     here: str = "–"
     printed: str = "–"
+    bars: str = ""
     always: str = ""
     untrained: str = ""
     scale: str = ""
@@ -74,6 +76,7 @@ def row(claim: Mapping[str, Any]) -> Row:
         verdict=str(claim.get("verdict") or UNTESTABLE),
         here=here,
         printed=printed(paper) + unit if paper is not None else "–",
+        bars=_bars(claim.get("bars"), paper),
         always=_words(claim.get("always")),
         untrained=before,
         scale=_words(claim.get("scale")),
@@ -82,6 +85,18 @@ def row(claim: Mapping[str, Any]) -> Row:
         models=", ".join(f"`{m}`" for m in _list(claim.get("models"))),
         records=tuple(_list(claim.get("records"))),
     )
+
+
+def _bars(bars: Any, paper: float | None) -> str:
+    """`at least 0.62; the paper is 0.27 beyond`, of each bar."""
+    words = []
+    for side, level in bars if isinstance(bars, list | tuple) else ():
+        told = f"{side} {number(level)}"
+        if paper is not None:
+            room = paper - level if side == "at least" else level - paper
+            told += f", from which the paper is {number(abs(room))} on the {'right' if room >= 0 else 'wrong'} side"
+        words.append(told)
+    return "; ".join(words)
 
 
 def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -125,6 +140,7 @@ def table(rows: Sequence[Row]) -> Table | None:
         return None
     fields = {
         **{"Id": "id", "Claim": "claim", "Kind": "kind", "Verdict": "verdict", "Here": "here", "Paper": "printed"},
+        "Bar": "bars",
         **{"Untrained": "untrained", "Source": "source", "Rule": "rule", "Always": "always", "Scale": "scale"},
     }
     cells = [[text(getattr(r, field)) for field in fields.values()] for r in rows]

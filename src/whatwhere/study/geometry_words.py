@@ -100,6 +100,7 @@ def _fit(value: Numbers, rows: int, width: int) -> list[str]:
     if not ranked:
         return []
     least, rank = min(ranked)
+    least = held.get(("mds.chosen", None), least)  # at ranks that were not chosen on what judges them
     sinusoids, equal = held["sinusoidal", None], held["equidistant", None]
     last = rank == max(index for _, index in ranked)
     edge = " (the most that stand out of the noise of half of the documents)" if last else ""

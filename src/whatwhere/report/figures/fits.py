@@ -23,7 +23,7 @@ from .shape import CORRECTED
 FITTED = ("mds", "smacof")  # tables made from the distances that they are then compared with
 # As encodings: all distances equal; distances in one half of the documents against the other half, for comparison: no
 # bound, since a fitted table can have less noise than a half.
-EQUAL, NOISE = "equidistant", "noise"
+EQUAL, NOISE, CHOSEN = "equidistant", "noise", "mds.chosen"
 BLIND = ("random", EQUAL)  # know nothing of position
 RELATIVE = ("rope", "alibi")  # tell distances only, in the colour of the relative stream
 ITSELF = "of the table itself"
@@ -38,7 +38,8 @@ def colour(encoding: str) -> str:
 
 def shown(encoding: str) -> str:
     """Name of an encoding in a figure."""
-    return {CORPUS: "the corpus itself", EQUAL: "all equally far", NOISE: "half against half"}.get(encoding, encoding)
+    names = {CORPUS: "the corpus itself", EQUAL: "all equally far", NOISE: "half against half", CHOSEN: "rank chosen"}
+    return names.get(encoding, encoding)
 
 
 def ready(encoding: str) -> bool:
@@ -217,8 +218,8 @@ HELD_OUT = Curves(
     _supported_rank,
     "Tables made from one half of the documents, held against the corrected distances of the other half at their best "
     "scale, mean over random halves. More dimensions fit the noise of the first half; the lowest values are what the "
-    "corpus supports. Dashed: encodings that were fitted to nothing; all equally far: every two positions at the same "
-    "distance",
+    "corpus supports; rank chosen: each half chooses its rank by itself. Dashed too: encodings that were fitted to "
+    "nothing; all equally far: every two positions at the same distance",
     "Stress on documents not fitted",
     Axis("stress on other documents", "log", floor=SMALLEST),
     Axis("rank", "log", word="rank"),

@@ -1,0 +1,43 @@
+"""What must be there before a claim says anything: a fine-tuning that learned, positions and sentences to be blind to,
+references that are trained; and what a value is held against."""
+
+from dataclasses import replace
+
+from claim_cases import CASES, tuned, verdict
+from claim_records import one, stages, table
+
+
+def test_nothing_is_said_of_a_fine_tuning_that_learned_nothing_nor_of_words_that_no_training_shaped():
+    flat = [*stages("separation", [100.0, 101.0]), *tuned(0.51)]
+    found = verdict("geom-separation-flat", flat)
+    assert found["verdict"] == "not testable here" and "naming the commonest class of 0.02" in found["scale"]
+    for name in ("lowdim-words-high-dimensional", "lowdim-words-above-positions"):
+        found = verdict(name, table("n50", 46.0, part="words"))
+        assert found["verdict"] == "not testable here" and "46 % of its components hold half" in found["scale"]
+
+
+def test_nothing_is_said_of_invariance_where_there_is_no_position_and_no_sentence():
+    for name in ("split-semantics-invariant", "split-semantics-without-position", "split-position-without-semantics"):
+        found = verdict(name, [replace(r, value=0.1) for r in CASES[name].records(0.0, 0.0)])
+        assert found["verdict"] == "not testable here" and "needs R²" in found["scale"], name
+
+
+def test_a_reference_that_has_learned_too_little_is_none():
+    case = CASES["rope-no-position"]
+    records = case.records(case.good, 0.0)
+    assert any(r.model == "ap" for r in records) or any(r.model == "dstg" for r in records)
+    young = [
+        *(one(m, "loss", 6.0, step=9, part="validation") for m in ("ap", "dstg")),
+        *(one("rope", "loss", x, step=step, part="validation") for step, x in ((8, 3.0), (9, 3.0))),
+        one("", "loss.unigram", 6.0, seed=None),
+    ]
+    found = verdict("rope-no-position", [*records, *young])
+    assert found["verdict"] == "not testable here" and "needs ap or dstg, trained" in found["scale"]
+
+
+def test_a_row_says_what_its_value_is_held_against():
+    case = CASES["ap-table-high-dimensional"]
+    assert verdict("ap-table-high-dimensional", case.records(case.good, 0.0))["bars"] == [["at most", 0.5]]
+    both = CASES["dstg-2d-collapse"]
+    (side, level), (second, other) = verdict("dstg-2d-collapse", both.records(both.good, 0.0))["bars"]
+    assert (side, level, second) == ("at least", 0.9, "at least") and 0 < other < 0.9
