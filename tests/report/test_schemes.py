@@ -8,7 +8,9 @@ import pytest
 from whatwhere.encoder import PRESETS, preset
 from whatwhere.records import Record
 from whatwhere.report import schemes
+from whatwhere.report.pages import study_page
 from whatwhere.report.run import Run, load_run
+from whatwhere.report.titles import caveats
 
 
 def study(*models, **facts):
@@ -70,26 +72,34 @@ def test_an_own_scheme_is_described_by_its_fields(config, words, family):
 def test_few_models_stand_in_one_line_many_in_a_list(demo, everything):
     assert schemes.line(load_run(demo))[1] == "`ap`: a learned vector for each position, added to the word"
     assert schemes.listed(load_run(demo)) == [] and schemes.line(load_run(everything)) == []
-    listed = {heading: [e.name for e in entries] for heading, _, entries in schemes.listed(load_run(everything))}
-    assert list(listed) == [heading for kind, (heading, _) in schemes.FAMILIES.items() if kind != "other"]
+    listed = {heading: [e.name for e in entries] for heading, entries in schemes.listed(load_run(everything))}
+    assert list(listed) == [heading for kind, heading in schemes.FAMILIES.items() if kind != "other"]
     assert sorted(sum(listed.values(), [])) == sorted([*PRESETS, "log-decay"])
     both = study(("dstg", preset("dstg", "tiny").to_dict()), ("split", preset("split", "tiny").to_dict()))
     assert schemes.line(both)[1].startswith("`split` (BERT): ")
 
 
-def test_lines_have_the_colour_of_their_stream_or_family(everything):
+def test_lines_have_the_colour_of_their_stream_or_model(everything, demo):
     found = load_run(everything)
-    assert [schemes.colour(found, "split", p) for p in ("position", "semantic", "all")] == [
-        "absolute",
-        "semantic",
-        "combined",
-    ]
-    assert [schemes.colour(found, m) for m in ("ap", "rope", "tupe-a", "log-decay")] == [
-        "combined",
-        "relative",
-        "untied",
-        "relative",
-    ]
+    assert [schemes.colour(found, "split", p) for p in ("position", "semantic")] == ["absolute", "semantic"]
+    looks = {m: (schemes.colour(found, m), schemes.marks(found)[m]) for m in found.models}
+    for family in schemes.FAMILIES:  # those of one plot
+        alike = [looks[m][0] for m in found.models if schemes.family(found, m) == family]
+        assert len(set(alike)) == len(alike) and not {"combined", "absolute", "semantic"} & set(alike)
+    assert len(set(looks.values())) == len(looks)
+    few = load_run(demo)
+    assert len({schemes.colour(few, m) for m in few.models}) == len(few.models)
+
+
+def test_what_has_learned_too_little_is_grey(demo):
+    found = load_run(demo)
+    young = replace(
+        found, records=[replace(r, value=6.2) if r.metric == "loss" and r.model == "ap" else r for r in found.records]
+    )
+    assert young.young == ["ap"] and study_page(young).gated == ["ap"]
+    assert schemes.colour(young, "ap") == schemes.colour(young, "ap", "position") == "combined"
+    assert schemes.colour(young, "dstg", "position") == "absolute"
+    assert "`ap` is drawn grey." in caveats(young)[0]
 
 
 def test_tables_say_what_they_are(everything):

@@ -163,7 +163,7 @@ def test_a_page_of_many_models_lists_them_by_family(all_page, everything):
     assert ids == ["learning", "shape", "structure", "claims-of-papers", "models", "how"]
     listed = all_page[all_page.index('<section id="models"') : all_page.index('<section id="how"')]
     names = {m["name"] for m in json.loads((everything / "study.json").read_text(encoding="utf-8"))["models"]}
-    assert len(names) >= 20 and all(f"<dt><code>{name}</code></dt>" in listed for name in names)
+    assert len(names) >= 20 and all(f" <code>{name}</code></dt>" in listed for name in names)
     assert "own scheme: <code>log_decay</code> bias" in listed
     first = all_page[all_page.index('<div class="first') : all_page.index('<section id="learning"')]
     assert first[: first.index("</table>")].count("<tr>") == 1 + len(names) and first.count('class="plot"') == 4

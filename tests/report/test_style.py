@@ -2,9 +2,19 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
-from whatwhere.report.style import LABEL_GAP, PALETTES, line_end_labels, log_axis, model_styles, plain, spread
+from whatwhere.report.style import (
+    LABEL_GAP,
+    MODEL_COLOURS,
+    PALETTES,
+    line_end_labels,
+    log_axis,
+    model_styles,
+    plain,
+    spread,
+)
 
 
 def contrast(one: str, two: str) -> float:
@@ -23,7 +33,7 @@ def contrast(one: str, two: str) -> float:
 @pytest.mark.parametrize("ground", ["surface", "raised"])
 def test_text_colours_reach_aa(theme, ground):
     palette = PALETTES[theme]
-    for name in ("text", "muted", "link", *(n for n in palette if n.startswith("ink-"))):
+    for name in ("text", "muted", "link", *(n for n in palette if n.startswith(("ink-", "model-")))):
         assert contrast(palette[name], palette[ground]) >= 4.5, name
 
 
@@ -32,6 +42,35 @@ def test_line_colours_reach_three_to_one(theme):
     palette = PALETTES[theme]
     for name in ("semantic", "absolute", "relative", "combined", "untied"):
         assert contrast(palette[name], palette["surface"]) >= 3, name
+
+
+# What is left of light for those who lack one kind of cone (Viénot, Brettel and Mollon 1999), on linear RGB.
+SEEN = {
+    "all": np.eye(3),
+    "without red": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
+    "without green": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+}
+
+
+def oklab(colour, eye):
+    """Where a hex colour stands in OKLab, as some eye sees it."""
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    cones = np.array([[0.41222, 0.53633, 0.05145], [0.2119, 0.6807, 0.1074], [0.0883, 0.28172, 0.62998]]) @ np.clip(
+        np.array(SEEN[eye]) @ linear, 0, 1
+    )
+    return np.array([[0.21045, 0.79362, -0.00407], [1.978, -2.42859, 0.45059], [0.0259, 0.78277, -0.80868]]) @ np.cbrt(
+        cones
+    )
+
+
+@pytest.mark.parametrize("theme", PALETTES)
+@pytest.mark.parametrize("eye", SEEN)
+def test_colours_of_models_are_told_apart_by_every_eye(theme, eye):
+    models = [oklab(colour, eye) for colour in MODEL_COLOURS[theme]]
+    streams = [oklab(PALETTES[theme][name], eye) for name in ("semantic", "absolute", "relative", "combined")]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(models, 2)) > 0.07
+    assert min(np.linalg.norm(a - b) for a in models for b in streams) > 0.035
 
 
 def test_light_streams_have_the_colours_agreed():
@@ -67,7 +106,7 @@ def test_spread_moves_nothing_that_has_room_and_is_least_squares():
 
 
 def test_labels_at_line_ends_do_not_touch():
-    ends = [(4.0, y, name, "combined") for y, name in ((0.02, "a"), (0.03, "b"), (0.025, "c"), (0.9, "d"))]
+    ends = [(4.0, y, name, "combined", name) for y, name in ((0.02, "a"), (0.03, "b"), (0.025, "c"), (0.9, "d"))]
     labels = line_end_labels(ends, (-0.05, 1.05), 400)
     shown = sorted((1.05 - note["y"]) * 400 / 1.1 + note["ay"] for note in labels)
     assert all(b - a >= LABEL_GAP - 1e-6 for a, b in itertools.pairwise(shown))

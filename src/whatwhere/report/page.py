@@ -77,9 +77,10 @@ class Page:
 
     summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title;
     notes: in the last section. Beside the large figure `hero` stands either `pick`, a row a model, or `lead`, what came
-    out in plain sentences under headings (an empty heading is left out). models: heading, colour and entries of each
-    family (`schemes.listed`). Sections without figures and tables are left out. explorer: maps of every head, below
-    the first screen. claims: as in claims.json, above the first section that is folded.
+    out in plain sentences under headings (an empty heading is left out). models: heading and entries of each family
+    (`schemes.listed`); gated: those whose panels are drawn grey. Sections without figures and tables are left out.
+    explorer: maps of every head, below the first screen. claims: as in claims.json, above the first section that is
+    folded.
     """
 
     title: str
@@ -91,6 +92,7 @@ class Page:
     pick: Pick | None = None
     hero: Figure | None = None
     models: Sequence[Any] = ()
+    gated: Sequence[str] = ()
     sections: Sequence[Section] = ()
     explorer: Explorer | None = None
     claims: Sequence[Mapping[str, Any]] = ()

@@ -63,6 +63,7 @@ def study_page(run: Run, **rest: Any) -> Page:
         "summary": facts.summary(run),
         "glossary": schemes.line(run),
         "models": schemes.listed(run),
+        "gated": run.young,
         "caveats": study_caveats(run),
         "notes": [str(note) for note in run.facts.get("notes") or []],
         "pick": pick(run),

@@ -20,10 +20,12 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Pick:
-    """The sentence, and the table below it, the model with the lowest loss first."""
+    """The sentence, and the table below it, the model with the lowest loss first; colours: of the models, which its
+    rows switch on and off."""
 
     sentence: str
     table: Table
+    colours: Mapping[str, str]
 
 
 def pick(run: Run) -> Pick | None:
@@ -34,13 +36,15 @@ def pick(run: Run) -> Pick | None:
         return None
     behind = {m: _behind(run, m, order[0], finals) for m in order}
     rows = [_row(run, m, finals[m], behind[m] if m != order[0] else None) for m in order]
+    pairs = {p.at.shape[1] for m, p in behind.items() if m != order[0] and p.columns == "documents"}
+    paired = f"paired over {max(pairs)} documents" if pairs else "difference"
     caption = (
-        "Loss: held-out masked tokens, nats; beside the best: paired difference. Position kept: R² of position in the "
-        "last trained layer, of a model with streams in its position stream"
+        f"Loss: all held-out masked tokens, nats; beside the best: {paired}. Position kept: R² of position in the last "
+        "trained layer, of a model with streams in its position stream"
     )
     records = ("loss: part, step", "ablation.loss: index = document", "r2.token: layer, part, index = split")
     table = Table("pick", caption, COLUMNS, rows, frozenset(range(1, len(COLUMNS))), records)
-    return Pick(_sentence(run, order, finals, behind), table)
+    return Pick(_sentence(run, order, finals, behind), table, {m: schemes.colour(run, m) for m in order})
 
 
 def _behind(run: Run, model: str, best: str, finals: Mapping[str, Point]) -> Point:

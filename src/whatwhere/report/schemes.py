@@ -1,4 +1,4 @@
-"""What the models of a run do with positions: a sentence for each preset, families that share a hue, parts of a
+"""What the models of a run do with positions: a sentence for each preset, its colour, parts of a
 configuration in words.
 
 A scheme that nobody knew beforehand is described by the fields of its recorded configuration, and by its source where
@@ -12,19 +12,18 @@ from typing import Any
 from .figure import Cell, Table, text, value
 from .numbers import compact
 from .run import Run
-from .style import model_styles
+from .style import MODEL_COLOURS, model_styles
 
 FEW = 6  # models that one plot, and one line under the title, can name
 APART = 0.03  # share by which costs must differ for a page to say so
 
-# Family -> (heading, colour name). Grey is all of hidden, words and positions in one sum; streams have the colours of
-# streams.
+# Family -> its heading.
 FAMILIES = {
-    "streams": ("Separate streams", "streams"),
-    "untied": ("Untied positions", "untied"),
-    "added": ("Positions added to words", "combined"),
-    "distance": ("Distances or nothing", "relative"),
-    "other": ("Other schemes", "combined"),
+    "streams": "Separate streams",
+    "untied": "Untied positions",
+    "added": "Positions added to words",
+    "distance": "Distances or nothing",
+    "other": "Other schemes",
 }
 BLOCKS = {"neobert": "NeoBERT", "bert": "BERT"}
 
@@ -67,6 +66,7 @@ class Entry:
     name: str
     block: str
     words: str
+    colour: str
 
 
 def preset(run: Run, model: str) -> str:
@@ -90,11 +90,18 @@ def _probed_streams(run: Run, model: str) -> bool:
 
 
 def colour(run: Run, model: str, part: str = "all") -> str:
-    """Colour name of a line: that of its stream, or for all of hidden that of the model's family."""
-    if part in ("position", "semantic"):
-        return "absolute" if part == "position" else "semantic"
-    kind = family(run, model)
-    return "combined" if kind == "streams" or part != "all" else FAMILIES[kind][1]
+    """Colour name of a line: that of its stream, or for all of hidden the model's own; grey where a gate holds the
+    model back (`Run.young`)."""
+    if model in run.young or part not in ("position", "semantic", "all"):
+        return "combined"
+    if part == "all":
+        return f"model-{_order(run).index(model) % len(MODEL_COLOURS['light'])}"
+    return "absolute" if part == "position" else "semantic"
+
+
+def _order(run: Run) -> list[str]:
+    """The models; many family by family, so that those of one plot take colours in turn."""
+    return sorted(run.models, key=lambda m: list(FAMILIES).index(family(run, m))) if many(run) else run.models
 
 
 def many(run: Run) -> bool:
@@ -103,11 +110,8 @@ def many(run: Run) -> bool:
 
 
 def marks(run: Run) -> dict[str, tuple[str, str]]:
-    """Model -> (dash, marker), the same on the whole page; where models are many, different within a family only."""
-    families: dict[str, list[str]] = {}
-    for model in run.models:
-        families.setdefault(family(run, model) if many(run) else "", []).append(model)
-    return {m: style for members in families.values() for m, style in model_styles(members).items()}
+    """Model -> (dash, marker), the same on the whole page."""
+    return model_styles(_order(run))
 
 
 def place(run: Run, model: str, part: str) -> tuple[int, str]:
@@ -116,8 +120,8 @@ def place(run: Run, model: str, part: str) -> tuple[int, str]:
     if part not in ("", "all"):
         return 0, f"{part.capitalize()} streams" if part in ("position", "semantic") else part.capitalize()
     if kind == "streams":
-        return 1, "Both streams together" if part else FAMILIES[kind][0]
-    return 2 + list(FAMILIES).index(kind), FAMILIES[kind][0]
+        return 1, "Both streams together" if part else FAMILIES[kind]
+    return 2 + list(FAMILIES).index(kind), FAMILIES[kind]
 
 
 def block(run: Run, model: str) -> str:
@@ -165,14 +169,16 @@ def line(run: Run) -> list[str]:
     return [f"`{m}`{blocks[m] if differ else ''}: {sentence(run, m)}" for m in run.models]
 
 
-def listed(run: Run) -> list[tuple[str, str, list[Entry]]]:
-    """Heading, colour and models of each family that the run has, where the models are too many for a line."""
+def listed(run: Run) -> list[tuple[str, list[Entry]]]:
+    """Heading and models of each family that the run has, where the models are too many for a line."""
     if len(run.models) <= FEW:
         return []
     families: dict[str, list[Entry]] = {}
     for model in run.models:
-        families.setdefault(family(run, model), []).append(Entry(model, block(run, model), sentence(run, model)))
-    return [(*FAMILIES[kind], families[kind]) for kind in FAMILIES if kind in families]
+        families.setdefault(family(run, model), []).append(
+            Entry(model, block(run, model), sentence(run, model), colour(run, model))
+        )
+    return [(FAMILIES[kind], families[kind]) for kind in FAMILIES if kind in families]
 
 
 def fixed_table(run: Run, model: str) -> bool:

@@ -65,6 +65,21 @@ PALETTES: dict[str, dict[str, str]] = {
     },
 }
 
+# One colour a model, in turn: none is a stream's, all are told apart by the colour-blind too and dark (or light) enough
+# to be read as text; grey is left to models that a gate holds back.
+MODEL_COLOURS = {
+    "light": ["#231d85", "#39767f", "#902a27", "#5c3f71", "#3e4eb3", "#b74b2a", "#4b1443", "#680602"],
+    "dark": ["#77dcf7", "#d1b809", "#c4f6d4", "#1b97a2", "#f8ec64", "#3eb7ff", "#91cc9e", "#43a03e"],
+}
+for _theme, _colours in MODEL_COLOURS.items():
+    for _i, _colour in enumerate(_colours):
+        _rgb = ",".join(str(int(_colour[at : at + 2], 16)) for at in (1, 3, 5))
+        PALETTES[_theme] |= {
+            f"model-{_i}": _colour,
+            f"ink-model-{_i}": _colour,
+            f"band-model-{_i}": f"rgba({_rgb},0.16)",
+        }
+
 # Colours of maps, nine each in steps that the eye takes for equal (equal ways in OKLab), from the ground of the page to
 # its ink; the diverging ones meet at the ground.
 _MAP_COLOURS = {
@@ -236,20 +251,20 @@ def layout(height: int, x: dict[str, Any], y: dict[str, Any], margin: dict[str, 
 
 
 def line_end_labels(
-    ends: Sequence[tuple[float, float, str, str]],
+    ends: Sequence[tuple[float, float, str, str, str]],
     y_range: tuple[float, float],
     plot_height: float,
     right: float = -math.inf,
 ) -> list[dict[str, Any]]:
     """Annotations that name lines at their right ends without touching each other.
 
-    ends: (x, y, text, colour name) of each line's last point; text is literal. y_range: the axis; plot_height: its
-    pixels. A label that had to move keeps a thin leader to its point. right: end of the other axis, where names of
+    ends: (x, y, text, colour name, model) of each line's last point; text is literal. y_range: the axis; plot_height:
+    its pixels. A label that had to move keeps a thin leader to its point. right: end of the other axis, where names of
     lines that end before stand too.
     """
     bottom, top = y_range
     scale = plot_height / (top - bottom)
-    wanted = [(top - min(max(y, bottom), top)) * scale for _, y, _, _ in ends]  # pixels below the top of the plot
+    wanted = [(top - min(max(y, bottom), top)) * scale for _, y, *_ in ends]  # pixels below the top of the plot
     placed = spread(wanted, LABEL_GAP, -6, plot_height + 6)
     return [
         {
@@ -258,6 +273,7 @@ def line_end_labels(
             **({"axref": "x", "ax": right} if x < right else {"ax": 24}),
             "ay": at - want,
             "text": plain(text, LABEL_LIMIT),
+            "name": model,
             "showarrow": True,
             "arrowhead": 0,
             "arrowwidth": 1,
@@ -269,7 +285,7 @@ def line_end_labels(
             "font": {"size": TEXT_SIZE, "color": f"@ink-{colour}"},
             "borderpad": 3,
         }
-        for (x, y, text, colour), want, at in zip(ends, wanted, placed, strict=True)
+        for (x, y, text, colour, model), want, at in zip(ends, wanted, placed, strict=True)
     ]
 
 

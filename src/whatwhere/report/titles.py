@@ -220,8 +220,10 @@ def caveats(run: Run) -> list[str]:
 
     It is small if a model saw less than a tenth of the paper's training tokens.
     """
-    tokens, seeds = totals(run, "tokens"), len(run.seeds)
-    found = []
+    tokens, seeds, found = totals(run, "tokens"), len(run.seeds), []
+    if (planned := finite(run.facts.get("planned"))) and planned > len(run.entries):
+        done = f"{len(run.entries)} of {count(int(planned), 'model')}"
+        found.append(f"{done} so far: this page is written anew after each.")
     if tokens and max(tokens) < PAPER_TOKENS / 10:
         found.append(f"A small run: {span(tokens)} training tokens a model, where DSTG has {compact(PAPER_TOKENS)}.")
     if run.stuck:
@@ -229,6 +231,9 @@ def caveats(run: Run) -> list[str]:
         found.append(f"{who} learned more than token frequencies: probes of such a model say little.")
     elif run.young:
         found.append(f"{named(run.young)} {_have(run.young)} learned too little beside the best.")
+    if run.young:
+        grey = "All" if len(run.young) == len(run.models) > 1 else named(run.young)
+        found.append(f"{grey} {'are' if len(run.young) > 1 else 'is'} drawn grey.")
     if falls := {m: fall for m in run.models if (fall := unsettled(run.table, m))}:
         least, most = (fixed(of(fall for fall, _ in falls.values()), 2) for of in (min, max))
         sizes = least if least == most else f"{least} to {most}"

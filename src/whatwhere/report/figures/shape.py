@@ -126,12 +126,12 @@ def _spectrum(run: Run) -> Sequence[Line]:
     lines = []
     for model in run.models:
         shares = shares_of(run, model)
-        sums, mark = running_sums(shares), schemes.marks(run)[model]
-        lines.append(Line({k: p for k, p in sums.items() if k <= COMPONENTS}, model, mark=mark))
+        sums, look = running_sums(shares), (schemes.colour(run, model), schemes.marks(run)[model])
+        lines.append(Line({k: p for k, p in sums.items() if k <= COMPONENTS}, model, "", *look))
         lines.append(Line(shares, model, "share of this component alone", kind=ASIDE))
         lines.append(Line({k: p for k, p in sums.items() if k > COMPONENTS}, model, kind=ASIDE))
         if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
-            lines.append(Line({2: Point.between(printed)}, model, mark=mark, kind=PAPER))
+            lines.append(Line({2: Point.between(printed)}, model, "", *look, PAPER))
     several = sum(each.kind == OURS and bool(each.points) for each in lines) > schemes.FEW
     return in_families(run, lines) if several else lines
 
@@ -208,8 +208,9 @@ def _projected(run: Run) -> Iterator[Line]:
     where it is."""
     ending = CORRECTED if any(m.startswith("projected.") and m.endswith(CORRECTED) for m in run.table.metrics) else ""
     for axis, scale in (("optimal", "Best scale"), ("raw", "Raw")):
-        for part, words, colour in (("sinusoidal", "sinusoidal", "combined"), ("own", "own table", "absolute")):
+        for part, words in (("sinusoidal", "sinusoidal"), ("own", "own table")):
             for model in run.models:
+                colour = schemes.colour(run, model) if part == "own" else "combined"
                 metric, mark = f"projected.stress.{axis}{ending}", schemes.marks(run)[model]
                 panel = f"{scale}, {words}" if schemes.many(run) else scale
                 for step in (None, 0):

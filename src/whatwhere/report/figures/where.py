@@ -53,7 +53,7 @@ def _kept(run: Run) -> Sequence[Line]:
     lines = [replace(e, points={x: p for x, p in e.points.items() if x not in e.hollow}) for e in lines]
     streamed = {(each.name, each.part) for each in lines if each.part != "all"}
     if schemes.many(run) and len(streamed) <= MOST_LINES:
-        lines = [each if each.part == "all" else replace(each, panel=schemes.FAMILIES["streams"][0]) for each in lines]
+        lines = [each if each.part == "all" else replace(each, panel=schemes.FAMILIES["streams"]) for each in lines]
     return [*lines, *chance(run, "r2.token"), *asides(run, "r2.token", lines)]
 
 

@@ -152,14 +152,17 @@ def _panel(
     # Small panels of shares and R² have ticks that tell it, and no room for a title.
     left = {"r2": 40, "share": 54}.get(y.axis.kind, 66) if height < 300 else 66
     margin = {"l": left, "r": right, "t": 16, "b": 50}
-    traces = [line(map(x.at, e.points), [p.value for p in e.points.values()], "ghost", width=1.4) for e in behind]
+    traces = [
+        line(map(x.at, e.points), [p.value for p in e.points.values()], "ghost", width=1.4, meta=[e.name])
+        for e in behind
+    ]
     ends = []
     for each in sorted(reversed(lines), key=lambda each: _ORDER.index(each.kind)):
-        traces += _traces(each, x, y)
+        traces += [trace | {"meta": [each.name]} for trace in _traces(each, x, y)]
         if label := labels.get(id(each)):
             last = max(each.points)
             place = x.bounds[1] if each.level else x.end(x.at(last))
-            ends.append((place, y.end(y.at(each.points[last].value)), label, _ink(each)))
+            ends.append((place, y.end(y.at(each.points[last].value)), label, _ink(each), each.name))
     farthest = max((x.end(x.at(max(each.points))) for each in lines if each.kind in (OURS, PAPER)), default=0.0)
     notes = line_end_labels(ends, y.bounds, height - margin["t"] - margin["b"], farthest)
     up = y.plotly()

@@ -99,10 +99,11 @@ class Rows:
             at += 1
             ticks[at] = plain(each.name, LABEL_LIMIT)
             name = ", ".join(filter(None, (each.panel, group, each.name)))
-            traces += [_mark(each, kind, p, name, at, x) for kind, p in each.points.items()]
+            who = [each.panel, group, each.name]
+            traces += [_mark(each, kind, p, name, at, x) | {"meta": who} for kind, p in each.points.items()]
             said = _written(each, x.axis)
             spoken.append(f"{group} {each.name} {said}".strip())
-            place = {"xref": "paper", "xanchor": "left", "xshift": 10}
+            place = {"xref": "paper", "xanchor": "left", "xshift": 10, "name": each.name}
             notes.append(note(1, at, said, "@muted" if each.value is None else "@text", **place))
         bottom = at + 0.6
         for level, words in self.levels.items():

@@ -17,7 +17,19 @@
     if (part && typeof part === "object") return Object.fromEntries(Object.entries(part).map(([k, v]) => [k, coloured(v, palette)]));
     return part;
   };
-  const spec = (id, panel, name) => coloured(figures[id][panel], palettes[name]);
+  // Models that a reader has taken out: their lines, names and rows are not drawn.
+  const absent = new Set();
+  const present = ({ data, layout }) => {
+    if (!absent.size) return { data, layout };
+    const { ticktext, tickvals } = layout.yaxis ?? {};
+    const rows = ticktext?.flatMap((name, i) => (absent.has(name) ? [] : [i]));
+    const ticks = rows && { ticktext: rows.map((i) => ticktext[i]), tickvals: rows.map((i) => tickvals[i]) };
+    return {
+      data: data.filter((trace) => !trace.meta?.some((name) => absent.has(name))),
+      layout: { ...layout, annotations: layout.annotations?.filter((note) => !absent.has(note.name)), yaxis: { ...layout.yaxis, ...ticks } },
+    };
+  };
+  const spec = (id, panel, name) => coloured(present(figures[id][panel]), palettes[name]);
 
   const draw = (plot) => {
     if (!open(plot)) return Promise.resolve();
@@ -36,8 +48,8 @@
   // Rows of equally many panels, none alone on the last one where that can be.
   const balance = () => {
     for (const panels of document.querySelectorAll(".panels")) {
-      const [all, even] = [[...panels.children], panels.classList.contains("even")];
-      if (!panels.clientWidth) continue;
+      const [all, even] = [[...panels.children].filter((panel) => !panel.hidden), panels.classList.contains("even")];
+      if (!panels.clientWidth || !all.length) continue;
       panels.style.gridTemplateColumns = "";
       for (const panel of all) panel.style.flexBasis = "";
       if (innerWidth <= 640) continue; // a panel a row, by the style sheet
@@ -61,6 +73,16 @@
       options.forEach((option, j) => (option.hidden = i !== j));
       redraw(options[i]);
     }));
+  }
+  for (const model of document.querySelectorAll("button.model")) {
+    model.addEventListener("click", () => {
+      const name = model.dataset.model;
+      if (!absent.delete(name)) absent.add(name);
+      model.setAttribute("aria-pressed", String(!absent.has(name)));
+      for (const panel of document.querySelectorAll(".panel")) if (panel.dataset.model === name) panel.hidden = absent.has(name);
+      balance();
+      drawAll();
+    });
   }
   // A link into a fold opens it.
   const reveal = () => {
