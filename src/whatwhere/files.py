@@ -39,6 +39,18 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a place that cannot be written, before anything is computed for it.
+
+    Raises:
+        ValueError: this user may not write there.
+    """
+    path = path.absolute()
+    place = next(p for p in (path, *path.parents) if p.exists())
+    if not os.access(place, os.W_OK):
+        raise ValueError(f"{path} cannot be written: this user may not write in {place}. Give another --out.")
+
+
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
     """An empty folder beside `path`, gone when the block ends: what is to stay is flushed and renamed out of it."""

@@ -11,8 +11,10 @@ from cli_runner import sentences, whatwhere
 from run_files import missing, unexplained
 
 from whatwhere.encoder import PRESETS
+from whatwhere.files import read_json
 from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
+from whatwhere.study.outputs import write_results
 from whatwhere.study.run import run_study
 
 VALUES = {
@@ -53,7 +55,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     killed = fork_server.command(*arguments, "--out", str(broken), held_before=38)
     killed.kill_after(broken / "models/rope/seed-0/checkpoints/step-10")  # the second model is being trained
     finished = (broken / "models/dstg/seed-0/model.safetensors").stat().st_mtime_ns
-    assert not (broken / "report.html").exists()
+    assert not (broken / "models/rope/seed-0/model.safetensors").exists()
     assert whatwhere("study", "--out", str(broken)).returncode == 0  # the saved configuration is enough
     assert (broken / "models/dstg/seed-0/model.safetensors").stat().st_mtime_ns == finished
     timed = {"seconds", "tokens_per_second", "memory.peak"}
@@ -115,6 +117,23 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
     assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
     assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
+
+
+def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch):
+    pages = []
+
+    def noted(*given):
+        path = write_results(*given)
+        pages.append((path.read_text(encoding="utf-8"), read_json(path.parent / "study.json")))
+        return path
+
+    monkeypatch.setattr("whatwhere.study.run.write_results", noted)
+    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "rope"]}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
+    run_study(config, tmp_path / "s", progress=False)
+    (first, began), (last, ended) = pages
+    assert "1 of 2 models so far: this page is written anew after each." in first and "so far" not in last
+    assert [m["name"] for m in began["models"]] == ["dstg"] and len(ended["models"]) == ended["planned"] == 2
 
 
 def test_a_study_gains_seeds_even_without_its_weights_and_loses_none(arguments, tmp_path):

@@ -98,3 +98,21 @@ def test_a_part_of_python_docs_is_taken_from_all_packages(monkeypatch):
     monkeypatch.setattr("whatwhere.corpus.python_docs._docstrings", lambda path: read.append(path) or [])
     list(PythonDocs(every=8).documents())
     assert read == ["a0", "a8", "a16", "b0", "b8", "b16"]
+
+
+def test_a_length_makes_windows_anew_and_one_that_the_model_cannot_read_is_refused(bert, text, tmp_path):
+    model, tokenizer = opened(bert)
+    found = run_heads(model, tokenizer, bert, corpus=str(text), documents=10, length=16, progress=False)
+    assert found["tokens"] == 16
+    with pytest.raises(ValueError, match="The model reads 32 tokens at most; --length 64 is more"):
+        run_heads(model, tokenizer, bert, corpus=str(text), length=64, progress=False)
+    build_windows(open_source(text), tokenizer, tmp_path / "windows", length=32, progress=False)
+    with pytest.raises(ValueError, match="have 32 tokens, not 16. Leave --length out"):
+        run_heads(model, tokenizer, bert, corpus=str(tmp_path / "windows"), length=16, progress=False)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_computed(bert, text, tmp_path, monkeypatch):
+    # The looks took minutes, and ended with an OSError.
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    with pytest.raises(ValueError, match=f"may not write in {tmp_path}. Give another --out"):
+        run_heads(None, None, bert, corpus=str(text), out=tmp_path / "new/heads")

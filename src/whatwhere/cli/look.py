@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from ..files import check_writable
 from ..shipped import REFERENCE, model_source
 from .models import AnyModel, open_encoder, open_tokenizer
-from .options import Field, HeldOut, Json, PageFolder, Scheme, app, emit
+from .options import Field, HeldOut, Json, LengthRead, PageFolder, Scheme, app, emit
 
 
 @app.command()
@@ -24,6 +25,7 @@ def heads(
             min=0,
         ),
     ] = 0,
+    length: LengthRead = None,
     out: PageFolder = None,
     scheme: Scheme = None,
     as_json: Json = False,
@@ -35,7 +37,15 @@ def heads(
     encoder, tokenizer = open_encoder(model, scheme, head=ablate > 0), open_tokenizer(model)
     where = Path(model_source(model))
     found = run_heads(
-        encoder, tokenizer, where, corpus=corpus, field=field, documents=documents, ablated=ablate, out=out
+        encoder,
+        tokenizer,
+        where,
+        corpus=corpus,
+        field=field,
+        documents=documents,
+        length=length,
+        ablated=ablate,
+        out=out,
     )
     written = f"\nThe report is {found['report']}: open it in a browser." if found["report"] else ""
     emit(found, as_json, heads_text(found) + written)
@@ -72,6 +82,7 @@ def attention(
         texts.append(repeated_text())
     if out.is_dir():
         raise ValueError(f"{out} is a folder. Give the name of the page: --out {out / 'attention.html'}.")
+    check_writable(out)
     encoder, tokenizer = open_encoder(model, scheme), open_tokenizer(model)
     most = most_tokens(encoder)
     found, maps = [], None

@@ -8,7 +8,20 @@ import typer
 
 from ..shipped import model_source
 from .models import AnyModel, open_encoder, open_tokenizer
-from .options import ConfigFile, Field, HeldOut, Json, PageFolder, Scheme, Setting, app, configured, emit, own_scheme
+from .options import (
+    ConfigFile,
+    Field,
+    HeldOut,
+    Json,
+    LengthRead,
+    PageFolder,
+    Scheme,
+    Setting,
+    app,
+    configured,
+    emit,
+    own_scheme,
+)
 
 
 @app.command()
@@ -18,6 +31,7 @@ def probe(
     field: Field = "text",
     documents: Annotated[int, typer.Option(help="Held-out windows of full length to probe.")] = 500,
     splits: Annotated[int, typer.Option(help="Random splits of the documents.")] = 5,
+    length: LengthRead = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
@@ -28,7 +42,7 @@ def probe(
 
     encoder, tokenizer, folder = open_encoder(model, scheme), open_tokenizer(model), Path(model_source(model))
     with ExitStack() as stack:
-        windows, source = model_windows(encoder, tokenizer, folder, corpus, field, documents, stack)
+        windows, source = model_windows(encoder, tokenizer, folder, corpus, field, documents, stack, length=length)
         held_out = windows["held_out"]
         records = probe_records(encoder, held_out, Who(folder.name), documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]

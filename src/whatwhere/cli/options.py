@@ -47,6 +47,15 @@ Length = Annotated[
     int | None,
     typer.Option(help="Tokens of a window, [CLS] and [SEP] included. [default: the size's: tiny 128, paper 512]"),
 ]
+LengthRead = Annotated[
+    int | None,
+    typer.Option(
+        "--length",
+        help="Tokens of a window, [CLS] and [SEP] included; other windows than the run's are made of the text anew. "
+        "[default: the run's, else as many as the model reads, at most 512]",
+        min=8,
+    ),
+]
 Setting = Annotated[
     list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")
 ]

@@ -36,6 +36,7 @@ def run_heads(
     corpus: str | None = None,
     field: str = "text",
     documents: int = 500,
+    length: int | None = None,
     ablated: int = 0,
     out: Path | None = None,
     progress: bool = True,
@@ -45,7 +46,8 @@ def run_heads(
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
-        folder: where the model was read from. corpus: a folder of windows, or any text; see `windows.model_windows`.
+        folder: where the model was read from. corpus: a folder of windows, or any text; see `windows.model_windows`,
+            as for `length`, the tokens of a window.
         documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with
             parts taken out.
 
@@ -59,7 +61,7 @@ def run_heads(
     name = folder.parent.name if number != folder.name else folder.name
     seed = int(number) if number != folder.name and number.isdigit() else None
     with ExitStack() as stack:
-        windows, source = model_windows(model, tokenizer, folder, corpus, field, documents, stack, progress)
+        windows, source = model_windows(model, tokenizer, folder, corpus, field, documents, stack, progress, length)
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
         show = stack.enter_context(show_progress(name, progress))

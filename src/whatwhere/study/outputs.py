@@ -1,10 +1,10 @@
 """Folders for what a command writes: new ones, empty ones, and those of an earlier call, whose results are replaced."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import write_arrays, write_json
+from ..files import check_writable, write_arrays, write_json
 from ..records import Record, write_records
 from ..report import write_report
 
@@ -18,8 +18,9 @@ def check_folder(out: Path, ours: bool, what: str) -> None:
         ours: whether an earlier call wrote what it holds. what: what it would hold then.
 
     Raises:
-        ValueError: it is no folder, or holds something else.
+        ValueError: it is no folder, cannot be written, or holds something else.
     """
+    check_writable(out)
     if out.is_file():
         raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
     if out.is_dir() and any(out.iterdir()) and not ours:
@@ -32,8 +33,16 @@ def save_arrays(out: Path, arrays: Mapping[str, Mapping[str, Any]]) -> None:
         write_arrays(out / "arrays" / f"{stem}.npz", named)
 
 
-def write_results(out: Path, records: Iterable[Record], manifest: str, facts: Mapping[str, Any]) -> Path:
+def write_results(
+    out: Path,
+    records: Iterable[Record],
+    manifest: str,
+    facts: Mapping[str, Any],
+    claims: Sequence[Mapping[str, Any]] | None = None,
+) -> Path:
     """Write what a page is made of but for its arrays, the manifest last, then the page; returns its path."""
     write_records(out / RECORDS, records)
+    if claims is not None:
+        write_json(out / "claims.json", claims)
     write_json(out / manifest, facts)
     return write_report(out)

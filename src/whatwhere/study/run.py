@@ -7,6 +7,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -228,34 +229,57 @@ class Study:
             Job(f"{name} seed {seed}", train_and_look, (str(self.out), name, seed, steps), each)
             for (name, seed), each in zip(pairs, threads(len(pairs), most), strict=True)
         ]
-        todo = [job for job in jobs if not (self.folder(*job.args[1:3]) / RECORDS).is_file()]
+        todo = [job for job in jobs if not self.measured(job.args[1:3])]
         for job, summary in run_jobs(todo, most, self.progress):
             loss = round(summary["validation_loss"] or math.nan, 3)
             self.say("trained", model=job.args[1], seed=job.args[2], loss=loss)
-        trained = []
-        for name, seed in pairs:
+            if not all(map(self.measured, pairs)):
+                self.results(records, pairs, steps, windows)  # a page stands from the first model on
+        between: list[Record] = []
+        if config.inside:
+            for seed in range(config.seeds):
+                between += self.compared(seed, windows)
+            self.show_texts(windows)
+        report = self.results(records, pairs, steps, windows, between)
+        self.say("report", path=str(report))
+        return report
+
+    def measured(self, pair: tuple[str, int]) -> bool:
+        """Whether a model of a seed is trained and measured."""
+        return (self.folder(*pair) / RECORDS).is_file()
+
+    def results(
+        self,
+        records: Sequence[Record],
+        pairs: Sequence[tuple[str, int]],
+        steps: int,
+        windows: Windows,
+        between: Sequence[Record] = (),
+    ) -> Path:
+        """Write records, claims, study.json and the page of what is measured so far; returns the page.
+
+        records: of the corpus; between: those between models.
+        """
+        found, trained = list(records), []
+        for name, seed in filter(self.measured, pairs):
             folder = self.folder(name, seed)
-            records += read_records(folder / RECORDS)
+            found += read_records(folder / RECORDS)
             trained.append(
                 {
                     "name": name,
                     "seed": seed,
-                    "source": SOURCES[config.preset(name)],
+                    "source": SOURCES[self.config.preset(name)],
                     "config": read_json(folder / "config.json"),
-                    "training": config.pretraining(name, seed, steps).model_dump(mode="json"),
+                    "training": self.config.pretraining(name, seed, steps).model_dump(mode="json"),
                     "summary": read_json(folder / SUMMARY),
                     "left_out": read_json(folder / LEFT_OUT),
                 }
             )
-        if config.inside:
-            for seed in range(config.seeds):
-                records += self.compared(seed, windows)
-            records += convergence_records(records, study=self.name)
-            self.show_texts(windows)
-        write_json(self.out / "claims.json", evaluate(records))
-        report = write_results(self.out, records, "study.json", self.provenance(windows, trained))
-        self.say("report", path=str(report))
-        return report
+        found += between
+        if self.config.inside:
+            found += convergence_records(found, study=self.name)
+        facts = self.provenance(windows, trained) | {"planned": len(pairs)}
+        return write_results(self.out, found, "study.json", facts, evaluate(found))
 
     def compared(self, seed: int, windows: Windows) -> list[Record]:
         """What the models of a seed tell of each other: regressions onto the streams of `dstg` (DSTG B.2); kept."""

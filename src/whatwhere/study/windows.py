@@ -23,6 +23,7 @@ def model_windows(
     documents: int,
     stack: ExitStack,
     progress: bool = True,
+    length: int | None = None,
 ) -> tuple[Windows, str]:
     """Windows to read and what they are called: the corpus as given, else the name of the text.
 
@@ -33,14 +34,21 @@ def model_windows(
             as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
             that is needed.
         documents: how many windows of full length will be read.
+        length: tokens of a window; None: those of the windows that are there, else as many as the model reads, at most
+            512. Where it is given, windows are made of the text anew.
         stack: closed when the windows are no longer needed; those of a text are in a temporary folder.
 
     Raises:
-        ValueError: windows of another tokenizer than the model's, more token ids than the model has, or no such text.
+        ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than
+            the model reads, more token ids than it has, or no such text.
     """
-    windows = _given(tokenizer, corpus) if corpus is not None else own_windows(tokenizer, folder)
+    if length is not None and (most := most_tokens(model)) is not None and length > most:
+        raise ValueError(f"The model reads {most} tokens at most; --length {length} is more.")
+    windows = _given(tokenizer, corpus, length) if corpus is not None else None
+    if corpus is None and length is None:
+        windows = own_windows(tokenizer, folder)
     if windows is None:
-        windows = _of_text(model, tokenizer, corpus, field, documents, stack, progress)
+        windows = _of_text(model, tokenizer, corpus, field, documents, stack, progress, length)
     if windows.manifest["vocab_size"] > model.config.vocab_size:
         raise ValueError(
             f"The tokenizer has {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: they "
@@ -49,7 +57,7 @@ def model_windows(
     return windows, corpus or str(windows.manifest["source"].get("name", ""))
 
 
-def _given(tokenizer: Any, corpus: str) -> Windows | None:
+def _given(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:
     """The windows in a folder; None where it is a text."""
     if not (Path(corpus) / "manifest.json").is_file():
         return None
@@ -58,6 +66,11 @@ def _given(tokenizer: Any, corpus: str) -> Windows | None:
         raise ValueError(
             f"The windows in {corpus} were made by another tokenizer than the model's, so their ids are other words. "
             "Give the model's own windows, or text: --corpus FILE."
+        )
+    if length not in (None, windows.manifest["length"]):
+        raise ValueError(
+            f"The windows in {corpus} have {windows.manifest['length']} tokens, not {length}. Leave --length out, or "
+            "give the text."
         )
     return windows
 
@@ -72,10 +85,17 @@ def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
 
 
 def _of_text(
-    model: Any, tokenizer: Any, corpus: str | None, field: str, documents: int, stack: ExitStack, progress: bool
+    model: Any,
+    tokenizer: Any,
+    corpus: str | None,
+    field: str,
+    documents: int,
+    stack: ExitStack,
+    progress: bool,
+    length: int | None,
 ) -> Windows:
     made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    length = min(most_tokens(model) or LONGEST, LONGEST)
+    length = length or min(most_tokens(model) or LONGEST, LONGEST)
     part = PYTHON_DOCS // (2 * max(documents, 1) * length)
     source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
     tokenizer.save_pretrained(made / "given")

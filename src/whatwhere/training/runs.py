@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ..encoder import EncoderPreTrainedModel, write_sentence_transformer
-from ..files import flush, read_json, temporary_folder, write_json, write_text
+from ..files import check_writable, flush, read_json, temporary_folder, write_json, write_text
 from .checkpoints import WEIGHTS, save_model
 from .config import SCHEME, SchemeConfig
 from .loop import BatchAt, LoopConfig, Outcome, Show, Trainer, processes, run
@@ -33,6 +33,7 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
         ValueError: the folder holds something else, a run that was not to be resumed, or one with other settings.
     """
     saved = out / name
+    check_writable(out)
     if out.is_file():
         raise ValueError(f"{out} is a file, where the folder of a run is needed. Choose another --out.")
     if saved.is_file():
