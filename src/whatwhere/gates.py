@@ -13,6 +13,7 @@ PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last lay
 READ = 0.5  # R² that a model which is given positions must have before one that is not "hardly" has any
 CONTENT = 0.1  # nats that attention by content must be worth before heads are said to follow it
 ONE_SEED = 0.05  # nats that another training seed alone may move a difference of losses by
+TAUGHT = 0.01  # of an average score, by which pre-training must have helped before models are compared by it
 MOVED = 1.0  # |P - P0| / |P0| from which a position table is what training made of it, not its random start
 
 

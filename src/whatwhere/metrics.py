@@ -83,6 +83,10 @@ METRICS: dict[str, Metric] = {
     "patterns.share": Metric("share of heads", SHARE, "pattern", counts="heads", over="heads", method="pass"),
     "loss": Metric("loss", NATS, "train or validation", counts="masked tokens", over="held-out windows"),
     "loss.unigram": Metric("entropy of token frequencies", NATS, counts="tokens"),
+    "glue.*": Metric("score on a task", "", "task", counts="development rows", over="development rows"),
+    "glue.difference": Metric(
+        "score beside the first model's", "", "task", counts="development rows", over="development rows"
+    ),
     "accuracy.commonest": Metric("share of the commonest class", SHARE, "validation"),
     "h1*": Metric("distance of the mean words of two positions", "", counts="positions"),
     "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions"),

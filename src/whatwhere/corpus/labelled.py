@@ -117,21 +117,28 @@ class LabelledBatches(Batches):
     """Batches of encoded texts with class numbers: `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`, padded to the
     longest.
 
-    names: the classes; a label's number is its place there. length: most tokens of a row, special ones included; of
-    longer rows the end is cut (of pairs, that of the longer text). truncated: the number of such rows. share_cut: how
-    much of their tokens is cut away, in [0, 1).
+    names: the classes; a label's number is its place there; None: labels are numbers to regress. length: most tokens of
+    a row, special ones included; of longer rows the end is cut (of pairs, that of the longer text). types: also
+    token_type_ids, which tell the texts of a pair apart (BERT). truncated: the number of rows that are cut. share_cut:
+    how much of their tokens is cut away, in [0, 1).
 
     Raises:
         ValueError: a label that is not among `names`.
     """
 
     def __init__(
-        self, data: LabelledTexts, names: list[str], tokenizer: PreTrainedTokenizerFast, length: int, seed: int = 0
+        self,
+        data: LabelledTexts,
+        names: list[str] | None,
+        tokenizer: PreTrainedTokenizerFast,
+        length: int,
+        seed: int = 0,
+        *,
+        types: bool = False,
     ) -> None:
         super().__init__(len(data.labels), seed)
-        numbers = {name: number for number, name in enumerate(names)}
-        strange = sorted(set(data.labels) - set(names))
-        if strange:
+        numbers = {name: number for number, name in enumerate(names or [])}
+        if names is not None and (strange := sorted(set(data.labels) - set(names))):
             raise ValueError(
                 f"The label {strange[0]!r} does not occur in the training data. Labels there: {', '.join(names)}."
             )
@@ -146,7 +153,11 @@ class LabelledBatches(Batches):
         self.truncated = len(cut)
         self.share_cut = 1 - sum(len(encodings[number]) for number in cut) / before if cut else 0.0
         self.ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
-        self.labels = np.array([numbers[name] for name in data.labels], np.int64)
+        self.types = [np.array(encoding.type_ids, np.int64) for encoding in encodings] if types else None
+        if names is None:
+            self.labels = np.array([float(label) for label in data.labels], np.float32)
+        else:
+            self.labels = np.array([numbers[name] for name in data.labels], np.int64)
         assert isinstance(tokenizer.pad_token_id, int)
         self.pad_id = tokenizer.pad_token_id
 
@@ -168,13 +179,21 @@ class LabelledBatches(Batches):
         return found.hexdigest()
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
-        """input_ids, attention_mask (b, n) and labels (b,), int64."""
-        rows = [self.ids[index] for _, index in chosen]
-        input_ids = np.full((len(rows), max(map(len, rows))), self.pad_id, np.int64)
-        for i, row in enumerate(rows):
-            input_ids[i, : len(row)] = row
-        lengths = np.array([len(row) for row in rows])
+        """input_ids, attention_mask (b, n) and labels (b,), int64 (numbers to regress float32); token_type_ids where
+        they are wanted."""
+        numbers = [index for _, index in chosen]
+        input_ids = padded([self.ids[i] for i in numbers], self.pad_id)
+        lengths = np.array([len(self.ids[i]) for i in numbers])
         attention_mask = (np.arange(input_ids.shape[1]) < lengths[:, None]).astype(np.int64)
-        labels = self.labels[[index for _, index in chosen]]
-        batch = {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask, "labels": self.labels[numbers]}
+        if self.types is not None:
+            batch["token_type_ids"] = padded([self.types[i] for i in numbers], 0)
         return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+def padded(rows: list[np.ndarray], with_: int) -> np.ndarray:
+    """(rows, longest) int64, each row filled up at its end."""
+    found = np.full((len(rows), max(map(len, rows))), with_, np.int64)
+    for i, row in enumerate(rows):
+        found[i, : len(row)] = row
+    return found

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .figures import attention, buys, corpus, fits, heads, shape, spectra, structure, where
+from .figures import attention, buys, corpus, downstream, fits, heads, shape, spectra, structure, where
 from .page import Section
 from .run import Run
 
@@ -89,6 +89,14 @@ STUDY = (
         [where.probes, structure.SENTENCES.draw],
         short="Structure",
         more=[where.COMPONENTS.draw, where.SHIFT.draw, structure.others],
+    ),
+    Question(
+        "downstream",
+        "What are they good for?",
+        "Each encoder is fine-tuned on tasks with labels, and beside it the same encoder with weights drawn anew: what "
+        "pre-training gave is the difference.",
+        [downstream.GLUE_SCORES.draw],
+        short="Tasks",
     ),
     Question(
         "corpus",

@@ -21,6 +21,7 @@ PAPER = "paper"  # as a kind of value: printed
 _KINDS = {
     "as counted": ("square-open", "combined", "hollow-square"),
     "shuffled": ("line-ns-open", "combined", "whisker"),
+    "weights drawn anew": ("square-open", "combined", "hollow-square"),
     PAPER: ("circle-open", "", "paper"),
 }
 

@@ -1,0 +1,69 @@
+"""Verbs that ask what a model is good for: evaluate glue."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .models import open_encoder, open_tokenizer
+from .options import Json, Scheme, app, emit
+
+evaluate = typer.Typer(help="What encoders are good for: fine-tuning on the tasks of GLUE.", no_args_is_help=True)
+app.add_typer(evaluate, name="evaluate")
+
+Models = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL...",
+        help="Model folders of ours or of transformers, Hub names, or `reference`; differences are from the first.",
+    ),
+]
+
+
+@evaluate.command()
+def glue(
+    models: Models,
+    out: Annotated[Path, typer.Option(help="Folder of results; finished fine-tunings there are not done again.")],
+    tasks: Annotated[
+        str | None, typer.Option(help="Tasks, with commas. [default: all but wnli]", metavar="NAME,NAME")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of GLUE's own release (CoLA/train.tsv ..., also packed). [default: the Hub]"),
+    ] = None,
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="Protocol: short (one setting, 5 epochs, 3 seeds), tupe (4 settings, 5 seeds; TUPE Table 1), dstg (18 "
+            "settings; DSTG C.1). Rates are of models 768 wide, narrower ones take them in inverse proportion."
+        ),
+    ] = "short",
+    seeds: Annotated[int | None, typer.Option(help="Seeds. [default: the recipe's]", min=1)] = None,
+    length: Annotated[int, typer.Option(help="Most tokens of a row; longer ones are cut.", min=8)] = 128,
+    limit: Annotated[int | None, typer.Option(help="Most training rows. [default: all]", min=20)] = None,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")
+    ] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="Begin no fine-tuning that would end later; the same command goes on.")
+    ] = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """Fine-tune encoders on GLUE: scores with seeds, chosen on one half of the development rows and judged on the
+    other.
+
+    OUT holds records.parquet, a page, and every fine-tuning with its evaluations and predictions under runs/.
+    """
+    from ..study.evaluate import GlueConfig, glue_text, run_glue
+
+    for model in models:  # before anything is trained
+        open_encoder(model, scheme)
+        open_tokenizer(model)
+    values = {"models": models, "recipe": recipe, "length": length, "limit": limit, "untrained": untrained}
+    values |= {"data": str(data) if data else None, "seeds": seeds, "minutes": minutes}
+    values |= {"tasks": [name.strip() for name in tasks.split(",")] if tasks else None}
+    values |= {"scheme": str(scheme) if scheme else None}
+    config = GlueConfig.parse({key: value for key, value in values.items() if value is not None})
+    found = run_glue(config, out)
+    emit(found, as_json, glue_text(found))

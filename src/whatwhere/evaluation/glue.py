@@ -1,0 +1,237 @@
+"""GLUE (Wang et al. 2018): its tasks as the official release and the Hub have them, its metrics, the papers' protocols
+(DSTG C.1; TUPE Table 1)."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names
+from ..corpus.text_files import whole_lines
+from .tuning import Recipe, Score, Setting
+
+HUB = "nyu-mll/glue"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task. folder: of the official release; hub: its configuration on the Hub.
+
+    texts, label: columns of the release, by name, or by place where its tables have no header; hub_texts: of the Hub
+    (whose label is `label`). metrics: the first decides. splits: of its development rows. regression: whether labels
+    are numbers.
+    """
+
+    name: str
+    folder: str
+    hub: str
+    texts: tuple[str | int, ...]
+    label: str | int
+    hub_texts: tuple[str, ...]
+    metrics: tuple[str, ...] = ("accuracy",)
+    splits: tuple[str, ...] = ("dev",)
+    regression: bool = False
+
+
+_PAIR = ("sentence1", "sentence2")
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("rte", "RTE", "rte", _PAIR, "label", _PAIR),
+        Task("mrpc", "MRPC", "mrpc", ("#1 String", "#2 String"), "Quality", _PAIR, ("accuracy", "f1")),
+        Task("cola", "CoLA", "cola", (3,), 1, ("sentence",), ("matthews",)),
+        Task("sts-b", "STS-B", "stsb", _PAIR, "score", _PAIR, ("pearson", "spearman"), regression=True),
+        Task("sst-2", "SST-2", "sst2", ("sentence",), "label", ("sentence",)),
+        Task("qnli", "QNLI", "qnli", ("question", "sentence"), "label", ("question", "sentence")),
+        Task(
+            "qqp",
+            "QQP",
+            "qqp",
+            ("question1", "question2"),
+            "is_duplicate",
+            ("question1", "question2"),
+            ("f1", "accuracy"),
+        ),
+        Task(
+            "mnli",
+            "MNLI",
+            "mnli",
+            _PAIR,
+            "gold_label",
+            ("premise", "hypothesis"),
+            splits=("dev_matched", "dev_mismatched"),
+        ),
+        Task("wnli", "WNLI", "wnli", _PAIR, "label", _PAIR),
+    )
+}
+DEFAULT = tuple(name for name in TASKS if name != "wnli")  # as all who report GLUE leave it out
+_HUB_SPLITS = {"dev": "validation", "dev_matched": "validation_matched", "dev_mismatched": "validation_mismatched"}
+
+RECIPES: dict[str, Recipe] = {
+    # DSTG C.1. The schedule is not printed: linear to 0 without warm-up here.
+    "dstg": Recipe(
+        [Setting(*each) for each in itertools.product((6e-6, 5e-6, 2e-5), (4, 16, 32), (1e-2, 1e-5))],
+        epochs=10,
+        warmup=0.0,
+        patience=15,
+        seeds=1,
+    ),
+    # TUPE Table 1: five seeds and their median, ten epochs (five of the four large tasks there).
+    "tupe": Recipe(
+        [Setting(rate, 32, 0.01) for rate in (2e-5, 3e-5, 4e-5, 5e-5)], epochs=10, warmup=0.06, patience=10_000, seeds=5
+    ),
+    # One setting, for a first look and for comparisons with many seeds.
+    "short": Recipe([Setting(2e-5, 16, 0.01)], epochs=5, warmup=0.06, patience=15, seeds=3),
+}
+
+
+def _f1(said: np.ndarray, right: np.ndarray) -> float:
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(right, said, zero_division=0.0))
+
+
+def _matthews(said: np.ndarray, right: np.ndarray) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(right, said))
+
+
+def _accuracy(said: np.ndarray, right: np.ndarray) -> float:
+    return float((said == right).mean())
+
+
+def _correlation(kind: str) -> Score:
+    def score(said: np.ndarray, right: np.ndarray) -> float:
+        from scipy import stats
+
+        if np.ptp(said) == 0 or np.ptp(right) == 0:  # one answer for all goes with nothing
+            return 0.0
+        return float(getattr(stats, f"{kind}r")(said, right).statistic)
+
+    return score
+
+
+METRICS: dict[str, Score] = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "matthews": _matthews,
+    "pearson": _correlation("pearson"),
+    "spearman": _correlation("spearman"),
+}
+
+
+def read_task(task: Task, data: Path | None, split: str, limit: int | None = None) -> LabelledTexts:
+    """The rows of a split, "train" or one of `task.splits`.
+
+    Args:
+        data: a folder laid out as the official release, its tables plain or packed; None: the Hub.
+        limit: the first so many rows.
+
+    Raises:
+        ValueError: no such split, column or row, a label missing or out of range, or no network.
+    """
+    rows = _of_hub(task, split) if data is None else _of_release(task, data, split)
+    texts, pairs, labels = [], [], []
+    for place, (words, label) in itertools.islice(rows, limit):
+        if not all(text.strip() for text in words):
+            raise ValueError(f"{place}: an empty text. Leave the row out.")
+        if not label.strip():
+            raise ValueError(f"{place}: no label. Leave the row out.")
+        if task.regression:
+            _number(label, place)
+        texts.append(words[0])
+        pairs += words[1:]
+        labels.append(label.strip())
+    if not labels:
+        raise ValueError(f"{task.name} has no rows in the split {split}. Bring a complete copy.")
+    return LabelledTexts(texts, pairs or None, labels)
+
+
+def _number(label: str, place: str) -> float:
+    try:
+        value = float(label)
+    except ValueError:
+        raise ValueError(f"{place}: the label {label!r} is no number.") from None
+    if not 0 <= value <= 5:
+        raise ValueError(f"{place}: the label {value:g} is out of range, from 0 to 5.")
+    return value
+
+
+def _of_release(task: Task, data: Path, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
+    """Rows of a table of the official release: tabs, no quoting, a header but for CoLA."""
+    names = [f"{split}.tsv{ending}" for ending in ("", ".xz", ".gz", ".zst")]
+    path = next((p for name in names if (p := data / task.folder / name).is_file()), None)
+    if path is None:
+        raise ValueError(
+            f"{data / task.folder} has no {names[0]} (nor .xz, .gz, .zst). Bring GLUE's release there, or leave --data "
+            f"out to fetch {HUB} from the Hub."
+        )
+    with path.open("rb") as raw:
+        yield from _table(task, path, ([*line.rstrip("\r\n").split("\t")] for line in whole_lines(path, raw)))
+
+
+def _table(task: Task, path: Path, rows: Iterator[list[str]]) -> Iterator[tuple[str, tuple[list[str], str]]]:
+    columns: Mapping[str, int] = {}
+    first = 1
+    if isinstance(task.label, str):
+        first, columns = 2, {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows, []))}
+        lacking = [name for name in (*task.texts, task.label) if name not in columns]
+        if lacking:
+            raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {', '.join(columns)}.")
+    places = [int(columns.get(str(name), name)) for name in (*task.texts, task.label)]
+    for number, row in enumerate(rows, first):
+        place = f"{path}, line {number}"
+        if len(row) <= max(places):
+            raise ValueError(f"{place}: {len(row)} columns, where {max(places) + 1} are needed. Bring a complete copy.")
+        *words, label = (row[i] for i in places)
+        yield place, (words, label)
+
+
+def _of_hub(task: Task, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
+    import datasets  # a second, which only the Hub is worth
+
+    name = _HUB_SPLITS.get(split, split)
+    try:
+        rows = datasets.load_dataset(HUB, task.hub, split=name)
+    except Exception as error:  # network and Hub raise classes of half a dozen libraries
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{HUB}, {task.hub} cannot be fetched ({reason[:160]}). Without a network, bring the file "
+            f"{task.folder}/{split}.tsv of GLUE's release and give its folder: --data FOLDER."
+        ) from None
+    for number, row in enumerate(rows):
+        yield f"{HUB}, {task.hub}, row {number}", ([row[c] for c in task.hub_texts], str(row["label"]))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The rows of a task. dev: split -> rows. classes: names of the classes, none where labels are numbers."""
+
+    train: LabelledTexts
+    dev: dict[str, LabelledTexts]
+    classes: list[str]
+
+    def encoded(
+        self, tokenizer: Any, length: int, seed: int, types: bool
+    ) -> tuple[LabelledBatches, dict[str, LabelledBatches]]:
+        """Training and development rows for a tokenizer."""
+
+        def batches(rows: LabelledTexts) -> LabelledBatches:
+            return LabelledBatches(rows, self.classes or None, tokenizer, length, seed, types=types)
+
+        return batches(self.train), {split: batches(rows) for split, rows in self.dev.items()}
+
+
+def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts:
+    """All rows of a task; limit: of training rows.
+
+    Raises:
+        ValueError: as `read_task`.
+    """
+    train = read_task(task, data, "train", limit)
+    dev = {split: read_task(task, data, split) for split in task.splits}
+    return Texts(train, dev, [] if task.regression else label_names(train.labels))

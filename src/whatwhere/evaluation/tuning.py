@@ -1,0 +1,161 @@
+"""One fine-tuning in memory: the step of `training.loop`, scored on the way, stopped when it no longer gains."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from ..corpus.labelled import LabelledBatches
+from ..training.checkpoints import quiet
+from ..training.loop import LoopConfig, Show, Trainer
+
+WIDTH = 768  # of the models that the papers' learning rates are for
+Score = Callable[[np.ndarray, np.ndarray], float]  # (predictions, labels) -> the task's main figure
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a grid varies. learning_rate: of a model 768 wide; narrower ones take it in inverse proportion, as Adam's
+    steps are absolute."""
+
+    learning_rate: float
+    batch_size: int
+    weight_decay: float
+
+    @property
+    def name(self) -> str:
+        """As part of a file's name."""
+        return f"rate-{self.learning_rate:g}-batch-{self.batch_size}-decay-{self.weight_decay:g}"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A protocol of fine-tuning. settings: the grid. epochs: passes over the data at most. warmup: share of the steps.
+    patience: evaluations without gain after which it stops. scores: evaluations a pass, and most steps between two."""
+
+    settings: Sequence[Setting]
+    epochs: float
+    warmup: float
+    patience: int
+    seeds: int
+    scores: tuple[int, int] = (10, 500)
+
+    def every(self, steps_of_epoch: int) -> int:
+        """Steps between two evaluations (DSTG C.1: min(500, len(dataloader) // 10))."""
+        a_pass, most = self.scores
+        return max(1, min(most, steps_of_epoch // a_pass))
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a fine-tuning came to, on the development rows.
+
+    steps: those of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all. predicted:
+    (3, rows) predictions at the evaluation that is best on the first half, the second, and all. others: predictions on
+    further rows at the last of these. seconds: of training and evaluations.
+    """
+
+    steps: list[int]
+    scores: np.ndarray
+    predicted: np.ndarray
+    others: dict[str, np.ndarray]
+    seconds: float
+
+
+def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two halves of development rows, drawn once for all models: one chooses, the other judges."""
+    order = np.random.default_rng(0).permutation(rows)
+    return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
+
+
+def open_classifier(source: str, classes: int, seed: int, untrained: bool = False) -> Any:
+    """A model of a folder or of the Hub with a new head; classes: 0 for numbers to regress.
+
+    untrained: its configuration with weights drawn from `seed`.
+    """
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    config.num_labels = classes or 1
+    config.problem_type = "single_label_classification" if classes else "regression"
+    torch.manual_seed(seed)
+    if untrained:
+        return AutoModelForSequenceClassification.from_config(config, trust_remote_code=False).float()
+    with quiet():
+        return AutoModelForSequenceClassification.from_pretrained(
+            source, config=config, dtype=torch.float32, trust_remote_code=False
+        )
+
+
+def tune(
+    model: Any,
+    data: LabelledBatches,
+    dev: LabelledBatches,
+    setting: Setting,
+    recipe: Recipe,
+    score: Score,
+    *,
+    others: Mapping[str, LabelledBatches] = MappingProxyType({}),
+    seed: int = 0,
+    show: Show = lambda *state: None,
+) -> Tuned:
+    """Fine-tune a classifier, or a model with one number for an output, on labelled rows; its weights are changed.
+
+    Raises:
+        NotFinite: the loss or the gradient is no finite number.
+    """
+    a_pass = max(1, len(data) // setting.batch_size)
+    steps, every = max(1, round(recipe.epochs * a_pass)), recipe.every(a_pass)
+    config = LoopConfig.parse(
+        {
+            "seed": seed,
+            "batch_size": min(setting.batch_size, len(data)),
+            "learning_rate": setting.learning_rate * WIDTH / model.config.hidden_size,
+            "weight_decay": setting.weight_decay,
+            "warmup_steps": round(recipe.warmup * steps),
+            "schedule": "linear",
+            "minimum_learning_rate_ratio": 0.0,
+            "betas": (0.9, 0.999),
+            "epsilon": 1e-6,
+        }
+    )
+    trainer = Trainer(model, config, steps)
+    parts = (*halves(len(dev)), np.arange(len(dev)))
+    found: list[tuple[int, list[float]]] = []
+    further: dict[str, np.ndarray] = {}
+    best, predicted = [-np.inf] * 3, [np.empty(0)] * 3
+    began, waited = time.perf_counter(), 0
+    for step in range(steps):
+        trainer.step(step, trainer.micro_batches(data.batch, step))
+        if (step + 1) % every and step + 1 < steps:
+            continue
+        said = predictions(trainer, dev, config.batch_size)
+        now = [score(said[rows], dev.labels[rows]) for rows in parts]
+        found.append((step + 1, now))
+        waited = 0 if now[2] > best[2] else waited + 1
+        if not waited:
+            further = {name: predictions(trainer, rows, config.batch_size) for name, rows in others.items()}
+        for i, value in enumerate(now):
+            if value > best[i]:
+                best[i], predicted[i] = value, said
+        show("fine-tuning", step + 1, steps, f"{now[2]:.3f}")
+        if waited >= recipe.patience:
+            break
+    scores = np.array([now for _, now in found])
+    return Tuned([step for step, _ in found], scores, np.array(predicted), further, time.perf_counter() - began)
+
+
+@torch.no_grad()
+def predictions(trainer: Trainer, rows: LabelledBatches, batch_size: int) -> np.ndarray:
+    """(rows,) the class of each row, or its number where the model has one output."""
+    trainer.plain.eval()
+    said = []
+    for batch in rows.in_order(max(batch_size, 32)):
+        batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items() if key != "labels"}
+        with trainer.accelerator.autocast():
+            logits = trainer.plain(**batch).logits.float()
+        said.append((logits[:, 0] if logits.shape[1] == 1 else logits.argmax(-1)).cpu().numpy())
+    return np.concatenate(said)

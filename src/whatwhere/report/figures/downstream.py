@@ -1,0 +1,51 @@
+"""What the encoders are good for: scores of fine-tuned models."""
+
+from collections.abc import Iterator
+
+from ...papers import GLUE
+from ...points import Point
+from .. import schemes
+from ..forms.axes import Axis
+from ..forms.rows import PAPER, Row, Rows
+from ..run import Run
+from ..titles import best, claimed, coded
+
+UNTRAINED = "weights drawn anew"
+
+
+def _scores(run: Run) -> Iterator[Row]:
+    for task in run.table.distinct("part", "glue.score"):
+        for model in run.models:
+            point = run.table.point("glue.score", model, part=task)
+            start = run.table.point("glue.score", model, part=task, step=0)
+            kinds = {UNTRAINED: start, "": point}
+            printed = GLUE.get((str(task), schemes.preset(run, model)))
+            points = {kind: p for kind, p in kinds.items() if p is not None}
+            if points:
+                points |= {} if printed is None else {PAPER: Point.between(printed)}
+                yield Row(model, points, str(task), colour=schemes.colour(run, model))
+
+
+def _highest(run: Run, rows: object) -> str:
+    if told := claimed(run, "dstg-costs-no-glue", "tupe-a-beats-bert-a-on-glue", "tupe-r-beats-bert-r-on-glue"):
+        return told
+    tasks = run.table.distinct("part", "glue.score")
+    first = str(next(iter(tasks)))
+    points = {m: p for m in run.models if (p := run.table.point("glue.score", m, part=first))}
+    return best(coded(points), f"On {first} the best is")
+
+
+GLUE_SCORES = Rows(
+    "glue",
+    "glue.score",
+    _scores,
+    _highest,
+    "Score on the development rows of each task after fine-tuning: settings and step are chosen on one half of the "
+    "rows and judged on the other, both ways. Hollow: the papers' models, which are larger and saw a thousand times "
+    "the text",
+    "Score by task and model",
+    Axis("score", include=(0.0, 1.0)),
+    ("Task", "", "Model"),
+    ("glue.score: part = task, step = 0 untrained",),
+    300,
+)

@@ -1,0 +1,134 @@
+"""GLUE: tables as the official release has them, metrics against their equations, protocols as the papers print
+them."""
+
+import lzma
+
+import numpy as np
+import pytest
+
+from whatwhere.evaluation.glue import DEFAULT, HUB, METRICS, RECIPES, TASKS, read_task, task_texts
+from whatwhere.evaluation.tuning import halves
+
+# Header and a row of each table as released; CoLA has no header, MRPC's begins with a byte-order mark.
+RELEASE = {
+    "cola": (None, "gj04\t1\t\tThey made him angry ."),
+    "sst-2": ("sentence\tlabel", 'a "fine" film\t1'),
+    "mrpc": ("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String", '1\t7\t8\tHe said "yes .\tYes , he said .'),
+    "sts-b": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
+        "0\tnews\tf\t2012\t1\tx\ty\tA plane .\tAn aeroplane .\t4.250",
+    ),
+    "qqp": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "1\t2\t3\tWhat ?\tHow ?\t0"),
+    "mnli": (
+        "index\tpromptID\tpairID\tgenre\ts1_bp\ts2_bp\ts1_p\ts2_p\tsentence1\tsentence2\tlabel1\tgold_label",
+        "0\t1\t2\tfiction\tx\tx\tx\tx\tIt rains .\tIt is wet .\tneutral\tentailment",
+    ),
+    "qnli": ("index\tquestion\tsentence\tlabel", "0\tWho ?\tShe did .\tentailment"),
+    "rte": ("index\tsentence1\tsentence2\tlabel", "0\tIt rains .\tIt is wet .\tnot_entailment"),
+    "wnli": ("index\tsentence1\tsentence2\tlabel", "0\tIt rains .\tIt is wet .\t1"),
+}
+
+
+def release(folder, name, *rows, split="train", pack=False):
+    """A folder with one table of a task."""
+    header, row = RELEASE[name]
+    text = "".join(f"{line}\n" for line in ([header] if header else []) + list(rows or [row]))
+    path = folder / TASKS[name].folder / f"{split}.tsv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if pack:
+        path.with_suffix(".tsv.xz").write_bytes(lzma.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("pack", [False, True], ids=["plain", "packed"])
+def test_every_table_is_read_as_it_was_released(tmp_path, pack):
+    found = {name: read_task(TASKS[name], release(tmp_path, name, pack=pack), "train") for name in TASKS}
+    assert set(RELEASE) == set(TASKS) and set(DEFAULT) == set(TASKS) - {"wnli"}
+    assert found["cola"].texts == ["They made him angry ."] and found["cola"].labels == ["1"]
+    assert found["sst-2"].texts == ['a "fine" film'] and found["sst-2"].pairs is None
+    assert found["mrpc"].texts == ['He said "yes .'] and found["mrpc"].pairs == ["Yes , he said ."]
+    assert found["mrpc"].labels == ["1"] and found["sts-b"].labels == ["4.250"]
+    assert (found["mnli"].texts, found["mnli"].labels) == (["It rains ."], ["entailment"])
+    assert found["qnli"].texts == ["Who ?"] and found["rte"].labels == ["not_entailment"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "said"),
+    [
+        ("rte", ["0\tIt rains .\t \tnot_entailment"], "line 2: an empty text"),
+        ("rte", ["0\tIt rains ."], "line 2: 2 columns, where 4 are needed"),
+        ("rte", ["0\ta\tb\t"], "line 2: no label"),
+        ("sts-b", ["0\tn\tf\t2012\t1\tx\ty\tA .\tB .\t5.5"], "the label 5.5 is out of range, from 0 to 5"),
+        ("sts-b", ["0\tn\tf\t2012\t1\tx\ty\tA .\tB .\tmuch"], "the label 'much' is no number"),
+    ],
+)
+def test_a_broken_row_is_named(tmp_path, name, rows, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        read_task(TASKS[name], release(tmp_path, name, *rows), "train")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_missing_is_named_with_the_way_out(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"RTE has no dev.tsv \(nor .xz, .gz, .zst\). Bring GLUE's release there"):
+        task_texts(TASKS["rte"], release(tmp_path, "rte", "0\ta\tb\t0", "1\tc\td\t1"))
+    (tmp_path / "RTE/dev.tsv").write_text("index\tsentence1\tlabel\n0\ta\t1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="has no column 'sentence2'. Columns there: index, sentence1, label"):
+        read_task(TASKS["rte"], tmp_path, "dev")
+
+    def refuse(*_, **__):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr("datasets.load_dataset", refuse)
+    with pytest.raises(ValueError, match=r"no route to host.*bring the file RTE/train.tsv .*--data FOLDER"):
+        read_task(TASKS["rte"], None, "train")
+
+
+def test_the_hub_gives_the_same_rows(monkeypatch):
+    asked = []
+
+    def load(name, config, split):
+        asked.append((name, config, split))
+        return [{"premise": "It rains .", "hypothesis": "It is wet .", "label": 0, "idx": 0}]
+
+    monkeypatch.setattr("datasets.load_dataset", load)
+    found = read_task(TASKS["mnli"], None, "dev_mismatched")
+    assert (found.texts, found.pairs, found.labels) == (["It rains ."], ["It is wet ."], ["0"])
+    assert asked == [(HUB, "mnli", "validation_mismatched")]
+
+
+def test_metrics_are_their_equations():
+    rng = np.random.default_rng(0)
+    right, said = rng.integers(2, size=200), rng.integers(2, size=200)
+    tp, tn = np.sum((said == 1) & (right == 1)), np.sum((said == 0) & (right == 0))
+    fp, fn = np.sum((said == 1) & (right == 0)), np.sum((said == 0) & (right == 1))
+    assert METRICS["accuracy"](said, right) == pytest.approx((tp + tn) / 200)
+    assert METRICS["f1"](said, right) == pytest.approx(2 * tp / (2 * tp + fp + fn))
+    root = np.sqrt(float((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)))
+    assert METRICS["matthews"](said, right) == pytest.approx((tp * tn - fp * fn) / root)
+    x, y = rng.normal(size=50), rng.normal(size=50)
+    assert METRICS["pearson"](x, y) == pytest.approx(np.corrcoef(x, y)[0, 1])
+    ranks = [np.argsort(np.argsort(v)) for v in (x, y)]
+    assert METRICS["spearman"](x, y) == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    assert METRICS["pearson"](np.ones(50), y) == METRICS["spearman"](np.ones(50), y) == 0.0  # not nan
+    assert METRICS["f1"](np.zeros(50), np.ones(50)) == METRICS["matthews"](np.zeros(200), right) == 0.0
+
+
+def test_protocols_are_those_printed():
+    dstg, tupe = RECIPES["dstg"], RECIPES["tupe"]
+    assert len(dstg.settings) == 18 and {s.learning_rate for s in dstg.settings} == {6e-6, 5e-6, 2e-5}
+    assert {s.batch_size for s in dstg.settings} == {4, 16, 32} and {s.weight_decay for s in dstg.settings} == {
+        1e-2,
+        1e-5,
+    }
+    assert (dstg.epochs, dstg.patience) == (10, 15)
+    assert [dstg.every(steps) for steps in (5, 155, 4999, 50_000)] == [1, 15, 499, 500]
+    assert [s.learning_rate for s in tupe.settings] == [2e-5, 3e-5, 4e-5, 5e-5]
+    assert (tupe.seeds, tupe.warmup, {s.batch_size for s in tupe.settings}) == (5, 0.06, {32})
+
+
+def test_halves_are_the_same_for_all_and_share_no_row():
+    one, two = halves(277)
+    assert sorted([*one, *two]) == list(range(277)) and abs(len(one) - len(two)) == 1
+    assert all(np.array_equal(a, b) for a, b in zip(halves(277), (one, two), strict=True))

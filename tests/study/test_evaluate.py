@@ -1,0 +1,138 @@
+"""GLUE from the command line: finished fine-tunings are not done again, what one half of the rows chose is judged on
+the other, differences are paired."""
+
+import json
+
+import numpy as np
+import pytest
+from cli_runner import whatwhere
+
+import whatwhere as ww
+from whatwhere.evaluation.glue import METRICS, TASKS
+from whatwhere.evaluation.tuning import halves
+from whatwhere.records import read_records, select
+from whatwhere.study import evaluate
+from whatwhere.study.evaluate import GlueConfig, model_names, paired, planned, run_glue
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """RTE and SST-2 in small: two texts that are equal, or not; what a text is about."""
+    folder = tmp_path_factory.mktemp("glue")
+    rng = np.random.default_rng(0)
+    words = ["river", "water", "music", "song"]
+    for split, n in (("train", 24), ("dev", 16)):
+        about = [" ".join(rng.choice(words[2 * (i % 2) : 2 + 2 * (i % 2)], 4)) for i in range(n)]
+        tables = {
+            "RTE": ("index\tsentence1\tsentence2\tlabel", (f"{i}\t{t}\t{t}\t{i % 2}" for i, t in enumerate(about))),
+            "SST-2": ("sentence\tlabel", (f"{t}\t{i % 2}" for i, t in enumerate(about))),
+        }
+        for name, (header, rows) in tables.items():
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return folder
+
+
+def config(data, **more):
+    return GlueConfig.parse({"models": ["reference"], "tasks": ["sst-2"], "data": str(data), "seeds": 1, **more})
+
+
+def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    done = []
+    really = evaluate.fine_tune
+    monkeypatch.setattr(evaluate, "fine_tune", lambda *given: done.append(given[1]) or really(*given))
+    out = tmp_path / "out"
+    first = run_glue(config(data), out, progress=False)
+    assert (first["done"], first["left"], len(done)) == (1, 0, 1)
+    run_glue(config(data), out, progress=False)
+    assert len(done) == 1
+    more = run_glue(config(data, tasks=["sst-2", "rte"], seeds=2, untrained=True), out, progress=False)
+    assert len(done) == 8 and more["done"] == 8
+    records = read_records(out / "records.parquet")
+    assert {(r.part, r.seed, r.step) for r in select(records, metric="glue.score")} == {
+        (task, seed, step) for task in ("sst-2", "rte") for seed in (0, 1) for step in (None, 0)
+    }
+    assert {r.part for r in select(records, metric="glue.difference", step=0)} == {"sst-2", "rte"}
+    assert (out / "report.html").is_file()
+    with pytest.raises(ValueError, match="holds a run with recipe='short', now recipe='dstg'"):
+        run_glue(config(data, recipe="dstg"), out, progress=False)
+
+
+def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    out = tmp_path / "out"
+    found = run_glue(config(data, seeds=3, minutes=1e-4), out, progress=False)
+    assert 0 < found["left"] < 3 or found["left"] == 3
+    assert "left out for want of time" in evaluate.glue_text(found)
+    assert run_glue(config(data, seeds=3), out, progress=False)["left"] == 0
+
+
+def test_one_half_of_the_rows_chooses_and_the_other_judges():
+    labels = np.arange(20) % 2
+    one, two = halves(20)
+    good, bad = labels.copy(), 1 - labels
+
+    def run(on_one, on_two):
+        """A fine-tuning whose predictions are right on so many halves."""
+        said = labels.copy()
+        said[one], said[two] = (good if on_one else bad)[one], (good if on_two else bad)[two]
+        scores = np.array([[on_one, on_two, (on_one + on_two) / 2]], float)
+        return evaluate._Done(scores, np.array([said] * 3), labels, {})
+
+    # Each half alone is best in another run: chosen there, it fails on the other; on all rows both look half right.
+    found, said = evaluate._scores(TASKS["rte"], [run(1, 0), run(0, 1)])
+    assert (found["score"], found["best"], found["optimism"]) == (0.0, 0.5, 0.5)
+    assert np.array_equal(said, bad)
+    found, _ = evaluate._scores(TASKS["rte"], [run(1, 0), run(1, 1)])
+    assert found["best"] == 1.0 and found["score"] in (0.5, 1.0)
+
+
+def test_differences_are_paired_by_rows():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=400)
+    hard = rng.random(400) < 0.3  # both are wrong there
+    a = np.where(hard, 1 - labels, labels)
+    assert paired(METRICS["accuracy"], [(a, a)], labels) == (0.0, 0.0, 0.0)
+    b = a.copy()
+    b[:20] = np.where(a[:20] == labels[:20], 1 - a[:20], a[:20])
+    value, low, high = paired(METRICS["accuracy"], [(a, b)], labels)
+    share = (a[:20] == labels[:20]).sum() / 400
+    assert value == pytest.approx(share)
+    # Wald's interval of a share: what the bootstrap comes to where one is never right alone.
+    half = 1.96 * np.sqrt(share * (1 - share) / 400)
+    assert (low, high) == pytest.approx((share - half, share + half), abs=0.006)
+
+
+def test_models_are_called_by_their_folders(tmp_path):
+    one, two = tmp_path / "study/models/dstg/seed-0", tmp_path / "other/models/dstg/seed-0"
+    one.mkdir(parents=True)
+    two.mkdir(parents=True)
+    assert model_names([str(one), "org/bert"]) == {"dstg": str(one), "org/bert": "org/bert"}
+    with pytest.raises(ValueError, match="are both called dstg. Rename one"):
+        model_names([str(one), str(two)])
+    runs = planned(GlueConfig.parse({"models": [str(one)], "recipe": "dstg", "tasks": ["rte", "cola"], "seeds": 2}))
+    assert len(runs) == 2 * 2 * 18 and [run.seed for run in runs] == sorted(run.seed for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--tasks", "rte,nli"], "no task 'nli'. Known: rte, mrpc"),
+        (["--recipe", "bert"], "no recipe 'bert'. Known: dstg, tupe, short"),
+        (["--data", "nowhere"], "Bring GLUE's release there"),
+    ],
+)
+def test_wrong_input_is_one_line(words, said, tmp_path):
+    done = whatwhere("evaluate", "glue", "reference", "--tasks", "rte", *words, "--out", str(tmp_path / "o"))
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_verb_prints_scores_and_where_the_page_is(data, tmp_path):
+    words = ["evaluate", "glue", ww.reference(), "--tasks", "sst-2", "--data", str(data), "--seeds", "1"]
+    done = whatwhere(*words, "--out", str(tmp_path / "o"))
+    assert done.returncode == 0 and "sst-2 (accuracy)" in done.stdout and "report.html" in done.stdout, done.stderr
+    again = whatwhere(*words, "--out", str(tmp_path / "o"), "--json")
+    found = json.loads(again.stdout)
+    assert found["done"] == 1 and any(r["metric"] == "glue.score" for r in found["records"])
