@@ -140,6 +140,8 @@ def kept() -> dict[str, dict[str, str]]:
 
 
 def main() -> None:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-") and sys.argv[1] != "--keep":
+        sys.exit("python tests/golden.py DIR | --keep")
     with tempfile.TemporaryDirectory() as folder:
         found = everything(Path(folder))
     if sys.argv[1:] == ["--keep"]:
