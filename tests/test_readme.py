@@ -21,6 +21,7 @@ def blocks(language: str) -> list[str]:
 
 def test_readme_commands_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)  # no process for each of eight
     # The demo and the tests are run by .ci/run and make. Fewer steps, layers, texts and words than a user has.
     (tmp_path / "my-texts").mkdir()
     (tmp_path / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
@@ -28,6 +29,12 @@ def test_readme_commands_run(tmp_path, monkeypatch):
     for name, rows in (("reviews.tsv", 80), ("reviews-dev.tsv", 20)):
         rated = [f"{text.splitlines()[0]}\t{i % 2}" for i, text in enumerate(sentences(rows, seed=rows).split("\n\n"))]
         (tmp_path / name).write_text("\n".join(["sentence\tlabel", *rated]) + "\n", encoding="utf-8")
+    for split, n in (("train", 24), ("dev", 12)):
+        for task, header in (("RTE", "index\tsentence1\tsentence2\tlabel\n"), ("CoLA", "")):
+            row = "{0}\tone two\tthree\t{1}\n" if header else "x\t{1}\t\tone two\n"
+            path = tmp_path / "GLUE-FOLDER" / task / f"{split}.tsv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(header + "".join(row.format(i, i % 2) for i in range(n)), encoding="utf-8")
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     commands = [line for line in lines if line and not line.startswith("make ")]
     assert len(commands) >= 6 and [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
@@ -47,6 +54,8 @@ def test_readme_commands_run(tmp_path, monkeypatch):
             words += ["--set", "document=blank-line", "--set", "groups=4", "--set", "min_support=50"]
         if words[1] == "finetune":
             words += ["--steps", "4"]
+        if words[1] == "evaluate":
+            words += ["--seeds", "1"]
         done = whatwhere(*words[1:])
         assert done.returncode == 0, (line, done.stderr[-1500:])
     assert (tmp_path / "runs/mine/report.html").is_file()
