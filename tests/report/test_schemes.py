@@ -102,6 +102,16 @@ def test_what_has_learned_too_little_is_grey(demo):
     assert "`ap` is drawn grey." in caveats(young)[0]
 
 
+def test_a_run_that_learned_nothing_has_a_short_page_that_says_what_is_needed(demo):
+    found = load_run(demo)
+    records = [replace(r, value=6.2) if r.metric == "loss" else r for r in found.records]
+    nothing = replace(found, records=records, facts=found.facts | {"needed_tokens": 2_500_000})
+    assert set(nothing.stuck) == set(nothing.models)
+    assert [s.id for s in study_page(nothing).sections if s.figures and not s.folded] == ["learning"]
+    assert len([s for s in study_page(found).sections if s.figures and not s.folded]) > 2
+    assert "models of this size do after about 2.5M tokens" in caveats(nothing)[0]
+
+
 def test_tables_say_what_they_are(everything):
     found = load_run(everything)
     notes = {m: schemes.table_note(found, m) for m in found.models}

@@ -49,10 +49,12 @@ class Question:
     folded: bool = False
 
     def section(self, run: Run, above: str = "") -> Section:
-        """The section of a run; `above`: the figure that stands on the first screen."""
+        """The section of a run; `above`: the figure that stands on the first screen. Of a run in which nothing was
+        learned only the losses stand open."""
         intro = self.intro if isinstance(self.intro, str) else self.intro(run)
+        folded = self.folded or (self.id != "learning" and bool(run.stuck) and len(run.stuck) == len(run.models))
         figures, more = ([f for f in drawn(run, *draws) if f.id != above] for draws in (self.figures, self.more))
-        return Section(self.id, self.title, intro, figures, drawn(run, *self.tables), self.short, more, self.folded)
+        return Section(self.id, self.title, intro, figures, drawn(run, *self.tables), self.short, more, folded)
 
 
 STUDY = (

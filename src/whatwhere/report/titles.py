@@ -228,7 +228,9 @@ def caveats(run: Run) -> list[str]:
         found.append(f"A small run: {span(tokens)} training tokens a model, where DSTG has {compact(PAPER_TOKENS)}.")
     if run.stuck:
         who = "No model has" if len(run.stuck) == len(run.models) > 1 else f"{named(run.stuck)} {_have(run.stuck)} not"
-        found.append(f"{who} learned more than token frequencies: probes of such a model say little.")
+        needed = finite(run.facts.get("needed_tokens"))
+        rest = f"; models of this size do after about {compact(needed)} tokens" if needed else ""
+        found.append(f"{who} learned more than token frequencies: probes of such a model say little{rest}.")
     elif run.young:
         found.append(f"{named(run.young)} {_have(run.young)} learned too little beside the best.")
     if run.young:

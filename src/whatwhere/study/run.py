@@ -32,7 +32,7 @@ from ..files import read_json, write_json
 from ..records import Record, read_records, write_records
 from ..training.costs import costs, matched_width
 from ..training.loop import Show
-from ..training.pretrain import prepare_windows, pretrain, steps_to_learn, timed_step, too_few
+from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
 from ..training.runs import SUMMARY, begun, claim_folder
 from .config import StudyConfig, advice_of_trainings
 from .inside import corpus_records, measure
@@ -331,7 +331,11 @@ class Study:
         return {
             "title": "What position encodings keep",
             "name": self.name,
-            "corpus": {"name": self.config.corpus, **{k: windows.manifest[k] for k in CORPUS_FACTS}},
+            "corpus": {
+                "name": windows.manifest["source"].get("name") or self.config.corpus,
+                **{k: windows.manifest[k] for k in CORPUS_FACTS},
+            },
+            "needed_tokens": LEAVES_PLATEAU.get(self.config.size),
             "models": trained,
             "seeds": list(range(self.config.seeds)),
             "size": self.config.size,

@@ -142,7 +142,11 @@ SPECTRUM = Curves(
     _spectrum,
     lambda run, lines: (
         claimed(run, "ap-table-high-dimensional", "lowdim-few-dimensions")
-        or best(at(lines, 2), "Two components hold most of the table of", write=per_cent)
+        or judged(
+            run,
+            [each.name for each in lines][:1],
+            best(at(lines, 2), "Two components hold most of the table of", write=per_cent),
+        )
     ),
     "Cumulative share of the variance of each position table by its first components. A table with few columns fills "
     "its space with few components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)",
