@@ -104,7 +104,7 @@ def test_what_has_learned_too_little_is_grey(demo):
 
 def test_a_run_that_learned_nothing_has_a_short_page_that_says_what_is_needed(demo):
     found = load_run(demo)
-    records = [replace(r, value=6.2) if r.metric == "loss" else r for r in found.records]
+    records = [replace(r, value=found.plateau()) if r.metric == "loss" else r for r in found.records]
     nothing = replace(found, records=records, facts=found.facts | {"needed_tokens": 2_500_000})
     assert set(nothing.stuck) == set(nothing.models)
     assert [s.id for s in study_page(nothing).sections if s.figures and not s.folded] == ["learning"]
