@@ -109,7 +109,7 @@ def test_a_run_that_learned_nothing_has_a_short_page_that_says_what_is_needed(de
     assert set(nothing.stuck) == set(nothing.models)
     assert [s.id for s in study_page(nothing).sections if s.figures and not s.folded] == ["learning"]
     assert len([s for s in study_page(found).sections if s.figures and not s.folded]) > 2
-    assert "models of this size do after about 2.5M tokens" in caveats(nothing)[0]
+    assert "models of this size do after about 2.50M tokens" in caveats(nothing)[0]
 
 
 def test_tables_say_what_they_are(everything):
