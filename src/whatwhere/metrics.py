@@ -83,6 +83,8 @@ METRICS: dict[str, Metric] = {
     "patterns.share": Metric("share of heads", SHARE, "pattern", counts="heads", over="heads", method="pass"),
     "loss": Metric("loss", NATS, "train or validation", counts="masked tokens", over="held-out windows"),
     "loss.unigram": Metric("entropy of token frequencies", NATS, counts="tokens"),
+    "blimp": Metric("share of pairs right", SHARE, counts="pairs", over="pairs"),
+    "blimp.*": Metric("share of pairs right", SHARE, "paradigm or field", counts="pairs", over="pairs"),
     "glue.*": Metric("score on a task", "", "task", counts="development rows", over="development rows"),
     "glue.difference": Metric(
         "score beside the first model's", "", "task", counts="development rows", over="development rows"

@@ -1,4 +1,4 @@
-"""Verbs that ask what a model is good for: evaluate glue."""
+"""Verbs that ask what a model is good for: evaluate glue, evaluate linguistic."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from .models import open_encoder, open_tokenizer
 from .options import Json, Scheme, app, emit
 
-evaluate = typer.Typer(help="What encoders are good for: fine-tuning on the tasks of GLUE.", no_args_is_help=True)
+evaluate = typer.Typer(help="What encoders are good for: tasks of GLUE, grammar.", no_args_is_help=True)
 app.add_typer(evaluate, name="evaluate")
 
 Models = Annotated[
@@ -67,3 +67,32 @@ def glue(
     config = GlueConfig.parse({key: value for key, value in values.items() if value is not None})
     found = run_glue(config, out)
     emit(found, as_json, glue_text(found))
+
+
+@evaluate.command()
+def linguistic(
+    models: Models,
+    data: Annotated[Path, typer.Option(help="Folder of BLiMP's JSON lines, or that holds blimp/; also packed.")],
+    out: Annotated[Path, typer.Option(help="Folder of results; models that are judged there are not judged again.")],
+    limit: Annotated[int | None, typer.Option(help="Most pairs of a paradigm. [default: all]", min=1)] = None,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")
+    ] = False,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """BLiMP, 67 paradigms of grammar: is the good sentence of a pair the likelier one? By pseudo-log-likelihood, each
+    token masked alone.
+
+    OUT holds records.parquet (by paradigm, field and in all) and a page.
+    """
+    from ..study.linguistic import LinguisticConfig, linguistic_text, run_linguistic
+
+    for model in models:  # before anything is judged
+        open_encoder(model, scheme)
+        open_tokenizer(model)
+    values = {"models": models, "data": str(data), "limit": limit, "untrained": untrained}
+    values |= {"scheme": str(scheme) if scheme else None}
+    config = LinguisticConfig.parse({key: value for key, value in values.items() if value is not None})
+    found = run_linguistic(config, out)
+    emit(found, as_json, linguistic_text(found))

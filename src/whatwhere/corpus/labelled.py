@@ -82,6 +82,16 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from ((f"{path}, line {number}", dict(zip(names, row, strict=True))) for number, row in rows)
 
 
+def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, object) of a JSON-lines file, plain or packed.
+
+    Raises:
+        ValueError: a line that is no object.
+    """
+    with path.open("rb") as raw:
+        yield from _objects(path, raw)
+
+
 def _objects(path: Path, raw: IO[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(whole_lines(path, raw), 1):
         if line.strip():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from ..corpus.labelled import LabelledBatches
 from ..training.checkpoints import quiet
@@ -88,6 +88,15 @@ def open_classifier(source: str, classes: int, seed: int, untrained: bool = Fals
         return AutoModelForSequenceClassification.from_pretrained(
             source, config=config, dtype=torch.float32, trust_remote_code=False
         )
+
+
+def open_masked(source: str, untrained: bool = False) -> Any:
+    """A masked-language model of a folder or of the Hub, to be read only."""
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    torch.manual_seed(0)
+    if untrained:
+        return AutoModelForMaskedLM.from_config(config, trust_remote_code=False).float().eval()
+    return AutoModelForMaskedLM.from_pretrained(source, dtype=torch.float32, trust_remote_code=False).eval()
 
 
 def tune(

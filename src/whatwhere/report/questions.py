@@ -95,9 +95,9 @@ STUDY = (
     Question(
         "downstream",
         "What are they good for?",
-        "Each encoder is fine-tuned on tasks with labels, and beside it the same encoder with weights drawn anew: what "
-        "pre-training gave is the difference.",
-        [downstream.GLUE_SCORES.draw],
+        "Each encoder is held against tasks with labels or against grammar, and beside it the same encoder with "
+        "weights drawn anew: what pre-training gave is the difference.",
+        [downstream.GLUE_SCORES.draw, downstream.GRAMMAR.draw],
         short="Tasks",
     ),
     Question(

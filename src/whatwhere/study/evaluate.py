@@ -300,15 +300,19 @@ def _facts(config: GlueConfig, out: Path, left: int) -> dict[str, Any]:
         f"GLUE by the recipe `{config.recipe}`: {len(recipe.settings)} settings, at most {recipe.epochs:g} epochs."
     ]
     notes += [f"{left} fine-tunings were left out for want of time."] if left else []
+    return model_facts(config.models, out, "What the encoders are good for", "GLUE", notes)
+
+
+def model_facts(models: Sequence[str], out: Path, title: str, data: str, notes: Sequence[str]) -> dict[str, Any]:
+    """study.json of an evaluation of several models on some data."""
     return {
-        "title": "What the encoders are good for",
+        "title": title,
         "name": out.name,
-        "models": [{"name": name, "config": _config(model)} for name, model in model_names(config.models).items()],
-        "corpus": {"name": "GLUE"},
+        "models": [{"name": name, "config": _config(model)} for name, model in model_names(models).items()],
+        "corpus": {"name": data},
         "machine": machine(),
         "versions": versions(),
-        "notes": notes,
-        "command": f"whatwhere evaluate glue {' '.join(config.models)} --recipe {config.recipe} --out NEW-FOLDER",
+        "notes": list(notes),
     }
 
 

@@ -8,7 +8,7 @@ from .. import schemes
 from ..forms.axes import Axis
 from ..forms.rows import PAPER, Row, Rows
 from ..run import Run
-from ..titles import best, claimed, coded
+from ..titles import best, claimed, coded, rounded
 
 UNTRAINED = "weights drawn anew"
 
@@ -48,4 +48,34 @@ GLUE_SCORES = Rows(
     ("Task", "", "Model"),
     ("glue.score: part = task, step = 0 untrained",),
     300,
+)
+
+
+def _grammar(run: Run) -> Iterator[Row]:
+    for field in run.table.distinct("part", "blimp.field"):
+        for model in run.models:
+            kinds = {UNTRAINED: run.table.point("blimp.field", model, part=field, step=0)}
+            kinds[""] = run.table.point("blimp.field", model, part=field)
+            if points := {kind: p for kind, p in kinds.items() if p is not None}:
+                yield Row(model, points, str(field).replace("_", " and "), colour=schemes.colour(run, model))
+
+
+def _most_right(run: Run, rows: object) -> str:
+    points = {m: p for m in run.models if (p := run.table.point("blimp", m))}
+    return best(coded(points), "Most pairs of BLiMP has right", write=rounded)
+
+
+GRAMMAR = Rows(
+    "blimp",
+    "blimp.field",
+    _grammar,
+    _most_right,
+    "Share of minimal pairs whose good sentence is the likelier one, by pseudo-log-likelihood; mean of the paradigms "
+    "of a field",
+    "Share of pairs right by field and model",
+    Axis("share of pairs right", "share", include=(0.4, 0.8)),
+    ("Field", "", "Model"),
+    ("blimp.field: part = field, step = 0 untrained", "blimp.paradigm: part = paradigm"),
+    300,
+    {0.5: "chance: 50\u202f%"},
 )

@@ -1,0 +1,125 @@
+"""BLiMP (Warstadt et al. 2020): pairs of sentences that differ in what makes one of them wrong; a masked-language model
+is right where the good one has the higher pseudo-log-likelihood (Salazar et al. 2020)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..corpus.labelled import json_rows, padded
+
+ENDINGS = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.zst")
+BATCH_TOKENS = 16_384  # of one forward pass, padding included
+FIELDS = ("sentence_good", "sentence_bad", "field", "UID")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A minimal pair. field: syntax, morphology, semantics or syntax_semantics; paradigm: one of 67."""
+
+    good: str
+    bad: str
+    field: str
+    paradigm: str
+
+
+def read_blimp(data: Path, limit: int | None = None) -> list[Pair]:
+    """All pairs of a folder of JSON lines, one file or one a paradigm, plain or packed; of each paradigm the first
+    `limit`.
+
+    Raises:
+        ValueError: no such file, a line without a field or with an empty sentence.
+    """
+    folder = data / "blimp" if (data / "blimp").is_dir() else data
+    files = sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS)) if folder.is_dir() else []
+    if not files:
+        raise ValueError(
+            f"{data} holds no BLiMP: no {', '.join(ENDINGS)} there. Bring its data/*.jsonl (github.com/alexwarstadt/"
+            "blimp) and give the folder."
+        )
+    pairs, seen = [], dict[str, int]()
+    for path in files:
+        for place, row in json_rows(path):
+            if lacking := [name for name in FIELDS if not isinstance(row.get(name), str) or not row[name].strip()]:
+                raise ValueError(f"{place}: no text in {lacking[0]!r}. Bring a complete copy of BLiMP.")
+            paradigm = row["UID"]
+            seen[paradigm] = seen.get(paradigm, 0) + 1
+            if limit is None or seen[paradigm] <= limit:
+                field = row["field"].replace("/", "_")
+                pairs.append(Pair(row["sentence_good"], row["sentence_bad"], field, paradigm))
+    return pairs
+
+
+@torch.no_grad()
+def pseudo_log_likelihoods(
+    model: Any,
+    tokenizer: Any,
+    sentences: Sequence[str],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    show: Callable[[int, int], None] = lambda done, total: None,
+) -> np.ndarray:
+    """Sum over the tokens of each sentence of the log-probability of a token in nats where it alone is masked: (n,).
+
+    Special tokens are neither masked nor counted. One row a token, in batches of rows of nearly one length.
+
+    Raises:
+        ValueError: a sentence without a token, a tokenizer without a mask token, or more tokens than the model reads.
+    """
+    if tokenizer.mask_token_id is None:
+        raise ValueError("The tokenizer has no mask token, so nothing can be masked. Give a masked-language model.")
+    encoded = tokenizer(list(sentences), return_special_tokens_mask=True, verbose=False)
+    ids = [np.array(row, np.int64) for row in encoded["input_ids"]]
+    places = [np.flatnonzero(np.array(mask) == 0) for mask in encoded["special_tokens_mask"]]
+    if empty := [i for i, at in enumerate(places) if not len(at)]:
+        raise ValueError(f"The sentence {sentences[empty[0]]!r} has no token. Leave it out.")
+    rows = [(i, int(at)) for i in sorted(range(len(ids)), key=lambda i: len(ids[i])) for at in places[i]]
+    found = np.zeros(len(ids))
+    for done, part in _batches(rows, ids, batch_tokens):
+        which = np.array([i for i, _ in part])
+        at = torch.tensor([place for _, place in part])
+        input_ids = padded([ids[i] for i in which], tokenizer.pad_token_id)
+        lengths = np.array([len(ids[i]) for i in which])
+        inputs = torch.from_numpy(input_ids)
+        here = torch.arange(len(part)), at
+        targets = inputs[here].clone()
+        inputs[here] = tokenizer.mask_token_id
+        mask = torch.from_numpy((np.arange(inputs.shape[1]) < lengths[:, None]).astype(np.int64))
+        logits = _logits(model, inputs, mask, here, targets)
+        said = torch.log_softmax(logits.double(), -1)[here[0], targets]
+        np.add.at(found, which, said.cpu().numpy())
+        show(done, len(rows))
+    return found
+
+
+def _batches(
+    rows: Sequence[tuple[int, int]], ids: Sequence[np.ndarray], tokens: int
+) -> Iterator[tuple[int, Sequence[tuple[int, int]]]]:
+    """Rows that are sorted by length in pieces of so many tokens, and how many are done after each."""
+    begin = 0
+    while begin < len(rows):
+        end = begin + 1
+        while end < len(rows) and (end + 1 - begin) * len(ids[rows[end][0]]) <= tokens:
+            end += 1
+        yield end, rows[begin:end]
+        begin = end
+
+
+def _logits(model: Any, inputs: torch.Tensor, mask: torch.Tensor, here: tuple[Any, Any], targets: torch.Tensor) -> Any:
+    """Logits at the masked places: (rows, vocabulary). Ours projects the vocabulary there alone."""
+    device = model.device
+    if model.config.model_type == "whatwhere":
+        labels = torch.full_like(inputs, -100)
+        labels[here] = targets
+        return model(input_ids=inputs.to(device), attention_mask=mask.to(device), labels=labels.to(device)).logits.cpu()
+    return model(input_ids=inputs.to(device), attention_mask=mask.to(device)).logits[here].cpu()
+
+
+def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.ndarray:
+    """Whether the good sentence of each pair is the likelier one, half right where both are equal: (n,)."""
+    values = pseudo_log_likelihoods(model, tokenizer, [s for pair in pairs for s in (pair.good, pair.bad)], **how)
+    good, bad = values[::2], values[1::2]
+    return np.where(good == bad, 0.5, (good > bad).astype(float))

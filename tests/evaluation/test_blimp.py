@@ -1,0 +1,100 @@
+"""BLiMP: every paradigm is read, pseudo-log-likelihoods are those of one sentence and one mask at a time."""
+
+import json
+import lzma
+
+import numpy as np
+import pytest
+import torch
+from cli_runner import whatwhere
+from transformers import BertConfig, BertForMaskedLM
+
+import whatwhere as ww
+from whatwhere.corpus import load_tokenizer
+from whatwhere.evaluation.blimp import Pair, pseudo_log_likelihoods, read_blimp, right
+from whatwhere.evaluation.tuning import open_masked
+from whatwhere.records import read_records, select
+
+SENTENCES = ["The river is long .", "A", "The album was released in 1998 , and it was the first of the band ."]
+
+
+def line(good="A river runs .", bad="A river run .", field="morphology", paradigm="agreement", **more):
+    return json.dumps({"sentence_good": good, "sentence_bad": bad, "field": field, "UID": paradigm, **more}) + "\n"
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "data/blimp"
+    folder.mkdir(parents=True)
+    text = line() * 3 + line("It is .", "Is it is .", "syntax/semantics", "order") * 2
+    (folder / "one.jsonl.xz").write_bytes(lzma.compress(text.encode()))
+    (folder / "two.jsonl").write_text(line("We are .", "We is .", "syntax", "number"), encoding="utf-8")
+    return tmp_path / "data"
+
+
+def test_pairs_are_read_from_all_files(data):
+    pairs = read_blimp(data)
+    assert len(pairs) == 6 and pairs[0] == Pair("A river runs .", "A river run .", "morphology", "agreement")
+    assert {p.field for p in pairs} == {"morphology", "syntax_semantics", "syntax"}
+    assert [p.paradigm for p in read_blimp(data / "blimp", 1)] == ["agreement", "order", "number"]
+
+
+def test_what_is_missing_is_named(data, tmp_path):
+    with pytest.raises(ValueError, match="holds no BLiMP: .* Bring its data"):
+        read_blimp(tmp_path / "nowhere")
+    (data / "blimp/two.jsonl").write_text(line(bad=" "), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"two.jsonl, line 1: no text in 'sentence_bad'"):
+        read_blimp(data)
+
+
+def one_by_one(model, tokenizer, sentence):
+    """Sum of log-probabilities of each token masked alone, one forward pass each."""
+    ids = tokenizer(sentence)["input_ids"]
+    total = 0.0
+    for place in range(1, len(ids) - 1):
+        masked = torch.tensor([ids])
+        masked[0, place] = tokenizer.mask_token_id
+        with torch.no_grad():
+            logits = model(input_ids=masked).logits[0, place].double()
+        total += float(torch.log_softmax(logits, -1)[ids[place]])
+    return total
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+def test_likelihoods_are_those_of_one_mask_at_a_time(kind, tmp_path):
+    tokenizer = load_tokenizer(ww.reference())
+    if kind == "ours":
+        model = open_masked(ww.reference())
+    else:
+        torch.manual_seed(0)
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path)
+        model = open_masked(str(tmp_path))
+    expected = [one_by_one(model, tokenizer, sentence) for sentence in SENTENCES]
+    for tokens in (20, 64, 100_000):  # a row, a few, all of a length
+        found = pseudo_log_likelihoods(model, tokenizer, SENTENCES, batch_tokens=tokens)
+        assert found == pytest.approx(expected, abs=2e-3)
+
+
+def test_equal_sentences_are_half_right(monkeypatch):
+    monkeypatch.setattr("whatwhere.evaluation.blimp.pseudo_log_likelihoods", lambda *_: np.array([1, 1, 3, 2, 2, 3.0]))
+    assert right(None, None, [Pair("", "", "", "")] * 3).tolist() == [0.5, 1.0, 0.0]
+
+
+def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path):
+    words = ["evaluate", "linguistic", ww.reference(), "--data", str(data), "--out", str(tmp_path / "o")]
+    done = whatwhere(*words)
+    assert done.returncode == 0 and "syntax_semantics" in done.stdout, done.stderr
+    records = read_records(tmp_path / "o/records.parquet")
+    of = {(r.metric, r.part): r.value for r in records}
+    assert of["blimp", None] == pytest.approx(
+        np.mean([of["blimp.paradigm", p] for p in ("agreement", "order", "number")])
+    )
+    kept = (tmp_path / "o/runs/reference.npy").stat().st_mtime_ns
+    again = whatwhere(*words, "--untrained", "--json")
+    assert again.returncode == 0 and (tmp_path / "o/runs/reference.npy").stat().st_mtime_ns == kept
+    records = read_records(tmp_path / "o/records.parquet")
+    assert {r.step for r in select(records, metric="blimp")} == {None, 0}
+    assert "What are they good for?" in (tmp_path / "o/report.html").read_text(encoding="utf-8")
+    wrong = whatwhere("evaluate", "linguistic", "reference", "--data", str(tmp_path), "--out", str(tmp_path / "p"))
+    assert wrong.returncode == 2 and "holds no BLiMP" in wrong.stderr and not (tmp_path / "p").exists()
