@@ -83,9 +83,12 @@ def test_without_a_text_the_example_is_shown_and_files_are_read(theirs, tokenize
     facts = found(theirs, "--file", path, "--out", tmp_path / "page.html")
     assert facts["tokens"] == len(tokenizer(TEXT)["input_ids"]) and facts["terms"] == ["total"]
     assert "BertModel does not say which part of its scores comes from position" in facts["missing"]
-    assert "has 32 positions; the text “A + B + A” has" in refused(theirs, "--out", tmp_path / "b.html")
-    cut = found(theirs, "--repeat", "--truncate", "--out", tmp_path / "b.html")
-    assert cut["tokens"] == 32 and not (tmp_path / "c.html").exists()
+    # The made-up text is cut to what the model reads: nobody could shorten it.
+    assert found(theirs, "--out", tmp_path / "b.html")["tokens"] == 32
+    path.write_text(TEXT * 20, encoding="utf-8")
+    assert "has 32 positions; the text “text.txt” has" in refused(theirs, "--file", path, "--out", tmp_path / "c.html")
+    assert found(theirs, "--file", path, "--truncate", "--out", tmp_path / "b.html")["tokens"] == 32
+    assert not (tmp_path / "c.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,7 @@ METRICS: dict[str, Metric] = {
     "r2.intra": _probe("progress in a segment"),
     "r2.segment.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
     "r2.intra.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
-    "variance.position": Metric(
-        "variance between positions", SHARE, STREAM, counts="tokens", over=GROUPS, method="variance"
-    ),
+    "variance.position": Metric("variance between positions", SHARE, STREAM, over=GROUPS, method="variance"),
     "shift.change": Metric("change of the states", SHARE, STREAM),
     "hidden.top2": Metric("variance in two components", SHARE, STREAM, method="pass"),
     "hidden.stress": Metric("stress at the best scale", "", STREAM, over=GROUPS, method="centres"),
@@ -93,7 +91,7 @@ METRICS: dict[str, Metric] = {
     "h1*": Metric("distance of the mean words of two positions", "", counts="positions"),
     "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions"),
     "accuracy": Metric("masked tokens right", SHARE, "validation", counts="masked tokens"),
-    "convergence.*": Metric("share of its steps", SHARE, BASELINE, counts="steps", method="convergence"),
+    "convergence.*": Metric("share of its steps", SHARE, BASELINE, counts="validations", method="convergence"),
     "corpus.documents": Metric("documents", "documents"),
     "corpus.characters": Metric("characters", "characters"),
     "corpus.tokens": Metric("tokens", "tokens"),

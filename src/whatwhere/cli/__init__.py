@@ -19,7 +19,12 @@ def _run() -> int:
     import typer
 
     from ..files import in_words
+    from ..version import VERSION
     from .verbs import app
+
+    if sys.argv[1:] == ["--version"]:
+        print(f"whatwhere {VERSION}")
+        return 0
 
     # Newer typer carries its own copy of click: the base of its usage errors is found through a public name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]

@@ -30,8 +30,7 @@ def heads(
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """What drives each attention head: its terms by KL (DSTG eq. 4), where it looks, and what the loss pays without
-    it."""
+    """What drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth."""
     from ..study.heads import heads_text, run_heads
 
     encoder, tokenizer = open_encoder(model, scheme, head=ablate > 0), open_tokenizer(model)
@@ -78,8 +77,8 @@ def attention(
     from ..study.machine import versions
 
     texts = _texts(text or [], file or [])
-    if repeat or not texts:
-        texts.append(repeated_text())
+    made_up = [repeated_text()] if repeat or not texts else []
+    texts += made_up
     if out.is_dir():
         raise ValueError(f"{out} is a folder. Give the name of the page: --out {out / 'attention.html'}.")
     check_writable(out)
@@ -91,7 +90,7 @@ def attention(
         if not len(ids) or len(ids) <= tokenizer.num_special_tokens_to_add():
             raise ValueError(f"The text “{title}” has no token. Give some words.")
         if most is not None and len(ids) > most:
-            if not truncate:
+            if not truncate and (title, words) not in made_up:
                 raise ValueError(
                     f"{model} has {most} positions; the text “{title}” has {len(ids)} tokens. Shorten it, or cut it "
                     "there: --truncate."

@@ -6,6 +6,7 @@ Never a pickle, never remote code, and never fewer than 32 bits: numbers of anal
 
 import os
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
@@ -97,9 +98,10 @@ def _config_of(model: str, local: bool) -> Any:
     except OSError as error:
         if local:
             raise
+        reason = shorten(str(error), 100, placeholder=" …")
         raise ValueError(
-            f"{model} is no folder here, and the Hub gives no such model ({' '.join(str(error).split())[:100]}). Check "
-            "the name; for a model of the Hub, the network too."
+            f"{model} is no folder here, and the Hub gives no such model ({reason}). Check the name; for a model of "
+            "the Hub, the network too."
         ) from None
 
 

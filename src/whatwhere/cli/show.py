@@ -49,7 +49,10 @@ def report(
 
 
 @app.command()
-def claims(run: Annotated[Path, typer.Argument(help="Folder of a study.")], as_json: Json = False) -> None:
+def claims(
+    run: Annotated[Path, typer.Argument(help="Folder of a study, a geometry run or an evaluation.")],
+    as_json: Json = False,
+) -> None:
     """Which published claims hold in a study, by rules on its records."""
     from ..claims import ANALYTIC, evaluate
     from ..records import read_records

@@ -19,9 +19,9 @@ class Row:
     """A claim as it is shown.
 
     anchor: where a link to it leads. paper: whose it is. mark: its verdict as a class. here: value and interval.
-    printed: the paper's value. bars: what the value is held against, and how far the paper's is from it. untrained:
-    what the rule says of the untrained model. records: what decided it.
-    shown: whether it stands in the table before a reader asks for more.
+    printed: the paper's value. lean: what the verdict would be if the models had settled. bars: what the value is held
+    against, and how far the paper's is from it. untrained: what the rule says of the untrained model. records: what
+    decided it. shown: whether it stands in the table before a reader asks for more.
     """
 
     id: str
@@ -32,6 +32,7 @@ class Row:
     here: str = "–"
     printed: str = "–"
     bars: str = ""
+    lean: str = ""
     always: str = ""
     untrained: str = ""
     scale: str = ""
@@ -76,6 +77,7 @@ def row(claim: Mapping[str, Any]) -> Row:
         verdict=str(claim.get("verdict") or UNTESTABLE),
         here=here,
         printed=printed(paper) + unit if paper is not None else "–",
+        lean=_lean(_words(claim.get("scale"))) if claim.get("verdict") == UNSETTLED else "",
         bars=_bars(claim.get("bars"), paper),
         always=_words(claim.get("always")),
         untrained=before,
@@ -87,14 +89,20 @@ def row(claim: Mapping[str, Any]) -> Row:
     )
 
 
+def _lean(scale: str) -> str:
+    """What an unsettled claim's scale begins with, shorter: `so far: holds here; ...`."""
+    found = re.search(r"so far: (holds|not seen|not separable)\b", scale)
+    return found[1] if found else ""
+
+
 def _bars(bars: Any, paper: float | None) -> str:
-    """`at least 0.62; the paper is 0.27 beyond`, of each bar."""
+    """`at least 0.62 (the paper: 0.27 inside)`, of each bar."""
     words = []
     for side, level in bars if isinstance(bars, list | tuple) else ():
         told = f"{side} {number(level)}"
         if paper is not None:
             room = paper - level if side == "at least" else level - paper
-            told += f", from which the paper is {number(abs(room))} on the {'right' if room >= 0 else 'wrong'} side"
+            told += f" (the paper: {number(abs(room))} {'inside' if room >= 0 else 'outside'})"
         words.append(told)
     return "; ".join(words)
 
@@ -103,7 +111,11 @@ def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
     """All claims: those that count first, by verdict, what untrained models meet too last of each."""
     made = [row(c) for c in claims]
     order = [verdict.replace(" ", "-") for verdict in VERDICTS]
-    return sorted(made, key=lambda r: (r.kind == ANALYTIC, order.index(r.mark), r.untrained.endswith(HOLDS)))
+    leans = ["holds", "not seen", "not separable", ""]
+    return sorted(
+        made,
+        key=lambda r: (r.kind == ANALYTIC, order.index(r.mark), leans.index(r.lean), r.untrained.endswith(HOLDS)),
+    )
 
 
 def told(rows: Sequence[Row]) -> str:
@@ -111,6 +123,10 @@ def told(rows: Sequence[Row]) -> str:
     counts = Counter(r.verdict for r in rows if r.kind != ANALYTIC)
     ordered = [v for v in dict.fromkeys((*VERDICTS, *counts)) if counts[v]]
     pieces = [f"{counts[v]} {'hold here' if v == HOLDS and counts[v] > 1 else v}" for v in ordered]
+    leans = Counter(r.lean for r in rows if r.kind != ANALYTIC and r.lean)
+    if leans:
+        so_far = ", ".join(f"{n} {lean.replace('holds', 'hold') if n > 1 else lean}" for lean, n in leans.most_common())
+        pieces = [f"{p} (so far {so_far})" if p.endswith(UNSETTLED) else p for p in pieces]
     analytic = sum(r.kind == ANALYTIC for r in rows)
     rest = (
         f" {analytic} more come out as they do by arithmetic or construction, and count for nothing."

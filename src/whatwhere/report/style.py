@@ -69,7 +69,7 @@ PALETTES: dict[str, dict[str, str]] = {
 # to be read as text; grey is left to models that a gate holds back.
 MODEL_COLOURS = {
     "light": ["#231d85", "#39767f", "#902a27", "#5c3f71", "#3e4eb3", "#b74b2a", "#4b1443", "#680602"],
-    "dark": ["#77dcf7", "#d1b809", "#c4f6d4", "#1b97a2", "#f8ec64", "#3eb7ff", "#91cc9e", "#43a03e"],
+    "dark": ["#77dcf7", "#1b97a2", "#d1b809", "#c4f6d4", "#f8ec64", "#3eb7ff", "#91cc9e", "#43a03e"],
 }
 for _theme, _colours in MODEL_COLOURS.items():
     for _i, _colour in enumerate(_colours):

@@ -39,7 +39,8 @@ def summary(
     if table:
         words.append(
             f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set "
-            f"model.absolute=mds --set model.table_file=FILE --set model.table_width={table['rank']}`."
+            f"model.absolute=mds --set model.table_file=FILE --set model.table_width={table['rank']} --set "
+            f"model.max_position_embeddings={table['rows']}`."
         )
     elif not stands_out(found):
         words.append(

@@ -147,6 +147,7 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     def _check(self) -> "PretrainConfig":
         given = [key for key in BUDGET if getattr(self, key) is not None]
         if len(given) != 1:
+            preset(self.preset, self.size)  # of an unknown size no recipe has steps
             raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(given) or 'none'}.")
         return self
 
@@ -239,8 +240,9 @@ def steps_to_learn(config: PretrainConfig) -> int:
 
 def too_few(minutes: float, steps: int, config: PretrainConfig, wanted_minutes: float) -> str:
     """What is said where `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`."""
+    bought = f"{minutes:g} minutes buy {steps:,} step{'s' * (steps != 1)}"
     return (
-        f"{minutes:g} minutes buy {steps:,} steps; models of size {config.size} need about {steps_to_learn(config):,} "
+        f"{bought}; models of size {config.size} need about {steps_to_learn(config):,} "
         f"to learn more than how often each word occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
     )
 
@@ -255,7 +257,7 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     seconds = timed_step(config, windows)
     steps = max(1, int(config.minutes * 60 / seconds))
     wanted = steps_to_learn(config)
-    bought = f"{config.minutes:g} minutes buy {steps:,} steps of {1000 * seconds:,.0f} ms"
+    bought = f"{config.minutes:g} minutes buy {steps:,} step{'s' * (steps != 1)} of {1000 * seconds:,.0f} ms"
     print(too_few(config.minutes, steps, config, wanted * seconds / 60) if wanted > steps else bought, file=sys.stderr)
     return steps
 

@@ -182,14 +182,14 @@ def _neighbours(run: Run) -> Iterator[Line]:
                 most = run.table.points("local.best", model, by="step", part=term, layer=ANY, head=ANY)
                 name, ink, dots = short(term), colour(term), ("2px,4px", "circle")
                 yield Line(points, model, name, ink, panel=model)
-                yield Line(most, model, f"{name}, best head", ink, dots, panel=model, thick=1.4)
+                yield Line(most, model, f"{name}, top head", ink, dots, panel=model, thick=1.4)
         if even := run.table.point("local.even", model):
             yield Line({0: even}, "even", kind=LEVEL, panel=model)
 
 
 def _terms_alone(lines: Sequence[Line]) -> dict[str, Point]:
     """What each term has at the last step; all terms together where there is no other."""
-    ends = {each.part: each.end for each in lines if "best head" not in each.part}
+    ends = {each.part: each.end for each in lines if "top head" not in each.part}
     return {part: p for part, p in ends.items() if part != short(TOTAL)} or ends
 
 

@@ -145,7 +145,7 @@ def _of_all_terms(run: Run, model: str) -> tuple[list[Head], list[dict[Head, Poi
 
 
 def _triangle(run: Run, model: str) -> Panel:
-    """One point a head in a triangle whose corners are the three terms, darker in deeper layers."""
+    """One point a head in a triangle whose corners are the three terms, stronger in colour in deeper layers."""
     terms, depth = terms_of(run, model), run.depth(model)
     of, shares, loose = _of_all_terms(run, model)
     place = np.array([[share[at].value for share in shares] for at in of]).reshape(-1, 3) @ np.array(CORNERS)

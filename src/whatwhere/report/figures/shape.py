@@ -97,8 +97,8 @@ def table_map(run: Run) -> Figure | None:
     rings = any(len(arrays.get("outliers", ())) for _, arrays in tables.values())
     subtitle = (
         "The position table of each model on its first two principal components; one point a position, joined in "
-        f"order, later positions darker{', those that stand alone ringed' if rings else ''}. Below, components 1 "
-        "(solid), 2 (dashed) and 3 (dotted) along the positions."
+        f"order, later positions stronger in colour{', those that stand alone ringed' if rings else ''}. Below, "
+        "components 1 (solid), 2 (dashed) and 3 (dotted) along the positions."
     )
     columns = ["Model", "Seed", "Position", "Component 1", "Component 2", "Component 3"]
     along = _ALONG.draw(run)

@@ -111,7 +111,7 @@ def _between(run: Run) -> Sequence[Line]:
     many = schemes.many(run)
     beside = []
     for each in lines:
-        name = f"R² of position, `{each.name}`" if many else "R² of position, by a line"
+        name = f"R² of position, `{each.name}`" if many else "R², by a line"
         points = run.curve("r2.token", each.name, each.part)
         beside.append(Line(points, name, each.part, kind=ASIDE if many else LEVEL, panel=each.panel))
     return [*lines, *beside]

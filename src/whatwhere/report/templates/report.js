@@ -40,7 +40,8 @@
       plot.style.height = `${layout.height}px`;
     }
     if (printing) layout.width = plot.clientWidth; // there is no time for plotly to look at the new width itself
-    return Plotly.react(plot, data, layout, config);
+    // A plot keeps the width that it was first drawn with, until the window changes.
+    return Plotly.react(plot, data, layout, config).then(() => printing || plot._fullLayout.width === plot.clientWidth || Plotly.Plots.resize(plot));
   };
 
   // What a fold or a switch hides has no width; it is drawn when it opens.
@@ -74,12 +75,17 @@
       redraw(options[i]);
     }));
   }
-  for (const model of document.querySelectorAll("button.model")) {
+  const models = Object.fromEntries([...document.querySelectorAll("button.model")].map((model) => [model.dataset.model, model]));
+  for (const model of Object.values(models)) {
     model.addEventListener("click", () => {
       const name = model.dataset.model;
       if (!absent.delete(name)) absent.add(name);
       model.setAttribute("aria-pressed", String(!absent.has(name)));
-      for (const panel of document.querySelectorAll(".panel")) if (panel.dataset.model === name) panel.hidden = absent.has(name);
+      for (const plot of plots) { // a panel stands as long as one of its models does
+        const drawn = [plot.parentNode.dataset.model, ...figures[plot.dataset.figure][plot.dataset.panel].data.flatMap((trace) => trace.meta ?? [])];
+        const own = plot.parentNode.dataset.model in models ? drawn.slice(0, 1) : drawn.filter((each) => each in models);
+        plot.parentNode.hidden = own.length > 0 && own.every((each) => absent.has(each));
+      }
       balance();
       drawAll();
     });
@@ -109,7 +115,9 @@
   const filtered = () => {
     for (const row of document.querySelectorAll("#table-claims tbody tr")) row.hidden = !filters.every((f) => passes(row.dataset[f.dataset.filter], f.value));
   };
-  filters.forEach((filter) => filter.addEventListener("change", filtered));
+  const none = document.getElementById("no-claims");
+  const told = () => none && (none.hidden = document.querySelector("#table-claims tbody tr:not([hidden])") !== null);
+  filters.forEach((filter) => filter.addEventListener("change", () => (filtered(), told())));
 
   // One after the other: those near the screen as soon as they come near, all others in their order while the browser has nothing else
   // to do, so that the page answers at once and is whole in the end.
