@@ -61,6 +61,7 @@ METRICS: dict[str, Metric] = {
     "head.label": Metric("draws with the same label", SHARE, "label", method="heads"),
     "heads.share": Metric("share of heads", SHARE, "label", counts="heads", method="heads"),
     "ablation.*": Metric("rise of loss", NATS, f"{TERM}, or stream", method="ablation"),
+    "loss.document": Metric("loss", NATS, "", "document", DOCUMENTS, DOCUMENTS, "documents", "ablation"),
     "ablation.loss": Metric("loss as it is", NATS, "", "document", DOCUMENTS, DOCUMENTS, "documents", "ablation"),
     "attention.*": _look("attention weight"),
     "attention.previous": _look("before"),

@@ -9,7 +9,13 @@ from scipy import stats
 
 import whatwhere as ww
 from whatwhere.analysis import ablation
-from whatwhere.analysis.ablation import Choices, ablation_records, masked, permutations
+from whatwhere.analysis.ablation import (
+    Choices,
+    ablation_records,
+    document_loss_records,
+    masked,
+    permutations,
+)
 from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
@@ -73,6 +79,10 @@ def test_the_loss_is_the_models_own(name, kind):
     assert (loss.unit, loss.n, loss.seed, loss.layer, loss.part) == ("nats", 6, 1, None, None)
     assert loss.value == pytest.approx(loss_of(model, chosen).mean(), rel=1e-10)
     assert loss.low < loss.value < loss.high
+    alone = document_loss_records(model, chosen, Who("m", 1, "s"), batch_size=3)  # the same without ablations
+    (mean,) = select(alone, metric="loss.document", index=None)
+    assert (mean.value, mean.low, mean.high) == pytest.approx((loss.value, loss.low, loss.high), rel=1e-9)
+    np.testing.assert_allclose([r.value for r in alone if r.index is not None], [r.value for r in each], rtol=1e-9)
 
 
 def zero_relative(model, layers=(0, 1)):

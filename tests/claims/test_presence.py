@@ -3,6 +3,7 @@ references that are trained; and what a value is held against."""
 
 from dataclasses import replace
 
+import pytest
 from claim_cases import CASES, tuned, verdict
 from claim_records import one, stages, table
 
@@ -41,3 +42,15 @@ def test_a_row_says_what_its_value_is_held_against():
     both = CASES["dstg-2d-collapse"]
     (side, level), (second, other) = verdict("dstg-2d-collapse", both.records(both.good, 0.0))["bars"]
     assert (side, level, second) == ("at least", 0.9, "at least") and 0 < other < 0.9
+
+
+def test_losses_of_many_documents_come_before_those_of_few():
+    """Paired by document; the few that are ablated alone would call these two level."""
+    names = {"dstg": 0.1, "ap": 0.0, "rp": 0.3, "rope": 0.4}
+    few = [one(m, "ablation.loss", 4.0 + (i % 2) * gap, index=i) for m, gap in names.items() for i in range(4)]
+    many = [one(m, "loss.document", 4.0 + i + gap, index=i) for m, gap in names.items() for i in range(50)]
+    found = verdict("dstg-costs-no-loss", [*few, *many])
+    assert found["value"] == pytest.approx(0.1) and any(
+        "loss.document dstg, 50 documents" in r for r in found["records"]
+    )
+    assert verdict("dstg-costs-no-loss", few)["value"] == pytest.approx(0.05)

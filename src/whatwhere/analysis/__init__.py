@@ -7,7 +7,7 @@ from functools import partial
 
 from ..files import Arrays
 from ..records import Record
-from .ablation import KINDS, ablation_records
+from .ablation import KINDS, ablation_records, document_loss_records
 from .attention import AttentionScores, foreign_scores, retrieval_records
 from .centres import centre_records
 from .correlations import correlation_records
@@ -99,6 +99,11 @@ INSIDE = (
     Analysis("θ", lambda s: theta_records(s.model, s.some(), s.who), needs=("documents", "terms"), optional=True),
     Analysis(
         "correlations", lambda s: correlation_records(s.model, s.some(), s.who), arrays="correlations", optional=True
+    ),
+    Analysis(
+        "losses",
+        lambda s: document_loss_records(s.model, s.some(), s.who, batch_size=s.batch_size),
+        needs=("documents", "loss"),
     ),
     Analysis("ablations", _ablations, needs=("documents", "loss")),
     Analysis(

@@ -137,6 +137,27 @@ def ablation_records(
     return [loss, *each, *changes]
 
 
+def document_loss_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
+    """`loss.document`: the masked-language loss of each document (index) in nats, the same masks for all models, and
+    their mean; of more documents than the ablations can afford.
+
+    Raises:
+        ValueError: another model, or documents without a word.
+    """
+    check_masked_lm(model, "A loss")
+    ids, labels = masked(documents, MASK_RATE, model.config.mask_token_id)
+    values, order = np.empty(len(documents)), np.zeros_like(ids)
+    with evaluating(model), torch.inference_mode():
+        for rows in np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size)):
+            values[rows] = _Batch(model, documents, rows, ids, labels, order).start()
+    read = ~np.isnan(values)
+    if not read.any():
+        raise ValueError(NO_WORDS)
+    mean = document_mean(values[read, None], articles=None if documents.articles is None else documents.articles[read])
+    whole = who.records("loss.", mean, {"metric": ["document"]}, n=read.sum())
+    return [*whole, *who.records("loss.document", values, {"index": range(len(values))}, n=1)]
+
+
 def masked(documents: Documents, mask_rate: float, mask_id: int, seed: int = SEED) -> tuple[np.ndarray, np.ndarray]:
     """Token ids and labels (m, n): in each document `mask_rate` of the regular tokens, at least one, are [MASK]; labels
     are -100 elsewhere.

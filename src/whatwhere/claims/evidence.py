@@ -132,9 +132,11 @@ class Evidence:
         Differences are then paired by document. Without such records the mean with its interval; without those the
         last validation loss of the training, which has none.
         """
-        if not all(self.table.rows("ablation.loss", name) for name in self.models):
+        metrics = ("loss.document", "ablation.loss")  # of many documents, of the few that are ablated
+        metric = next((m for m in metrics if all(self.table.rows(m, name) for name in self.models)), None)
+        if metric is None:
             return self.last_step("loss", "validation", model)
-        rows = {name: self.rows("ablation.loss", name) for name in self.models}
+        rows = {name: self.rows(metric, name) for name in self.models}
         documents = [
             {r.index for r in rows[name] if r.seed == seed} - {None} for name in self.models for seed in self.seeds
         ]
@@ -142,7 +144,7 @@ class Evidence:
         chosen = [r for r in rows[model] if r.index in (shared if len(shared) > 1 else (None,))]
         for seed in self.seeds:
             if not any(r.seed == seed for r in chosen):
-                raise Missing(f"no ablation.loss of {model}, seed {seed}")
+                raise Missing(f"no {metric} of {model}, seed {seed}")
         self._read |= dict.fromkeys(sorted(chosen, key=lambda r: (self.seeds.index(r.seed), r.index or 0)))
         return _over(chosen, self.seeds)
 

@@ -42,7 +42,7 @@ def pick(run: Run) -> Pick | None:
         f"Loss: all held-out masked tokens, nats; beside the best: {paired}. Position kept: R² of position in the last "
         "trained layer, of a model with streams in its position stream"
     )
-    records = ("loss: part, step", "ablation.loss: index = document", "r2.token: layer, part, index = split")
+    records = ("loss: part, step", "loss.document: index", "r2.token: layer, part, index = split")
     table = Table("pick", caption, COLUMNS, rows, frozenset(range(1, len(COLUMNS))), records)
     return Pick(_sentence(run, order, finals, behind), table, {m: schemes.colour(run, m) for m in order})
 
@@ -51,11 +51,10 @@ def _behind(run: Run, model: str, best: str, finals: Mapping[str, Point]) -> Poi
     """How far a model's loss is above the best: paired by training seed, of one seed by held-out document."""
     if finals[model].seeds > 1:
         return finals[model] - finals[best]
-    of_documents = [run.table.point("ablation.loss", m) for m in (model, best)]
-    if all(p is not None and p.columns == "documents" for p in of_documents):
-        ours, theirs = of_documents
-        assert ours is not None and theirs is not None
-        return ours - theirs
+    for metric in ("loss.document", "ablation.loss"):  # of many documents, of the few that are ablated
+        ours, theirs = (run.table.point(metric, m) for m in (model, best))
+        if ours and theirs and ours.columns == theirs.columns == "documents":
+            return ours - theirs
     return finals[model] - finals[best]
 
 
