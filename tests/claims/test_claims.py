@@ -23,6 +23,7 @@ KEYS = {
     "kind",
     "always",
     "verdict",
+    "so_far",
     "value",
     "low",
     "high",

@@ -50,7 +50,7 @@ def test_level_losses_lead_to_costs_and_to_what_one_alone_does():
 def test_one_seed_needs_more_than_a_twentieth_of_a_nat():
     assert "level" in pick(run_of({"ap": 4.04, "dstg": 4.0})).sentence
     assert pick(run_of({"ap": 4.06, "dstg": 4.0})).sentence.startswith(
-        "`dstg` has the lowest held-out loss (4.00 nats)"
+        "`dstg` has the lowest held-out loss (4.00 nats, one training each)"
     )
 
 

@@ -62,8 +62,8 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     out = tmp_path / "out"
-    found = run_glue(config(data, seeds=3, minutes=1e-4), out, progress=False)
-    assert 0 < found["left"] < 3 or found["left"] == 3
+    found = run_glue(config(data, seeds=3, minutes=1e-9), out, progress=False)
+    assert (found["done"], found["left"]) == (0, 3)
     assert "left out for want of time" in evaluate.glue_text(found)
     assert run_glue(config(data, seeds=3), out, progress=False)["left"] == 0
 
@@ -85,7 +85,7 @@ def test_one_half_of_the_rows_chooses_and_the_other_judges():
     assert (found["score"], found["best"], found["optimism"]) == (0.0, 0.5, 0.5)
     assert np.array_equal(said, bad)
     found, _ = evaluate._scores(TASKS["rte"], [run(1, 0), run(1, 1)])
-    assert found["best"] == 1.0 and found["score"] in (0.5, 1.0)
+    assert found["best"] == 1.0 and found["score"] == 0.5  # on the first half both are best, and the first is taken
 
 
 def test_differences_are_paired_by_rows():

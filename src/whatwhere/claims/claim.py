@@ -111,6 +111,7 @@ class _Finding:
     records: Sequence[str] = ()
     margin: float = 0.0
     bars: Sequence[tuple[str, float]] = ()
+    so_far: str = ""
 
 
 def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None = None) -> list[dict[str, Any]]:
@@ -130,12 +131,12 @@ def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None =
         claims: default `CLAIMS`.
 
     Returns:
-        Dictionaries with id, claim, kind, always, verdict, value, low, high, bars, paper_value, untrained, scale,
-        source, rule, unit, models, records; value, low, high, paper_value may be None. bars: what the value is held
-        against, as ("at least" or "at most", number); of a part of the rule about something else there is none.
-        untrained: value and verdict of the same
-        rule on the untrained models, None where there are no records of them. models is what was judged, records what
-        decided, in words.
+        Dictionaries with id, claim, kind, always, verdict, so_far, value, low, high, bars, paper_value, untrained,
+        scale, source, rule, unit, models, records; value, low, high, paper_value may be None. bars: what the value is
+        held against, as ("at least" or "at most", number); of a part of the rule about something else there is none.
+        so_far: of what is not settled, the verdict if it were. untrained: value and verdict of the same rule on the
+        untrained models, None where there are no records of them. models is what was judged, records what decided, in
+        words.
     """
     table = records if isinstance(records, Table) else Table(records)
     return [_row(claim, table) for claim in (REGISTRY if claims is None else claims)]
@@ -153,6 +154,7 @@ def _row(claim: Claim, table: Table) -> dict[str, Any]:
         "kind": claim.kind,
         "always": claim.always,
         "verdict": finding.verdict,
+        "so_far": finding.so_far,
         "value": finding.value,
         "low": low,
         "high": high,
@@ -198,17 +200,17 @@ def _finding(claim: Claim, evidence: Evidence, name: str) -> _Finding:
         raise Missing(f"needs {lacking}") from None
     alone = claim.alone if len(evidence.seeds) == 1 else 0.0
     verdict, pieces = _verdict(margins, alone), [evidence.note, evidence.scale(shown)]
+    so_far = ""
     if reason := evidence.unlearned(claim.learned):
         verdict, pieces = UNTESTABLE, [reason, *pieces]
     elif claim.kind == EMPIRICAL and (reason := evidence.unsettled()):
-        verdict, pieces = UNSETTLED, [f"so far: {verdict}", reason, *pieces]
+        so_far, verdict, pieces = verdict, UNSETTLED, [f"so far: {verdict}", reason, *pieces]
     if alone:
         pieces.append(f"one seed: differences below {alone:g} nats are not separable")
     untrained = _untrained(claim, evidence)
     scale, margin = "; ".join(filter(None, pieces)), min(m.value for m in margins)
-    return _Finding(
-        name, verdict, scale, shown.value, shown.interval, untrained, evidence.read, margin, _bars(shown, margins)
-    )
+    bars = _bars(shown, margins)
+    return _Finding(name, verdict, scale, shown.value, shown.interval, untrained, evidence.read, margin, bars, so_far)
 
 
 def _bars(shown: Point, margins: Sequence[Point]) -> list[tuple[str, float]]:

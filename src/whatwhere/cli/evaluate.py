@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .models import open_encoder, open_tokenizer
-from .options import Json, Scheme, app, emit
+from .models import check_models
+from .options import Json, Scheme, app, configured, emit
 
 evaluate = typer.Typer(help="What encoders are good for: tasks of GLUE, grammar.", no_args_is_help=True)
 app.add_typer(evaluate, name="evaluate")
@@ -22,6 +22,7 @@ Models = Annotated[
 
 @evaluate.command()
 def glue(
+    context: typer.Context,
     models: Models,
     out: Annotated[Path, typer.Option(help="Folder of results; finished fine-tunings there are not done again.")],
     tasks: Annotated[
@@ -57,20 +58,16 @@ def glue(
     """
     from ..study.evaluate import GlueConfig, glue_text, run_glue
 
-    for model in models:  # before anything is trained
-        open_encoder(model, scheme)
-        open_tokenizer(model)
-    values = {"models": models, "recipe": recipe, "length": length, "limit": limit, "untrained": untrained}
-    values |= {"data": str(data) if data else None, "seeds": seeds, "minutes": minutes}
-    values |= {"tasks": [name.strip() for name in tasks.split(",")] if tasks else None}
-    values |= {"scheme": str(scheme) if scheme else None}
-    config = GlueConfig.parse({key: value for key, value in values.items() if value is not None})
+    check_models(models, scheme)
+    named = [name.strip() for name in tasks.split(",")] if tasks else None
+    config = configured(context, GlueConfig, None, None, models=models, tasks=named)
     found = run_glue(config, out)
     emit(found, as_json, glue_text(found))
 
 
 @evaluate.command()
 def linguistic(
+    context: typer.Context,
     models: Models,
     data: Annotated[Path, typer.Option(help="Folder of BLiMP's JSON lines, or that holds blimp/; also packed.")],
     out: Annotated[Path, typer.Option(help="Folder of results; models that are judged there are not judged again.")],
@@ -88,11 +85,7 @@ def linguistic(
     """
     from ..study.linguistic import LinguisticConfig, linguistic_text, run_linguistic
 
-    for model in models:  # before anything is judged
-        open_encoder(model, scheme)
-        open_tokenizer(model)
-    values = {"models": models, "data": str(data), "limit": limit, "untrained": untrained}
-    values |= {"scheme": str(scheme) if scheme else None}
-    config = LinguisticConfig.parse({key: value for key, value in values.items() if value is not None})
+    check_models(models, scheme)
+    config = configured(context, LinguisticConfig, None, None, models=models)
     found = run_linguistic(config, out)
     emit(found, as_json, linguistic_text(found))

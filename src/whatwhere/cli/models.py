@@ -139,6 +139,17 @@ def _has_tokenizer(folder: Path) -> bool:
     )
 
 
+def check_models(models: list[str], scheme: Path | None) -> None:
+    """Refuse models that do not open, before anything is computed with the others.
+
+    Raises:
+        ValueError: as `open_encoder` and `open_tokenizer`.
+    """
+    for model in models:
+        open_encoder(model, scheme)
+        open_tokenizer(model)
+
+
 def run_folder(folder: Path) -> Path:
     """The folder of a run, as given.
 

@@ -19,8 +19,8 @@ class Row:
     """A claim as it is shown.
 
     anchor: where a link to it leads. paper: whose it is. mark: its verdict as a class. here: value and interval.
-    printed: the paper's value. lean: what the verdict would be if the models had settled. bars: what the value is held
-    against, and how far the paper's is from it. untrained: what the rule says of the untrained model. records: what
+    printed: the paper's value. so_far: the verdict if the models had settled. bars: what the value is held against,
+    and how far the paper's is from it. untrained: what the rule says of the untrained model. records: what
     decided it. shown: whether it stands in the table before a reader asks for more.
     """
 
@@ -32,7 +32,7 @@ class Row:
     here: str = "–"
     printed: str = "–"
     bars: str = ""
-    lean: str = ""
+    so_far: str = ""
     always: str = ""
     untrained: str = ""
     scale: str = ""
@@ -77,7 +77,7 @@ def row(claim: Mapping[str, Any]) -> Row:
         verdict=str(claim.get("verdict") or UNTESTABLE),
         here=here,
         printed=printed(paper) + unit if paper is not None else "–",
-        lean=_lean(_words(claim.get("scale"))) if claim.get("verdict") == UNSETTLED else "",
+        so_far=str(claim.get("so_far") or ""),
         bars=_bars(claim.get("bars"), paper),
         always=_words(claim.get("always")),
         untrained=before,
@@ -87,12 +87,6 @@ def row(claim: Mapping[str, Any]) -> Row:
         models=", ".join(f"`{m}`" for m in _list(claim.get("models"))),
         records=tuple(_list(claim.get("records"))),
     )
-
-
-def _lean(scale: str) -> str:
-    """What an unsettled claim's scale begins with, shorter: `so far: holds here; ...`."""
-    found = re.search(r"so far: (holds|not seen|not separable)\b", scale)
-    return found[1] if found else ""
 
 
 def _bars(bars: Any, paper: float | None) -> str:
@@ -111,10 +105,13 @@ def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
     """All claims: those that count first, by verdict, what untrained models meet too last of each."""
     made = [row(c) for c in claims]
     order = [verdict.replace(" ", "-") for verdict in VERDICTS]
-    leans = ["holds", "not seen", "not separable", ""]
+    leans = (HOLDS, FAILS, OPEN)
     return sorted(
         made,
-        key=lambda r: (r.kind == ANALYTIC, order.index(r.mark), leans.index(r.lean), r.untrained.endswith(HOLDS)),
+        key=lambda r: (
+            *(r.kind == ANALYTIC, order.index(r.mark)),
+            *(leans.index(r.so_far) if r.so_far in leans else len(leans), r.untrained.endswith(HOLDS)),
+        ),
     )
 
 
@@ -123,9 +120,9 @@ def told(rows: Sequence[Row]) -> str:
     counts = Counter(r.verdict for r in rows if r.kind != ANALYTIC)
     ordered = [v for v in dict.fromkeys((*VERDICTS, *counts)) if counts[v]]
     pieces = [f"{counts[v]} {'hold here' if v == HOLDS and counts[v] > 1 else v}" for v in ordered]
-    leans = Counter(r.lean for r in rows if r.kind != ANALYTIC and r.lean)
+    leans = Counter(r.so_far for r in rows if r.kind != ANALYTIC and r.so_far)
     if leans:
-        so_far = ", ".join(f"{n} {lean.replace('holds', 'hold') if n > 1 else lean}" for lean, n in leans.most_common())
+        so_far = ", ".join(f"{n} {verdict}" for verdict, n in leans.most_common())
         pieces = [f"{p} (so far {so_far})" if p.endswith(UNSETTLED) else p for p in pieces]
     analytic = sum(r.kind == ANALYTIC for r in rows)
     rest = (

@@ -127,7 +127,8 @@ def _losses(
     if len(level) > 1:
         values = ", ".join(fixed(finals[m].value, 2) for m in level)
         return f"{listed([f'`{m}`' for m in level])} are level in held-out loss ({values} nats)"
-    told = f"`{order[0]}` has the lowest held-out loss ({fixed(finals[order[0]].value, 2)} nats)"
+    once = ", one training each" * (finals[order[0]].seeds == 1 and len(order) > 1)
+    told = f"`{order[0]}` has the lowest held-out loss ({fixed(finals[order[0]].value, 2)} nats{once})"
     if len(order) == 1:
         return told
     second = behind[order[1]]

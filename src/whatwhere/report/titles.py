@@ -5,7 +5,6 @@ Two values differ only if the 95 % interval of their paired difference holds no 
 separable". Thresholds are those of the claims. Names in `backticks` are set as code by the page.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -75,8 +74,8 @@ def claimed(run: Run, *ids: str, what: str = "") -> str | None:
             continue
         unit = f"{THIN}{claim['unit']}" if claim.get("unit") else ""
         head = _HEADS.get(str(claim.get("verdict")), "Not testable here: ")
-        if lean := re.search(r"so far: (holds|not seen|not separable)", str(claim.get("scale") or "")):
-            head = f"Not settled, so far {lean[1]}: " if head == _HEADS[UNSETTLED] else head
+        if so_far := claim.get("so_far"):
+            head = f"Not settled, so far {str(so_far).removesuffix(' here')}: "
         sentence = str(claim.get("claim") or claim.get("id"))
         sentence = sentence[:1].lower() + sentence[1:] if head and sentence[1:2].islower() else sentence
         bounds = f" {interval(low, high, MOST_DIGITS)}" if low is not None else ""

@@ -6,11 +6,9 @@ from ...papers import GLUE
 from ...points import Point
 from .. import schemes
 from ..forms.axes import Axis
-from ..forms.rows import PAPER, Row, Rows
+from ..forms.rows import PAPER, UNTRAINED, Row, Rows
 from ..run import Run
 from ..titles import best, claimed, coded, rounded
-
-UNTRAINED = "weights drawn anew"
 
 
 def _scores(run: Run) -> Iterator[Row]:

@@ -16,12 +16,13 @@ from .marks import LEVEL as INTERVAL
 from .marks import caption, dots, errors, figure, hover, note, reference, segments
 
 ROW = 28  # pixels
-PAPER = "paper"  # as a kind of value: printed
+PAPER = "paper"  # as a kind of value: printed,
+UNTRAINED = "weights drawn anew"  # or of the same model without its training
 # Kind of value -> (marker, colour or "" for that of the row, glyph of the key); any other is a dot.
 _KINDS = {
     "as counted": ("square-open", "combined", "hollow-square"),
     "shuffled": ("line-ns-open", "combined", "whisker"),
-    "weights drawn anew": ("square-open", "combined", "hollow-square"),
+    UNTRAINED: ("square-open", "combined", "hollow-square"),
     PAPER: ("circle-open", "", "paper"),
 }
 
