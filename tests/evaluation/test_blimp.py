@@ -90,9 +90,9 @@ def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path):
     assert of["blimp", None] == pytest.approx(
         np.mean([of["blimp.paradigm", p] for p in ("agreement", "order", "number")])
     )
-    kept = (tmp_path / "o/runs/reference.npy").stat().st_mtime_ns
+    kept = (tmp_path / "o/runs/reference/blimp/all.json").stat().st_mtime_ns
     again = whatwhere(*words, "--untrained", "--json")
-    assert again.returncode == 0 and (tmp_path / "o/runs/reference.npy").stat().st_mtime_ns == kept
+    assert again.returncode == 0 and (tmp_path / "o/runs/reference/blimp/all.json").stat().st_mtime_ns == kept
     records = read_records(tmp_path / "o/records.parquet")
     assert {r.step for r in select(records, metric="blimp")} == {None, 0}
     assert "What are they good for?" in (tmp_path / "o/report.html").read_text(encoding="utf-8")

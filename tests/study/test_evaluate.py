@@ -2,17 +2,20 @@
 the other, differences are paired."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from cli_runner import whatwhere
 
 import whatwhere as ww
-from whatwhere.evaluation.glue import METRICS, TASKS
+from whatwhere.evaluation.family import model_names, paired
+from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune, pieces
+from whatwhere.evaluation.grid import Finished, chosen
 from whatwhere.evaluation.tuning import halves
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate
-from whatwhere.study.evaluate import GlueConfig, model_names, paired, planned, run_glue
+from whatwhere.study.evaluate import evaluation_text, run_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +43,13 @@ def config(data, **more):
 def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     done = []
-    really = evaluate.fine_tune
-    monkeypatch.setattr(evaluate, "fine_tune", lambda *given: done.append(given[1]) or really(*given))
+    counted = replace(GLUE, work=lambda *given: done.append(given[1]) or fine_tune(*given))
     out = tmp_path / "out"
-    first = run_glue(config(data), out, progress=False)
+    first = run_evaluation(counted, config(data), out, progress=False)
     assert (first["done"], first["left"], len(done)) == (1, 0, 1)
-    run_glue(config(data), out, progress=False)
+    run_evaluation(counted, config(data), out, progress=False)
     assert len(done) == 1
-    more = run_glue(config(data, tasks=["sst-2", "rte"], seeds=2, untrained=True), out, progress=False)
+    more = run_evaluation(counted, config(data, tasks=["sst-2", "rte"], seeds=2, untrained=True), out, progress=False)
     assert len(done) == 8 and more["done"] == 8
     records = read_records(out / "records.parquet")
     assert {(r.part, r.seed, r.step) for r in select(records, metric="glue.score")} == {
@@ -56,35 +58,36 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
     assert {r.part for r in select(records, metric="glue.difference", step=0)} == {"sst-2", "rte"}
     assert (out / "report.html").is_file()
     with pytest.raises(ValueError, match="holds a run with recipe='short', now recipe='dstg'"):
-        run_glue(config(data, recipe="dstg"), out, progress=False)
+        run_evaluation(counted, config(data, recipe="dstg"), out, progress=False)
 
 
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     out = tmp_path / "out"
-    found = run_glue(config(data, seeds=3, minutes=1e-9), out, progress=False)
+    found = run_evaluation(GLUE, config(data, seeds=3, minutes=1e-9), out, progress=False)
     assert (found["done"], found["left"]) == (0, 3)
-    assert "left out for want of time" in evaluate.glue_text(found)
-    assert run_glue(config(data, seeds=3), out, progress=False)["left"] == 0
+    assert "left out for want of time" in evaluation_text(GLUE, found)
+    assert run_evaluation(GLUE, config(data, seeds=3), out, progress=False)["left"] == 0
 
 
 def test_one_half_of_the_rows_chooses_and_the_other_judges():
     labels = np.arange(20) % 2
     one, two = halves(20)
     good, bad = labels.copy(), 1 - labels
+    accuracy = {"accuracy": METRICS["accuracy"]}
 
     def run(on_one, on_two):
         """A fine-tuning whose predictions are right on so many halves."""
         said = labels.copy()
         said[one], said[two] = (good if on_one else bad)[one], (good if on_two else bad)[two]
         scores = np.array([[on_one, on_two, (on_one + on_two) / 2]], float)
-        return evaluate._Done(scores, np.array([said] * 3), labels, {})
+        return Finished("", scores, {"predicted": np.array([said] * 3)})
 
     # Each half alone is best in another run: chosen there, it fails on the other; on all rows both look half right.
-    found, said = evaluate._scores(TASKS["rte"], [run(1, 0), run(0, 1)])
+    found, said = chosen([run(1, 0), run(0, 1)], labels, accuracy)
     assert (found["score"], found["best"], found["optimism"]) == (0.0, 0.5, 0.5)
     assert np.array_equal(said, bad)
-    found, _ = evaluate._scores(TASKS["rte"], [run(1, 0), run(1, 1)])
+    found, _ = chosen([run(1, 0), run(1, 1)], labels, accuracy)
     assert found["best"] == 1.0 and found["score"] == 0.5  # on the first half both are best, and the first is taken
 
 
@@ -111,7 +114,7 @@ def test_models_are_called_by_their_folders(tmp_path):
     assert model_names([str(one), "org/bert"]) == {"dstg": str(one), "org/bert": "org/bert"}
     with pytest.raises(ValueError, match="are both called dstg. Rename one"):
         model_names([str(one), str(two)])
-    runs = planned(GlueConfig.parse({"models": [str(one)], "recipe": "dstg", "tasks": ["rte", "cola"], "seeds": 2}))
+    runs = pieces(GlueConfig.parse({"models": [str(one)], "recipe": "dstg", "tasks": ["rte", "cola"], "seeds": 2}))
     assert len(runs) == 2 * 2 * 18 and [run.seed for run in runs] == sorted(run.seed for run in runs)
 
 

@@ -1,7 +1,7 @@
 """Verbs that ask what a model is good for: evaluate glue, evaluate linguistic."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,13 +18,31 @@ Models = Annotated[
         help="Model folders of ours or of transformers, Hub names, or `reference`; differences are from the first.",
     ),
 ]
+Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
+Tasks = Annotated[str | None, typer.Option(help="Tasks, with commas. [default: all]", metavar="NAME,NAME")]
+Untrained = Annotated[bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")]
+Minutes = Annotated[
+    float | None, typer.Option(help="Begin nothing that would end later; the same command goes on.", min=0)
+]
+
+
+def _run(context: typer.Context, family: Any, models: list[str], tasks: str | None = None) -> None:
+    """A family of tasks for several models: its options are its settings by their names."""
+    from ..study.evaluate import evaluation_text, run_evaluation
+
+    check_models(models, context.params["scheme"])
+    named = {"tasks": [name.strip() for name in tasks.split(",")]} if tasks else {}
+    found = run_evaluation(
+        family, configured(context, family.config, None, None, models=models, **named), context.params["out"]
+    )
+    emit(found, context.params["as_json"], evaluation_text(family, found))
 
 
 @evaluate.command()
 def glue(
     context: typer.Context,
     models: Models,
-    out: Annotated[Path, typer.Option(help="Folder of results; finished fine-tunings there are not done again.")],
+    out: Out,
     tasks: Annotated[
         str | None, typer.Option(help="Tasks, with commas. [default: all but wnli]", metavar="NAME,NAME")
     ] = None,
@@ -42,12 +60,8 @@ def glue(
     seeds: Annotated[int | None, typer.Option(help="Seeds. [default: the recipe's]", min=1)] = None,
     length: Annotated[int, typer.Option(help="Most tokens of a row; longer ones are cut.", min=8)] = 128,
     limit: Annotated[int | None, typer.Option(help="Most training rows. [default: all]", min=20)] = None,
-    untrained: Annotated[
-        bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")
-    ] = False,
-    minutes: Annotated[
-        float | None, typer.Option(help="Begin no fine-tuning that would end later; the same command goes on.")
-    ] = None,
+    untrained: Untrained = False,
+    minutes: Minutes = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
@@ -56,13 +70,9 @@ def glue(
 
     OUT holds records.parquet, a page, and every fine-tuning with its evaluations and predictions under runs/.
     """
-    from ..study.evaluate import GlueConfig, glue_text, run_glue
+    from ..evaluation.glue import GLUE
 
-    check_models(models, scheme)
-    named = [name.strip() for name in tasks.split(",")] if tasks else None
-    config = configured(context, GlueConfig, None, None, models=models, tasks=named)
-    found = run_glue(config, out)
-    emit(found, as_json, glue_text(found))
+    _run(context, GLUE, models, tasks)
 
 
 @evaluate.command()
@@ -70,11 +80,10 @@ def linguistic(
     context: typer.Context,
     models: Models,
     data: Annotated[Path, typer.Option(help="Folder of BLiMP's JSON lines, or that holds blimp/; also packed.")],
-    out: Annotated[Path, typer.Option(help="Folder of results; models that are judged there are not judged again.")],
+    out: Out,
     limit: Annotated[int | None, typer.Option(help="Most pairs of a paradigm. [default: all]", min=1)] = None,
-    untrained: Annotated[
-        bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")
-    ] = False,
+    untrained: Untrained = False,
+    minutes: Minutes = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
@@ -83,9 +92,6 @@ def linguistic(
 
     OUT holds records.parquet (by paradigm, field and in all) and a page.
     """
-    from ..study.linguistic import LinguisticConfig, linguistic_text, run_linguistic
+    from ..evaluation.blimp import BLIMP
 
-    check_models(models, scheme)
-    config = configured(context, LinguisticConfig, None, None, models=models)
-    found = run_linguistic(config, out)
-    emit(found, as_json, linguistic_text(found))
+    _run(context, BLIMP, models)

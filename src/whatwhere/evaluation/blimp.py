@@ -1,6 +1,7 @@
 """BLiMP (Warstadt et al. 2020): pairs of sentences that differ in what makes one of them wrong; a masked-language model
 is right where the good one has the higher pseudo-log-likelihood (Salazar et al. 2020)."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +9,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import Field
 
+from ..corpus import load_tokenizer
 from ..corpus.labelled import json_rows, padded
+from ..files import write_arrays, write_json
+from ..intervals import share_interval
+from ..records import Record
+from ..shipped import model_source
+from ..training.config import use_scheme
+from ..training.loop import Show
+from .family import EvaluationConfig, Family, Piece, each_model
+from .tuning import open_masked
 
 ENDINGS = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.zst")
 BATCH_TOKENS = 16_384  # of one forward pass, padding included
@@ -123,3 +134,72 @@ def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.n
     values = pseudo_log_likelihoods(model, tokenizer, [s for pair in pairs for s in (pair.good, pair.bad)], **how)
     good, bad = values[::2], values[1::2]
     return np.where(good == bad, 0.5, (good > bad).astype(float))
+
+
+class BlimpConfig(EvaluationConfig):
+    """BLiMP for several models; models may be added to a folder."""
+
+    data: str = Field(description="folder of BLiMP's JSON lines")
+    limit: int | None = Field(None, ge=1, description="most pairs of a paradigm")
+
+
+def judge(out: str, piece: Piece, show: Show) -> None:
+    """Judge all pairs by one model, and keep which it has right."""
+    config = BlimpConfig.load_run(Path(out) / BLIMP.file)
+    use_scheme(config.scheme)
+    source = model_source(piece.source)
+    model, tokenizer = open_masked(source, piece.untrained), load_tokenizer(source)
+    pairs = read_blimp(Path(config.data), config.limit)
+    found = right(model, tokenizer, pairs, show=lambda done, total: show("pairs", done, total, ""))
+    write_arrays(piece.file(Path(out), ".npz"), {"right": found})
+    write_json(piece.file(Path(out)), {"pairs": len(pairs)})
+
+
+def _pieces(config: BlimpConfig) -> list[Piece]:
+    return [Piece(*model, "blimp") for model in each_model(config)]
+
+
+def blimp_records(config: BlimpConfig, out: Path) -> list[Record]:
+    """The share of pairs that each model has right: of each paradigm, of each field (mean of its paradigms) and of
+    all."""
+    pairs = read_blimp(Path(config.data), config.limit)
+    records: list[Record] = []
+    for piece in _pieces(config):
+        if not piece.file(out).is_file():
+            continue
+        with np.load(piece.file(out, ".npz"), allow_pickle=False) as arrays:
+            found = arrays["right"]
+        of: dict[str, list[float]] = defaultdict(list)
+        for pair, share in zip(pairs, found, strict=True):
+            of[pair.paradigm].append(float(share))
+        fields = {p.paradigm: p.field for p in pairs}
+        shares = {paradigm: float(np.mean(values)) for paradigm, values in of.items()}
+        who = piece.who
+        records += [
+            who.record("blimp.paradigm", share, *share_interval(round(sum(of[p])), len(of[p])), part=p, n=len(of[p]))
+            for p, share in shares.items()
+        ]
+        for field in dict.fromkeys(fields.values()):
+            mean = float(np.mean([share for p, share in shares.items() if fields[p] == field]))
+            records.append(who.record("blimp.field", mean, part=field, n=sum(p.field == field for p in pairs)))
+        records.append(who.record("blimp", float(np.mean(list(shares.values()))), n=len(pairs)))
+    return records
+
+
+def _notes(config: BlimpConfig) -> list[str]:
+    pairs = read_blimp(Path(config.data), config.limit)
+    return [f"BLiMP: {len(pairs):,} pairs of {len({p.paradigm for p in pairs})} paradigms, by pseudo-log-likelihood."]
+
+
+BLIMP = Family(
+    "linguistic",
+    "What the encoders know of grammar",
+    BlimpConfig,
+    lambda config: None if read_blimp(Path(config.data), 1) else None,
+    _pieces,
+    judge,
+    blimp_records,
+    _notes,
+    "blimp.field",
+    legend="share of pairs right, mean of paradigms; chance: 0.5",
+)

@@ -2,16 +2,27 @@
 (DSTG C.1; TUPE Table 1)."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field, model_validator
 
+from ..analysis.texts import most_tokens
+from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names
 from ..corpus.text_files import whole_lines
-from .tuning import Recipe, Score, Setting
+from ..files import write_arrays, write_json
+from ..records import Record
+from ..shipped import model_source
+from ..training.config import use_scheme
+from ..training.loop import Show
+from .family import EvaluationConfig, Family, Piece, differences, each_model
+from .grid import by_seed, chosen, medians
+from .tuning import Recipe, Score, Setting, open_classifier, tune
 
 HUB = "nyu-mll/glue"
 
@@ -235,3 +246,123 @@ def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts
     train = read_task(task, data, "train", limit)
     dev = {split: read_task(task, data, split) for split in task.splits}
     return Texts(train, dev, [] if task.regression else label_names(train.labels))
+
+
+class GlueConfig(EvaluationConfig):
+    """Fine-tunings on GLUE; of a folder that has some, models, tasks and seeds may be added."""
+
+    FREE = ("tasks", "seeds")
+
+    tasks: list[str] = Field(default_factory=lambda: list(DEFAULT), description="tasks by name")
+    recipe: str = Field("short", description=f"protocol: {', '.join(RECIPES)}")
+    seeds: int | None = Field(None, ge=1, description="seeds; default: the recipe's")
+    length: int = Field(128, ge=8, description="most tokens of a row; longer ones are cut")
+    limit: int | None = Field(None, ge=20, description="most training rows")
+
+    @model_validator(mode="after")
+    def _check(self) -> "GlueConfig":
+        for names, known, what in ((self.tasks, TASKS, "task"), ([self.recipe], RECIPES, "recipe")):
+            if strange := [name for name in names if name not in known]:
+                raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
+        return self
+
+
+def _check(config: GlueConfig) -> None:
+    for name in config.tasks:
+        for split in ("train", *TASKS[name].splits):
+            read_task(TASKS[name], config.folder, split, 100)
+
+
+def pieces(config: GlueConfig) -> list[Piece]:
+    """All fine-tunings: a seed after the other, each over all tasks, so that what a budget cuts off are seeds."""
+    recipe = RECIPES[config.recipe]
+    return [
+        Piece(*model, task, seed, setting)
+        for seed in range(config.seeds or recipe.seeds)
+        for task in sorted(config.tasks, key=list(TASKS).index)
+        for setting in recipe.settings
+        for model in each_model(config)
+    ]
+
+
+def fine_tune(out: str, piece: Piece, show: Show) -> None:
+    """One fine-tuning of a run in the folder `out`: its evaluations as .json, its predictions as .npz, the former
+    last."""
+    config = GlueConfig.load_run(Path(out) / GLUE.file)
+    use_scheme(config.scheme)
+    assert isinstance(piece.setting, Setting) and piece.seed is not None
+    recipe, task, source = RECIPES[config.recipe], TASKS[piece.part], model_source(piece.source)
+    texts = task_texts(task, config.folder, config.limit)
+    model, tokenizer = open_classifier(source, len(texts.classes), piece.seed, piece.untrained), load_tokenizer(source)
+    length = min(config.length, most_tokens(model) or config.length)
+    types = "token_type_ids" in tokenizer.model_input_names and model.config.model_type != "whatwhere"
+    train, dev = texts.encoded(tokenizer, length, piece.seed, types)
+    first, *others = task.splits
+    tuned = tune(
+        model,
+        train,
+        dev[first],
+        piece.setting,
+        recipe,
+        METRICS[task.metrics[0]],
+        others={split: dev[split] for split in others},
+        seed=piece.seed,
+        show=show,
+    )
+    labels = {f"labels.{split}": rows.labels for split, rows in dev.items()}
+    write_arrays(piece.file(Path(out), ".npz"), {"predicted": tuned.predicted, **tuned.others, **labels})
+    facts = {
+        "steps": tuned.steps,
+        "scores": tuned.scores.tolist(),
+        "seconds": tuned.seconds,
+        "rows": len(train),
+        "dev_rows": len(dev[first]),
+        "truncated": train.truncated,
+        "length": length,
+    }
+    write_json(piece.file(Path(out)), facts)
+
+
+def glue_records(config: GlueConfig, out: Path) -> list[Record]:
+    """Records of all that is finished: of each model, task and seed the score at what one half of the development rows
+    chose on the other half, and the papers' own, the best on all of them; of each model and task the difference from
+    the first model."""
+    runs = by_seed(pieces(config), out)
+    records: list[Record] = []
+    predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
+    labels: dict[str, np.ndarray] = {}
+    for piece, of_grid in runs:
+        task = TASKS[piece.part]
+        labels[piece.part] = of_grid[0].arrays[f"labels.{task.splits[0]}"]
+        found, said = chosen(of_grid, labels[piece.part], {name: METRICS[name] for name in task.metrics})
+        for split in task.splits[1:]:
+            best = max(of_grid, key=lambda run: float(run.scores[:, 2].max())).arrays
+            found[f"score.{split.removeprefix('dev_')}"] = METRICS[task.metrics[0]](
+                best[split], best[f"labels.{split}"]
+            )
+        predicted[piece.name, piece.untrained, piece.part][piece.seed] = said
+        records += [piece.who.record(f"glue.{key}", value, part=task.name, n=len(said)) for key, value in found.items()]
+    records += medians("glue.median", runs)
+    scores = {name: METRICS[task.metrics[0]] for name, task in TASKS.items()}
+    return [*records, *differences("glue.difference", config, predicted, labels, scores)]
+
+
+def _notes(config: GlueConfig) -> list[str]:
+    recipe = RECIPES[config.recipe]
+    return [f"GLUE by the recipe `{config.recipe}`: {len(recipe.settings)} settings, at most {recipe.epochs:g} epochs."]
+
+
+GLUE = Family(
+    "glue",
+    "What the encoders are good for",
+    GlueConfig,
+    _check,
+    pieces,
+    fine_tune,
+    glue_records,
+    _notes,
+    "glue.score",
+    "glue.difference",
+    lambda task: f"{task} ({TASKS[task].metrics[0]})",
+    "scores on the half of the development rows that did not choose",
+)

@@ -1,0 +1,186 @@
+"""The shape of every evaluation: settings, pieces of work with a file each, records of what is finished.
+
+A family of tasks is a `Family`; `study.evaluate` runs its pieces, as many at once as cores, and writes the page.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from ..analysis.who import Who
+from ..records import Record
+from ..training.config import SchemeConfig
+from ..training.loop import Show
+
+UNTRAINED = "untrained"
+C = TypeVar("C", bound="EvaluationConfig")
+DRAWS = 1000  # of the rows, for the interval of a difference
+
+
+class EvaluationConfig(SchemeConfig):
+    """What all evaluations share; of a folder that has some, models (and what else is in FREE) may be added."""
+
+    FREE: ClassVar[tuple[str, ...]] = ()  # keys that may differ when a folder is gone on with; lists grow
+
+    models: list[str] = Field(description="model folders, Hub names or `reference`")
+    data: str | None = Field(None, description="folder of the data; default: the Hub")
+    untrained: bool = Field(False, description="also every model with weights drawn anew")
+    minutes: float | None = Field(None, gt=0, description="begin nothing that would end later")
+
+    @classmethod
+    def free(cls) -> tuple[str, ...]:
+        """Keys in which two calls on one folder may differ."""
+        return ("models", "untrained", "minutes", *cls.FREE)
+
+    def after(self, began: Self) -> Self:
+        """These settings with the lists of an earlier call before what they add."""
+        grown = {}
+        for key in self.free():
+            old, new = getattr(began, key), getattr(self, key)
+            if isinstance(new, list):
+                grown[key] = [*old, *(each for each in new if each not in old)]
+        return self.model_copy(update=grown)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the data; None: the Hub."""
+        return None if self.data is None else Path(self.data)
+
+
+class Named(Protocol):
+    """A setting with a name that can be part of a file's."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of work. name: of the model, as records have it; source: its folder or Hub name; part: the task; setting:
+    what a grid varies."""
+
+    name: str
+    source: str
+    untrained: bool
+    part: str
+    seed: int | None = None
+    setting: Named | None = None
+
+    @property
+    def label(self) -> str:
+        """On the screen."""
+        words = (self.name, UNTRAINED * self.untrained, self.part, "" if self.seed is None else f"seed {self.seed}")
+        return " ".join(filter(None, words))
+
+    @property
+    def who(self) -> Who:
+        """Whose records its are, but for the study's name; step 0 where it is untrained."""
+        return Who(self.name, self.seed, "", 0 if self.untrained else None)
+
+    def file(self, out: Path, ending: str = ".json") -> Path:
+        """One of its files below `out`: .json, written last, or .npz."""
+        seed = "" if self.seed is None else f"seed-{self.seed}"
+        words = ("" if self.setting is None else self.setting.name, seed, UNTRAINED * self.untrained)
+        stem = "-".join(filter(None, words)) or "all"
+        return out / "runs" / self.name.replace("/", "_") / self.part / f"{stem}{ending}"
+
+
+@dataclass(frozen=True)
+class Family(Generic[C]):
+    """An evaluation.
+
+    name: of its verb, of its settings' file, and what its metrics begin with. title: of the page. config: its settings.
+    check: reads a little of all data before anything is done; a ValueError says what is missing. pieces: all work, in
+    the order in which a budget spends itself. work: does one piece in the folder of the run and writes its files, .json
+    last; called in a process of its own, so a function of a module. records: of all that is finished. notes: sentences
+    for the page. score: the metric of the table for people, a column each `part`; `difference` from the first model.
+    heading: of a column. legend: what the figures are.
+    """
+
+    name: str
+    title: str
+    config: type[C]
+    check: Callable[[C], None]
+    pieces: Callable[[C], list[Piece]]
+    work: Callable[[str, Piece, Show], None]
+    records: Callable[[C, Path], list[Record]]
+    notes: Callable[[C], list[str]]
+    score: str
+    difference: str = ""
+    heading: Callable[[str], str] = str
+    legend: str = ""
+
+    @property
+    def file(self) -> str:
+        """Where a folder keeps the settings of its run."""
+        return f"{self.name}.yaml"
+
+
+def model_names(models: Sequence[str]) -> dict[str, str]:
+    """Name -> model as given: the folder's name, of a study's model that above its seed.
+
+    Raises:
+        ValueError: two that are called alike.
+    """
+    named: dict[str, str] = {}
+    for model in models:
+        path = Path(model)
+        whole = path.resolve() if path.is_dir() else path
+        name = whole.parent.name if whole.name.startswith("seed-") else whole.name if path.is_dir() else model
+        if name in named:
+            raise ValueError(f"{named[name]} and {model} are both called {name}. Rename one of the folders.")
+        named[name] = model
+    return named
+
+
+def each_model(config: EvaluationConfig) -> list[tuple[str, str, bool]]:
+    """(name, source, untrained) of every model and, where they are wanted, of its untrained selves."""
+    named = model_names(config.models).items()
+    return [(name, source, untrained) for name, source in named for untrained in (False, True)[: 1 + config.untrained]]
+
+
+def paired(
+    score: Callable[[np.ndarray, np.ndarray], float], pairs: Sequence[tuple[np.ndarray, np.ndarray]], labels: np.ndarray
+) -> tuple[float, float, float]:
+    """Difference of two models' scores, mean over seeds, and its 95 % interval over rows, the same drawn for both
+    (percentile bootstrap).
+
+    Args:
+        score: of (predictions, labels). pairs: predictions of the two models, a pair each seed, a row each label.
+    """
+
+    def difference(rows: np.ndarray) -> float:
+        return float(np.mean([score(a[rows], labels[rows]) - score(b[rows], labels[rows]) for a, b in pairs]))
+
+    rng = np.random.default_rng(0)
+    draws = [difference(rng.integers(len(labels), size=len(labels))) for _ in range(DRAWS)]
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return difference(np.arange(len(labels))), float(low), float(high)
+
+
+def differences(
+    metric: str,
+    config: EvaluationConfig,
+    predicted: Mapping[tuple[str, bool, str], Mapping[Any, np.ndarray]],
+    labels: Mapping[str, np.ndarray],
+    scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
+) -> list[Record]:
+    """Of each model and part the paired difference from the first model, over the seeds that both have.
+
+    Args:
+        predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score.
+    """
+    baseline, records = next(iter(model_names(config.models))), []
+    for (name, untrained, part), of_seeds in predicted.items():
+        base = predicted.get((baseline, False, part), {})
+        seeds = sorted(set(of_seeds) & set(base), key=str)
+        if seeds and (name, untrained) != (baseline, False):
+            pairs = [(of_seeds[seed], base[seed]) for seed in seeds]
+            difference = paired(scores[part], pairs, labels[part])
+            who = Who(name, None, "", 0 if untrained else None)
+            records.append(who.record(metric, *difference, part=part, n=len(labels[part])))
+    return records

@@ -1,0 +1,74 @@
+"""Fine-tunings over a grid of settings: what one half of the development rows chooses is judged on the other."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..files import read_json
+from ..records import Record
+from .family import Piece
+from .tuning import Score, halves
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished fine-tuning. setting: its name. scores: (evaluations, 3) of the first half of the development rows,
+    the second, all. arrays: its other file; `predicted`: (3, rows, ...) predictions at the best of each."""
+
+    setting: str
+    scores: np.ndarray
+    arrays: Mapping[str, np.ndarray]
+
+
+def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finished]]]:
+    """The finished fine-tunings of each model, task and seed."""
+    found: dict[Piece, list[Finished]] = defaultdict(list)
+    for piece in pieces:
+        if piece.file(out).is_file():
+            with np.load(piece.file(out, ".npz"), allow_pickle=False) as arrays:
+                held = {name: arrays[name] for name in arrays.files}
+            setting = "" if piece.setting is None else piece.setting.name
+            scores = np.array(read_json(piece.file(out))["scores"])
+            found[replace(piece, setting=None)].append(Finished(setting, scores, held))
+    return list(found.items())
+
+
+def chosen(
+    runs: Sequence[Finished], labels: np.ndarray, metrics: Mapping[str, Score]
+) -> tuple[dict[str, float], np.ndarray]:
+    """Figures of one model, task and seed over a grid, and the predictions of each half of the rows by the fine-tuning
+    and the step that are best on the other half.
+
+    Args:
+        metrics: of (predictions, labels); the first decides, and is `score`.
+
+    Returns:
+        score, each metric, `best` (the best of all rows, as papers report it) and `optimism`, best less score.
+    """
+    parts = halves(len(labels))
+    said = np.empty(runs[0].arrays["predicted"].shape[1:], runs[0].arrays["predicted"].dtype)
+    for chosen_on, judged_on in ((0, 1), (1, 0)):
+        first = max(runs, key=lambda run: float(run.scores[:, chosen_on].max()))
+        said[parts[judged_on]] = first.arrays["predicted"][chosen_on][parts[judged_on]]
+    figures = {
+        name: float(np.mean([score(said[rows], labels[rows]) for rows in parts])) for name, score in metrics.items()
+    }
+    score, best = figures[next(iter(metrics))], max(float(run.scores[:, 2].max()) for run in runs)
+    return {"score": score, "best": best, **figures, "optimism": best - score}, said
+
+
+def medians(metric: str, found: Sequence[tuple[Piece, Sequence[Finished]]]) -> list[Record]:
+    """Of each model and task the largest over settings of the median over seeds of the best score (TUPE Table 1)."""
+    scores: dict[Piece, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for piece, runs in found:
+        for run in runs:
+            scores[replace(piece, seed=None)][run.setting].append(float(run.scores[:, 2].max()))
+    return [
+        piece.who.record(
+            metric, max(map(np.median, of_each.values())), part=piece.part, n=max(map(len, of_each.values()))
+        )
+        for piece, of_each in scores.items()
+    ]
