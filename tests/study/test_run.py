@@ -169,6 +169,8 @@ def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
         in done.stderr
     )
     assert "or choose another --out" in done.stderr and "Traceback" not in done.stderr
+    alone = whatwhere("pretrain", "--out", str(saved.parent))  # whose settings are the run's own
+    assert alone.returncode == 2 and "another version's recipe began" in alone.stderr
     del before[saved.parent / "records.parquet"]
     assert {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()} == before
 

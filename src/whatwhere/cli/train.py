@@ -25,7 +25,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..training.config import StrictConfig
+    from ..training.config import SchemeConfig
 
 _REQUIRED = "[required, here or in --config]"
 Resume = Annotated[
@@ -39,12 +39,19 @@ Resume = Annotated[
 
 
 def _settings_file(
-    context: typer.Context, kind: type["StrictConfig"], out: Path, name: str, config: Path | None, resume: bool = False
+    context: typer.Context, kind: type["SchemeConfig"], out: Path, name: str, config: Path | None, resume: bool = False
 ) -> Path | None:
     """The YAML whose settings hold where the command says nothing: as given; else that of the run in `out`, where the
-    command names none of its own."""
+    command names none of its own.
+
+    Raises:
+        ValueError: that run is of another version.
+    """
+    from ..training.runs import began_with
+
     own = (out / name).is_file() and config is None
     if own and (resume or not (context.params["settings"] or set(given(context, kind)) - {"seeds", "start"})):
+        began_with(kind, out / name)
         return out / name
     return config
 

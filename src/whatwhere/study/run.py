@@ -120,7 +120,7 @@ class Study:
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
         training = config.pretraining(config.models[0], 0, 1)
         if (wanted := steps_to_learn(training)) > steps:
-            self.say(too_few(config.minutes, steps, training, minutes(wanted)))
+            self.say(too_few(config.minutes, steps, training, minutes(wanted), FEWEST_STEPS))
         return steps
 
     def at_once(self, steps: int | None) -> int:

@@ -238,9 +238,10 @@ def steps_to_learn(config: PretrainConfig) -> int:
     return math.ceil(LEAVES_PLATEAU.get(config.size, 0) / (config.batch_size * config.length))
 
 
-def too_few(minutes: float, steps: int, config: PretrainConfig, wanted_minutes: float) -> str:
-    """What is said where `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`."""
-    bought = f"{minutes:g} minutes buy {steps:,} step{'s' * (steps != 1)}"
+def too_few(minutes: float, steps: int, config: PretrainConfig, wanted_minutes: float, fewest: int = 1) -> str:
+    """What is said where `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`; `fewest`
+    are done whatever they take."""
+    bought = f"{minutes:g} minutes buy {'at most ' * (steps <= fewest)}{steps:,} step{'s' * (steps != 1)}"
     return (
         f"{bought}; models of size {config.size} need about {steps_to_learn(config):,} "
         f"to learn more than how often each word occurs: about {math.ceil(wanted_minutes)} minutes on this machine"

@@ -24,6 +24,21 @@ SUMMARY = "training.json"
 C = TypeVar("C", bound=SchemeConfig)
 
 
+def began_with(kind: type[C], saved: Path) -> C:
+    """The configuration that a run was begun with.
+
+    Raises:
+        ValueError: another version wrote it, whose settings are not those of this one.
+    """
+    try:
+        return kind.load_run(saved)
+    except ValueError as error:
+        raise ValueError(
+            f"{saved} is of a run that another version's recipe began ({str(error).split('. ')[0]}). Nothing in "
+            f"{saved.parent} was changed: finish the run with that version, or choose another --out."
+        ) from None
+
+
 def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> bool:
     """Make sure that `out` is empty, or holds the same run if `resume`; True if it holds one already.
 
@@ -42,13 +57,7 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
                 f"{out} already holds a run ({name}). Go on with it (resume=True), or choose another folder."
             )
         config.check_scheme(out)
-        try:
-            old = type(config).load_run(saved).model_dump()
-        except ValueError as error:
-            raise ValueError(
-                f"{saved} is of a run that another version's recipe began ({str(error).split('. ')[0]}). Nothing in "
-                f"{out} was changed: finish the run with that version, or choose another --out."
-            ) from None
+        old = began_with(type(config), saved).model_dump()
         for key, value in config.model_dump().items():
             if key == "scheme" and None not in (value, old[key]):
                 continue  # the same text, wherever it stands
