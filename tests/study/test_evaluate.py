@@ -2,6 +2,7 @@
 the other, differences are paired."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -68,6 +69,26 @@ def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch)
     assert (found["done"], found["left"]) == (0, 3)
     assert "left out for want of time" in evaluation_text(GLUE, found)
     assert run_evaluation(GLUE, config(data, seeds=3), out, progress=False)["left"] == 0
+
+
+def test_checkpoints_of_a_training_are_fine_tuned_too(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    model = tmp_path / "mine"
+    shutil.copytree(ww.reference(), model)
+    (model / "checkpoints/step-30").mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(model / name, model / "checkpoints/step-30" / name)
+    out = tmp_path / "out"
+    run_evaluation(GLUE, config(data, models=[str(model)]), out, progress=False)
+    more = config(data, models=[str(model)], checkpoints=[30], untrained=True)
+    assert run_evaluation(GLUE, more, out, progress=False)["done"] == 3
+    scores = {r.step: r.value for r in select(read_records(out / "records.parquet"), metric="glue.score")}
+    assert set(scores) == {None, 0, 30} and scores[30] == scores[None]  # the same weights and seed
+    assert (out / "runs/mine/sst-2/rate-2e-05-batch-16-decay-0.01-seed-0-step-30.json").is_file()
+    assert "glue-steps" in (out / "report.html").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="mine keeps no checkpoint of step 7. Steps there: 30."):
+        run_evaluation(GLUE, config(data, models=[str(model)], checkpoints=[7]), tmp_path / "p", progress=False)
+    assert not (tmp_path / "p").exists()
 
 
 def test_one_half_of_the_rows_chooses_and_the_other_judges():

@@ -23,7 +23,7 @@ from ..geometry import classical_mds, distance_correlation, monotonicity_interva
 from ..geometry.distances import distances
 from ..geometry.encodings import random_table
 from ..records import Record, select
-from ..training.checkpoints import all_checkpoints
+from ..training.checkpoints import CHECKPOINTS, all_checkpoints
 from .attention import TOTAL, WeightReader, Weights, query_mean
 from .geometry import CorpusDistances, rows_of
 from .passes import Batch, Documents, read
@@ -41,7 +41,7 @@ Curve = list[tuple[int, float]]  # (step, validation loss) by step
 
 def _checkpoints(run: str | Path) -> list[tuple[int, Path]]:
     """(step, folder) of every checkpoint of a training."""
-    folders = list(all_checkpoints(Path(run) / "checkpoints"))
+    folders = list(all_checkpoints(Path(run) / CHECKPOINTS))
     if not folders:
         raise ValueError(
             f"{run} has no checkpoints. Give the folder of a run: whatwhere pretrain or finetune leaves them in "

@@ -26,14 +26,15 @@ Minutes = Annotated[
 ]
 
 
-def _run(context: typer.Context, family: Any, models: list[str], tasks: str | None = None) -> None:
-    """A family of tasks for several models: its options are its settings by their names."""
+def _run(context: typer.Context, family: Any, models: list[str]) -> None:
+    """A family of tasks for several models: its options are its settings by their names, lists with commas."""
     from ..study.evaluate import evaluation_text, run_evaluation
 
     check_models(models, context.params["scheme"])
-    named = {"tasks": [name.strip() for name in tasks.split(",")]} if tasks else {}
+    lists = {key: context.params.get(key) for key in ("tasks", "checkpoints")}
+    lists = {key: [each.strip() for each in text.split(",")] for key, text in lists.items() if text}
     found = run_evaluation(
-        family, configured(context, family.config, None, None, models=models, **named), context.params["out"]
+        family, configured(context, family.config, None, None, models=models, **lists), context.params["out"]
     )
     emit(found, context.params["as_json"], evaluation_text(family, found))
 
@@ -60,6 +61,10 @@ def glue(
     seeds: Annotated[int | None, typer.Option(help="Seeds. [default: the recipe's]", min=1)] = None,
     length: Annotated[int, typer.Option(help="Most tokens of a row; longer ones are cut.", min=8)] = 128,
     limit: Annotated[int | None, typer.Option(help="Most training rows. [default: all]", min=20)] = None,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(help="Also these steps of each training, with commas (TUPE Figure 5).", metavar="STEP,STEP"),
+    ] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
     scheme: Scheme = None,
@@ -72,7 +77,7 @@ def glue(
     """
     from ..evaluation.glue import GLUE
 
-    _run(context, GLUE, models, tasks)
+    _run(context, GLUE, models)
 
 
 @evaluate.command()

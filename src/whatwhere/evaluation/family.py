@@ -60,8 +60,11 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of work. name: of the model, as records have it; source: its folder or Hub name; part: the task; setting:
-    what a grid varies."""
+    """A piece of work.
+
+    name: of the model, as records have it; source: its folder or Hub name; part: the task; setting:
+    what a grid varies; step: of a checkpoint of its training, at `source`.
+    """
 
     name: str
     source: str
@@ -69,22 +72,27 @@ class Piece:
     part: str
     seed: int | None = None
     setting: Named | None = None
+    step: int | None = None
 
     @property
     def label(self) -> str:
         """On the screen."""
-        words = (self.name, UNTRAINED * self.untrained, self.part, "" if self.seed is None else f"seed {self.seed}")
-        return " ".join(filter(None, words))
+        seed = "" if self.seed is None else f"seed {self.seed}"
+        return " ".join(filter(None, (self.name, self._state, self.part, seed)))
 
     @property
     def who(self) -> Who:
         """Whose records its are, but for the study's name; step 0 where it is untrained."""
-        return Who(self.name, self.seed, "", 0 if self.untrained else None)
+        return Who(self.name, self.seed, "", 0 if self.untrained else self.step)
+
+    @property
+    def _state(self) -> str:
+        return UNTRAINED if self.untrained else "" if self.step is None else f"step-{self.step}"
 
     def file(self, out: Path, ending: str = ".json") -> Path:
         """One of its files below `out`: .json, written last, or .npz."""
         seed = "" if self.seed is None else f"seed-{self.seed}"
-        words = ("" if self.setting is None else self.setting.name, seed, UNTRAINED * self.untrained)
+        words = ("" if self.setting is None else self.setting.name, seed, self._state)
         stem = "-".join(filter(None, words)) or "all"
         return out / "runs" / self.name.replace("/", "_") / self.part / f"{stem}{ending}"
 

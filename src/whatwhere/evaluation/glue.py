@@ -18,6 +18,7 @@ from ..corpus.text_files import whole_lines
 from ..files import write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source
+from ..training.checkpoints import checkpoint
 from ..training.config import use_scheme
 from ..training.loop import Show
 from .family import EvaluationConfig, Family, Piece, differences, each_model
@@ -251,13 +252,14 @@ def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts
 class GlueConfig(EvaluationConfig):
     """Fine-tunings on GLUE; of a folder that has some, models, tasks and seeds may be added."""
 
-    FREE = ("tasks", "seeds")
+    FREE = ("tasks", "seeds", "checkpoints")
 
     tasks: list[str] = Field(default_factory=lambda: list(DEFAULT), description="tasks by name")
     recipe: str = Field("short", description=f"protocol: {', '.join(RECIPES)}")
     seeds: int | None = Field(None, ge=1, description="seeds; default: the recipe's")
     length: int = Field(128, ge=8, description="most tokens of a row; longer ones are cut")
     limit: int | None = Field(None, ge=20, description="most training rows")
+    checkpoints: list[int] = Field(default_factory=list, description="steps of the models' trainings, fine-tuned too")
 
     @model_validator(mode="after")
     def _check(self) -> "GlueConfig":
@@ -268,6 +270,9 @@ class GlueConfig(EvaluationConfig):
 
 
 def _check(config: GlueConfig) -> None:
+    for model in config.models if config.checkpoints else ():
+        for step in config.checkpoints:
+            checkpoint(model_source(model), step)
     for name in config.tasks:
         for split in ("train", *TASKS[name].splits):
             read_task(TASKS[name], config.folder, split, 100)
@@ -277,11 +282,12 @@ def pieces(config: GlueConfig) -> list[Piece]:
     """All fine-tunings: a seed after the other, each over all tasks, so that what a budget cuts off are seeds."""
     recipe = RECIPES[config.recipe]
     return [
-        Piece(*model, task, seed, setting)
+        Piece(*model, task, seed, setting, step)
         for seed in range(config.seeds or recipe.seeds)
         for task in sorted(config.tasks, key=list(TASKS).index)
         for setting in recipe.settings
         for model in each_model(config)
+        for step in (None, *([] if model[2] else config.checkpoints))
     ]
 
 
@@ -293,7 +299,8 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     assert isinstance(piece.setting, Setting) and piece.seed is not None
     recipe, task, source = RECIPES[config.recipe], TASKS[piece.part], model_source(piece.source)
     texts = task_texts(task, config.folder, config.limit)
-    model, tokenizer = open_classifier(source, len(texts.classes), piece.seed, piece.untrained), load_tokenizer(source)
+    weights = source if piece.step is None else str(checkpoint(source, piece.step))
+    model, tokenizer = open_classifier(weights, len(texts.classes), piece.seed, piece.untrained), load_tokenizer(source)
     length = min(config.length, most_tokens(model) or config.length)
     types = "token_type_ids" in tokenizer.model_input_names and model.config.model_type != "whatwhere"
     train, dev = texts.encoded(tokenizer, length, piece.seed, types)
@@ -340,7 +347,8 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
             found[f"score.{split.removeprefix('dev_')}"] = METRICS[task.metrics[0]](
                 best[split], best[f"labels.{split}"]
             )
-        predicted[piece.name, piece.untrained, piece.part][piece.seed] = said
+        if piece.step is None:
+            predicted[piece.name, piece.untrained, piece.part][piece.seed] = said
         records += [piece.who.record(f"glue.{key}", value, part=task.name, n=len(said)) for key, value in found.items()]
     records += medians("glue.median", runs)
     scores = {name: METRICS[task.metrics[0]] for name, task in TASKS.items()}

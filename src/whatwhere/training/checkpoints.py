@@ -19,6 +19,7 @@ from ..files import new_file, new_folder, read_json, remove_folder, write_json
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
+CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
 OPTIMIZER = "optimizer.safetensors"
 
 transformers_logging.disable_progress_bar()  # a bar per saved file would drown the training's own
@@ -224,3 +225,16 @@ def restore(
 def all_checkpoints(root: Path) -> Iterator[Path]:
     """Folders of all checkpoints of a run, in the order of their steps."""
     yield from sorted((p for p in root.glob("step-*") if _step(p) >= 0), key=_step)
+
+
+def checkpoint(model: str | Path, step: int) -> Path:
+    """The folder of a checkpoint that the training of a model kept.
+
+    Raises:
+        ValueError: the model's folder keeps none of that step.
+    """
+    root = Path(model) / CHECKPOINTS
+    if not (folder := root / f"step-{step}" / WEIGHTS).is_file():
+        kept = ", ".join(str(_step(each)) for each in all_checkpoints(root)) or "none"
+        raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Steps there: {kept}.")
+    return folder.parent

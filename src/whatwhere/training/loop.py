@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 from ..encoder.attention import Stacked
 from ..files import write_text
 from ..stop import Stopped, asked, deferring
-from .checkpoints import drop_between, drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
+from .checkpoints import CHECKPOINTS, drop_between, drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
 from .config import StrictConfig
 from .finite import NotFinite, not_finite
 from .memory import give_back_memory, keep_freed_memory
@@ -304,7 +304,7 @@ def run(
     """
     config, accelerator, steps = trainer.config, trainer.accelerator, trainer.steps
     main = accelerator.is_main_process
-    root, log_path = out / "checkpoints", out / "log.jsonl"
+    root, log_path = out / CHECKPOINTS, out / "log.jsonl"
     history: list[dict[str, Any]] = []
     start, before = 0, 0.0
     losses: list[float] = []  # of the steps since the last log line

@@ -1,11 +1,12 @@
 """What the encoders are good for: scores of fine-tuned models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...papers import GLUE
 from ...points import Point
 from .. import schemes
 from ..forms.axes import Axis
+from ..forms.curves import Curves, Line
 from ..forms.rows import PAPER, UNTRAINED, Row, Rows
 from ..run import Run
 from ..titles import best, claimed, coded, rounded
@@ -46,6 +47,34 @@ GLUE_SCORES = Rows(
     ("Task", "", "Model"),
     ("glue.score: part = task, step = 0 untrained",),
     300,
+)
+
+
+def _courses(run: Run) -> Iterator[Line]:
+    for task in run.table.distinct("part", "glue.score"):
+        for model in run.models:
+            points = run.table.points("glue.score", model, by="step", part=task)
+            if len(points) > 1 or any(points):  # not the untrained model alone
+                look = schemes.colour(run, model), schemes.marks(run)[model]
+                yield Line(points, model, "", *look, panel=str(task))
+
+
+def _rises(run: Run, lines: Sequence[Line]) -> str:
+    ends = {each.name: each.end - each.points[min(each.points)] for each in lines if each.panel == lines[0].panel}
+    return best(coded(ends), f"On {lines[0].panel} training adds most to")
+
+
+COURSES = Curves(
+    "glue-steps",
+    "glue.score",
+    _courses,
+    _rises,
+    "Score on the development rows after fine-tuning from a checkpoint of the training, by its step; 0: weights drawn "
+    "anew",
+    "Score by task, model and training step",
+    Axis("score"),
+    Axis("training step", "steps", word="step"),
+    records=("glue.score: part = task, step",),
 )
 
 
