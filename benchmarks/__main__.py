@@ -37,6 +37,7 @@ from .probes import probes  # noqa: E402
 from .steps import peers, presets  # noqa: E402
 from .study import study  # noqa: E402
 from .timing import DEVICE, REPEATS, Results, Settings  # noqa: E402
+from .tuning import tuning  # noqa: E402
 from .windows import windows  # noqa: E402
 
 PARTS: dict[str, Callable[[Settings], Results]] = {
@@ -49,6 +50,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "packing": packing,
     "probes": probes,
     "heads": heads,
+    "tuning": tuning,
     "windows": windows,
     "counts": counts,
     "mds": mds,

@@ -15,6 +15,7 @@ TITLES = {
     "packing": "Packing",
     "probes": "Probes",
     "heads": "Taxonomy of heads",
+    "tuning": "Fine-tuning",
     "windows": "Text to windows",
     "counts": "Counts by position",
     "mds": "Multidimensional scaling of positions",
@@ -61,6 +62,10 @@ All probes of a model at once against one scikit-learn fit each, equal R².
     "heads": """
 One pass of documents: the forward pass alone against the same pass in which every block also hands over its terms and
 KL(A ‖ A without the term) is measured for every head and term. The ratio is that of the speeds.
+""",
+    "tuning": """
+`reference` on made-up pairs of sentences; batches, encoded before, and clipping are in both sides. Scores on the way
+are in neither.
 """,
     "windows": """
 CPU time of one core. `encode_batch` is the tokenizer alone.

@@ -77,7 +77,7 @@ def test_command_refuses_what_it_does_not_know(main, capsys):
 
 
 def test_every_other_part_runs(main, tmp_path):
-    parts = ["study", "presets", "peers", "packing", "windows", "counts", "mds"]
+    parts = ["study", "presets", "peers", "packing", "tuning", "windows", "counts", "mds"]
     corpus = tmp_path / "texts.jsonl"
     texts = [" ".join(f"word{(i * k) % 97}" for k in range(20 + 3 * i)) for i in range(60)]
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")

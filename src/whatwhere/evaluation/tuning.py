@@ -99,6 +99,23 @@ def open_masked(source: str, untrained: bool = False) -> Any:
     return AutoModelForMaskedLM.from_pretrained(source, dtype=torch.float32, trust_remote_code=False).eval()
 
 
+def loop_config(model: Any, setting: Setting, recipe: Recipe, steps: int, rows: int, seed: int) -> LoopConfig:
+    """The settings of the loop: AdamW as of BERT's fine-tunings, a rate that falls to 0 along a line."""
+    return LoopConfig.parse(
+        {
+            "seed": seed,
+            "batch_size": min(setting.batch_size, rows),
+            "learning_rate": setting.learning_rate * WIDTH / model.config.hidden_size,
+            "weight_decay": setting.weight_decay,
+            "warmup_steps": round(recipe.warmup * steps),
+            "schedule": "linear",
+            "minimum_learning_rate_ratio": 0.0,
+            "betas": (0.9, 0.999),
+            "epsilon": 1e-6,
+        }
+    )
+
+
 def tune(
     model: Any,
     data: LabelledBatches,
@@ -118,19 +135,7 @@ def tune(
     """
     a_pass = max(1, len(data) // setting.batch_size)
     steps, every = max(1, round(recipe.epochs * a_pass)), recipe.every(a_pass)
-    config = LoopConfig.parse(
-        {
-            "seed": seed,
-            "batch_size": min(setting.batch_size, len(data)),
-            "learning_rate": setting.learning_rate * WIDTH / model.config.hidden_size,
-            "weight_decay": setting.weight_decay,
-            "warmup_steps": round(recipe.warmup * steps),
-            "schedule": "linear",
-            "minimum_learning_rate_ratio": 0.0,
-            "betas": (0.9, 0.999),
-            "epsilon": 1e-6,
-        }
-    )
+    config = loop_config(model, setting, recipe, steps, len(data), seed)
     trainer = Trainer(model, config, steps)
     parts = (*halves(len(dev)), np.arange(len(dev)))
     found: list[tuple[int, list[float]]] = []
