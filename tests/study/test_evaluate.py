@@ -10,7 +10,7 @@ import pytest
 from cli_runner import whatwhere
 
 import whatwhere as ww
-from whatwhere.evaluation.family import model_names, paired
+from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, paired
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune, pieces
 from whatwhere.evaluation.grid import Finished, chosen
 from whatwhere.evaluation.tuning import halves
@@ -54,9 +54,9 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
     assert len(done) == 8 and more["done"] == 8
     records = read_records(out / "records.parquet")
     assert {(r.part, r.seed, r.step) for r in select(records, metric="glue.score")} == {
-        (task, seed, step) for task in ("sst-2", "rte") for seed in (0, 1) for step in (None, 0)
+        (task, seed, step) for task in ("sst-2", "rte", None) for seed in (0, 1) for step in (None, 0)
     }
-    assert {r.part for r in select(records, metric="glue.difference", step=0)} == {"sst-2", "rte"}
+    assert {r.part for r in select(records, metric="glue.difference", step=0)} == {"sst-2", "rte", None}
     assert (out / "report.html").is_file()
     with pytest.raises(ValueError, match="holds a run with recipe='short', now recipe='dstg'"):
         run_evaluation(counted, config(data, recipe="dstg"), out, progress=False)
@@ -117,15 +117,43 @@ def test_differences_are_paired_by_rows():
     labels = rng.integers(2, size=400)
     hard = rng.random(400) < 0.3  # both are wrong there
     a = np.where(hard, 1 - labels, labels)
-    assert paired(METRICS["accuracy"], [(a, a)], labels) == (0.0, 0.0, 0.0)
+    assert bounded(paired(METRICS["accuracy"], [(a, a)], labels)) == (0.0, 0.0, 0.0)
     b = a.copy()
     b[:20] = np.where(a[:20] == labels[:20], 1 - a[:20], a[:20])
-    value, low, high = paired(METRICS["accuracy"], [(a, b)], labels)
+    value, low, high = bounded(paired(METRICS["accuracy"], [(a, b)], labels))
     share = (a[:20] == labels[:20]).sum() / 400
     assert value == pytest.approx(share)
     # Wald's interval of a share: what the bootstrap comes to where one is never right alone.
     half = 1.96 * np.sqrt(share * (1 - share) / 400)
     assert (low, high) == pytest.approx((share - half, share + half), abs=0.006)
+
+
+def test_averages_are_over_the_tasks_that_all_models_have():
+    a, b = (Piece(name, name, False, "", seed) for name, seed in (("a", 0), ("b", 0)))
+    late = Piece("b", "b", False, "", 1)  # a budget has cut off its second task
+    scores = {a: {"rte": 0.6, "cola": 0.2, "mrpc": 0.9}, b: {"rte": 0.5, "cola": 0.1}, late: {"rte": 0.9}}
+    found = {(r.model, r.seed): (r.value, r.n) for r in averages("glue", scores)}
+    assert found == {("a", 0): (pytest.approx(0.4), 2), ("b", 0): (pytest.approx(0.3), 2)}
+    assert averages("glue", {a: {"rte": 0.6}, b: {"rte": 0.5}}) == []  # of one task there is none
+
+
+def test_the_difference_of_averages_is_narrower_than_those_of_the_tasks():
+    rng = np.random.default_rng(0)
+    labels = {part: rng.integers(2, size=300) for part in ("rte", "sst-2")}
+    flips = {name: {part: rng.random(300) < 0.3 for part in labels} for name in ("a", "b")}
+    predicted = {
+        (name, False, part): {0: np.where(flips[name][part], 1 - labels[part], labels[part])}
+        for name in ("a", "b")
+        for part in labels
+    }
+    settings = GlueConfig.parse({"models": ["a", "b"]})
+    found = {
+        r.part: r for r in differences("glue", settings, predicted, labels, dict.fromkeys(labels, METRICS["accuracy"]))
+    }
+    assert found[None].value == pytest.approx(np.mean([found[part].value for part in labels]))
+    widths = {part: r.high - r.low for part, r in found.items()}
+    # Independent samples: the mean of two has the root of half their variance.
+    assert widths[None] == pytest.approx(np.hypot(widths["rte"], widths["sst-2"]) / 2, rel=0.1)
 
 
 def test_models_are_called_by_their_folders(tmp_path):

@@ -3,8 +3,9 @@
 A family of tasks is a `Family`; `study.evaluate` runs its pieces, as many at once as cores, and writes the page.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -152,10 +153,13 @@ def each_model(config: EvaluationConfig) -> list[tuple[str, str, bool]]:
 
 
 def paired(
-    score: Callable[[np.ndarray, np.ndarray], float], pairs: Sequence[tuple[np.ndarray, np.ndarray]], labels: np.ndarray
-) -> tuple[float, float, float]:
-    """Difference of two models' scores, mean over seeds, and its 95 % interval over rows, the same drawn for both
-    (percentile bootstrap).
+    score: Callable[[np.ndarray, np.ndarray], float],
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    labels: np.ndarray,
+    seed: int = 0,
+) -> np.ndarray:
+    """Difference of two models' scores, mean over seeds, and as many of bootstrap samples of the rows, the same drawn
+    for both: (1 + DRAWS,).
 
     Args:
         score: of (predictions, labels). pairs: predictions of the two models, a pair each seed, a row each label.
@@ -164,31 +168,69 @@ def paired(
     def difference(rows: np.ndarray) -> float:
         return float(np.mean([score(a[rows], labels[rows]) - score(b[rows], labels[rows]) for a, b in pairs]))
 
-    rng = np.random.default_rng(0)
-    draws = [difference(rng.integers(len(labels), size=len(labels))) for _ in range(DRAWS)]
-    low, high = np.percentile(draws, (2.5, 97.5))
-    return difference(np.arange(len(labels))), float(low), float(high)
+    rng = np.random.default_rng(seed)
+    rows = [np.arange(len(labels)), *(rng.integers(len(labels), size=len(labels)) for _ in range(DRAWS))]
+    return np.array([difference(each) for each in rows])
+
+
+def bounded(drawn: np.ndarray) -> tuple[float, float, float]:
+    """The first of what `paired` gives, and the 95 % interval of the others (percentiles)."""
+    low, high = np.percentile(drawn[1:], (2.5, 97.5))
+    return float(drawn[0]), float(low), float(high)
 
 
 def differences(
-    metric: str,
+    prefix: str,
     config: EvaluationConfig,
     predicted: Mapping[tuple[str, bool, str], Mapping[Any, np.ndarray]],
     labels: Mapping[str, np.ndarray],
     scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
 ) -> list[Record]:
-    """Of each model and part the paired difference from the first model, over the seeds that both have.
+    """`PREFIX.difference`: of each model and part the paired difference from the first model, over the seeds that both
+    have; without a part that of the average over the parts that all models have.
 
     Args:
         predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score.
     """
     baseline, records = next(iter(model_names(config.models))), []
-    for (name, untrained, part), of_seeds in predicted.items():
+    drawn: dict[tuple[str, bool], dict[str, np.ndarray]] = defaultdict(dict)
+    for number, ((name, untrained, part), of_seeds) in enumerate(predicted.items()):
         base = predicted.get((baseline, False, part), {})
         seeds = sorted(set(of_seeds) & set(base), key=str)
         if seeds and (name, untrained) != (baseline, False):
             pairs = [(of_seeds[seed], base[seed]) for seed in seeds]
-            difference = paired(scores[part], pairs, labels[part])
+            drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], number)
             who = Who(name, None, "", 0 if untrained else None)
-            records.append(who.record(metric, *difference, part=part, n=len(labels[part])))
+            records.append(who.record(f"{prefix}.difference", *bounded(found), part=part, n=len(labels[part])))
+    common = _common(drawn.values())
+    for (name, untrained), of_parts in drawn.items():
+        if len(common) > 1:
+            who = Who(name, None, "", 0 if untrained else None)
+            whole = bounded(np.mean([of_parts[part] for part in common], axis=0))
+            records.append(who.record(f"{prefix}.difference", *whole, n=sum(len(labels[part]) for part in common)))
     return records
+
+
+def averages(prefix: str, scores: Mapping[Piece, Mapping[str, float]]) -> list[Record]:
+    """`PREFIX.score` without a part: the average of each model and seed over the parts that all models have; seeds that
+    lack one are left out.
+
+    Args:
+        scores: a piece of each model and seed, its part left out -> part -> score.
+    """
+    of_models: dict[Piece, dict[str, float]] = defaultdict(dict)
+    for piece, of_parts in scores.items():
+        of_models[replace(piece, seed=None)].update(of_parts)
+    common = _common(of_models.values())
+    if len(common) < 2:
+        return []
+    return [
+        piece.who.record(f"{prefix}.score", np.mean([of_parts[part] for part in common]), n=len(common))
+        for piece, of_parts in scores.items()
+        if common <= set(of_parts)
+    ]
+
+
+def _common(of_each: Iterable[Mapping[str, Any]]) -> set[str]:
+    sets = [set(of_parts) for of_parts in of_each]
+    return set.intersection(*sets) if sets else set()

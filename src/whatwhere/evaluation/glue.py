@@ -4,7 +4,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..shipped import model_source
 from ..training.checkpoints import checkpoint
 from ..training.config import use_scheme
 from ..training.loop import Show
-from .family import EvaluationConfig, Family, Piece, differences, each_model
+from .family import EvaluationConfig, Family, Piece, averages, differences, each_model
 from .grid import by_seed, chosen, medians
 from .tuning import Recipe, Score, Setting, open_classifier, tune
 
@@ -338,6 +338,7 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
     records: list[Record] = []
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
     labels: dict[str, np.ndarray] = {}
+    of_task: dict[Piece, dict[str, float]] = defaultdict(dict)
     for piece, of_grid in runs:
         task = TASKS[piece.part]
         labels[piece.part] = of_grid[0].arrays[f"labels.{task.splits[0]}"]
@@ -347,12 +348,13 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
             found[f"score.{split.removeprefix('dev_')}"] = METRICS[task.metrics[0]](
                 best[split], best[f"labels.{split}"]
             )
+        of_task[replace(piece, part="")][piece.part] = found["score"]
         if piece.step is None:
             predicted[piece.name, piece.untrained, piece.part][piece.seed] = said
         records += [piece.who.record(f"glue.{key}", value, part=task.name, n=len(said)) for key, value in found.items()]
-    records += medians("glue.median", runs)
+    records += [*averages("glue", of_task), *medians("glue.median", runs)]
     scores = {name: METRICS[task.metrics[0]] for name, task in TASKS.items()}
-    return [*records, *differences("glue.difference", config, predicted, labels, scores)]
+    return [*records, *differences("glue", config, predicted, labels, scores)]
 
 
 def _notes(config: GlueConfig) -> list[str]:

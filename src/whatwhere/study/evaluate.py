@@ -100,8 +100,10 @@ def _config(model: str) -> dict[str, Any]:
 def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
     """For people: a line a model with its score on each part, its interval, and the difference from the first model."""
     table = Table([Record(**r) for r in result["records"]])
-    parts = table.distinct("part", family.score)
-    lines = [["model", *(family.heading(str(part)) for part in parts)]]
+    parts = [*table.distinct("part", family.score)]
+    if any(r.metric == family.score and r.part is None for r in table.records):
+        parts.append(None)  # the average of them
+    lines = [["model", *("average" if part is None else family.heading(str(part)) for part in parts)]]
     for model in table.models(family.score):
         for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
             cells = []

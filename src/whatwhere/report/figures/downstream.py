@@ -13,16 +13,16 @@ from ..titles import best, claimed, coded, rounded
 
 
 def _scores(run: Run) -> Iterator[Row]:
-    for task in run.table.distinct("part", "glue.score"):
+    for task in (*run.table.distinct("part", "glue.score"), None):
         for model in run.models:
             point = run.table.point("glue.score", model, part=task)
             start = run.table.point("glue.score", model, part=task, step=0)
             kinds = {UNTRAINED: start, "": point}
-            printed = GLUE.get((str(task), schemes.preset(run, model)))
+            printed = GLUE.get((str(task), schemes.preset(run, model)))  # its averages are over other tasks
             points = {kind: p for kind, p in kinds.items() if p is not None}
             if points:
                 points |= {} if printed is None else {PAPER: Point.between(printed)}
-                yield Row(model, points, str(task), colour=schemes.colour(run, model))
+                yield Row(model, points, "average" if task is None else str(task), colour=schemes.colour(run, model))
 
 
 def _highest(run: Run, rows: object) -> str:
@@ -45,7 +45,7 @@ GLUE_SCORES = Rows(
     "Score by task and model",
     Axis("score", include=(0.0, 1.0)),
     ("Task", "", "Model"),
-    ("glue.score: part = task, step = 0 untrained",),
+    ("glue.score: part = task, none: average; step = 0 untrained",),
     300,
 )
 
