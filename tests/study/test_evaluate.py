@@ -10,7 +10,7 @@ import pytest
 from cli_runner import whatwhere
 
 import whatwhere as ww
-from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, paired
+from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, of_studies, paired
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune, pieces
 from whatwhere.evaluation.grid import Finished, chosen
 from whatwhere.evaluation.tuning import halves
@@ -165,6 +165,19 @@ def test_models_are_called_by_their_folders(tmp_path):
         model_names([str(one), str(two)])
     runs = pieces(GlueConfig.parse({"models": [str(one)], "recipe": "dstg", "tasks": ["rte", "cola"], "seeds": 2}))
     assert len(runs) == 2 * 2 * 18 and [run.seed for run in runs] == sorted(run.seed for run in runs)
+
+
+def test_a_study_stands_for_its_models_of_the_first_seed(tmp_path):
+    for name, seed in (("rope", 0), ("rope", 1), ("dstg", 0)):
+        folder = tmp_path / f"s/models/{name}/seed-{seed}"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+    (tmp_path / "s/study.json").write_text(json.dumps({"models": [{"name": n} for n in ("rope", "dstg", "ap")]}))
+    at = str(tmp_path / "s/models/{}/seed-0").format
+    assert of_studies(["bert", str(tmp_path / "s")]) == ["bert", at("rope"), at("dstg")]
+    (tmp_path / "t/models").mkdir(parents=True)
+    with pytest.raises(ValueError, match="t is a study without a finished model"):
+        of_studies([str(tmp_path / "t")])
 
 
 @pytest.mark.parametrize(

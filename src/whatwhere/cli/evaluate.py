@@ -15,7 +15,8 @@ Models = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL...",
-        help="Model folders of ours or of transformers, Hub names, or `reference`; differences are from the first.",
+        help="Model folders of ours or of transformers, studies (their first seeds), Hub names, or `reference`; "
+        "differences are from the first.",
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
@@ -28,8 +29,10 @@ Minutes = Annotated[
 
 def _run(context: typer.Context, family: Any, models: list[str]) -> None:
     """A family of tasks for several models: its options are its settings by their names, lists with commas."""
+    from ..evaluation.family import of_studies
     from ..study.evaluate import evaluation_text, run_evaluation
 
+    models = of_studies(models)
     check_models(models, context.params["scheme"])
     lists = {key: context.params.get(key) for key in ("tasks", "checkpoints")}
     lists = {key: [each.strip() for each in text.split(",")] for key, text in lists.items() if text}
@@ -100,3 +103,32 @@ def linguistic(
     from ..evaluation.blimp import BLIMP
 
     _run(context, BLIMP, models)
+
+
+@evaluate.command("all")
+def everything(
+    context: typer.Context,
+    models: Models,
+    data: Annotated[
+        Path, typer.Option(help="Folder that holds glue/, squad/, blimp/, ud-ewt/, sts/ ...; what lacks is left out.")
+    ],
+    out: Out,
+    untrained: Untrained = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Minutes for all, the cheapest first; the same command goes on.", min=0),
+    ] = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """Every evaluation whose data are at hand, the cheapest first, within a budget; one page of all.
+
+    OUT holds records.parquet and a page of all, and a folder for each family of tasks.
+    """
+    from ..evaluation.family import EvaluationConfig, of_studies
+    from ..study.evaluate_all import all_text, run_all
+
+    models = of_studies(models)
+    check_models(models, scheme)
+    found = run_all(configured(context, EvaluationConfig, None, None, models=models), out)
+    emit(found, as_json, all_text(found))

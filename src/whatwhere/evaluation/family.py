@@ -5,7 +5,7 @@ A family of tasks is a `Family`; `study.evaluate` runs its pieces, as many at on
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from ..analysis.who import Who
+from ..files import read_json
 from ..records import Record
 from ..training.config import SchemeConfig
 from ..training.loop import Show
@@ -107,7 +108,8 @@ class Family(Generic[C]):
     the order in which a budget spends itself. work: does one piece in the folder of the run and writes its files, .json
     last; called in a process of its own, so a function of a module. records: of all that is finished. notes: sentences
     for the page. score: the metric of the table for people, a column each `part`; `difference` from the first model.
-    heading: of a column. legend: what the figures are.
+    heading: of a column. legend: what the figures are. brief: settings of `evaluate all`, which gives every family a
+    share of a budget.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Family(Generic[C]):
     difference: str = ""
     heading: Callable[[str], str] = str
     legend: str = ""
+    brief: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -144,6 +147,28 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"{named[name]} and {model} are both called {name}. Rename one of the folders.")
         named[name] = model
     return named
+
+
+def of_studies(models: Sequence[str]) -> list[str]:
+    """The models given, of a study's folder its models of the first seed.
+
+    Raises:
+        ValueError: a study without a finished model.
+    """
+    found: list[str] = []
+    for model in models:
+        root = Path(model) / "models"
+        if not root.is_dir() or (Path(model) / "config.json").is_file():
+            found.append(model)
+            continue
+        facts = Path(model) / "study.json"
+        names = [each["name"] for each in read_json(facts)["models"]] if facts.is_file() else []
+        seeds = (sorted((root / name).glob("seed-*/config.json")) for name in names)
+        firsts = [str(each[0].parent) for each in seeds if each]
+        if not firsts:
+            raise ValueError(f"{model} is a study without a finished model. Go on with it, or give a model's folder.")
+        found += firsts
+    return found
 
 
 def each_model(config: EvaluationConfig) -> list[tuple[str, str, bool]]:

@@ -140,7 +140,8 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
     """The rows of a split, "train" or one of `task.splits`.
 
     Args:
-        data: a folder laid out as the official release, its tables plain or packed; None: the Hub.
+        data: a folder laid out as the official release, its tables plain or packed, or one that holds it as glue/;
+            None: the Hub.
         limit: the first so many rows.
 
     Raises:
@@ -175,6 +176,7 @@ def _number(label: str, place: str) -> float:
 
 def _of_release(task: Task, data: Path, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
     """Rows of a table of the official release: tabs, no quoting, a header but for CoLA."""
+    data = data / "glue" if (data / "glue").is_dir() else data
     names = [f"{split}.tsv{ending}" for ending in ("", ".xz", ".gz", ".zst")]
     path = next((p for name in names if (p := data / task.folder / name).is_file()), None)
     if path is None:

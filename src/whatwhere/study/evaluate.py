@@ -47,7 +47,8 @@ def run_evaluation(family: Family[C], config: C, out: Path, progress: bool = Tru
             pass
     records = [replace(record, study=out.name) for record in family.records(config, out)]
     notes = [*family.notes(config), *([_left_out(left)] if left else [])]
-    report = write_results(out, records, "study.json", _facts(family, config, out, notes), evaluate(records))
+    facts = model_facts(config, out, family.title, family.name, notes)
+    report = write_results(out, records, "study.json", facts, evaluate(records))
     return {
         "out": str(out),
         "done": len(pieces) - left,
@@ -78,13 +79,13 @@ def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Pi
             seconds[piece.part] = time.perf_counter() - now
 
 
-def _facts(family: Family[C], config: C, out: Path, notes: Sequence[str]) -> dict[str, Any]:
-    """study.json of an evaluation."""
+def model_facts(config: EvaluationConfig, out: Path, title: str, data: str, notes: Sequence[str]) -> dict[str, Any]:
+    """study.json of an evaluation of some models on some data."""
     return {
-        "title": family.title,
+        "title": title,
         "name": out.name,
         "models": [{"name": name, "config": _config(model)} for name, model in model_names(config.models).items()],
-        "corpus": {"name": family.name},
+        "corpus": {"name": data},
         "machine": machine(),
         "versions": versions(),
         "notes": list(notes),
