@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from ..analysis.texts import most_tokens
 from ..corpus import load_tokenizer
+from ..corpus.hub import hub_rows
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names
 from ..corpus.text_files import whole_lines
 from ..files import write_arrays, write_json
@@ -203,17 +204,10 @@ def _table(task: Task, path: Path, rows: Iterator[list[str]]) -> Iterator[tuple[
 
 
 def _of_hub(task: Task, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
-    import datasets  # a second, which only the Hub is worth
-
-    name = _HUB_SPLITS.get(split, split)
-    try:
-        rows = datasets.load_dataset(HUB, task.hub, split=name)
-    except Exception as error:  # network and Hub raise classes of half a dozen libraries
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"{HUB}, {task.hub} cannot be fetched ({reason[:160]}). Without a network, bring the file "
-            f"{task.folder}/{split}.tsv of GLUE's release and give its folder: --data FOLDER."
-        ) from None
+    way_out = (
+        f"Without a network, bring the file {task.folder}/{split}.tsv of GLUE's release and give its folder: --data "
+    )
+    rows = hub_rows(HUB, task.hub, _HUB_SPLITS.get(split, split), f"{way_out}FOLDER.")
     for number, row in enumerate(rows):
         yield f"{HUB}, {task.hub}, row {number}", ([row[c] for c in task.hub_texts], str(row["label"]))
 
