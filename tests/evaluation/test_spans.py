@@ -273,3 +273,17 @@ def test_answers_are_the_best_over_the_windows_of_a_question():
         said = paragraphs[number][slice(*best[0][0])]
         assert (found["exact"][number], found["f1"][number]) == exact_and_f1(said, [t for _, t in question.answers])
     assert found["answered"].all()
+
+
+def test_a_step_in_parts_is_the_step_of_all_windows():
+    """Rows count where a batch has no labels."""
+    paragraph = "river music lake song the lake river"
+    rows = SpanBatches(
+        asked(paragraph, *[(6, "music"), (12, "lake"), (0, "river")] * 2), TOKENIZERS["wordpiece"], 32, 8
+    )
+    steps = []
+    for accumulate in (1, 3):
+        config = LoopConfig(precision="fp32", batch_size=6, accumulate=accumulate)
+        trainer = Trainer(open_reader(whatwhere.reference(), seed=0), config, 2)
+        steps.append(trainer.step(0, trainer.micro_batches(rows.batch, 0)))
+    assert steps[0] == pytest.approx(steps[1], rel=1e-5)
