@@ -88,6 +88,11 @@ METRICS: dict[str, Metric] = {
     "glue.difference": Metric(
         "score beside the first model's", "", "task", counts="development rows", over="development rows"
     ),
+    "squad.*": Metric("F1 of the answers", SHARE, "task", counts="questions", over="questions"),
+    "squad.exact": Metric("answers exactly right", SHARE, "task", counts="questions", over="questions"),
+    "squad.best.exact": Metric("answers exactly right", SHARE, "task", counts="questions", over="questions"),
+    "squad.unanswerable": Metric("questions without an answer", SHARE, "task", counts="questions"),
+    "squad.difference": Metric("F1 beside the first model's", "", "task", counts="questions", over="questions"),
     "accuracy.commonest": Metric("share of the commonest class", SHARE, "validation"),
     "h1*": Metric("distance of the mean words of two positions", "", counts="positions"),
     "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions"),

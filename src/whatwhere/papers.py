@@ -77,6 +77,13 @@ GLUE_AVERAGES = {
     **{"bert-a": 0.8296, "bert-r": 0.8366, "tupe-a": 0.8447, "tupe-r": 0.8504},
 }
 
+# (metric, model) -> share printed, of SQuAD 1.1: DSTG Table 1, the best of three rates (C.4).
+SQUAD: dict[tuple[str, str], float] = {
+    (metric, model): value
+    for metric, row in {"squad.exact": (0.74, 0.75, 0.76, 0.77), "squad.f1": (0.82, 0.84, 0.86, 0.86)}.items()
+    for model, value in zip(("ap", "rp", "rope", "dstg"), row, strict=True)
+}
+
 # (metric, model, part, layer) -> R² printed in Tables 2-4; layer is ours, 1 to 6, of the paper's six-layer models.
 DSTG_R2: dict[tuple[str, str, str, int], float] = {
     (metric, model, part, column + 1): value

@@ -11,8 +11,8 @@ from cli_runner import whatwhere
 
 import whatwhere as ww
 from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, of_studies, paired
-from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune, pieces
-from whatwhere.evaluation.grid import Finished, chosen
+from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
+from whatwhere.evaluation.grid import Finished, chosen, pieces
 from whatwhere.evaluation.tuning import halves
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate

@@ -1,4 +1,4 @@
-"""Verbs that ask what a model is good for: evaluate glue, evaluate linguistic."""
+"""Verbs that ask what a model is good for: evaluate glue, evaluate squad, evaluate linguistic."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +8,9 @@ import typer
 from .models import check_models
 from .options import Json, Scheme, app, configured, emit
 
-evaluate = typer.Typer(help="What encoders are good for: tasks of GLUE, grammar.", no_args_is_help=True)
+evaluate = typer.Typer(
+    help="What encoders are good for: tasks of GLUE, answers in a text, grammar.", no_args_is_help=True
+)
 app.add_typer(evaluate, name="evaluate")
 
 Models = Annotated[
@@ -22,6 +24,10 @@ Models = Annotated[
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
 Tasks = Annotated[str | None, typer.Option(help="Tasks, with commas. [default: all]", metavar="NAME,NAME")]
 Untrained = Annotated[bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")]
+Checkpoints = Annotated[
+    str | None,
+    typer.Option(help="Also these steps of each training, with commas (TUPE Figure 5).", metavar="STEP,STEP"),
+]
 Minutes = Annotated[
     float | None, typer.Option(help="Begin nothing that would end later; the same command goes on.", min=0)
 ]
@@ -64,10 +70,7 @@ def glue(
     seeds: Annotated[int | None, typer.Option(help="Seeds. [default: the recipe's]", min=1)] = None,
     length: Annotated[int, typer.Option(help="Most tokens of a row; longer ones are cut.", min=8)] = 128,
     limit: Annotated[int | None, typer.Option(help="Most training rows. [default: all]", min=20)] = None,
-    checkpoints: Annotated[
-        str | None,
-        typer.Option(help="Also these steps of each training, with commas (TUPE Figure 5).", metavar="STEP,STEP"),
-    ] = None,
+    checkpoints: Checkpoints = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
     scheme: Scheme = None,
@@ -81,6 +84,59 @@ def glue(
     from ..evaluation.glue import GLUE
 
     _run(context, GLUE, models)
+
+
+@evaluate.command()
+def squad(
+    context: typer.Context,
+    models: Models,
+    out: Out,
+    tasks: Annotated[
+        str | None,
+        typer.Option(help="Of squad (1.1), squad-2 (2.0), restaurants. [default: squad]", metavar="NAME,NAME"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of train-v1.1.json, dev-v1.1.json ..., or that holds squad/ and span-extraction/; also "
+            "packed. [default: the Hub]"
+        ),
+    ] = None,
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="Protocol: short (one setting, 3 epochs, 3 seeds), dstg (3 rates; DSTG C.4). Rates are of models 768 "
+            "wide, narrower ones take them in inverse proportion."
+        ),
+    ] = "short",
+    seeds: Annotated[int | None, typer.Option(help="Seeds. [default: the recipe's]", min=1)] = None,
+    length: Annotated[int, typer.Option(help="Most tokens of a window, question included.", min=16)] = 384,
+    stride: Annotated[int, typer.Option(help="Tokens from a window of a paragraph to the next.", min=1)] = 128,
+    limit: Annotated[
+        int | None, typer.Option(help="Most training questions, evenly spaced. [default: all]", min=20)
+    ] = None,
+    train_on_dev: Annotated[
+        float | None,
+        typer.Option(
+            help="Where there is no training file: share of SQuAD's development articles to train on; the others are "
+            "tested.",
+            metavar="SHARE",
+        ),
+    ] = None,
+    checkpoints: Checkpoints = None,
+    untrained: Untrained = False,
+    minutes: Minutes = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """Fine-tune encoders to answer questions by a span of a paragraph: exact match and F1 with seeds, chosen on one
+    half of the development questions and judged on the other.
+
+    OUT holds records.parquet, a page, and every fine-tuning with its evaluations and answers under runs/.
+    """
+    from ..evaluation.squad import SQUAD
+
+    _run(context, SQUAD, models)
 
 
 @evaluate.command()

@@ -69,3 +69,19 @@ class Hub(Source):
 
     def share_read(self) -> float | None:
         return min(1.0, self._seen / self._total) if self._total else None
+
+
+def hub_rows(name: str, config: str | None, split: str, way_out: str) -> Any:
+    """The rows of a split of a data set, kept by `datasets` in its cache; each a mapping by column.
+
+    Raises:
+        ValueError: it cannot be fetched; the message ends with `way_out`.
+    """
+    import datasets  # a second, which only the Hub is worth
+
+    try:
+        return datasets.load_dataset(name, config, split=split)
+    except Exception as error:  # network and Hub raise classes of half a dozen libraries
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        whole = ", ".join(filter(None, (name, config)))
+        raise ValueError(f"{whole} cannot be fetched ({reason[:160]}). {way_out}") from None

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ..analysis.texts import most_tokens
 from ..corpus import load_tokenizer
+from ..corpus.hub import hub_rows
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names
 from ..corpus.text_files import whole_lines
 from ..files import write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source
-from ..training.checkpoints import checkpoint
 from ..training.config import use_scheme
 from ..training.loop import Show
-from .family import EvaluationConfig, Family, Piece, averages, differences, each_model
-from .grid import by_seed, chosen, medians
+from .family import Family, Piece, averages, differences
+from .grid import GridConfig, by_seed, chosen, medians, pieces, weights
 from .tuning import Recipe, Score, Setting, open_classifier, tune
 
 HUB = "nyu-mll/glue"
@@ -206,17 +206,10 @@ def _table(task: Task, path: Path, rows: Iterator[list[str]]) -> Iterator[tuple[
 
 
 def _of_hub(task: Task, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
-    import datasets  # a second, which only the Hub is worth
-
-    name = _HUB_SPLITS.get(split, split)
-    try:
-        rows = datasets.load_dataset(HUB, task.hub, split=name)
-    except Exception as error:  # network and Hub raise classes of half a dozen libraries
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"{HUB}, {task.hub} cannot be fetched ({reason[:160]}). Without a network, bring the file "
-            f"{task.folder}/{split}.tsv of GLUE's release and give its folder: --data FOLDER."
-        ) from None
+    way_out = (
+        f"Without a network, bring the file {task.folder}/{split}.tsv of GLUE's release and give its folder: --data "
+    )
+    rows = hub_rows(HUB, task.hub, _HUB_SPLITS.get(split, split), f"{way_out}FOLDER.")
     for number, row in enumerate(rows):
         yield f"{HUB}, {task.hub}, row {number}", ([row[c] for c in task.hub_texts], str(row["label"]))
 
@@ -251,46 +244,21 @@ def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts
     return Texts(train, dev, [] if task.regression else label_names(train.labels))
 
 
-class GlueConfig(EvaluationConfig):
+class GlueConfig(GridConfig):
     """Fine-tunings on GLUE; of a folder that has some, models, tasks and seeds may be added."""
 
-    FREE = ("tasks", "seeds", "checkpoints")
+    TASKS, RECIPES = TASKS, RECIPES
 
     tasks: list[str] = Field(default_factory=lambda: list(DEFAULT), description="tasks by name")
-    recipe: str = Field("short", description=f"protocol: {', '.join(RECIPES)}")
-    seeds: int | None = Field(None, ge=1, description="seeds; default: the recipe's")
     length: int = Field(128, ge=8, description="most tokens of a row; longer ones are cut")
     limit: int | None = Field(None, ge=20, description="most training rows")
-    checkpoints: list[int] = Field(default_factory=list, description="steps of the models' trainings, fine-tuned too")
-
-    @model_validator(mode="after")
-    def _check(self) -> "GlueConfig":
-        for names, known, what in ((self.tasks, TASKS, "task"), ([self.recipe], RECIPES, "recipe")):
-            if strange := [name for name in names if name not in known]:
-                raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
-        return self
 
 
 def _check(config: GlueConfig) -> None:
-    for model in config.models if config.checkpoints else ():
-        for step in config.checkpoints:
-            checkpoint(model_source(model), step)
+    config.check_checkpoints()
     for name in config.tasks:
         for split in ("train", *TASKS[name].splits):
             read_task(TASKS[name], config.folder, split, 100)
-
-
-def pieces(config: GlueConfig) -> list[Piece]:
-    """All fine-tunings: a seed after the other, each over all tasks, so that what a budget cuts off are seeds."""
-    recipe = RECIPES[config.recipe]
-    return [
-        Piece(*model, task, seed, setting, step)
-        for seed in range(config.seeds or recipe.seeds)
-        for task in sorted(config.tasks, key=list(TASKS).index)
-        for setting in recipe.settings
-        for model in each_model(config)
-        for step in (None, *([] if model[2] else config.checkpoints))
-    ]
 
 
 def fine_tune(out: str, piece: Piece, show: Show) -> None:
@@ -301,8 +269,8 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     assert isinstance(piece.setting, Setting) and piece.seed is not None
     recipe, task, source = RECIPES[config.recipe], TASKS[piece.part], model_source(piece.source)
     texts = task_texts(task, config.folder, config.limit)
-    weights = source if piece.step is None else str(checkpoint(source, piece.step))
-    model, tokenizer = open_classifier(weights, len(texts.classes), piece.seed, piece.untrained), load_tokenizer(source)
+    model = open_classifier(weights(piece), len(texts.classes), piece.seed, piece.untrained)
+    tokenizer = load_tokenizer(source)
     length = min(config.length, most_tokens(model) or config.length)
     types = "token_type_ids" in tokenizer.model_input_names and model.config.model_type != "whatwhere"
     train, dev = texts.encoded(tokenizer, length, piece.seed, types)
@@ -377,4 +345,5 @@ GLUE = Family(
     "glue.difference",
     lambda task: f"{task} ({TASKS[task].metrics[0]})",
     "scores on the half of the development rows that did not choose",
+    {"tasks": ["rte", "mrpc", "cola", "sts-b", "sst-2"], "limit": 4000},
 )

@@ -4,13 +4,66 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from ..files import read_json
 from ..records import Record
-from .family import Piece
-from .tuning import Score, halves
+from ..shipped import model_source
+from ..training.checkpoints import checkpoint
+from .family import EvaluationConfig, Piece, each_model
+from .tuning import Recipe, Score, halves
+
+
+class GridConfig(EvaluationConfig):
+    """Fine-tunings over a grid; of a folder that has some, models, tasks, seeds and checkpoints may be added."""
+
+    FREE = ("tasks", "seeds", "checkpoints")
+    TASKS: ClassVar[Mapping[str, Any]]
+    RECIPES: ClassVar[Mapping[str, Recipe]]
+
+    tasks: list[str] = Field(default_factory=list, description="tasks by name")
+    recipe: str = Field("short", description="protocol: grid, epochs, seeds")
+    seeds: int | None = Field(None, ge=1, description="seeds; default: the recipe's")
+    checkpoints: list[int] = Field(default_factory=list, description="steps of the models' trainings, fine-tuned too")
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        for names, known, what in ((self.tasks, self.TASKS, "task"), ([self.recipe], self.RECIPES, "recipe")):
+            if strange := [name for name in names if name not in known]:
+                raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
+        return self
+
+    def check_checkpoints(self) -> None:
+        """Refuse steps that a model does not keep.
+
+        Raises:
+            ValueError: as `checkpoint`.
+        """
+        for model in self.models:
+            for step in self.checkpoints:
+                checkpoint(model_source(model), step)
+
+
+def pieces(config: GridConfig) -> list[Piece]:
+    """All fine-tunings: a seed after the other, each over all tasks, so that what a budget cuts off are seeds."""
+    recipe = config.RECIPES[config.recipe]
+    return [
+        Piece(*model, task, seed, setting, step)
+        for seed in range(config.seeds or recipe.seeds)
+        for task in sorted(config.tasks, key=list(config.TASKS).index)
+        for setting in recipe.settings
+        for model in each_model(config)
+        for step in (None, *([] if model[2] else config.checkpoints))
+    ]
+
+
+def weights(piece: Piece) -> str:
+    """Where the weights of a piece's model are: its folder or Hub name, or a checkpoint's folder."""
+    source = model_source(piece.source)
+    return source if piece.step is None else str(checkpoint(source, piece.step))
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import (
+    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    AutoConfig,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+)
 
+from ..corpus.batches import Batches
 from ..corpus.labelled import LabelledBatches
 from ..training.checkpoints import quiet
 from ..training.loop import LoopConfig, Show, Trainer
 
 WIDTH = 768  # of the models that the papers' learning rates are for
 Score = Callable[[np.ndarray, np.ndarray], float]  # (predictions, labels) -> the task's main figure
+Predict = Callable[[Trainer, Any, int], np.ndarray]  # (trainer, rows, batch size) -> a prediction each row
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,36 @@ def open_classifier(source: str, classes: int, seed: int, untrained: bool = Fals
     config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     config.num_labels = classes or 1
     config.problem_type = "single_label_classification" if classes else "regression"
+    return _with_new_head(AutoModelForSequenceClassification, source, config, seed, untrained)
+
+
+def open_reader(source: str, seed: int, untrained: bool = False) -> Any:
+    """A model of a folder or of the Hub with a new head for the ends of answers; untrained: as `open_classifier`."""
+    config = reader_config(source)
+    config.num_labels = 2  # as BERT's head reads it: a score of the start and one of the end
+    return _with_new_head(AutoModelForQuestionAnswering, source, config, seed, untrained)
+
+
+def reader_config(source: str) -> Any:
+    """The configuration of a model that can have a head for the ends of answers.
+
+    Raises:
+        ValueError: its architecture has none.
+    """
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    if type(config) not in MODEL_FOR_QUESTION_ANSWERING_MAPPING:
+        raise ValueError(
+            f"{source} ({config.model_type}) has no head for questions in transformers. Give an encoder that has one."
+        )
+    return config
+
+
+def _with_new_head(kind: Any, source: str, config: Any, seed: int, untrained: bool) -> Any:
     torch.manual_seed(seed)
     if untrained:
-        return AutoModelForSequenceClassification.from_config(config, trust_remote_code=False).float()
+        return kind.from_config(config, trust_remote_code=False).float()
     with quiet():
-        return AutoModelForSequenceClassification.from_pretrained(
-            source, config=config, dtype=torch.float32, trust_remote_code=False
-        )
+        return kind.from_pretrained(source, config=config, dtype=torch.float32, trust_remote_code=False)
 
 
 def open_masked(source: str, untrained: bool = False) -> Any:
@@ -118,17 +149,24 @@ def loop_config(model: Any, setting: Setting, recipe: Recipe, steps: int, rows: 
 
 def tune(
     model: Any,
-    data: LabelledBatches,
-    dev: LabelledBatches,
+    data: Batches,
+    dev: Any,
     setting: Setting,
     recipe: Recipe,
     score: Score,
     *,
-    others: Mapping[str, LabelledBatches] = MappingProxyType({}),
+    others: Mapping[str, Any] = MappingProxyType({}),
+    predict: Predict | None = None,
     seed: int = 0,
     show: Show = lambda *state: None,
 ) -> Tuned:
-    """Fine-tune a classifier, or a model with one number for an output, on labelled rows; its weights are changed.
+    """Fine-tune a model with a head on labelled rows; its weights are changed.
+
+    Args:
+        data: training rows. dev, others: what `predict` reads; of `dev`, `labels` has a row each prediction, which
+            `score` is given with it.
+        predict: what the model says of each row; default: `predictions`, of a classifier or of a model with one number
+            for an output.
 
     Raises:
         NotFinite: the loss or the gradient is no finite number.
@@ -136,8 +174,8 @@ def tune(
     a_pass = max(1, len(data) // setting.batch_size)
     steps, every = max(1, round(recipe.epochs * a_pass)), recipe.every(a_pass)
     config = loop_config(model, setting, recipe, steps, len(data), seed)
-    trainer = Trainer(model, config, steps)
-    parts = (*halves(len(dev)), np.arange(len(dev)))
+    trainer, predict = Trainer(model, config, steps), predict or predictions
+    parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
     found: list[tuple[int, list[float]]] = []
     further: dict[str, np.ndarray] = {}
     best, predicted = [-np.inf] * 3, [np.empty(0)] * 3
@@ -146,12 +184,12 @@ def tune(
         trainer.step(step, trainer.micro_batches(data.batch, step))
         if (step + 1) % every and step + 1 < steps:
             continue
-        said = predictions(trainer, dev, config.batch_size)
+        said = predict(trainer, dev, config.batch_size)
         now = [score(said[rows], dev.labels[rows]) for rows in parts]
         found.append((step + 1, now))
         waited = 0 if now[2] > best[2] else waited + 1
         if not waited:
-            further = {name: predictions(trainer, rows, config.batch_size) for name, rows in others.items()}
+            further = {name: predict(trainer, rows, config.batch_size) for name, rows in others.items()}
         for i, value in enumerate(now):
             if value > best[i]:
                 best[i], predicted[i] = value, said

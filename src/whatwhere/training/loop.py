@@ -221,8 +221,8 @@ class Trainer:
     def step(self, step: int, batches: list[Batch]) -> tuple[float, float]:
         """One optimizer step; returns the mean loss over all labelled tokens of the batch and the gradient's norm.
 
-        Each part's mean loss is weighted by its number of labels, so that neither accumulation nor the number of
-        processes changes the gradient.
+        Each part's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans), so that
+        neither accumulation nor the number of processes changes the gradient.
 
         Raises:
             NotFinite: the loss or the gradient is no finite number; the weights are as before.
@@ -230,7 +230,7 @@ class Trainer:
         accelerator = self.accelerator
         self.model.train()
         batches = [{key: value.to(accelerator.device) for key, value in batch.items()} for batch in batches]
-        counts = [(batch["labels"] != -100).sum() for batch in batches]
+        counts = [_labelled(batch) for batch in batches]
         total = accelerator.reduce(torch.stack(counts).sum(), reduction="sum").clamp(min=1)
         loss_sum = torch.zeros((), device=accelerator.device)
         for part, (batch, count) in enumerate(zip(batches, counts, strict=True)):
@@ -268,6 +268,14 @@ class Trainer:
         torch.set_rng_state(states["cpu"])
         if "cuda" in states and self.accelerator.device.type == "cuda":
             torch.cuda.set_rng_state(states["cuda"])
+
+
+def _labelled(batch: Batch) -> Tensor:
+    """What the loss of a batch is a mean over: its labels, or its rows where the model names them otherwise."""
+    labels = batch.get("labels")
+    return (
+        (labels != -100).sum() if labels is not None else torch.tensor(len(batch["input_ids"])).to(batch["input_ids"])
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...papers import GLUE
+from ...papers import GLUE, SQUAD
 from ...points import Point
 from .. import schemes
 from ..forms.axes import Axis
@@ -75,6 +75,41 @@ COURSES = Curves(
     Axis("score"),
     Axis("training step", "steps", word="step"),
     records=("glue.score: part = task, step",),
+)
+
+
+def _answers(run: Run) -> Iterator[Row]:
+    for task in run.table.distinct("part", "squad.f1"):
+        for metric, name in (("squad.f1", "F1"), ("squad.exact", "Exact match")):
+            for model in run.models:
+                kinds = {UNTRAINED: run.table.point(metric, model, part=task, step=0)}
+                kinds[""] = run.table.point(metric, model, part=task)
+                printed = SQUAD.get((metric, schemes.preset(run, model))) if task == "squad" else None
+                points = {kind: p for kind, p in kinds.items() if p is not None}
+                if points:
+                    points |= {} if printed is None else {PAPER: Point.between(printed)}
+                    yield Row(model, points, str(task), name, colour=schemes.colour(run, model))
+
+
+def _most_found(run: Run, rows: object) -> str:
+    first = str(next(iter(run.table.distinct("part", "squad.f1"))))
+    points = {m: p for m in run.models if (p := run.table.point("squad.f1", m, part=first))}
+    return best(coded(points), f"On {first} the best F1 is")
+
+
+ANSWERS = Rows(
+    "squad",
+    "squad.f1",
+    _answers,
+    _most_found,
+    "Words that answers and those of the annotators have in common (F1), and answers that are theirs, after "
+    "fine-tuning: setting, step and threshold are chosen on one half of the development questions and judged on the "
+    "other, both ways. Hollow: the paper's models, which are larger and trained on all of SQuAD 1.1",
+    "F1 and exact match by task and model",
+    Axis("share", "share", include=(0.0, 1.0)),
+    ("Task", "Score", "Model"),
+    ("squad.f1, squad.exact: part = task, step = 0 untrained", "squad.unanswerable: F1 of no answer at all"),
+    300,
 )
 
 

@@ -1,0 +1,311 @@
+"""Answers that are spans of a paragraph: windows over long paragraphs, the best spans by a model's scores, exact match
+and F1 by the official definitions (Rajpurkar et al. 2016; 2018), and when no answer is the better one."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..corpus.batches import Batches
+from ..corpus.labelled import padded
+from ..training.loop import Trainer
+
+LONGEST = 30  # tokens of an answer, as Devlin et al. (2019) search
+MOST_ASKED = 64  # tokens of a question, as theirs
+SHORTEST = 16  # tokens of a window: less has no room for question and paragraph
+BEST = 5  # spans of a question that are kept
+
+# What a model says to a question. begin, end: characters of its best spans, 0 and 0 where there are no more; score: of
+# each, a sum of two logits. margin: by how much the score of no answer is above that of the first. exact, f1: of the
+# answer, which is the first span, or none where `answered` is false.
+SAID = np.dtype(
+    [
+        ("begin", np.int32, BEST),
+        ("end", np.int32, BEST),
+        ("score", np.float32, BEST),
+        ("margin", np.float64),
+        ("answered", np.bool_),
+        ("exact", np.float64),
+        ("f1", np.float64),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question. paragraph: the number of what it asks about; answers: (character at which it begins, text) of each
+    that is right, none where the paragraph has none."""
+
+    id: str
+    text: str
+    paragraph: int
+    answers: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions on paragraphs. articles: that of each paragraph; version: of the official scores, 1 or 2."""
+
+    paragraphs: list[str]
+    articles: list[str]
+    asked: list[Question]
+    version: int
+
+    def only(self, numbers: Sequence[int]) -> "Questions":
+        """Some of the questions, by number."""
+        return replace(self, asked=[self.asked[i] for i in numbers])
+
+
+@lru_cache(1 << 16)
+def normalised(text: str) -> str:
+    """A text as answers are compared: lower case, without ASCII punctuation, without a, an and the, one blank between
+    words."""
+    bare = "".join(c for c in text.lower() if c not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
+
+
+def exact_and_f1(said: str, right: Sequence[str], version: int = 2) -> tuple[float, float]:
+    """Exact match, 0 or 1, and F1 of the words, in [0, 1], of an answer: the largest over those that are right.
+
+    No answer is an empty text; where none is right, `right` is empty (version 2 alone). The scripts part where an
+    answer is nothing but punctuation and articles: of version 2 it does not count among others that are right, and two
+    such are equal; in version 1 their F1 is 0.
+    """
+    mine, golds = normalised(said), [normalised(text) for text in right]
+    if version == 2:
+        golds = [gold for gold in golds if gold] or [""]
+    return float(mine in golds), max(_f1(mine.split(), gold.split(), version) for gold in golds)
+
+
+def _f1(said: list[str], right: list[str], version: int) -> float:
+    if version == 2 and not (said and right):
+        return float(said == right)
+    common = (Counter(said) & Counter(right)).total()
+    return 2 * common / (len(said) + len(right)) if common else 0.0  # 2PR / (P + R)
+
+
+def threshold(said: np.ndarray, unanswerable: np.ndarray) -> float:
+    """The margin above which no answer is the better one: that of the best mean F1, as the official script searches it.
+
+    inf where every question has an answer (all are answered), -inf where no answer at all is best. Questions of one
+    margin go together; the script parts them by their order in the file.
+
+    Args:
+        said: (questions,) SAID with all questions answered. unanswerable: (questions,) bool.
+    """
+    if not unanswerable.any():
+        return np.inf
+    order = np.argsort(said["margin"], kind="stable")
+    margins, gained = said["margin"][order], np.cumsum(said["f1"][order] - unanswerable[order])
+    last = np.append(margins[1:] != margins[:-1], True)
+    return float(np.append(-np.inf, margins[last])[np.argmax(np.append(0.0, gained[last]))])
+
+
+def settled(said: np.ndarray, unanswerable: np.ndarray, most: float) -> np.ndarray:
+    """What is said where questions of a larger margin than `most` are left unanswered."""
+    found = said.copy()
+    found["answered"] = said["margin"] <= most
+    for metric in ("exact", "f1"):
+        found[metric] = np.where(found["answered"], said[metric], unanswerable)
+    return found
+
+
+def best_f1(said: np.ndarray, unanswerable: np.ndarray) -> float:
+    """Mean F1 at the best threshold for these questions."""
+    return float(settled(said, unanswerable, threshold(said, unanswerable))["f1"].mean())
+
+
+class SpanBatches(Batches):
+    """Batches of windows `[CLS] question [SEP] part of the paragraph [SEP]`, padded to the longest, with the places of
+    the answer's first and last token: of the first of several answers, and 0, [CLS], where it is not whole in the
+    window.
+
+    A paragraph that is too long for a window has several, from every `stride` tokens on, or from every half of the
+    room for the paragraph where that is less, so that neighbours overlap. A row of an epoch is a window. labels:
+    (questions,) whether none is right. windows: (windows, 3) number of the question, first token of its paragraph, and
+    the token after the last. heads: (windows,) tokens before the paragraph's. spans: (windows, 2) the places. cut:
+    questions that are longer than 64 tokens, or half a window, and lose their end. unmarked: answers without a token.
+
+    Args:
+        length: most tokens of a window, special ones included. types: also token_type_ids (BERT).
+
+    Raises:
+        ValueError: windows too short to hold anything.
+    """
+
+    def __init__(
+        self, data: Questions, tokenizer: Any, length: int, stride: int, seed: int = 0, *, types: bool = False
+    ) -> None:
+        if length < SHORTEST:
+            raise ValueError(f"Windows of {length} tokens hold no question and paragraph. Use at least {SHORTEST}.")
+        backend = tokenizer.backend_tokenizer
+        backend.no_padding()
+        backend.no_truncation()
+        self.data, self.types, self.pad_id = data, types, int(tokenizer.pad_token_id)
+        self.labels = np.array([not question.answers for question in data.asked])
+        self._frame, self._type_ids = _frame(backend)
+        room = length - sum(map(len, self._frame))
+        most_asked = min(MOST_ASKED, room // 2)
+        asked = [ids for ids, _ in _encoded(backend, [question.text for question in data.asked])]
+        self.cut = sum(len(ids) > most_asked for ids in asked)
+        self._asked = [ids[:most_asked] for ids in asked]
+        used = sorted({question.paragraph for question in data.asked})
+        self._read = dict(zip(used, _encoded(backend, [data.paragraphs[i] for i in used]), strict=True))
+        heads = np.array([len(self._frame[0]) + len(ids) + len(self._frame[1]) for ids in self._asked])
+        self.unmarked = 0
+        windows, spans = [], []
+        for number, question in enumerate(data.asked):
+            ids, offsets = self._read[question.paragraph]
+            here = room - len(self._asked[number])
+            step = max(1, min(stride, here // 2))
+            answer = _tokens(offsets, *question.answers[0]) if question.answers else None
+            self.unmarked += bool(question.answers) and answer is None
+            for first in range(0, max(1, len(ids) - here + step), step):
+                last = min(first + here, len(ids))
+                whole = answer is not None and first <= answer[0] and answer[1] < last
+                windows.append((number, first, last))
+                spans.append([heads[number] + token - first for token in answer] if answer and whole else [0, 0])
+        super().__init__(len(windows), seed)
+        self.windows, self.spans = np.array(windows), np.array(spans)
+        self.heads = heads[self.windows[:, 0]]
+
+    def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, Tensor]:
+        """input_ids, attention_mask (b, n), start_positions, end_positions (b,), int64; token_type_ids where they are
+        wanted."""
+        rows, types = [], []
+        for _, index in chosen:
+            number, first, last = self.windows[index]
+            paragraph, _ = self._read[self.data.asked[number].paragraph]
+            before, between, after = self._frame
+            parts = (before, self._asked[number], between, paragraph[first:last], after)
+            rows.append(np.concatenate(parts))
+            types.append(np.repeat(self._type_ids, [len(part) for part in parts]))
+        input_ids = padded(rows, self.pad_id)
+        lengths = np.array([len(row) for row in rows])
+        starts, ends = self.spans[[index for _, index in chosen]].T
+        batch = {
+            "input_ids": input_ids,
+            "attention_mask": (np.arange(input_ids.shape[1]) < lengths[:, None]).astype(np.int64),
+            "start_positions": starts.copy(),
+            "end_positions": ends.copy(),
+        }
+        if self.types:
+            batch["token_type_ids"] = padded(types, 0)
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+    def characters(self, window: int, first: int, last: int) -> tuple[int, int]:
+        """Where in its paragraph the text of a span of a window begins and ends; first, last: places in the row."""
+        number, begin, _ = self.windows[window]
+        _, offsets = self._read[self.data.asked[number].paragraph]
+        shift = begin - self.heads[window]
+        return int(offsets[first + shift, 0]), int(offsets[last + shift, 1])
+
+
+def _frame(backend: Any) -> tuple[list[np.ndarray], list[int]]:
+    """Ids of the special tokens before a pair of texts, between them, and after; and the type of each of the five
+    parts of a row."""
+    pair = backend.encode("a", "a")
+    of = np.array([-1 if text is None else text for text in pair.sequence_ids])
+    one, two = np.flatnonzero(of == 0), np.flatnonzero(of == 1)
+    cuts = [0, one[0], one[-1] + 1, two[0], two[-1] + 1, len(of)]
+    parts = [slice(*ends) for ends in zip(cuts, cuts[1:], strict=False)]
+    ids, types = np.array(pair.ids, np.int64), [pair.type_ids[part][0] if pair.ids[part] else 0 for part in parts]
+    return [ids[parts[i]] for i in (0, 2, 4)], types
+
+
+def _encoded(backend: Any, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Ids (n,) and characters (n, 2) of the tokens of each text, without special ones."""
+    for begin in range(0, len(texts), 1000):  # encodings are many times as large as what is kept
+        for encoding in backend.encode_batch(texts[begin : begin + 1000], add_special_tokens=False):
+            yield np.array(encoding.ids, np.int64), np.array(encoding.offsets, np.int64).reshape(-1, 2)
+
+
+def _tokens(offsets: np.ndarray, begin: int, text: str) -> tuple[int, int] | None:
+    """The first and the last token that have a character of an answer; None: none has."""
+    of_answer = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < begin + len(text)))
+    return (int(of_answer[0]), int(of_answer[-1])) if len(of_answer) else None
+
+
+def best_spans(
+    start: Tensor, end: Tensor, inside: Tensor, *, longest: int = LONGEST, best: int = BEST
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best spans of each window, best first: first token, last token, and the sum of their two scores, each
+    (b, best) or as many as there can be; -inf where there are no more.
+
+    A span ends where it begins or later, has at most `longest` tokens, and begins and ends inside.
+
+    Args:
+        start, end: (b, n) scores. inside: (b, n) bool, tokens of the paragraph.
+    """
+    outside = ~inside
+    ends = torch.nn.functional.pad(end.masked_fill(outside, -torch.inf), (0, longest - 1), value=-torch.inf)
+    scores = start.masked_fill(outside, -torch.inf).unsqueeze(2) + ends.unfold(1, longest, 1)  # (b, n, longest)
+    found, at = scores.flatten(1).topk(min(best, scores[0].numel()))
+    first = at // longest
+    return first, first + at % longest, found
+
+
+@torch.no_grad()
+def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
+    """(questions,) SAID with all questions answered: over the windows of a question the best spans, and the least score
+    of no answer, that of [CLS] (Devlin et al. 2019)."""
+    trainer.plain.eval()
+    spans: list[list[tuple[float, int, int]]] = [[] for _ in rows.data.asked]
+    nothing = np.full(len(spans), np.inf)
+    window = 0
+    for batch in rows.in_order(max(batch_size, 32)):
+        given = {k: v.to(trainer.accelerator.device) for k, v in batch.items() if not k.endswith("_positions")}
+        with trainer.accelerator.autocast():
+            logits = trainer.plain(**given)
+        start, end = logits.start_logits.float().cpu(), logits.end_logits.float().cpu()
+        here = slice(window, window + len(start))
+        heads = torch.from_numpy(rows.heads[here])[:, None]
+        counts = torch.from_numpy(rows.windows[here, 2] - rows.windows[here, 1])[:, None]
+        at = torch.arange(start.shape[1])
+        firsts, lasts, scores = best_spans(start, end, (at >= heads) & (at < heads + counts))
+        for none, *found in zip(start[:, 0] + end[:, 0], firsts.tolist(), lasts.tolist(), scores.tolist(), strict=True):
+            number = rows.windows[window, 0]
+            nothing[number] = min(nothing[number], float(none))
+            spans[number] += [
+                (score, *rows.characters(window, first, last))
+                for first, last, score in zip(*found, strict=True)
+                if score > -np.inf
+            ]
+            window += 1
+    return _said(rows.data, spans, nothing)
+
+
+def _said(data: Questions, spans: Sequence[list[tuple[float, int, int]]], nothing: np.ndarray) -> np.ndarray:
+    """SAID of the spans (score, begin, end) of each question, which overlapping windows give twice."""
+    said = np.zeros(len(spans), SAID)
+    said["answered"], said["score"], said["margin"] = True, -np.inf, np.inf
+    for i, (question, found) in enumerate(zip(data.asked, spans, strict=True)):
+        best: dict[tuple[int, int], float] = {}
+        for score, *place in sorted(found, key=lambda span: -span[0]):
+            best.setdefault((place[0], place[1]), score)
+        for rank, ((begin, end), score) in enumerate(list(best.items())[:BEST]):
+            said["begin"][i, rank], said["end"][i, rank], said["score"][i, rank] = begin, end, score
+        if best:
+            said["margin"][i] = nothing[i] - next(iter(best.values()))
+        text = data.paragraphs[question.paragraph][said["begin"][i, 0] : said["end"][i, 0]]
+        said["exact"][i], said["f1"][i] = exact_and_f1(text, [right for _, right in question.answers], data.version)
+    return said
+
+
+def best_texts(data: Questions, said: np.ndarray) -> dict[str, list[tuple[str, float]]]:
+    """The best spans of each question by its id: text and score."""
+    return {
+        question.id: [
+            (data.paragraphs[question.paragraph][begin:end], float(score))
+            for begin, end, score in zip(one["begin"], one["end"], one["score"], strict=True)
+            if end > begin
+        ]
+        for question, one in zip(data.asked, said, strict=True)
+    }

@@ -1,0 +1,396 @@
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016; 2018), and the slots of Restaurants-8k (Coope et al. 2020) in its form:
+readers, DSTG's protocol (C.4), fine-tunings, records."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from ..analysis.texts import most_tokens
+from ..corpus import load_tokenizer
+from ..corpus.hub import hub_rows
+from ..corpus.text_files import whole_lines
+from ..files import write_arrays, write_json
+from ..records import Record
+from ..shipped import model_source
+from ..training.config import use_scheme
+from ..training.loop import Show
+from .family import Family, Piece, averages, differences
+from .grid import Finished, GridConfig, by_seed, chosen, pieces, weights
+from .spans import SHORTEST, Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
+from .tuning import Recipe, Setting, halves, open_reader, reader_config, tune
+
+ENDINGS = ("", ".xz", ".gz", ".zst")
+
+
+RECIPES: dict[str, Recipe] = {
+    # DSTG C.4 prints the rates alone; batch, passes and warm-up are those of Devlin et al. (2019) for SQuAD 1.1.
+    "dstg": Recipe([Setting(rate, 32, 0.01) for rate in (1e-5, 3e-5, 5e-5)], 3, warmup=0.1, patience=15, seeds=1),
+    # One setting, with the rate that C.4 finds best for all four models.
+    "short": Recipe([Setting(3e-5, 16, 0.01)], 3, warmup=0.1, patience=15, seeds=3, scores=(3, 500)),
+}
+
+
+class _Gathered:
+    """Paragraphs and questions as a reader finds them, checked."""
+
+    def __init__(self, version: int) -> None:
+        self.paragraphs: list[str] = []
+        self.articles: list[str] = []
+        self.asked: dict[str, Question] = {}
+        self.version = version
+
+    def paragraph(self, text: str, article: str) -> None:
+        """Take a paragraph, which the questions that follow are about."""
+        self.paragraphs.append(text)
+        self.articles.append(article)
+
+    def question(self, name: str, text: str, right: list[tuple[int, str]], place: str) -> None:
+        """Take a question; right: (character at which it begins, text) of each answer.
+
+        Raises:
+            ValueError: an id twice, an answer that is not there, or none in version 1.
+        """
+        place = f"{place}, question {name}"
+        if name in self.asked:
+            raise ValueError(f"{place}: the id occurs twice. Leave one of the questions out.")
+        if not right and self.version == 1:
+            raise ValueError(f"{place}: no answer, which SQuAD 1.1 does not know. For 2.0: --tasks squad-2.")
+        for begin, answer in right:
+            if not isinstance(begin, int):
+                raise ValueError(
+                    f"{place}: the answer begins at {begin!r}, which is no whole number. Correct the file."
+                )
+            stands = self.paragraphs[-1][begin : begin + len(answer)] if begin >= 0 else ""
+            if stands != answer:
+                raise ValueError(
+                    f"{place}: the answer {answer[:60]!r} is not in its paragraph at character {begin}, where "
+                    f"{stands[:60]!r} stands. Correct the file, or leave the question out."
+                )
+        self.asked[name] = Question(name, text, len(self.paragraphs) - 1, tuple(right))
+
+    def all(self, place: str) -> Questions:
+        """What was found.
+
+        Raises:
+            ValueError: nothing.
+        """
+        if not self.asked:
+            raise ValueError(f"{place} holds no questions. Bring a complete copy.")
+        return Questions(self.paragraphs, self.articles, list(self.asked.values()), self.version)
+
+
+_KINDS = {str: "text", list: "list", dict: "object", int: "whole number"}
+
+
+def _field(row: Any, key: str, kind: type, place: str, default: Any = None) -> Any:
+    """A value of an object of JSON; default: where it has no such key.
+
+    Raises:
+        ValueError: it is missing without a default, of another kind, or an empty text.
+    """
+    value = row.get(key, default) if isinstance(row, dict) else None
+    if not isinstance(value, kind):
+        raise ValueError(f"{place}: no {_KINDS[kind]} {key!r}. Bring a complete copy.")
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError(f"{place}: an empty text in {key!r}. Leave it out.")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{place}: half a character (a lone surrogate) in {key!r}. Correct the file.") from None
+    return value
+
+
+def _read_squad(read: Any, path: Path, found: _Gathered) -> None:
+    """The official format: articles with paragraphs with questions with answers."""
+    for i, article in enumerate(_field(read, "data", list, str(path)), 1):
+        title = _field(article, "title", str, f"{path}, article {i}")
+        for j, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}, article {title}"), 1):
+            place = f"{path}, article {title}, paragraph {j}"
+            found.paragraph(_field(paragraph, "context", str, place), title)
+            for row in _field(paragraph, "qas", list, place):
+                name = _field(row, "id", str, place)
+                at = f"{place}, question {name}"
+                right = [
+                    (_field(answer, "answer_start", int, at), _field(answer, "text", str, at))
+                    for answer in _field(row, "answers", list, at)
+                ]
+                found.question(name, _field(row, "question", str, at), right, place)
+
+
+def _read_restaurants(read: Any, path: Path, found: _Gathered) -> None:
+    """Turns of users with the spans of slots. Each slot that a turn fills is a question with an answer, and one slot
+    that it does not fill, another from turn to turn, is one without; what the system had asked for stands in both."""
+    turns = []
+    for number, turn in enumerate(read if isinstance(read, list) else [], 1):
+        place = f"{path}, turn {number}"
+        text = _field(_field(turn, "userInput", dict, place), "text", str, place)
+        filled: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for label in _field(turn, "labels", list, place, []):
+            slot, span = _field(label, "slot", str, place), _field(label, "valueSpan", dict, place)
+            begin, end = _field(span, "startIndex", int, place, 0), _field(span, "endIndex", int, place)
+            if not 0 <= begin < end <= len(text):
+                raise ValueError(f"{place}: {slot} at {begin} to {end} is not in {text[:60]!r}. Correct the file.")
+            filled[slot].append((begin, text[begin:end]))
+        wanted = _field(_field(turn, "context", dict, place, {}), "requestedSlots", list, place, [])
+        turns.append((text, filled, f"; asked for: {', '.join(map(_named, wanted))}" if wanted else ""))
+    slots = sorted({slot for _, filled, _ in turns for slot in filled})
+    for number, (text, filled, wanted) in enumerate(turns, 1):
+        found.paragraph(text, "")
+        absent = [slot for slot in slots if slot not in filled]
+        for slot in [*filled, *absent[number % max(len(absent), 1) :][:1]]:
+            question = _named(slot) + wanted
+            found.question(f"{number}-{slot}", question, filled.get(slot, []), f"{path}, turn {number}")
+
+
+def _named(slot: Any) -> str:
+    return str(slot).replace("_", " ")
+
+
+Read = Callable[[Any, Path, _Gathered], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task. files: training and development rows, in the first of `folders` below the data's that has them; read:
+    their reader; source: who has them. hub: its name on the Hub, "" if it is not there. version: of the official
+    scores. articles: whether paragraphs are of articles."""
+
+    name: str
+    files: dict[str, str]
+    folders: tuple[str, ...]
+    read: Read
+    source: str
+    hub: str = ""
+    version: int = 2
+    articles: bool = True
+
+
+_EXPLORER = "rajpurkar.github.io/SQuAD-explorer"
+_POLYAI = "github.com/PolyAI-LDN/task-specific-datasets, span_extraction/restaurant8k"
+_ONE, _TWO = ({"train": f"train-{v}.json", "dev": f"dev-{v}.json"} for v in ("v1.1", "v2.0"))
+_TURNS = {"train": "train_0.json", "dev": "test.json"}
+_SQUAD, _RESTAURANTS = (".", "squad"), (".", "restaurant8k", "span-extraction/restaurant8k")
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("squad", _ONE, _SQUAD, _read_squad, _EXPLORER, "rajpurkar/squad", 1),
+        Task("squad-2", _TWO, _SQUAD, _read_squad, _EXPLORER, "rajpurkar/squad_v2"),
+        Task("restaurants", _TURNS, _RESTAURANTS, _read_restaurants, _POLYAI, articles=False),
+    )
+}
+
+
+def _of_hub(task: Task, split: str, found: _Gathered) -> None:
+    """The rows of the Hub, a question each."""
+    way_out = f"Without a network, bring {task.files[split]} ({task.source}) and give its folder: --data FOLDER."
+    rows = hub_rows(task.hub, None, {"dev": "validation"}.get(split, split), way_out)
+    for number, row in enumerate(rows):
+        place = f"{task.hub}, row {number}"
+        text = _field(row, "context", str, place)
+        if not found.paragraphs or found.paragraphs[-1] != text:
+            found.paragraph(text, _field(row, "title", str, place))
+        given = _field(row, "answers", dict, place)
+        right = list(zip(given["answer_start"], given["text"], strict=True))
+        found.question(_field(row, "id", str, place), _field(row, "question", str, place), right, place)
+
+
+def read_questions(task: Task, data: Path | None, split: str) -> Questions:
+    """All questions of a split, "train" or "dev".
+
+    Args:
+        data: a folder with the task's files, plain or packed; None: the Hub.
+
+    Raises:
+        ValueError: no such file, no JSON, a missing key, an empty text, an id twice, an answer that is not in its
+            paragraph, or no network.
+    """
+    found = _Gathered(task.version)
+    if data is None and task.hub:
+        _of_hub(task, split, found)
+        return found.all(f"{task.hub}, {split}")
+    path = None if data is None else _file(task, data, split)
+    if path is None:
+        lacking = (
+            f"{data} has no {task.files[split]} (nor .xz, .gz, .zst)" if data else f"{task.name} is not on the Hub"
+        )
+        ways = [f"Bring {task.files[split]} ({task.source}) and give its folder: --data FOLDER"]
+        if split == "train" and task.articles:
+            ways.append("train on a share of the development articles: --train-on-dev 0.8")
+        if task.hub:
+            ways.append(f"leave --data out to fetch {task.hub} from the Hub")
+        raise ValueError(f"{lacking}. {'; or '.join(ways)}.")
+    with path.open("rb") as raw:
+        try:
+            read = json.loads("".join(whole_lines(path, raw)))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{path} is no complete JSON ({error}). Get the file again.") from None
+    task.read(read, path, found)
+    return found.all(str(path))
+
+
+def _file(task: Task, data: Path, split: str) -> Path | None:
+    """The file of a split."""
+    paths = (data / folder / f"{task.files[split]}{ending}" for folder in task.folders for ending in ENDINGS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def by_article(data: Questions, share: float) -> tuple[Questions, Questions]:
+    """Questions of so large a share of the articles, at least one, and of the others, at least one: in the order of the
+    hashes of their titles, so that the same article is always on the same side.
+
+    Raises:
+        ValueError: fewer than two articles.
+    """
+    titles = sorted(set(data.articles), key=lambda title: sha256(title.encode()).digest())
+    if len(titles) < 2:
+        raise ValueError(f"One article ({titles[0]}) cannot be parted for training and test. Bring more.")
+    ours = set(titles[: min(max(1, round(share * len(titles))), len(titles) - 1)])
+    sides = np.array([data.articles[question.paragraph] in ours for question in data.asked])
+    return data.only(np.flatnonzero(sides).tolist()), data.only(np.flatnonzero(~sides).tolist())
+
+
+class SquadConfig(GridConfig):
+    """Fine-tunings on questions; of a folder that has some, models, tasks and seeds may be added."""
+
+    TASKS, RECIPES = TASKS, RECIPES
+
+    tasks: list[str] = Field(default_factory=lambda: ["squad"], description="tasks by name")
+    length: int = Field(384, ge=SHORTEST, description="most tokens of a window, question included")
+    stride: int = Field(128, ge=1, description="tokens from a window of a paragraph to the next")
+    limit: int | None = Field(None, ge=20, description="most training questions, evenly spaced")
+    train_on_dev: float | None = Field(
+        None, gt=0, lt=1, description="share of SQuAD's development articles to train on; the rest are tested"
+    )
+
+
+def task_questions(config: SquadConfig, name: str) -> tuple[Questions, Questions]:
+    """Training and development questions of a task.
+
+    Raises:
+        ValueError: as `read_questions`.
+    """
+    task = TASKS[name]
+    dev = read_questions(task, config.folder, "dev")
+    if config.train_on_dev is not None and task.articles:
+        train, dev = by_article(dev, config.train_on_dev)
+    else:
+        train = read_questions(task, config.folder, "train")
+    if config.limit is not None and config.limit < len(train.asked):
+        train = train.only(np.linspace(0, len(train.asked) - 1, config.limit, dtype=int).tolist())
+    return train, dev
+
+
+def _check(config: SquadConfig) -> None:
+    config.check_checkpoints()
+    for model in config.models:
+        reader_config(model_source(model))
+    for name in config.tasks:
+        task_questions(config, name)
+
+
+def fine_tune(out: str, piece: Piece, show: Show) -> None:
+    """One fine-tuning of a run in the folder `out`: what it says as .npz; of its best evaluation of all questions the
+    answers, as the official script reads them, and the best five spans; last, its evaluations as .json."""
+    config = SquadConfig.load_run(Path(out) / SQUAD.file)
+    use_scheme(config.scheme)
+    assert isinstance(piece.setting, Setting) and piece.seed is not None
+    source = model_source(piece.source)
+    data, dev_data = task_questions(config, piece.part)
+    model, tokenizer = open_reader(weights(piece), piece.seed, piece.untrained), load_tokenizer(source)
+    length = min(config.length, most_tokens(model) or config.length)
+    types = "token_type_ids" in tokenizer.model_input_names and model.config.model_type != "whatwhere"
+    train, dev = (
+        SpanBatches(rows, tokenizer, length, config.stride, piece.seed, types=types) for rows in (data, dev_data)
+    )
+    recipe = RECIPES[config.recipe]
+    tuned = tune(model, train, dev, piece.setting, recipe, best_f1, predict=answers, seed=piece.seed, show=show)
+    # What is scored on one half of the questions is left unanswered by the threshold of the other half.
+    parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
+    most = [threshold(said[rows], dev.labels[rows]) for said, rows in zip(tuned.predicted, parts, strict=True)]
+    said = np.array([settled(said, dev.labels, m) for said, m in zip(tuned.predicted, most, strict=True)])
+    write_arrays(piece.file(Path(out), ".npz"), {"predicted": said, "unanswerable": dev.labels})
+    spans = best_texts(dev_data, said[2])
+    texts = [best[0][0] if best and one["answered"] else "" for best, one in zip(spans.values(), said[2], strict=True)]
+    write_json(piece.file(Path(out), "-answers.json"), dict(zip(spans, texts, strict=True)))
+    write_json(piece.file(Path(out), "-spans.json"), spans)
+    facts = {
+        "steps": tuned.steps,
+        "scores": tuned.scores.tolist(),
+        "thresholds": [None if np.isinf(m) else m for m in most],
+        "seconds": tuned.seconds,
+        "questions": len(data.asked),
+        "windows": len(train),
+        "dev_questions": len(dev_data.asked),
+        "dev_windows": len(dev),
+        "cut": train.cut + dev.cut,
+        "unmarked": train.unmarked,
+        "length": length,
+    }
+    write_json(piece.file(Path(out)), facts)
+
+
+def _mean(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
+    return lambda said, _: float(said[metric].mean())
+
+
+def squad_records(config: SquadConfig, out: Path) -> list[Record]:
+    """Records of all that is finished: of each model, task and seed F1 and exact match at what one half of the
+    development questions chose (setting, step, threshold) on the other half, and the papers' own, the best on all of
+    them; of each model and task the difference of F1 from the first model."""
+    records: list[Record] = []
+    predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
+    unanswerable: dict[str, np.ndarray] = {}
+    of_task: dict[Piece, dict[str, float]] = defaultdict(dict)
+    for piece, of_grid in by_seed(pieces(config), out):
+        unanswerable[piece.part] = labels = of_grid[0].arrays["unanswerable"]
+        found, said = chosen(of_grid, labels, {"f1": _mean("f1"), "exact": _mean("exact")})
+        best = max(of_grid, key=_best).arrays["predicted"][2]
+        found["best.exact"] = float(best["exact"].mean())
+        if labels.any():
+            found["unanswerable"] = float(labels.mean())
+        of_task[replace(piece, part="")][piece.part] = found["score"]
+        if piece.step is None:
+            predicted[piece.name, piece.untrained, piece.part][piece.seed] = said["f1"]
+        records += [
+            piece.who.record(f"squad.{key}", value, part=piece.part, n=len(said)) for key, value in found.items()
+        ]
+    scores = dict.fromkeys(TASKS, lambda said, _: float(said.mean()))
+    records += averages("squad", of_task)
+    return [*records, *differences("squad", config, predicted, unanswerable, scores)]
+
+
+def _best(run: Finished) -> float:
+    return float(run.scores[:, 2].max())
+
+
+def _notes(config: SquadConfig) -> list[str]:
+    recipe = RECIPES[config.recipe]
+    notes = [f"Questions by the recipe `{config.recipe}`: {len(recipe.settings)} settings, {recipe.epochs:g} epochs."]
+    if config.train_on_dev is not None:
+        notes.append(f"Trained on {config.train_on_dev:.0%} of SQuAD's development articles and tested on the others.")
+    return notes
+
+
+SQUAD = Family(
+    "squad",
+    "What the encoders can answer",
+    SquadConfig,
+    _check,
+    pieces,
+    fine_tune,
+    squad_records,
+    _notes,
+    "squad.score",
+    "squad.difference",
+    lambda task: f"{task} (F1)",
+    "F1 on the half of the development questions that did not choose",
+    {"tasks": ["squad", "restaurants"], "train_on_dev": 0.7, "limit": 3000, "length": 128, "stride": 64, "seeds": 1},
+)
