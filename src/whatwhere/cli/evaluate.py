@@ -1,14 +1,17 @@
-"""Verbs that ask what a model is good for: evaluate glue, evaluate linguistic."""
+"""Verbs that ask what a model is good for: evaluate glue, evaluate linguistic, evaluate mteb."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .models import check_models
-from .options import Json, Scheme, app, configured, emit
+from .options import Field, Json, Scheme, app, configured, emit
 
-evaluate = typer.Typer(help="What encoders are good for: tasks of GLUE, grammar.", no_args_is_help=True)
+evaluate = typer.Typer(
+    help="What encoders are good for: tasks of GLUE, grammar, vectors of texts.", no_args_is_help=True
+)
 app.add_typer(evaluate, name="evaluate")
 
 Models = Annotated[
@@ -26,12 +29,17 @@ Minutes = Annotated[
 ]
 
 
-def _run(context: typer.Context, family: Any, models: list[str], tasks: str | None = None) -> None:
+def _names(words: str) -> list[str]:
+    """Names with commas between them; one in brackets is part of a name: MTEB(eng, v2)."""
+    return [name.strip() for name in re.split(r",(?![^()]*\))", words)]
+
+
+def _run(context: typer.Context, family: Any, models: list[str], tasks: str | None = None, **named: Any) -> None:
     """A family of tasks for several models: its options are its settings by their names."""
     from ..study.evaluate import evaluation_text, run_evaluation
 
     check_models(models, context.params["scheme"])
-    named = {"tasks": [name.strip() for name in tasks.split(",")]} if tasks else {}
+    named |= {"tasks": _names(tasks)} if tasks else {}
     found = run_evaluation(
         family, configured(context, family.config, None, None, models=models, **named), context.params["out"]
     )
@@ -95,3 +103,62 @@ def linguistic(
     from ..evaluation.blimp import BLIMP
 
     _run(context, BLIMP, models)
+
+
+@evaluate.command()
+def mteb(
+    context: typer.Context,
+    models: Models,
+    out: Out,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            help="mteb's tasks or benchmarks, from the Hub, or local ones of --data (STS12-local ... STS16-local, "
+            "STSBenchmark-local, SICK-R-local, Banking77-local, TwentyNewsgroups-local, Cranfield-local, MR-local, "
+            "CR-local, SUBJ-local, MPQA-local), with commas. [default: MTEB(eng, v2); with --data all local ones]",
+            metavar="NAME,NAME",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the local tasks' files (docs/evaluation.md), plain or packed.")
+    ] = None,
+    pooling: Annotated[
+        str,
+        typer.Option(
+            help="How tokens become one vector: mean, cls; of two streams also semantic, position. With commas.",
+            metavar="NAME,NAME",
+        ),
+    ] = "mean",
+    length: Annotated[
+        int, typer.Option(help="Most tokens of a text, at most as many as the model reads; longer ones are cut.", min=8)
+    ] = 512,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Most pairs, test rows or queries of a local task, evenly over all. [default: all]", min=20),
+    ] = None,
+    contrastive: Annotated[
+        bool,
+        typer.Option("--contrastive", help="Also each model after some minutes of unsupervised SimCSE: NAME+simcse."),
+    ] = False,
+    steps: Annotated[int, typer.Option(help="Steps of SimCSE, of 64 sentences each.", min=1)] = 250,
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            help="Text for SimCSE, as for `study`, or a folder of windows (the corpus/ of a run or study), whose "
+            "training part is read. [default: the windows of the model's own run, else a part of python-docs]"
+        ),
+    ] = None,
+    field: Field = "text",
+    untrained: Untrained = False,
+    minutes: Minutes = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """MTEB: what vectors of texts are good for (similarity, classes, clusters, retrieval), by mteb's own protocol.
+
+    OUT holds records.parquet, a page, each result in mteb's own format under runs/, and models after SimCSE under
+    models/.
+    """
+    from ..evaluation.mteb import MTEB
+
+    _run(context, MTEB, models, tasks, pooling=_names(pooling))

@@ -61,7 +61,7 @@ class Named(Protocol):
 @dataclass(frozen=True)
 class Piece:
     """A piece of work. name: of the model, as records have it; source: its folder or Hub name; part: the task; setting:
-    what a grid varies."""
+    what a grid varies. stage: it begins when all of the stages before are done."""
 
     name: str
     source: str
@@ -69,6 +69,7 @@ class Piece:
     part: str
     seed: int | None = None
     setting: Named | None = None
+    stage: int = 0
 
     @property
     def label(self) -> str:
@@ -98,7 +99,8 @@ class Family(Generic[C]):
     the order in which a budget spends itself. work: does one piece in the folder of the run and writes its files, .json
     last; called in a process of its own, so a function of a module. records: of all that is finished. notes: sentences
     for the page. score: the metric of the table for people, a column each `part`; `difference` from the first model.
-    heading: of a column. legend: what the figures are.
+    heading: of a column. legend: what the figures are. variants: endings of `score` and `difference` that have rows of
+    their own.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Family(Generic[C]):
     difference: str = ""
     heading: Callable[[str], str] = str
     legend: str = ""
+    variants: Sequence[str] = ("",)
 
     @property
     def file(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from ..corpus.labelled import LabelledBatches
 from ..training.checkpoints import quiet
@@ -97,6 +97,19 @@ def open_masked(source: str, untrained: bool = False) -> Any:
     if untrained:
         return AutoModelForMaskedLM.from_config(config, trust_remote_code=False).float().eval()
     return AutoModelForMaskedLM.from_pretrained(source, dtype=torch.float32, trust_remote_code=False).eval()
+
+
+def open_body(source: str, untrained: bool = False, **changed: Any) -> Any:
+    """An encoder of a folder or of the Hub without its head, in evaluation mode; changed: fields of its
+    configuration."""
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    for key, value in changed.items():
+        setattr(config, key, value)
+    torch.manual_seed(0)
+    if untrained:
+        return AutoModel.from_config(config, trust_remote_code=False).float().eval()
+    with quiet():
+        return AutoModel.from_pretrained(source, config=config, dtype=torch.float32, trust_remote_code=False).eval()
 
 
 def tune(
