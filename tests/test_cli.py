@@ -120,7 +120,7 @@ def test_doctor_and_presets_print_one_object(trained):
         flex.startswith("works without training; in training: flex_attention has no backward pass on a CPU")
         or flex == "works"
     )
-    assert set(facts["extras"]) == {"sentence-transformers", "tensorboard"}
+    assert set(facts["extras"]) == {"mteb", "sentence-transformers", "tensorboard"}
     assert facts["disk_free_bytes"] > 0 and facts["versions"]["torch"].startswith("2.")
     rows = {row["name"]: row for row in json.loads(whatwhere("presets", "--json").stdout)["presets"]}
     assert rows["dstg"]["streams"] == [48, 720] and rows["dstg"]["terms"] == ["semantic", "absolute", "relative"]

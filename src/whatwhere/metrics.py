@@ -93,6 +93,23 @@ METRICS: dict[str, Metric] = {
     "squad.best.exact": Metric("answers exactly right", SHARE, "task", counts="questions", over="questions"),
     "squad.unanswerable": Metric("questions without an answer", SHARE, "task", counts="questions"),
     "squad.difference": Metric("F1 beside the first model's", "", "task", counts="questions", over="questions"),
+    "mteb.score*": Metric(
+        "score on a task",
+        "",
+        "task",
+        counts="pairs, test rows or queries",
+        over="pairs, test rows or queries",
+        method="vectors",
+    ),
+    "mteb.type*": Metric("mean score of the tasks of a type", "", "type of task", counts="tasks", method="vectors"),
+    "mteb.difference*": Metric(
+        "score beside the first model's",
+        "",
+        "task",
+        counts="pairs, test rows or queries",
+        over="pairs, test rows or queries",
+        method="vectors",
+    ),
     "accuracy.commonest": Metric("share of the commonest class", SHARE, "validation"),
     "h1*": Metric("distance of the mean words of two positions", "", counts="positions"),
     "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions"),
@@ -297,6 +314,14 @@ METHODS: dict[str, tuple[str, ...]] = {
     "operations": (
         "Operations are those of the matrix products of a forward pass, two for each multiply-add, per token of a full "
         "window.",
+    ),
+    "vectors": (
+        "A text is one vector: the mean over its tokens, its first token, or the columns of one stream in the mean. "
+        "Tasks and main scores are mteb’s: Spearman’s correlation of the cosines of pairs with people’s scores, "
+        "accuracy of a logistic regression on a few rows a class (mean of ten draws), V-measure of k-means, nDCG of "
+        "the ten nearest documents. Intervals are percentiles of 1,000 draws of the pairs, test rows or queries; they "
+        "say nothing about other training rows of the classifiers, nor about another training of the encoder. Clusters "
+        "have none.",
     ),
     "geometry": (
         "What the corpus says of position is counted without any model: the share of each token at each position, "

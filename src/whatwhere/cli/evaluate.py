@@ -1,15 +1,17 @@
-"""Verbs that ask what a model is good for: evaluate glue, evaluate squad, evaluate linguistic."""
+"""Verbs that ask what a model is good for: evaluate glue, squad, linguistic, mteb, all."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from .models import check_models
-from .options import Json, Scheme, app, configured, emit
+from .options import Field, Json, Scheme, app, configured, emit
 
 evaluate = typer.Typer(
-    help="What encoders are good for: tasks of GLUE, answers in a text, grammar.", no_args_is_help=True
+    help="What encoders are good for: tasks of GLUE, answers in a text, grammar, vectors of texts.",
+    no_args_is_help=True,
 )
 app.add_typer(evaluate, name="evaluate")
 
@@ -33,7 +35,12 @@ Minutes = Annotated[
 ]
 
 
-def _run(context: typer.Context, family: Any, models: list[str]) -> None:
+def _names(words: str) -> list[str]:
+    """Names with commas between them; one in brackets is part of a name: MTEB(eng, v2)."""
+    return [name.strip() for name in re.split(r",(?![^()]*\))", words)]
+
+
+def _run(context: typer.Context, family: Any, models: list[str], **named: Any) -> None:
     """A family of tasks for several models: its options are its settings by their names, lists with commas."""
     from ..evaluation.family import of_studies
     from ..study.evaluate import evaluation_text, run_evaluation
@@ -41,9 +48,9 @@ def _run(context: typer.Context, family: Any, models: list[str]) -> None:
     models = of_studies(models)
     check_models(models, context.params["scheme"])
     lists = {key: context.params.get(key) for key in ("tasks", "checkpoints")}
-    lists = {key: [each.strip() for each in text.split(",")] for key, text in lists.items() if text}
+    named |= {key: _names(text) for key, text in lists.items() if text}
     found = run_evaluation(
-        family, configured(context, family.config, None, None, models=models, **lists), context.params["out"]
+        family, configured(context, family.config, None, None, models=models, **named), context.params["out"]
     )
     emit(found, context.params["as_json"], evaluation_text(family, found))
 
@@ -188,3 +195,62 @@ def everything(
     check_models(models, scheme)
     found = run_all(configured(context, EvaluationConfig, None, None, models=models), out)
     emit(found, as_json, all_text(found))
+
+
+@evaluate.command()
+def mteb(
+    context: typer.Context,
+    models: Models,
+    out: Out,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            help="mteb's tasks or benchmarks, from the Hub, or local ones of --data (STS12-local ... STS16-local, "
+            "STSBenchmark-local, SICK-R-local, Banking77-local, TwentyNewsgroups-local, Cranfield-local, MR-local, "
+            "CR-local, SUBJ-local, MPQA-local), with commas. [default: MTEB(eng, v2); with --data all local ones]",
+            metavar="NAME,NAME",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the local tasks' files (docs/evaluation.md), plain or packed.")
+    ] = None,
+    pooling: Annotated[
+        str,
+        typer.Option(
+            help="How tokens become one vector: mean, cls; of two streams also semantic, position. With commas.",
+            metavar="NAME,NAME",
+        ),
+    ] = "mean",
+    length: Annotated[
+        int, typer.Option(help="Most tokens of a text, at most as many as the model reads; longer ones are cut.", min=8)
+    ] = 512,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Most pairs, test rows or queries of a local task, evenly over all. [default: all]", min=20),
+    ] = None,
+    contrastive: Annotated[
+        bool,
+        typer.Option("--contrastive", help="Also each model after some minutes of unsupervised SimCSE: NAME+simcse."),
+    ] = False,
+    steps: Annotated[int, typer.Option(help="Steps of SimCSE, of 64 sentences each.", min=1)] = 250,
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            help="Text for SimCSE, as for `study`, or a folder of windows (the corpus/ of a run or study), whose "
+            "training part is read. [default: the windows of the model's own run, else a part of python-docs]"
+        ),
+    ] = None,
+    field: Field = "text",
+    untrained: Untrained = False,
+    minutes: Minutes = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """MTEB: what vectors of texts are good for (similarity, classes, clusters, retrieval), by mteb's own protocol.
+
+    OUT holds records.parquet, a page, each result in mteb's own format under runs/, and models after SimCSE under
+    models/.
+    """
+    from ..evaluation.mteb import MTEB
+
+    _run(context, MTEB, models, pooling=_names(pooling))

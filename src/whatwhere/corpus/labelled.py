@@ -3,7 +3,7 @@ classification."""
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -80,6 +80,38 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             rows = table_rows(path, raw)
             _, names = next(rows, (0, []))
             yield from ((f"{path}, line {number}", dict(zip(names, row, strict=True))) for number, row in rows)
+
+
+def packed(path: Path) -> Path | None:
+    """A file or its packed copy, .xz, .gz or .zst; None where there is neither."""
+    return next((p for end in ("", ".xz", ".gz", ".zst") if (p := path.with_name(path.name + end)).is_file()), None)
+
+
+def read_columns(path: Path, columns: Sequence[str | int]) -> Iterator[tuple[str, list[str]]]:
+    """(place, fields) of each row of a table, plain or packed: .csv with quotes, any other with tabs and none.
+
+    columns: by name, where the table has a header, or by place, where it has none; rows may be wider.
+
+    Raises:
+        ValueError: no such column, or a row that is too short.
+    """
+    with path.open("rb") as raw:
+        rows: Iterator[tuple[int, list[str]]]
+        if ".csv" in path.suffixes:
+            rows = table_rows(path, raw)
+        else:
+            rows = enumerate((line.rstrip("\r\n").split("\t") for line in whole_lines(path, raw)), 1)
+        places: dict[str, int] = {}
+        if any(isinstance(column, str) for column in columns):
+            places = {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows, (0, []))[1])}
+            if lacking := [name for name in columns if name not in places]:
+                raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {', '.join(places)}.")
+        at = [places[column] if isinstance(column, str) else column for column in columns]
+        for number, row in rows:
+            place = f"{path}, line {number}"
+            if len(row) <= max(at):
+                raise ValueError(f"{place}: {len(row)} columns, where {max(at) + 1} are needed. Bring a complete copy.")
+            yield place, [row[i] for i in at]
 
 
 def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -187,6 +187,15 @@ class Windows:
         ) == tokenizer_rules(backend)
 
 
+def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
+    """The windows of the run or study of a model or checkpoint; those of another tokenizer that happen to stand there
+    are not."""
+    for run in (folder, *list(folder.resolve().parents)[:5]):
+        if (run / "corpus/manifest.json").is_file() and (windows := Windows(run / "corpus")).made_by(tokenizer):
+            return windows
+    return None
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a folder of windows.
 

@@ -1,5 +1,5 @@
-"""Files that let `SentenceTransformer(folder)` open a saved model, of sentence-transformers' own modules and in its
-oldest format."""
+"""One vector of a text from its hidden states; and files that let `SentenceTransformer(folder)` open a saved model, of
+sentence-transformers' own modules and in its oldest format."""
 
 import json
 import os
@@ -9,9 +9,25 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
-POOLINGS = ("mean", "semantic")
+POOLINGS = ("mean", "cls", "semantic", "position")
+OF_STREAMS = ("semantic", "position")  # those that need two streams to differ from the mean
 _POOLING, _DENSE = "1_Pooling", "2_Dense"
+
+
+def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, position_size: int = 0) -> Tensor:
+    """One vector a text: (b, n, hidden_size) hidden states and a mask (b, n), padded on the right, -> (b, width).
+
+    pooling: "mean" over the tokens, special ones included; "cls", the first token; "semantic" or "position", the
+    columns of one stream in that mean. position_size: columns of the position stream, the first ones.
+    """
+    if pooling == "cls":
+        return hidden[:, 0]
+    mask = attention_mask[..., None].to(hidden.dtype)
+    mean = (hidden * mask).sum(1) / mask.sum(1)
+    columns = {"semantic": slice(position_size, None), "position": slice(position_size)}
+    return mean[:, columns.get(pooling, slice(None))]
 
 
 def _write(path: Path, content: Any) -> None:
@@ -25,36 +41,43 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
     """Make a saved model's folder one that sentence-transformers opens; a later call changes the pooling.
 
     Args:
-        folder: a saved model with its tokenizer.
-        pooling: "mean" of the hidden states of all tokens, or "semantic", the semantic columns of that mean (a `Dense`
-            module whose fixed weights are zeros and ones). They are the same for a model of one stream. Longer texts
-            are cut to `max_position_embeddings` tokens.
+        folder: a saved model with its tokenizer, ours or of transformers.
+        pooling: as `pooled`; streams are taken by a `Dense` module whose fixed weights are zeros and ones. "semantic"
+            is the mean for a model of one stream. Longer texts are cut to `max_position_embeddings` tokens; those of
+            another package's model to what sentence-transformers finds.
 
     Raises:
-        ValueError: no such pooling, or the folder holds no model of ours.
+        ValueError: no such pooling, the position stream of a model without one, or the folder holds no encoder.
     """
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}; got {pooling!r}.")
     folder = Path(folder)
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        width, d_pos, longest = (config[key] for key in ("hidden_size", "position_size", "max_position_embeddings"))
+        width, ours = config.get("hidden_size") or config["dim"], "position_size" in config  # dim: DistilBERT's name
+        longest = config["max_position_embeddings"] if ours else None  # RoBERTa counts its positions from 2
     except (OSError, ValueError, KeyError):
         raise ValueError(
             f"{folder} holds no saved encoder: config.json is missing or of another kind of model."
         ) from None
+    d_pos = config["position_size"] if ours else 0
+    if pooling == "position" and not d_pos:
+        raise ValueError(f"{folder} holds a model of one stream, which has no position columns. Pool its mean or cls.")
     modules = [("", "Transformer"), (_POOLING, "Pooling")]
     _write(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
     _write(
         folder / "config_sentence_transformers.json",
         {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
     )
-    _write(folder / _POOLING / "config.json", {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True})
-    if pooling == "semantic" and d_pos:
+    of = "cls_token" if pooling == "cls" else "mean_tokens"
+    pool = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": False, f"pooling_mode_{of}": True}
+    _write(folder / _POOLING / "config.json", pool)
+    if pooling in OF_STREAMS and d_pos:
         modules.append((_DENSE, "Dense"))
-        dense = {"in_features": width, "out_features": width - d_pos, "bias": False}
+        rows = torch.eye(width)[d_pos:] if pooling == "semantic" else torch.eye(width)[:d_pos]
+        dense = {"in_features": width, "out_features": len(rows), "bias": False}
         _write(folder / _DENSE / "config.json", dense | {"activation_function": "torch.nn.modules.linear.Identity"})
-        save_file({"linear.weight": torch.eye(width)[d_pos:].contiguous()}, folder / _DENSE / "model.safetensors")
+        save_file({"linear.weight": rows.contiguous()}, folder / _DENSE / "model.safetensors")
     names = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{t}"}
         for i, (path, t) in enumerate(modules)

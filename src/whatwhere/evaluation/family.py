@@ -64,8 +64,8 @@ class Named(Protocol):
 class Piece:
     """A piece of work.
 
-    name: of the model, as records have it; source: its folder or Hub name; part: the task; setting:
-    what a grid varies; step: of a checkpoint of its training, at `source`.
+    name: of the model, as records have it; source: its folder or Hub name; part: the task; setting: what a grid varies;
+    step: of a checkpoint of its training, at `source`. stage: it begins when all of the stages before are done.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Piece:
     seed: int | None = None
     setting: Named | None = None
     step: int | None = None
+    stage: int = 0
 
     @property
     def label(self) -> str:
@@ -109,7 +110,7 @@ class Family(Generic[C]):
     last; called in a process of its own, so a function of a module. records: of all that is finished. notes: sentences
     for the page. score: the metric of the table for people, a column each `part`; `difference` from the first model.
     heading: of a column. legend: what the figures are. brief: settings of `evaluate all`, which gives every family a
-    share of a budget.
+    share of a budget. variants: endings of `score` and `difference` that have rows of their own.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Family(Generic[C]):
     heading: Callable[[str], str] = str
     legend: str = ""
     brief: Mapping[str, Any] = field(default_factory=dict)
+    variants: Sequence[str] = ("",)
 
     @property
     def file(self) -> str:

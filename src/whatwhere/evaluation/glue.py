@@ -3,7 +3,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,7 @@ from pydantic import Field
 from ..analysis.texts import most_tokens
 from ..corpus import load_tokenizer
 from ..corpus.hub import hub_rows
-from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names
-from ..corpus.text_files import whole_lines
+from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
 from ..files import write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source
@@ -177,31 +176,13 @@ def _number(label: str, place: str) -> float:
 def _of_release(task: Task, data: Path, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
     """Rows of a table of the official release: tabs, no quoting, a header but for CoLA."""
     data = data / "glue" if (data / "glue").is_dir() else data
-    names = [f"{split}.tsv{ending}" for ending in ("", ".xz", ".gz", ".zst")]
-    path = next((p for name in names if (p := data / task.folder / name).is_file()), None)
+    path = packed(data / task.folder / f"{split}.tsv")
     if path is None:
         raise ValueError(
-            f"{data / task.folder} has no {names[0]} (nor .xz, .gz, .zst). Bring GLUE's release there, or leave --data "
-            f"out to fetch {HUB} from the Hub."
+            f"{data / task.folder} has no {split}.tsv (nor .xz, .gz, .zst). Bring GLUE's release there, or leave "
+            f"--data out to fetch {HUB} from the Hub."
         )
-    with path.open("rb") as raw:
-        yield from _table(task, path, ([*line.rstrip("\r\n").split("\t")] for line in whole_lines(path, raw)))
-
-
-def _table(task: Task, path: Path, rows: Iterator[list[str]]) -> Iterator[tuple[str, tuple[list[str], str]]]:
-    columns: Mapping[str, int] = {}
-    first = 1
-    if isinstance(task.label, str):
-        first, columns = 2, {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows, []))}
-        lacking = [name for name in (*task.texts, task.label) if name not in columns]
-        if lacking:
-            raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {', '.join(columns)}.")
-    places = [int(columns.get(str(name), name)) for name in (*task.texts, task.label)]
-    for number, row in enumerate(rows, first):
-        place = f"{path}, line {number}"
-        if len(row) <= max(places):
-            raise ValueError(f"{place}: {len(row)} columns, where {max(places) + 1} are needed. Bring a complete copy.")
-        *words, label = (row[i] for i in places)
+    for place, (*words, label) in read_columns(path, (*task.texts, task.label)):
         yield place, (words, label)
 
 

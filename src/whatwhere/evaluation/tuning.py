@@ -11,6 +11,7 @@ import torch
 from transformers import (
     MODEL_FOR_QUESTION_ANSWERING_MAPPING,
     AutoConfig,
+    AutoModel,
     AutoModelForMaskedLM,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
@@ -128,6 +129,19 @@ def open_masked(source: str, untrained: bool = False) -> Any:
     if untrained:
         return AutoModelForMaskedLM.from_config(config, trust_remote_code=False).float().eval()
     return AutoModelForMaskedLM.from_pretrained(source, dtype=torch.float32, trust_remote_code=False).eval()
+
+
+def open_body(source: str, untrained: bool = False, **changed: Any) -> Any:
+    """An encoder of a folder or of the Hub without its head, in evaluation mode; changed: fields of its
+    configuration."""
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    for key, value in changed.items():
+        setattr(config, key, value)
+    torch.manual_seed(0)
+    if untrained:
+        return AutoModel.from_config(config, trust_remote_code=False).float().eval()
+    with quiet():
+        return AutoModel.from_pretrained(source, config=config, dtype=torch.float32, trust_remote_code=False).eval()
 
 
 def loop_config(model: Any, setting: Setting, recipe: Recipe, steps: int, rows: int, seed: int) -> LoopConfig:

@@ -97,7 +97,13 @@ STUDY = (
         "What are they good for?",
         "Each encoder is held against tasks with labels or against grammar, and beside it the same encoder with "
         "weights drawn anew: what pre-training gave is the difference.",
-        [downstream.GLUE_SCORES.draw, downstream.COURSES.draw, downstream.ANSWERS.draw, downstream.GRAMMAR.draw],
+        [
+            downstream.GLUE_SCORES.draw,
+            downstream.COURSES.draw,
+            downstream.ANSWERS.draw,
+            downstream.GRAMMAR.draw,
+            downstream.VECTORS.draw,
+        ],
         short="Tasks",
     ),
     Question(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from .machine import machine, versions
 from .outputs import write_results
 
 C = TypeVar("C", bound=EvaluationConfig)
+WIDE = 160  # characters of a line
 
 
 def run_evaluation(family: Family[C], config: C, out: Path, progress: bool = True) -> dict[str, Any]:
@@ -63,20 +65,20 @@ def _left_out(pieces: int) -> str:
 
 
 def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Piece] | None]:
-    """The work in parts: all at once, or with a budget as many as there are cores, then None where the next would take
-    it beyond."""
-    if minutes is None:
-        yield from [todo] if todo else []
-        return
-    began, most, seconds = time.perf_counter(), max(at_once(), 1), dict[str, float]()
-    for i in range(0, len(todo), most):
-        part, now = todo[i : i + most], time.perf_counter()
-        if now - began + max(seconds.get(piece.part, 0.0) for piece in part) > 60 * minutes:
-            yield None
-            return
-        yield part
-        for piece in part:
-            seconds[piece.part] = time.perf_counter() - now
+    """The work in parts: a stage at once, or with a budget as many as there are cores, then None where the next would
+    take it beyond."""
+    began, seconds = time.perf_counter(), dict[str, float]()
+    for _, group in groupby(todo, key=lambda piece: piece.stage):
+        stage = list(group)
+        most = len(stage) if minutes is None else max(at_once(), 1)
+        for i in range(0, len(stage), most):
+            part, now = stage[i : i + most], time.perf_counter()
+            if minutes and now - began + max(seconds.get(piece.part, 0.0) for piece in part) > 60 * minutes:
+                yield None
+                return
+            yield part
+            for piece in part:
+                seconds[piece.part] = time.perf_counter() - now
 
 
 def model_facts(config: EvaluationConfig, out: Path, title: str, data: str, notes: Sequence[str]) -> dict[str, Any]:
@@ -99,21 +101,25 @@ def _config(model: str) -> dict[str, Any]:
 
 
 def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
-    """For people: a line a model with its score on each part, its interval, and the difference from the first model."""
+    """For people: a line a model (a column, where parts are many) with its score on each part, its interval, and the
+    difference from the first model."""
     table = Table([Record(**r) for r in result["records"]])
-    parts = [*table.distinct("part", family.score)]
-    if any(r.metric == family.score and r.part is None for r in table.records):
+    metrics = [f"{family.score}{variant}" for variant in family.variants]
+    parts = list(dict.fromkeys(part for metric in metrics for part in table.distinct("part", metric)))
+    if any(r.metric in metrics and r.part is None for r in table.records):
         parts.append(None)  # the average of them
     lines = [["model", *("average" if part is None else family.heading(str(part)) for part in parts)]]
-    for model in table.models(family.score):
-        for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
-            cells = []
-            for part in parts:
-                point = table.point(family.score, model, part=part, step=step)
-                beside = table.point(family.difference, model, part=part, step=step) if family.difference else None
-                cells.append(_cell(point, beside))
-            if any(cell != "-" for cell in cells):
-                lines.append([model + kind, *cells])
+    for variant, metric in zip(family.variants, metrics, strict=True):
+        beside = family.difference and f"{family.difference}{variant}"
+        for model in table.models(metric):
+            for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
+                points = [table.point(metric, model, part=part, step=step) for part in parts]
+                paired = [table.point(beside, model, part=part, step=step) if beside else None for part in parts]
+                if any(points):
+                    name = f"{model}{variant.replace('.', ', ')}{kind}"
+                    lines.append([name, *map(_cell, points, paired)])
+    if sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True)) > WIDE and len(parts) > len(lines):
+        lines = [list(column) for column in zip(*lines, strict=True)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     after = "after it the difference from the first model, = where it may be 0" if family.difference else ""

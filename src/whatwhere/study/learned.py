@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis.who import Who
+from ..corpus.windows import own_windows
 from ..gates import plateau, unlearned
 from ..points import Table
 from ..records import Record
 from ..training.pretrain import CONFIG
 from .records import loss_records, unigram_record
-from .windows import own_windows
 
 
 def learning_records(tokenizer: Any, folder: Path, who: Who) -> list[Record]:

@@ -19,6 +19,7 @@ PACKAGES = (
     *("numpy", "scipy", "scikit-learn", "plotly", "pyarrow"),
 )
 EXTRAS = {
+    "mteb": "whatwhere evaluate mteb",
     "sentence-transformers": "opens a model folder as SentenceTransformer(folder)",
     "tensorboard": "a tracker of trainings (--set trackers=[tensorboard])",
 }

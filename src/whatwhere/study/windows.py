@@ -9,6 +9,7 @@ from typing import Any
 from ..analysis.texts import most_tokens
 from ..corpus import Windows, build_windows, load_tokenizer, open_source
 from ..corpus.python_docs import PythonDocs
+from ..corpus.windows import own_windows
 
 LONGEST = 512  # tokens of a window where the model sets no limit
 PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute
@@ -73,15 +74,6 @@ def _given(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:
             "give the text."
         )
     return windows
-
-
-def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
-    """The windows of the run or study of a model or checkpoint; those of another tokenizer that happen to stand there
-    are not."""
-    for run in (folder, *list(folder.resolve().parents)[:5]):
-        if (run / "corpus/manifest.json").is_file() and (windows := Windows(run / "corpus")).made_by(tokenizer):
-            return windows
-    return None
 
 
 def _of_text(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ...papers import GLUE, SQUAD
-from ...points import Point
+from ...points import Point, average
 from .. import schemes
 from ..forms.axes import Axis
 from ..forms.curves import Curves, Line
@@ -140,4 +140,50 @@ GRAMMAR = Rows(
     ("blimp.field: part = field, step = 0 untrained", "blimp.paradigm: part = paradigm"),
     300,
     {0.5: "chance: 50\u202f%"},
+)
+
+
+_STEPS = ((UNTRAINED, 0), ("", None))
+_SCORES = ("mteb.score", "mteb.score.cls", "mteb.score.semantic", "mteb.score.position")
+
+
+def _pooled(run: Run) -> Iterator[tuple[str, str, str]]:
+    """Metric, model and name of each row of a task: a pooling other than the mean is said."""
+    for model in run.models:
+        for name in _SCORES:
+            yield name, model, model + name.removeprefix("mteb.score").replace(".", ", ")
+
+
+def _vectors(run: Run) -> Iterator[Row]:
+    for task in dict.fromkeys(task for name in _SCORES for task in run.table.distinct("part", name)):
+        for metric, model, name in _pooled(run):
+            kinds = {kind: run.table.point(metric, model, part=task, step=step) for kind, step in _STEPS}
+            if points := {kind: p for kind, p in kinds.items() if p is not None}:
+                yield Row(name, points, str(task), colour=schemes.colour(run, model))
+
+
+def _best_vectors(run: Run, rows: object) -> str:
+    tasks = {name: run.table.distinct("part", metric, model) for metric, model, name in _pooled(run)}
+    most = max(map(len, tasks.values()))
+    points = {
+        name: average([p for task in tasks[name] if (p := run.table.point(metric, model, part=task)) is not None])
+        for metric, model, name in _pooled(run)
+        if most and len(tasks[name]) == most and run.table.rows(metric, model, step=None)
+    }
+    return best(coded(points), f"On average over {most} tasks the best is" if most > 1 else "The best is")
+
+
+VECTORS = Rows(
+    "mteb",
+    "mteb.score",
+    _vectors,
+    _best_vectors,
+    "Main score of each of mteb's tasks: correlation with people's scores of pairs, accuracy, V-measure of clusters, "
+    "nDCG of what is found. A vector is the mean over the tokens where nothing else is said; NAME+simcse is the model "
+    "after unsupervised SimCSE",
+    "Score of text vectors by task and model",
+    Axis("score", include=(0.0, 1.0)),
+    ("Task", "", "Model"),
+    tuple(f"{name}: part = task, step = 0 untrained" for name in _SCORES),
+    300,
 )

@@ -1,0 +1,431 @@
+"""MTEB (Muennighoff et al. 2023; DSTG C.2): what the vectors of whole texts are good for, by mteb's own protocol, on
+its tasks or on those of `local_tasks`; before and after unsupervised SimCSE."""
+
+import difflib
+import logging
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator, model_validator
+from transformers import AutoConfig
+
+from ..analysis.passes import device_of
+from ..analysis.texts import most_tokens
+from ..corpus import Source, Windows, load_tokenizer, open_source
+from ..corpus.labelled import padded
+from ..corpus.python_docs import PythonDocs
+from ..corpus.windows import own_windows
+from ..encoder import EncoderConfig
+from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
+from ..files import read_json, write_arrays, write_text
+from ..records import Record
+from ..shipped import model_source
+from ..training.config import use_scheme
+from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
+from ..training.loop import Show
+from .family import UNTRAINED, EvaluationConfig, Family, Piece, differences, each_model, paired
+from .local_tasks import LOCAL, local_task
+from .tuning import open_body
+
+ENGLISH = "MTEB(eng, v2)"
+SIMCSE = "simcse"
+BATCH_TOKENS = {"cpu": 2_048, "cuda": 65_536}  # of one forward pass, padding included; more leaves a core's cache
+PYTHON_DOCS = 16  # one file of so many is text enough for some thousand sentences
+
+
+class MtebConfig(EvaluationConfig):
+    """Tasks of sentence vectors for several models; of a folder that has some, models, tasks and poolings may be
+    added."""
+
+    FREE = ("tasks", "pooling", "contrastive")
+
+    tasks: list[str] = Field(
+        description=f"names of mteb's tasks or benchmarks, or local ones; default: {ENGLISH}, with data all local ones"
+    )
+    pooling: list[str] = Field(default_factory=lambda: ["mean"], description=", ".join(POOLINGS))
+    length: int = Field(512, ge=8, description="most tokens of a text; longer ones are cut")
+    limit: int | None = Field(None, ge=20, description="most pairs, test rows or queries of a local task")
+    contrastive: bool = Field(False, description="also every model after unsupervised SimCSE")
+    steps: int = Field(250, ge=1, description=f"steps of {SENTENCES} sentences of SimCSE")
+    corpus: str | None = Field(None, description="its text; default: that of the model's own run, else python-docs")
+    field: str = Field("text", description="field of the text in tables and JSON lines")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return {"tasks": [ENGLISH] if values.get("data") is None else list(LOCAL), **values}
+
+    @field_validator("pooling")
+    @classmethod
+    def _known(cls, names: list[str]) -> list[str]:
+        if strange := [name for name in names if name not in POOLINGS]:
+            raise ValueError(f"no pooling {strange[0]!r}. Known: {', '.join(POOLINGS)}")
+        return names
+
+
+class Pooling(str):
+    """A pooling as the setting of a piece of work."""
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+    def of(self, metric: str) -> str:
+        """The name of a metric of these vectors; that of the mean is the metric's own."""
+        return metric if self == "mean" else f"{metric}.{self}"
+
+
+def poolings(config: MtebConfig, source: str) -> list[Pooling]:
+    """What is wanted and the model has: one stream has no vectors of each."""
+    read = AutoConfig.from_pretrained(model_source(source), trust_remote_code=False)
+    streams = read.model_type == EncoderConfig.model_type and bool(read.position_size)
+    return [Pooling(name) for name in config.pooling if streams or name not in OF_STREAMS]
+
+
+@torch.inference_mode()
+def text_vectors(
+    body: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    pooling: str,
+    length: int,
+    *,
+    batch_tokens: int | None = None,
+    show: Callable[[int, int], None] = lambda done, total: None,
+) -> np.ndarray:
+    """One vector a text: (texts, width) float32, texts cut to `length` tokens; long ones first, so that batches are of
+    nearly one length."""
+    ids = [np.array(row, np.int64) for row in tokenizer(list(texts), truncation=True, max_length=length)["input_ids"]]
+    lengths = np.array([len(row) for row in ids])
+    most = batch_tokens or BATCH_TOKENS[device_of(body).type]
+    order, found, at = np.argsort(-lengths, kind="stable"), [], 0
+    while at < len(order):
+        rows = order[at : at + max(1, most // lengths[order[at]])]
+        input_ids = torch.from_numpy(padded([ids[i] for i in rows], tokenizer.pad_token_id))
+        mask = torch.from_numpy((np.arange(input_ids.shape[1]) < lengths[rows, None]).astype(np.int64))
+        batch = {"input_ids": input_ids.to(device_of(body)), "attention_mask": mask.to(device_of(body))}
+        hidden = body(**batch).last_hidden_state
+        streams = getattr(body.config, "position_size", 0)
+        found.append(pooled(hidden, batch["attention_mask"], pooling, streams).float().cpu().numpy())
+        at += len(rows)
+        show(at, len(order))
+    return np.concatenate(found)[np.argsort(order)]
+
+
+class TextEncoder:
+    """An encoder with a pooling as mteb's EncoderProtocol wants it; similarity is the cosine. Prompts are left out: no
+    encoder here was trained with one."""
+
+    def __init__(self, body: Any, tokenizer: Any, pooling: str, length: int, name: str, show: Show) -> None:
+        from mteb.models import ModelMeta
+        from mteb.similarity_functions import cos_sim, pairwise_cos_sim
+
+        ours = body.config.model_type == EncoderConfig.model_type
+        most = body.config.max_position_embeddings if ours else most_tokens(body)  # ours: alike for all schemes
+        self.length = min(length, most or length)
+        self.body, self.tokenizer, self.pooling, self.show = body, tokenizer, pooling, show
+        self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
+        facts = {"name": f"{name}-{pooling}", "n_parameters": sum(p.numel() for p in body.parameters())}
+        self.mteb_model_meta = ModelMeta.create_empty(facts | {"max_tokens": self.length, "framework": ["PyTorch"]})
+
+    def encode(self, inputs: Any, **about: Any) -> np.ndarray:
+        """Vectors of the texts of mteb's batches, in their order."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        told = lambda done, total: self.show("encoding", done, total, "")  # noqa: E731
+        return text_vectors(self.body, self.tokenizer, texts, self.pooling, self.length, show=told)
+
+
+def _mteb() -> Any:
+    """The package, quiet.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    try:
+        import mteb
+    except ImportError:
+        raise ValueError(
+            "evaluate mteb needs the package mteb, which is not installed: pip install 'whatwhere[mteb]'."
+        ) from None
+    import datasets
+
+    datasets.disable_progress_bars()
+    logging.getLogger("mteb").setLevel(logging.ERROR)
+    return mteb
+
+
+def _tasks(config: MtebConfig, wanted: str | None = None) -> dict[str, Any]:
+    """Name -> task of mteb, of all benchmarks and tasks or of one; a local one is read where it alone is wanted, else
+    None.
+
+    Raises:
+        ValueError: no such task, one of more than text, or what local tasks need is missing.
+    """
+    mteb, found = _mteb(), dict[str, Any]()
+    for name in config.tasks:
+        if name in LOCAL:
+            if config.folder is None:
+                raise ValueError(f"{name} is read from files: give their folder, --data FOLDER.")
+            found[name] = local_task(name, config.folder, config.limit) if name == wanted else None
+            continue
+        if config.limit is not None:
+            raise ValueError(f"limit is of local tasks, mteb's own are whole; tasks has {name}. Leave one of them out.")
+        try:
+            found |= {task.metadata.name: task for task in mteb.get_benchmark(name).tasks}
+        except KeyError:
+            try:
+                found[name] = mteb.get_task(name)
+            except KeyError as error:
+                near = difflib.get_close_matches(name, LOCAL, n=1) or str(error).split("'")[3:4]
+                hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(LOCAL)}, and mteb's own."
+                raise ValueError(f"no task or benchmark {name!r}. {hint}") from None
+    for name, task in found.items():
+        if task is not None and task.metadata.modalities != ["text"]:
+            raise ValueError(f"{name} is of {', '.join(task.metadata.modalities)}; these encoders read text alone.")
+    return found
+
+
+def _unreached(name: str, error: Exception) -> ValueError:
+    reason = " ".join((str(error).strip() or type(error).__name__).split())[:160]
+    return ValueError(
+        f"{name} cannot be fetched from the Hub ({reason}). Where there is no network, bring the Hub's cache (HF_HOME) "
+        "with it, or take local tasks: --tasks NAME-local --data FOLDER."
+    )
+
+
+def _check(config: MtebConfig) -> None:
+    """All local files are read once, of the Hub's data sets that they are there."""
+    import datasets
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, task in _tasks(config).items():
+            if task is None:
+                LOCAL[name].read(LOCAL[name].paths(config.folder or Path()))
+            elif not hasattr(task.metadata, "tasks"):  # of an aggregate, its parts are
+                try:
+                    datasets.get_dataset_config_names(
+                        task.metadata.dataset["path"], revision=task.metadata.dataset["revision"]
+                    )
+                except Exception as error:  # network and Hub raise classes of half a dozen libraries
+                    raise _unreached(name, error) from None
+    sources = [source for _, source, _ in each_model(config)]
+    for name in config.pooling:
+        if not any(name in poolings(config, source) for source in sources):
+            raise ValueError(f"no model here has two streams, which the pooling {name!r} needs. Pool mean or cls.")
+    for source in sources if config.contrastive and config.corpus is not None else ():
+        text = _text(config, load_tokenizer(model_source(source)), source)
+        next(iter(text.documents()), None) if isinstance(text, Source) else None
+
+
+def pieces(config: MtebConfig) -> list[Piece]:
+    """First SimCSE of every model, where it is wanted; then all tasks, each of all models and poolings."""
+    plain = each_model(config)
+    tuned = [(f"{name}+{SIMCSE}", source, untrained) for name, source, untrained in plain] if config.contrastive else []
+    wanted = {source: poolings(config, source) for _, source, _ in plain}
+    first = [Piece(*model, SIMCSE, setting=wanted[model[1]][0]) for model in tuned if wanted[model[1]]]
+    names = config.tasks if set(config.tasks) <= set(LOCAL) else _tasks(config)
+    return first + [
+        Piece(*model, task, setting=pooling, stage=1)
+        for task in names
+        for model in (*plain, *tuned)
+        for pooling in wanted[model[1]]
+    ]
+
+
+def _tuned_folder(out: Path, piece: Piece) -> Path:
+    """Where the model after SimCSE is."""
+    return out / "models" / (piece.name.replace("/", "_") + f"-{UNTRAINED}" * piece.untrained)
+
+
+def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
+    """What SimCSE of a model reads."""
+    if config.corpus is None:
+        return own_windows(tokenizer, Path(source)) or PythonDocs(PYTHON_DOCS)
+    if not (Path(config.corpus) / "manifest.json").is_file():
+        return open_source(config.corpus, config.field)
+    windows = Windows(config.corpus)
+    if not windows.made_by(tokenizer):
+        raise ValueError(
+            f"The windows in {config.corpus} were made by another tokenizer than that of {source}. Give text: --corpus "
+            "FILE."
+        )
+    return windows
+
+
+def _tune(config: MtebConfig, out: Path, piece: Piece, show: Show) -> None:
+    """SimCSE of one model: a folder that transformers and sentence-transformers open, and its facts."""
+    source = model_source(piece.source)
+    tokenizer = load_tokenizer(source)
+    switched = without_dropout(AutoConfig.from_pretrained(source, trust_remote_code=False))
+    body = open_body(source, piece.untrained, **dict.fromkeys(switched, DROPOUT))
+    assert isinstance(piece.setting, Pooling)
+    facts = contrast(body, tokenizer, _text(config, tokenizer, source), str(piece.setting), config.steps, show)
+    for name in switched:  # it was for the training alone
+        setattr(body.config, name, 0.0)
+    save_tuned(body, tokenizer, _tuned_folder(out, piece), {**facts, "dropout_switched_on": switched})
+    write_text(piece.file(out), (_tuned_folder(out, piece) / "training.json").read_text(encoding="utf-8"))
+
+
+def run_task(out: str, piece: Piece, show: Show) -> None:
+    """One task with one pooling of one model, its result in mteb's own format; or the training of SimCSE."""
+    config = MtebConfig.load_run(Path(out) / MTEB.file)
+    use_scheme(config.scheme)
+    if piece.part == SIMCSE:
+        return _tune(config, Path(out), piece, show)
+    mteb, task = _mteb(), _tasks(config, piece.part)[piece.part]
+    tuned = piece.name.endswith(f"+{SIMCSE}")
+    source = str(_tuned_folder(Path(out), piece)) if tuned else model_source(piece.source)
+    body, tokenizer = open_body(source, piece.untrained and not tuned), load_tokenizer(source)
+    body.to("cuda" if torch.cuda.is_available() else "cpu")
+    assert isinstance(piece.setting, Pooling)
+    encoder = TextEncoder(body, tokenizer, piece.setting, config.length, piece.name, show)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of classifiers that have not converged, and of newer versions of a task
+        how = {
+            "encode_kwargs": {"batch_size": 256, "show_progress_bar": False},
+            "cache": None,
+            "show_progress_bar": False,
+            "co2_tracker": False,
+        }
+        if not hasattr(task.metadata, "tasks"):
+            try:
+                task.load_data()
+            except Exception as error:  # as in the check
+                raise _unreached(piece.part, error) from None
+        result = mteb.evaluate(encoder, task, prediction_folder=folder, **how).task_results[0]
+        kind, values, labels = judged_rows(task, Path(folder) / f"{piece.part}_predictions.json")
+        result.to_disk(Path(folder) / "result.json")
+        written = (Path(folder) / "result.json").read_text(encoding="utf-8")
+    nothing = (values, np.zeros_like(values))  # its score is 0, so the difference from it is the score
+    interval = paired(SCORES[kind], [nothing], labels)[1:] if kind else ()
+    arrays = {"values": values, "labels": labels, "interval": np.array(interval), "kind": np.array(kind)}
+    write_arrays(piece.file(Path(out), ".npz"), arrays | {"type": np.array(task.metadata.type)})
+    write_text(piece.file(Path(out)), written)
+    return None
+
+
+def _mean(values: np.ndarray, labels: np.ndarray) -> float:
+    return float(values.mean())
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's correlation of two rows of ranks, whole numbers from 0 that may leave some out; 0 where one row says
+    the same everywhere. Ties count as their mean rank."""
+    ranks = []
+    for values in (a, b):
+        counts = np.bincount(values)
+        middle = (np.cumsum(counts) - (counts - 1) / 2)[values]
+        ranks.append(middle - middle.mean())
+    size = float(np.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
+    return float(ranks[0] @ ranks[1]) / size if size else 0.0
+
+
+SCORES = {"mean": _mean, "ranks": rank_correlation}  # main scores that are of rows, which intervals can be over
+
+
+def judged_rows(task: Any, predictions: Path) -> tuple[str, np.ndarray, np.ndarray]:
+    """Of what a task's main score is made: a key of SCORES, (rows,) values and labels.
+
+    Ranks of the cosines and of the scores of pairs; of each test row the share of mteb's ten classifiers that are
+    right; of each query its nDCG at 10. "" and no rows for other tasks and scores.
+    """
+    none = "", np.zeros(0), np.zeros(0)
+    metadata = task.metadata
+    if not predictions.is_file() or len(task.hf_subsets) != 1 or len(task.eval_splits) != 1:
+        return none
+    (subset,), (split,) = task.hf_subsets, task.eval_splits
+    said = read_json(predictions)[subset][split]
+    rows = task.dataset[subset][split] if subset in task.dataset else task.dataset[split]
+    if metadata.type == "STS" and metadata.main_score in ("cosine_spearman", "spearman"):
+        ranks = [np.unique(values, return_inverse=True)[1] for values in (said["cosine_scores"], list(rows["score"]))]
+        return "ranks", ranks[0], ranks[1]
+    if metadata.type == "Classification" and metadata.main_score == "accuracy":
+        values = (np.array(said) == np.array(list(rows[task.label_column_name]))).mean(0)
+        return "mean", values, np.zeros(len(values))
+    if metadata.type == "Retrieval" and metadata.main_score == "ndcg_at_10":
+        from pytrec_eval import RelevanceEvaluator
+
+        judged = RelevanceEvaluator(rows["relevant_docs"], {"ndcg_cut.10"}).evaluate(said)
+        values = np.array([judged[query]["ndcg_cut_10"] for query in sorted(judged)])
+        return "mean", values, np.zeros(len(values))
+    return none
+
+
+def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
+    """Records of all that is finished: mteb's main score of each model, task and pooling; its mean over the tasks of a
+    type, where all of them are; and the paired difference from the first model."""
+    records: list[Record] = []
+    predicted: dict[Pooling, dict[tuple[str, bool, str], dict[Any, np.ndarray]]] = defaultdict(dict)
+    labels, kinds = dict[str, np.ndarray](), dict[str, str]()
+    found: dict[Piece, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    todo = [piece for piece in pieces(config) if piece.part != SIMCSE]
+    for piece in todo:
+        if not piece.file(out).is_file():
+            continue
+        assert isinstance(piece.setting, Pooling)
+        entries = [entry for of_split in read_json(piece.file(out))["scores"].values() for entry in of_split]
+        score = float(np.mean([entry["main_score"] for entry in entries]))
+        with np.load(piece.file(out, ".npz"), allow_pickle=False) as arrays:
+            kind, rows = str(arrays["kind"]), arrays["values"]
+            labels[piece.part], ends = arrays["labels"], arrays["interval"].tolist()
+            kinds[piece.part] = kind
+            of_model = Piece(piece.name, piece.source, piece.untrained, "", setting=piece.setting)
+            found[of_model][str(arrays["type"])].append(score)
+        if kind:
+            predicted[piece.setting][piece.name, piece.untrained, piece.part] = {None: rows}
+        metric = piece.setting.of("mteb.score")
+        records.append(piece.who.record(metric, score, *ends, part=piece.part, n=len(rows) or None))
+    for of_model, of_type in found.items():
+        assert isinstance(of_model.setting, Pooling)
+        if sum(map(len, of_type.values())) == len({piece.part for piece in todo}):
+            for name, scores in of_type.items():
+                metric = of_model.setting.of("mteb.type")
+                records.append(of_model.who.record(metric, float(np.mean(scores)), part=name, n=len(scores)))
+    scored = {part: SCORES[kind] for part, kind in kinds.items() if kind}
+    for pooling, of_pooling in predicted.items():
+        records += differences(pooling.of("mteb.difference"), config, of_pooling, labels, scored)
+    return records
+
+
+def _notes(config: MtebConfig) -> list[str]:
+    notes = ["Scores are the main scores of mteb's tasks, by mteb's own protocol, without prompts."]
+    if local := [name for name in config.tasks if name in LOCAL]:
+        notes.append(
+            f"{', '.join(local)}: of files on this machine, not mteb's copies: comparable with each other, not with a "
+            "leaderboard."
+        )
+    if config.limit is not None:
+        notes.append(f"At most {config.limit:,} pairs, test rows or queries of a task, evenly over all.")
+    for name, source in ((name, source) for name, source, untrained in each_model(config) if not untrained):
+        if left := [pooling for pooling in config.pooling if pooling not in poolings(config, source)]:
+            notes.append(f"{name} has one stream, so it has no vectors pooled as {', '.join(left)}.")
+    if config.contrastive:
+        notes.append(
+            f"NAME+{SIMCSE} is the model after {config.steps:,} steps of unsupervised SimCSE of {SENTENCES} sentences, "
+            f"on the first of the poolings that it has; dropout is {DROPOUT:g} in it where the model has none."
+        )
+    return notes
+
+
+MTEB = Family(
+    "mteb",
+    "What vectors of texts are good for",
+    MtebConfig,
+    _check,
+    pieces,
+    run_task,
+    mteb_records,
+    _notes,
+    "mteb.score",
+    "mteb.difference",
+    legend="mteb's main score of each task",
+    brief={"tasks": list(LOCAL)},
+    variants=tuple(Pooling(name).of("") for name in POOLINGS),
+)

@@ -1,0 +1,163 @@
+"""Unsupervised SimCSE (Gao, Yao and Chen 2021): a sentence is to be nearest to itself under another draw of dropout, of
+all sentences of its batch."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedTokenizerFast
+
+from ..corpus import Windows
+from ..corpus.batches import Batches
+from ..corpus.labelled import padded
+from ..corpus.segments import segment_starts, token_segments
+from ..corpus.source import Source
+from ..encoder import write_sentence_transformer
+from ..encoder.sentence import pooled
+from ..files import new_folder, write_json
+from .loop import LoopConfig, Show, Trainer
+
+TEMPERATURE = 0.05
+DROPOUT = 0.1  # where a model has none: the paper's, which is best there (its Table 4)
+SENTENCES, LENGTH = 64, 32  # of a batch; tokens of a sentence, special ones included
+SHORTEST = 6  # tokens of a sentence, special ones included: headings and numbers repeat themselves
+RATE = 3e-5  # of a model 768 wide, as the paper's for BERT-base; narrower ones take it in inverse proportion
+
+
+def contrastive_loss(one: Tensor, two: Tensor, temperature: float = TEMPERATURE) -> Tensor:
+    """Mean over i of -log(exp(sim(one_i, two_i) / t) / sum over j of exp(sim(one_i, two_j) / t)), sim the cosine; one,
+    two: (b, d) vectors of the same sentences (Gao et al. 2021, equation 4)."""
+    scores = F.normalize(one, dim=-1) @ F.normalize(two, dim=-1).T / temperature
+    return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
+
+
+class Contrastive(nn.Module):
+    """An encoder whose output is the contrastive loss of a batch that it reads twice, under two draws of dropout."""
+
+    def __init__(self, body: Any, pooling: str) -> None:
+        super().__init__()
+        self.body, self.pooling, self.config = body, pooling, body.config
+        self.set_attn_implementation = body.set_attn_implementation
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Any:
+        ids, mask = torch.cat([input_ids] * 2), torch.cat([attention_mask] * 2)
+        hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        one, two = pooled(hidden, mask, self.pooling, getattr(self.config, "position_size", 0)).chunk(2)
+        return SimpleNamespace(loss=contrastive_loss(one, two))
+
+
+class SentenceBatches(Batches):
+    """Batches of sentences as token ids, padded to the longest; the labels only count the rows."""
+
+    def __init__(self, ids: Sequence[np.ndarray], pad_id: int, seed: int = 0) -> None:
+        super().__init__(len(ids), seed)
+        self.ids, self.pad_id = ids, pad_id
+
+    def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, Tensor]:
+        rows = [self.ids[index] for _, index in chosen]
+        input_ids = padded(rows, self.pad_id)
+        mask = np.arange(input_ids.shape[1]) < np.array([len(row) for row in rows])[:, None]
+        batch = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64), "labels": np.zeros(len(rows), int)}
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, most: int) -> list[np.ndarray]:
+    """At most so many different sentences as token ids with special tokens, cut to LENGTH tokens; those under SHORTEST
+    are left out.
+
+    text: windows of the model's training, of which the train split is read in a random order; or a text, read from its
+    beginning.
+
+    Raises:
+        ValueError: not enough for one batch.
+    """
+    found: dict[bytes, np.ndarray] = {}
+    for ids in _of_windows(text) if isinstance(text, Windows) else _of_source(text, tokenizer):
+        if len(ids) >= SHORTEST:
+            found.setdefault(ids.tobytes(), ids)
+        if len(found) == most:
+            break
+    if len(found) < SENTENCES:
+        raise ValueError(
+            f"The text has {len(found)} different sentences of {SHORTEST} tokens or more, and a batch is {SENTENCES}. "
+            "Give more text: --corpus."
+        )
+    return list(found.values())
+
+
+def _of_windows(windows: Windows) -> Iterator[np.ndarray]:
+    of_training = windows["train"]
+    cls, sep = (of_training.special_ids[name] for name in ("cls_token_id", "sep_token_id"))
+    for row in np.random.default_rng(0).permutation(len(of_training)):
+        ids, marks = of_training.row(int(row))
+        segments, _ = token_segments(marks)
+        for number in range(int(segments.max()) + 1):
+            yield np.array([cls, *ids[segments == number][: LENGTH - 2], sep], np.int64)
+
+
+def _of_source(source: Source, tokenizer: PreTrainedTokenizerFast) -> Iterator[np.ndarray]:
+    for document in source:
+        ends = [0, *segment_starts(document), len(document)]
+        texts = [text for a, b in zip(ends, ends[1:], strict=False) if (text := document[a:b].strip())]
+        if texts:
+            ids = tokenizer(texts, truncation=True, max_length=LENGTH)["input_ids"]
+            yield from (np.array(row, np.int64) for row in ids)
+
+
+def without_dropout(config: Any) -> list[str]:
+    """The settings of a model's dropout where all of them are 0, so that SimCSE would compare a vector with itself;
+    else none. That of a classifier's head does not count."""
+    names = [key for key, value in vars(config).items() if "dropout" in key and isinstance(value, float | int)]
+    names = [key for key in names if "classifier" not in key]
+    return [] if any(getattr(config, key) > 0 for key in names) else names
+
+
+def contrast(
+    body: Any, tokenizer: PreTrainedTokenizerFast, text: Windows | Source, pooling: str, steps: int, show: Show
+) -> dict[str, Any]:
+    """Tune an encoder, whose weights are changed, for so many steps of SENTENCES sentences; returns facts of it.
+
+    The rate falls linearly to 0. Unlike the paper's there is no head over the vector in training, and `pooling` is
+    what will be read.
+
+    Raises:
+        ValueError: as `sentences`.
+        NotFinite: the loss or the gradient is no finite number.
+    """
+    rows = sentences(text, tokenizer, steps * SENTENCES)
+    assert isinstance(tokenizer.pad_token_id, int)
+    data = SentenceBatches(rows, tokenizer.pad_token_id)
+    torch.manual_seed(0)
+    rate = RATE * 768 / body.config.hidden_size
+    settings = {"batch_size": SENTENCES, "learning_rate": rate, "weight_decay": 0.0, "warmup_steps": steps // 10}
+    settings |= {"schedule": "linear", "minimum_learning_rate_ratio": 0.0, "betas": (0.9, 0.999)}
+    trainer: Any = Trainer(Contrastive(body, pooling), LoopConfig.parse(settings), steps)  # type: ignore[arg-type]
+    losses, began = [], time.perf_counter()
+    for step in range(steps):
+        losses.append(trainer.step(step, trainer.micro_batches(data.batch, step))[0])
+        show("contrastive", step + 1, steps, f"loss {losses[-1]:.3f}")
+    tenth = max(1, steps // 10)
+    return {
+        "pooling": pooling,
+        "steps": steps,
+        "sentences": len(rows),
+        "loss_first": float(np.mean(losses[:tenth])),
+        "loss_last": float(np.mean(losses[-tenth:])),
+        "learning_rate": rate,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def save_tuned(body: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
+    """Leave an encoder as a folder that transformers and sentence-transformers open, whole or not at all."""
+    with new_folder(out) as folder:
+        body.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        write_sentence_transformer(folder, facts["pooling"])
+        write_json(folder / "training.json", facts)
