@@ -91,10 +91,10 @@ def shifted(model, part):
     ]
 
 
-def scored(half, **scores):
-    """Scores of fine-tuned models on two tasks, and of their untrained selves."""
+def scored(half, metric="glue.score", **scores):
+    """Scores of models on two tasks, and of their untrained selves."""
     return [
-        one(model.replace("_", "-"), "glue.score", score, half, part=task, step=step)
+        one(model.replace("_", "-"), metric, score, half, part=task, step=step)
         for model, value in scores.items()
         for task in ("rte", "cola")
         for step, score in ((None, value), (0, 0.1))
@@ -141,6 +141,12 @@ CASES = {
     "dstg-full-mlm-loses-position": Case(full_mlm, 0.2, 0.7, (0.49, 0.03)),
     "tupe-a-beats-bert-a": Case(lambda v, h: losses(h, tupe_a=3 - v, bert_a=3.0), 0.1, -0.1, (0.01, 0.05)),
     "dstg-costs-no-glue": Case(lambda v, h: scored(h, dstg=0.7 + v, ap=0.7, rp=0.6, rope=0.65), -0.01, -0.05),
+    "dstg-costs-no-squad": Case(
+        lambda v, h: scored(h, "squad.score", dstg=0.7 + v, ap=0.6, rp=0.6, rope=0.7), 0.0, -0.05, (-0.02, 0.01)
+    ),
+    "dstg-costs-no-mteb": Case(
+        lambda v, h: scored(h, "mteb.score", dstg=0.7 + v, ap=0.7, rp=0.6, rope=0.7), -0.01, -0.05
+    ),
     "tupe-a-beats-bert-a-on-glue": Case(
         lambda v, h: scored(h, tupe_a=0.7 + v, bert_a=0.7), 0.0151, -0.05, (0.01, 0.05)
     ),
