@@ -79,19 +79,32 @@ def glue(
 def linguistic(
     context: typer.Context,
     models: Models,
-    data: Annotated[Path, typer.Option(help="Folder of BLiMP's JSON lines, or that holds blimp/; also packed.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder that holds blimp/, ud-ewt/, wikipedia-en/, or one of these; also packed.")
+    ],
     out: Out,
-    limit: Annotated[int | None, typer.Option(help="Most pairs of a paradigm. [default: all]", min=1)] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Tasks, with commas. [default: those whose files are there]", metavar="NAME,NAME")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of each probe.", min=1)] = 5,
+    layers: Annotated[str, typer.Option(help="Hidden states that probes read: last or all.")] = "last",
+    code: Annotated[
+        bool, typer.Option("--code", help="Also the online code of the labels: how easily is it read?")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Most rows of a split, most pairs of a paradigm. [default: 10,000 rows, all pairs]", min=1),
+    ] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """BLiMP, 67 paradigms of grammar: is the good sentence of a pair the likelier one? By pseudo-log-likelihood, each
-    token masked alone.
+    """Grammar: is the good sentence of a pair the likelier one (BLiMP), and what do linear probes read of trees and
+    paragraphs off the hidden states, of each stream also alone?
 
-    OUT holds records.parquet (by paradigm, field and in all) and a page.
+    OUT holds records.parquet (by task; of BLiMP also by paradigm and field) and a page.
     """
-    from ..evaluation.blimp import BLIMP
+    from ..evaluation.linguistic import LINGUISTIC
 
-    _run(context, BLIMP, models)
+    _run(context, LINGUISTIC, models, tasks)

@@ -6,6 +6,7 @@ A family of tasks is a `Family`; `study.evaluate` runs its pieces, as many at on
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -144,20 +145,27 @@ def each_model(config: EvaluationConfig) -> list[tuple[str, str, bool]]:
 
 
 def paired(
-    score: Callable[[np.ndarray, np.ndarray], float], pairs: Sequence[tuple[np.ndarray, np.ndarray]], labels: np.ndarray
+    score: Callable[[np.ndarray, np.ndarray], float],
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    labels: np.ndarray,
+    strata: np.ndarray | None = None,
 ) -> tuple[float, float, float]:
     """Difference of two models' scores, mean over seeds, and its 95 % interval over rows, the same drawn for both
     (percentile bootstrap).
 
     Args:
         score: of (predictions, labels). pairs: predictions of the two models, a pair each seed, a row each label.
+        strata: (rows,) int; of the rows with one number as many are drawn as there are.
     """
+    order = np.arange(len(labels)) if strata is None else np.argsort(strata, kind="stable")
+    sizes = np.array([len(labels)]) if strata is None else np.unique(strata, return_counts=True)[1]
+    firsts, most = np.repeat(np.cumsum(sizes) - sizes, sizes), np.repeat(sizes, sizes)
 
     def difference(rows: np.ndarray) -> float:
         return float(np.mean([score(a[rows], labels[rows]) - score(b[rows], labels[rows]) for a, b in pairs]))
 
     rng = np.random.default_rng(0)
-    draws = [difference(rng.integers(len(labels), size=len(labels))) for _ in range(DRAWS)]
+    draws = [difference(order[firsts + rng.integers(most)]) for _ in range(DRAWS)]
     low, high = np.percentile(draws, (2.5, 97.5))
     return difference(np.arange(len(labels))), float(low), float(high)
 
@@ -168,11 +176,13 @@ def differences(
     predicted: Mapping[tuple[str, bool, str], Mapping[Any, np.ndarray]],
     labels: Mapping[str, np.ndarray],
     scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
+    strata: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> list[Record]:
     """Of each model and part the paired difference from the first model, over the seeds that both have.
 
     Args:
-        predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score.
+        predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;
+        strata: that of each row, see `paired`.
     """
     baseline, records = next(iter(model_names(config.models))), []
     for (name, untrained, part), of_seeds in predicted.items():
@@ -180,7 +190,7 @@ def differences(
         seeds = sorted(set(of_seeds) & set(base), key=str)
         if seeds and (name, untrained) != (baseline, False):
             pairs = [(of_seeds[seed], base[seed]) for seed in seeds]
-            difference = paired(scores[part], pairs, labels[part])
+            difference = paired(scores[part], pairs, labels[part], strata.get(part))
             who = Who(name, None, "", 0 if untrained else None)
             records.append(who.record(metric, *difference, part=part, n=len(labels[part])))
     return records

@@ -1,6 +1,6 @@
 """What the encoders are good for: scores of fine-tuned models."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...papers import GLUE
 from ...points import Point
@@ -9,6 +9,7 @@ from ..forms.axes import Axis
 from ..forms.rows import PAPER, UNTRAINED, Row, Rows
 from ..run import Run
 from ..titles import best, claimed, coded, rounded
+from .corpus import COUNTED
 
 
 def _scores(run: Run) -> Iterator[Row]:
@@ -76,4 +77,69 @@ GRAMMAR = Rows(
     ("blimp.field: part = field, step = 0 untrained", "blimp.paradigm: part = paradigm"),
     300,
     {0.5: "chance: 50\u202f%"},
+)
+
+
+SURFACE = "by the surface alone"
+_STREAMS = {"semantic": "semantic", "position": "absolute"}  # -> its colour
+
+
+def _read_off(run: Run) -> Iterator[Row]:
+    for task in run.table.distinct("part", "linguistic.score"):
+        guesses = [run.table.point(f"linguistic.{name}", part=task) for name in ("surface", "commonest")]
+        if guess := next((p for p in guesses if p is not None), None):
+            yield Row(SURFACE, {COUNTED: guess}, str(task), counts=False)
+        for model in run.models:
+            kinds = {UNTRAINED: run.table.point("linguistic.score", model, part=task, step=0)}
+            kinds[""] = run.table.point("linguistic.score", model, part=task)
+            if points := {kind: p for kind, p in kinds.items() if p is not None}:
+                yield Row(model, points, str(task), colour=schemes.colour(run, model))
+
+
+def _best_read(metric: str, sentence: str) -> Callable[[Run, object], str]:
+    def title(run: Run, rows: object) -> str:
+        first = str(next(iter(run.table.distinct("part", metric))))
+        points = {m: p for m in run.models if (p := run.table.point(metric, m, part=first))}
+        return best(coded(points), f"{sentence} {first} the best is", write=rounded)
+
+    return title
+
+
+READ_OFF = Rows(
+    "linguistic",
+    "linguistic.score",
+    _read_off,
+    _best_read("linguistic.score", "On"),
+    "Share of test rows that linear probes of the last layer have right; of readability the correlation, of blimp the "
+    "share of pairs whose good sentence is the likelier one",
+    "Share right by task and model",
+    Axis("share right", "share", include=(0.0, 1.0)),
+    ("Task", "", "Model"),
+    ("linguistic.score: part = task, step = 0 untrained", "linguistic.surface, linguistic.commonest: part = task"),
+    300,
+)
+
+
+def _alone(run: Run) -> Iterator[Row]:
+    for task in run.table.distinct("part", "linguistic.score.semantic"):
+        for model in run.models:
+            for stream, colour in _STREAMS.items():
+                kinds = {UNTRAINED: run.table.point(f"linguistic.score.{stream}", model, part=task, step=0)}
+                kinds[""] = run.table.point(f"linguistic.score.{stream}", model, part=task)
+                if points := {kind: p for kind, p in kinds.items() if p is not None}:
+                    yield Row(stream, points, str(task), model, colour)
+
+
+ALONE = Rows(
+    "linguistic-streams",
+    "linguistic.score.semantic",
+    _alone,
+    _best_read("linguistic.score.semantic", "From the semantic stream alone, on"),
+    "Share of test rows that linear probes of one stream of the last layer have right. After the last block the "
+    "position stream of a model whose head reads the semantic stream alone was never trained",
+    "Share right by task, model and stream",
+    Axis("share right", "share", include=(0.0, 1.0)),
+    ("Task", "Model", "Stream"),
+    ("linguistic.score.semantic, linguistic.score.position: part = task, step = 0 untrained",),
+    300,
 )
