@@ -93,7 +93,7 @@ def linguistic(
     ] = False,
     limit: Annotated[
         int | None,
-        typer.Option(help="Most rows of a split, most pairs of a paradigm. [default: 10,000 rows, all pairs]", min=1),
+        typer.Option(help="Most rows of training and test, most pairs of a paradigm. [default: 10,000, all]", min=1),
     ] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,

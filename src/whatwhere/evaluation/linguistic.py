@@ -26,7 +26,7 @@ from .states import Slot, parts_of, slot_states
 from .tuning import open_masked
 
 BLIMP = "blimp"
-ROWS = 10_000  # of each split of a task, where nothing else is said
+ROWS = 10_000  # of training and test of a task, where nothing else is said, and a quarter of development
 TASKS: dict[str, Task] = {**ud.TASKS, **paragraphs.TASKS}
 LAYERS = ("last", "all")
 
@@ -41,7 +41,9 @@ class LinguisticConfig(EvaluationConfig):
     seeds: int = Field(5, ge=1, description="seeds of each probe")
     layers: str = Field("last", description="hidden states that probes read: last or all")
     code: bool = Field(False, description="also the online code of the labels (minimum description length)")
-    limit: int | None = Field(None, ge=1, description="most rows of a split, most pairs of a paradigm of BLiMP")
+    limit: int | None = Field(
+        None, ge=1, description="most rows of training and test, most pairs of a paradigm of BLiMP"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> "LinguisticConfig":
@@ -113,7 +115,10 @@ def probe(
         of the last layer, `labels` and `groups` (rows,) of the test. facts: the names of `parts` and `layers`, how many
         rows, classes and rows without a token there were, and what guesses without a model come to.
     """
-    splits = {split: task.examples(Path(config.data), split, config.limit or ROWS) for split in ud.SPLITS}
+    most = config.limit or ROWS
+    splits = {
+        split: task.examples(Path(config.data), split, -(-most // 4) if split == "dev" else most) for split in ud.SPLITS
+    }
     classes, numbers = task_labels(task, splits)
     layers = list(range(model.config.num_hidden_layers + 1))[None if config.layers == "all" else -1 :]
     rows, lost = {}, 0
@@ -278,7 +283,7 @@ def _notes(config: LinguisticConfig) -> list[str]:
     if any(name in TASKS for name in config.tasks):
         states = "the last hidden state" if config.layers == "last" else "all hidden states"
         rows = config.limit or ROWS
-        notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of each split.")
+        notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
     if lacking := [name for name in missing(config.data) if name not in config.tasks]:
         notes.append(f"Left out, as the folder has no files of theirs: {', '.join(lacking)}.")
     return notes

@@ -159,7 +159,8 @@ def train_probes(
         order = torch.stack([torch.randperm(n, generator=g) for g in generators])  # (s, n)
         for begin in range(0, n, b):
             at = order[:, begin : begin + b]
-            batch = x[:, at]  # (f, s, b, d + 1)
+            # A row at a time is copied whole: several times as fast as x[:, at].
+            batch = torch.stack([layer.index_select(0, at.flatten()) for layer in x]).view(f, s, -1, d + 1)
             if protocol.dropout:
                 batch *= _dropped(at.shape[1], d, protocol.dropout, generators)
             batch = batch.view(f * s, -1, d + 1)
