@@ -98,6 +98,16 @@ METRICS: dict[str, Metric] = {
             ("surface", "share right by the surface alone", SHARE),
         )
     },
+    "holmes*": Metric("mean score", "", counts="data sets", over="seeds of the probe", method="holmes"),
+    "holmes.dataset*": Metric("score", "", "data set", counts="test rows", over="seeds of the probe", method="holmes"),
+    "holmes.phenomenon*": Metric("mean score", "", "phenomenon", counts="data sets", method="holmes"),
+    "holmes.field*": Metric("mean score", "", "field", counts="data sets", method="holmes"),
+    "holmes.unsteady": Metric(
+        "largest deviation over seeds", "", "data set that is left out", counts="models", method="holmes"
+    ),
+    "holmes.difference": Metric(
+        "score beside the first model’s", "", "data set", counts="test rows", over="test rows", method="holmes"
+    ),
     "linguistic.difference": Metric(
         "share right beside the first model’s", SHARE, "task", counts="sentences", over="sentences", method="grammar"
     ),
@@ -305,6 +315,12 @@ METHODS: dict[str, tuple[str, ...]] = {
         "the length of the uniform code of the labels over that of their online code, where each block of rows is told "
         "by a probe of all before it (Voita and Titov 2020). Intervals are over seeds of the probe, those of "
         "differences over sentences of the test, the same drawn for both models.",
+    ),
+    "holmes": (
+        "Probes of Holmes are one linear layer behind dropout on the last hidden state, by the protocol of its code "
+        "(Waldis et al. 2024). A score is macro F1, or Pearson’s correlation where labels are numbers; a phenomenon "
+        "and a field are means over their data sets. Data sets whose score has a standard deviation above 0.1 over "
+        "seeds for some model are left out for all (DSTG, C.3).",
     ),
     "convergence": (
         "The share of steps to a baseline’s loss is read where the validation loss of a model falls to the final "

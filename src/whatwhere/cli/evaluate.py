@@ -1,4 +1,4 @@
-"""Verbs that ask what a model is good for: evaluate glue, evaluate linguistic."""
+"""Verbs that ask what a model is good for: evaluate glue, evaluate linguistic, evaluate holmes."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,3 +108,36 @@ def linguistic(
     from ..evaluation.linguistic import LINGUISTIC
 
     _run(context, LINGUISTIC, models, tasks)
+
+
+@evaluate.command()
+def holmes(
+    context: typer.Context,
+    models: Models,
+    data: Annotated[
+        Path, typer.Option(help="Folder of Holmes' or Flash-Holmes' data sets, a folder with samples.csv each.")
+    ],
+    out: Out,
+    tasks: Annotated[
+        str | None, typer.Option(help="Data sets, with commas. [default: all of the folder]", metavar="NAME,NAME")
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Published table, which says what a data set is of. [default: leaderboards/ beside the data]"
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of each probe.", min=1)] = 5,
+    limit: Annotated[int | None, typer.Option(help="Most rows of a split. [default: all]", min=2)] = None,
+    untrained: Untrained = False,
+    minutes: Minutes = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """Holmes and Flash-Holmes: linear probes of some two hundred data sets, means over phenomena and fields.
+
+    OUT holds records.parquet (by data set, phenomenon and field) and a page.
+    """
+    from ..evaluation.holmes import HOLMES
+
+    _run(context, HOLMES, models, tasks)

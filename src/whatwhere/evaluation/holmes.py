@@ -13,6 +13,7 @@ import numpy as np
 import yaml
 from pydantic import Field
 
+from ..analysis.who import Who
 from ..corpus import load_tokenizer
 from ..corpus.text_files import table_rows
 from ..files import read_json, write_arrays, write_json
@@ -187,17 +188,16 @@ def read_phenomena(path: Path) -> dict[str, tuple[str, str]]:
 
 
 def published_scores(path: Path, model: str) -> dict[str, float]:
-    """Data set -> score of a model in a published table; of several shares of the training rows the largest.
+    """Data set -> score of a model in a published table, none where it is not there; of several shares of the training
+    rows the largest.
 
     Raises:
-        ValueError: no such file or column, or no such model.
+        ValueError: no such file or column.
     """
     found: dict[str, tuple[float, float]] = {}
     for name, row in _published(path):
-        if model not in row:
-            raise ValueError(f"{path} has no model {model!r}. Models there: {', '.join(list(row)[7:12])} ...")
         share = float(row["train portion"])
-        if row[model] and share >= found.get(name, (0.0, 0.0))[0]:
+        if row.get(model) and share >= found.get(name, (0.0, 0.0))[0]:
             found[name] = (share, float(row[model]))
     return {name: score for name, (_, score) in found.items()}
 
@@ -290,15 +290,17 @@ def work(out: str, piece: Piece, show: Show) -> None:
     write_json(piece.file(Path(out)), facts | {"rows": {split: len(each) for split, each in rows.items()}})
 
 
-def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> list[str]:
-    """Data sets whose scores over seeds have a standard deviation above 0.1 for at least one model (DSTG C.3).
+def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, float]:
+    """Data sets whose scores over seeds have a standard deviation above 0.1 for at least one model (DSTG C.3), and the
+    largest one.
 
     found: model -> data set -> score of each seed.
     """
-    wide = {
-        name for of in found.values() for name, each in of.items() if len(each) > 1 and np.std(each, ddof=1) > SPREAD
-    }
-    return sorted(wide)
+    spread: dict[str, float] = defaultdict(float)
+    for of in found.values():
+        for name, each in of.items():
+            spread[name] = max(spread[name], float(np.std(each, ddof=1)) if len(each) > 1 else 0.0)
+    return {name: spread[name] for name in sorted(spread) if spread[name] > SPREAD}
 
 
 def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Piece, dict[str, Any]]]:
@@ -329,6 +331,8 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     if table is not None and found:
         phenomena = read_phenomena(table)
         wide = unsteady({key: {n: of["all"] for n, of in each.items()} for key, each in found.items() if not key[1]})
+        models = len(found)
+        records += [Who("").record("holmes.unsteady", each, part=name, n=models) for name, each in wide.items()]
         names = set.intersection(*(set(each) for each in found.values())) & set(phenomena) - set(wide)
         for key, each in found.items():
             for part in next(iter(each.values()), {}):
@@ -341,6 +345,12 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
                         "n": sum(phenomena[n] == (field, phenomenon) for n in names),
                     }
                     records.append(who.record(f"holmes.phenomenon{end}", value, **place))
+                if part == "all" and not key[1]:
+                    printed = published_scores(table, key[0])
+                    _, beside = aggregated({name: printed[name] for name in names & set(printed)}, phenomena)
+                    records += [
+                        who.record("holmes.published", value, part=f, n=len(names)) for f, value in beside.items()
+                    ]
                 for field, value in by_field.items():
                     n = sum(phenomena[name][0] == field for name in names)
                     records.append(who.record(f"holmes.field{end}", value, part=field, n=n))

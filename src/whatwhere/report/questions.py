@@ -97,7 +97,13 @@ STUDY = (
         "What are they good for?",
         "Each encoder is held against tasks with labels or against grammar, and beside it the same encoder with "
         "weights drawn anew: what pre-training gave is the difference.",
-        [downstream.GLUE_SCORES.draw, downstream.READ_OFF.draw, downstream.ALONE.draw, downstream.GRAMMAR.draw],
+        [
+            downstream.GLUE_SCORES.draw,
+            downstream.READ_OFF.draw,
+            downstream.ALONE.draw,
+            downstream.GRAMMAR.draw,
+            downstream.FIELDS.draw,
+        ],
         short="Tasks",
     ),
     Question(

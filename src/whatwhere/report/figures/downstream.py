@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from ...papers import GLUE
+from ...papers import FLASH_HOLMES, GLUE
 from ...points import Point
 from .. import schemes
 from ..forms.axes import Axis
@@ -141,5 +141,34 @@ ALONE = Rows(
     Axis("share right", "share", include=(0.0, 1.0)),
     ("Task", "Model", "Stream"),
     ("linguistic.score.semantic, linguistic.score.position: part = task, step = 0 untrained",),
+    300,
+)
+
+
+def _fields(run: Run) -> Iterator[Row]:
+    for field in run.table.distinct("part", "holmes.field"):
+        for model in run.models:
+            kinds = {UNTRAINED: run.table.point("holmes.field", model, part=field, step=0)}
+            kinds[""] = run.table.point("holmes.field", model, part=field)
+            points = {kind: p for kind, p in kinds.items() if p is not None}
+            printed = FLASH_HOLMES.get((str(field), schemes.preset(run, model)))
+            beside = (
+                run.table.point("holmes.published", model, part=field) if printed is None else Point.between(printed)
+            )
+            if points:
+                points |= {} if beside is None else {PAPER: beside}
+                yield Row(model, points, str(field), colour=schemes.colour(run, model))
+
+
+FIELDS = Rows(
+    "holmes",
+    "holmes.field",
+    _fields,
+    _best_read("holmes.field", "Of the data sets of"),
+    "Mean score of linear probes over the data sets of each field of Holmes: macro F1, of numbers the correlation",
+    "Mean score by field and model",
+    Axis("score", include=(0.0, 1.0)),
+    ("Field", "", "Model"),
+    ("holmes.field: part = field, step = 0 untrained", "holmes.phenomenon, holmes.dataset"),
     300,
 )
