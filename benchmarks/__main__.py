@@ -29,6 +29,7 @@ from whatwhere.training.memory import keep_freed_memory  # noqa: E402
 from .attention import attention, positional  # noqa: E402
 from .counting import counts  # noqa: E402
 from .heads import heads  # noqa: E402
+from .linguistic import linguistic  # noqa: E402
 from .mds import mds  # noqa: E402
 from .memory import memory  # noqa: E402
 from .packing import packing  # noqa: E402
@@ -50,6 +51,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "packing": packing,
     "probes": probes,
     "heads": heads,
+    "linguistic": linguistic,
     "tuning": tuning,
     "windows": windows,
     "counts": counts,

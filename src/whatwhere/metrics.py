@@ -84,6 +84,33 @@ METRICS: dict[str, Metric] = {
     "loss.unigram": Metric("entropy of token frequencies", NATS, counts="tokens"),
     "blimp": Metric("share of pairs right", SHARE, counts="pairs", over="pairs"),
     "blimp.*": Metric("share of pairs right", SHARE, "paradigm or field", counts="pairs", over="pairs"),
+    **{
+        f"linguistic.{name}": Metric(
+            words, unit, "task", counts="test rows", over="seeds of the probe", method="grammar"
+        )
+        for name, words, unit in (
+            ("score*", "share right", SHARE),
+            ("layer*", "share right", SHARE),
+            ("f1*", "F1, mean of classes", SHARE),
+            ("selectivity*", "share right less the control’s", SHARE),
+            ("compression*", "uniform code ÷ online code", ""),
+            ("commonest", "share of the commonest class", SHARE),
+            ("surface", "share right by the surface alone", SHARE),
+        )
+    },
+    "holmes*": Metric("mean score", "", counts="data sets", over="seeds of the probe", method="holmes"),
+    "holmes.dataset*": Metric("score", "", "data set", counts="test rows", over="seeds of the probe", method="holmes"),
+    "holmes.phenomenon*": Metric("mean score", "", "phenomenon", counts="data sets", method="holmes"),
+    "holmes.field*": Metric("mean score", "", "field", counts="data sets", method="holmes"),
+    "holmes.unsteady": Metric(
+        "largest deviation over seeds", "", "data set that is left out", counts="models", method="holmes"
+    ),
+    "holmes.difference": Metric(
+        "score beside the first model’s", "", "data set", counts="test rows", over="test rows", method="holmes"
+    ),
+    "linguistic.difference": Metric(
+        "share right beside the first model’s", SHARE, "task", counts="sentences", over="sentences", method="grammar"
+    ),
     "glue.*": Metric("score on a task", "", "task", counts="development rows", over="development rows"),
     "glue.difference": Metric(
         "score beside the first model's", "", "task", counts="development rows", over="development rows"
@@ -300,6 +327,22 @@ METHODS: dict[str, tuple[str, ...]] = {
         "key matrices, without norms and without what earlier blocks did. The stress is the sum of squared "
         "differences between the distances of its rows and the Hellinger distances of the corpus, over the sum of "
         "squares of the latter; raw as it is, optimal after the best common factor (GEOM, 6.8).",
+    ),
+    "grammar": (
+        "A probe of grammar is one linear layer, trained by Adam on the mean of the states of the tokens of a word, or "
+        "of a sentence, after the last layer; the pass with the lowest loss on development rows is kept, and judged on "
+        "the test. Of two streams, probes read both and each alone. The surface alone is the commonest class of the "
+        "same word, or of sentences of the same length, in training. Selectivity is the share right less that of a "
+        "control, in which every word type has one label drawn at random (Hewitt and Liang 2019). The compression is "
+        "the length of the uniform code of the labels over that of their online code, where each block of rows is told "
+        "by a probe of all before it (Voita and Titov 2020). Intervals are over seeds of the probe, those of "
+        "differences over sentences of the test, the same drawn for both models.",
+    ),
+    "holmes": (
+        "Probes of Holmes are one linear layer behind dropout on the last hidden state, by the protocol of its code "
+        "(Waldis et al. 2024). A score is macro F1, or Pearson’s correlation where labels are numbers; a phenomenon "
+        "and a field are means over their data sets. Data sets whose score has a standard deviation above 0.1 over "
+        "seeds for some model are left out for all (DSTG, C.3).",
     ),
     "convergence": (
         "The share of steps to a baseline’s loss is read where the validation loss of a model falls to the final "

@@ -81,10 +81,11 @@ def test_equal_sentences_are_half_right(monkeypatch):
     assert right(None, None, [Pair("", "", "", "")] * 3).tolist() == [0.5, 1.0, 0.0]
 
 
-def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path):
+def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)
     words = ["evaluate", "linguistic", ww.reference(), "--data", str(data), "--out", str(tmp_path / "o")]
     done = whatwhere(*words)
-    assert done.returncode == 0 and "syntax_semantics" in done.stdout, done.stderr
+    assert done.returncode == 0 and "blimp" in done.stdout, done.stderr
     records = read_records(tmp_path / "o/records.parquet")
     of = {(r.metric, r.part): r.value for r in records}
     assert of["blimp", None] == pytest.approx(
@@ -95,6 +96,10 @@ def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path):
     assert again.returncode == 0 and (tmp_path / "o/runs/reference/blimp/all.json").stat().st_mtime_ns == kept
     records = read_records(tmp_path / "o/records.parquet")
     assert {r.step for r in select(records, metric="blimp")} == {None, 0}
+    assert {r.part for r in select(records, metric="blimp.field")} == {"syntax", "morphology", "syntax_semantics"}
+    (difference,) = select(records, metric="linguistic.difference")
+    start, score = (select(records, metric="blimp", step=step)[0].value for step in (0, None))
+    assert difference.value == pytest.approx(start - score) and difference.low <= difference.value <= difference.high
     assert "What are they good for?" in (tmp_path / "o/report.html").read_text(encoding="utf-8")
     wrong = whatwhere("evaluate", "linguistic", "reference", "--data", str(tmp_path), "--out", str(tmp_path / "p"))
     assert wrong.returncode == 2 and "holds no BLiMP" in wrong.stderr and not (tmp_path / "p").exists()

@@ -132,9 +132,9 @@ def test_averages_are_over_the_tasks_that_all_models_have():
     a, b = (Piece(name, name, False, "", seed) for name, seed in (("a", 0), ("b", 0)))
     late = Piece("b", "b", False, "", 1)  # a budget has cut off its second task
     scores = {a: {"rte": 0.6, "cola": 0.2, "mrpc": 0.9}, b: {"rte": 0.5, "cola": 0.1}, late: {"rte": 0.9}}
-    found = {(r.model, r.seed): (r.value, r.n) for r in averages("glue", scores)}
+    found = {(r.model, r.seed): (r.value, r.n) for r in averages("glue.score", scores)}
     assert found == {("a", 0): (pytest.approx(0.4), 2), ("b", 0): (pytest.approx(0.3), 2)}
-    assert averages("glue", {a: {"rte": 0.6}, b: {"rte": 0.5}}) == []  # of one task there is none
+    assert averages("glue.score", {a: {"rte": 0.6}, b: {"rte": 0.5}}) == []  # of one task there is none
 
 
 def test_the_difference_of_averages_is_narrower_than_those_of_the_tasks():
@@ -148,7 +148,8 @@ def test_the_difference_of_averages_is_narrower_than_those_of_the_tasks():
     }
     settings = GlueConfig.parse({"models": ["a", "b"]})
     found = {
-        r.part: r for r in differences("glue", settings, predicted, labels, dict.fromkeys(labels, METRICS["accuracy"]))
+        r.part: r
+        for r in differences("glue.difference", settings, predicted, labels, dict.fromkeys(labels, METRICS["accuracy"]))
     }
     assert found[None].value == pytest.approx(np.mean([found[part].value for part in labels]))
     widths = {part: r.high - r.low for part, r in found.items()}

@@ -1,4 +1,4 @@
-"""Verbs that ask what a model is good for: evaluate glue, squad, linguistic, mteb, all."""
+"""Verbs that ask what a model is good for: evaluate glue, squad, linguistic, holmes, mteb, all."""
 
 import re
 from pathlib import Path
@@ -150,22 +150,70 @@ def squad(
 def linguistic(
     context: typer.Context,
     models: Models,
-    data: Annotated[Path, typer.Option(help="Folder of BLiMP's JSON lines, or that holds blimp/; also packed.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder that holds blimp/, ud-ewt/, wikipedia-en/, or one of these; also packed.")
+    ],
     out: Out,
-    limit: Annotated[int | None, typer.Option(help="Most pairs of a paradigm. [default: all]", min=1)] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Tasks, with commas. [default: those whose files are there]", metavar="NAME,NAME")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of each probe.", min=1)] = 5,
+    layers: Annotated[str, typer.Option(help="Hidden states that probes read: last or all.")] = "last",
+    code: Annotated[
+        bool, typer.Option("--code", help="Also the online code of the labels: how easily is it read?")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(help="Most rows of training and test of a probe. [default: 10,000]", min=1)
+    ] = None,
+    pairs: Annotated[
+        int | None, typer.Option(help="Most pairs of each paradigm of BLiMP. [default: all, 1,000]", min=1)
+    ] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """BLiMP, 67 paradigms of grammar: is the good sentence of a pair the likelier one? By pseudo-log-likelihood, each
-    token masked alone.
+    """Grammar: is the good sentence of a pair the likelier one (BLiMP), and what do linear probes read of trees and
+    paragraphs off the hidden states, of each stream also alone?
 
-    OUT holds records.parquet (by paradigm, field and in all) and a page.
+    OUT holds records.parquet (by task; of BLiMP also by paradigm and field) and a page.
     """
-    from ..evaluation.blimp import BLIMP
+    from ..evaluation.linguistic import LINGUISTIC
 
-    _run(context, BLIMP, models)
+    _run(context, LINGUISTIC, models)
+
+
+@evaluate.command()
+def holmes(
+    context: typer.Context,
+    models: Models,
+    data: Annotated[
+        Path, typer.Option(help="Folder of Holmes' or Flash-Holmes' data sets, a folder with samples.csv each.")
+    ],
+    out: Out,
+    tasks: Annotated[
+        str | None, typer.Option(help="Data sets, with commas. [default: all of the folder]", metavar="NAME,NAME")
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Published table, which says what a data set is of. [default: leaderboards/ beside the data]"
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of each probe.", min=1)] = 5,
+    limit: Annotated[int | None, typer.Option(help="Most rows of a split. [default: all]", min=2)] = None,
+    untrained: Untrained = False,
+    minutes: Minutes = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """Holmes and Flash-Holmes: linear probes of some two hundred data sets, means over phenomena and fields.
+
+    OUT holds records.parquet (by data set, phenomenon and field) and a page.
+    """
+    from ..evaluation.holmes import HOLMES
+
+    _run(context, HOLMES, models)
 
 
 @evaluate.command("all")

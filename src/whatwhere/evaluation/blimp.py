@@ -9,18 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field
 
-from ..corpus import load_tokenizer
+from ..analysis.who import Who
 from ..corpus.labelled import json_rows, padded
-from ..files import write_arrays, write_json
 from ..intervals import share_interval
 from ..records import Record
-from ..shipped import model_source
-from ..training.config import use_scheme
-from ..training.loop import Show
-from .family import EvaluationConfig, Family, Piece, each_model
-from .tuning import open_masked
 
 ENDINGS = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.zst")
 BATCH_TOKENS = 16_384  # of one forward pass, padding included
@@ -136,70 +129,35 @@ def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.n
     return np.where(good == bad, 0.5, (good > bad).astype(float))
 
 
-class BlimpConfig(EvaluationConfig):
-    """BLiMP for several models; models may be added to a folder."""
-
-    data: str = Field(description="folder of BLiMP's JSON lines")
-    limit: int | None = Field(None, ge=1, description="most pairs of a paradigm")
+def check_blimp(data: Path) -> None:
+    """Raises ValueError where there is no BLiMP, or a damaged one."""
+    read_blimp(data, 1)
 
 
-def judge(out: str, piece: Piece, show: Show) -> None:
-    """Judge all pairs by one model, and keep which it has right."""
-    config = BlimpConfig.load_run(Path(out) / BLIMP.file)
-    use_scheme(config.scheme)
-    source = model_source(piece.source)
-    model, tokenizer = open_masked(source, piece.untrained), load_tokenizer(source)
-    pairs = read_blimp(Path(config.data), config.limit)
-    found = right(model, tokenizer, pairs, show=lambda done, total: show("pairs", done, total, ""))
-    write_arrays(piece.file(Path(out), ".npz"), {"right": found})
-    write_json(piece.file(Path(out)), {"pairs": len(pairs)})
+def paradigm_mean(shares: np.ndarray, paradigms: np.ndarray) -> float:
+    """Mean over paradigms of the share of pairs that are right, of (n,) right and the number of each one's paradigm."""
+    counts = np.bincount(paradigms)
+    return float((np.bincount(paradigms, shares)[counts > 0] / counts[counts > 0]).mean())
 
 
-def _pieces(config: BlimpConfig) -> list[Piece]:
-    return [Piece(*model, "blimp") for model in each_model(config)]
+def paradigm_numbers(pairs: Sequence[Pair]) -> np.ndarray:
+    """(n,) the number of the paradigm of each pair, in the order in which they come."""
+    number: dict[str, int] = {}
+    return np.array([number.setdefault(pair.paradigm, len(number)) for pair in pairs], int)
 
 
-def blimp_records(config: BlimpConfig, out: Path) -> list[Record]:
-    """The share of pairs that each model has right: of each paradigm, of each field (mean of its paradigms) and of
-    all."""
-    pairs = read_blimp(Path(config.data), config.limit)
-    records: list[Record] = []
-    for piece in _pieces(config):
-        if not piece.file(out).is_file():
-            continue
-        with np.load(piece.file(out, ".npz"), allow_pickle=False) as arrays:
-            found = arrays["right"]
-        of: dict[str, list[float]] = defaultdict(list)
-        for pair, share in zip(pairs, found, strict=True):
-            of[pair.paradigm].append(float(share))
-        fields = {p.paradigm: p.field for p in pairs}
-        shares = {paradigm: float(np.mean(values)) for paradigm, values in of.items()}
-        who = piece.who
-        records += [
-            who.record("blimp.paradigm", share, *share_interval(round(sum(of[p])), len(of[p])), part=p, n=len(of[p]))
-            for p, share in shares.items()
-        ]
-        for field in dict.fromkeys(fields.values()):
-            mean = float(np.mean([share for p, share in shares.items() if fields[p] == field]))
-            records.append(who.record("blimp.field", mean, part=field, n=sum(p.field == field for p in pairs)))
-        records.append(who.record("blimp", float(np.mean(list(shares.values()))), n=len(pairs)))
-    return records
-
-
-def _notes(config: BlimpConfig) -> list[str]:
-    pairs = read_blimp(Path(config.data), config.limit)
-    return [f"BLiMP: {len(pairs):,} pairs of {len({p.paradigm for p in pairs})} paradigms, by pseudo-log-likelihood."]
-
-
-BLIMP = Family(
-    "linguistic",
-    "What the encoders know of grammar",
-    BlimpConfig,
-    lambda config: None if read_blimp(Path(config.data), 1) else None,
-    _pieces,
-    judge,
-    blimp_records,
-    _notes,
-    "blimp.field",
-    legend="share of pairs right, mean of paradigms; chance: 0.5",
-)
+def blimp_records(who: Who, pairs: Sequence[Pair], found: np.ndarray) -> list[Record]:
+    """The share of pairs that a model has right: of each paradigm, of each field (mean of its paradigms) and of all."""
+    of: dict[str, list[float]] = defaultdict(list)
+    for pair, share in zip(pairs, found, strict=True):
+        of[pair.paradigm].append(float(share))
+    fields = {p.paradigm: p.field for p in pairs}
+    shares = {paradigm: float(np.mean(values)) for paradigm, values in of.items()}
+    records = [
+        who.record("blimp.paradigm", share, *share_interval(round(sum(of[p])), len(of[p])), part=p, n=len(of[p]))
+        for p, share in shares.items()
+    ]
+    for field in dict.fromkeys(fields.values()):
+        mean = float(np.mean([share for p, share in shares.items() if fields[p] == field]))
+        records.append(who.record("blimp.field", mean, part=field, n=sum(p.field == field for p in pairs)))
+    return [*records, who.record("blimp", float(np.mean(list(shares.values()))), n=len(pairs))]

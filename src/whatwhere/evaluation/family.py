@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -183,6 +184,7 @@ def paired(
     score: Callable[[np.ndarray, np.ndarray], float],
     pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     labels: np.ndarray,
+    strata: np.ndarray | None = None,
     seed: int = 0,
 ) -> np.ndarray:
     """Difference of two models' scores, mean over seeds, and as many of bootstrap samples of the rows, the same drawn
@@ -190,13 +192,17 @@ def paired(
 
     Args:
         score: of (predictions, labels). pairs: predictions of the two models, a pair each seed, a row each label.
+        strata: (rows,) int; of the rows with one number as many are drawn as there are.
     """
+    order = np.arange(len(labels)) if strata is None else np.argsort(strata, kind="stable")
+    sizes = np.array([len(labels)]) if strata is None else np.unique(strata, return_counts=True)[1]
+    firsts, most = np.repeat(np.cumsum(sizes) - sizes, sizes), np.repeat(sizes, sizes)
 
     def difference(rows: np.ndarray) -> float:
         return float(np.mean([score(a[rows], labels[rows]) - score(b[rows], labels[rows]) for a, b in pairs]))
 
     rng = np.random.default_rng(seed)
-    rows = [np.arange(len(labels)), *(rng.integers(len(labels), size=len(labels)) for _ in range(DRAWS))]
+    rows = [np.arange(len(labels)), *(order[firsts + rng.integers(most)] for _ in range(DRAWS))]
     return np.array([difference(each) for each in rows])
 
 
@@ -207,17 +213,19 @@ def bounded(drawn: np.ndarray) -> tuple[float, float, float]:
 
 
 def differences(
-    prefix: str,
+    metric: str,
     config: EvaluationConfig,
     predicted: Mapping[tuple[str, bool, str], Mapping[Any, np.ndarray]],
     labels: Mapping[str, np.ndarray],
     scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
+    strata: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> list[Record]:
-    """`PREFIX.difference`: of each model and part the paired difference from the first model, over the seeds that both
+    """Of each model and part the paired difference from the first model, over the seeds that both
     have; without a part that of the average over the parts that all models have.
 
     Args:
-        predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score.
+        predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;
+        strata: that of each row, see `paired`.
     """
     baseline, records = next(iter(model_names(config.models))), []
     drawn: dict[tuple[str, bool], dict[str, np.ndarray]] = defaultdict(dict)
@@ -226,20 +234,20 @@ def differences(
         seeds = sorted(set(of_seeds) & set(base), key=str)
         if seeds and (name, untrained) != (baseline, False):
             pairs = [(of_seeds[seed], base[seed]) for seed in seeds]
-            drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], number)
+            drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], strata.get(part), number)
             who = Who(name, None, "", 0 if untrained else None)
-            records.append(who.record(f"{prefix}.difference", *bounded(found), part=part, n=len(labels[part])))
+            records.append(who.record(metric, *bounded(found), part=part, n=len(labels[part])))
     common = _common(drawn.values())
     for (name, untrained), of_parts in drawn.items():
         if len(common) > 1:
             who = Who(name, None, "", 0 if untrained else None)
             whole = bounded(np.mean([of_parts[part] for part in common], axis=0))
-            records.append(who.record(f"{prefix}.difference", *whole, n=sum(len(labels[part]) for part in common)))
+            records.append(who.record(metric, *whole, n=sum(len(labels[part]) for part in common)))
     return records
 
 
-def averages(prefix: str, scores: Mapping[Piece, Mapping[str, float]]) -> list[Record]:
-    """`PREFIX.score` without a part: the average of each model and seed over the parts that all models have; seeds that
+def averages(metric: str, scores: Mapping[Piece, Mapping[str, float]]) -> list[Record]:
+    """A metric without a part: the average of each model and seed over the parts that all models have; seeds that
     lack one are left out.
 
     Args:
@@ -252,7 +260,7 @@ def averages(prefix: str, scores: Mapping[Piece, Mapping[str, float]]) -> list[R
     if len(common) < 2:
         return []
     return [
-        piece.who.record(f"{prefix}.score", np.mean([of_parts[part] for part in common]), n=len(common))
+        piece.who.record(metric, np.mean([of_parts[part] for part in common]), n=len(common))
         for piece, of_parts in scores.items()
         if common <= set(of_parts)
     ]

@@ -303,9 +303,9 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
         if piece.step is None:
             predicted[piece.name, piece.untrained, piece.part][piece.seed] = said
         records += [piece.who.record(f"glue.{key}", value, part=task.name, n=len(said)) for key, value in found.items()]
-    records += [*averages("glue", of_task), *medians("glue.median", runs)]
+    records += [*averages("glue.score", of_task), *medians("glue.median", runs)]
     scores = {name: METRICS[task.metrics[0]] for name, task in TASKS.items()}
-    return [*records, *differences("glue", config, predicted, labels, scores)]
+    return [*records, *differences("glue.difference", config, predicted, labels, scores)]
 
 
 def _notes(config: GlueConfig) -> list[str]:

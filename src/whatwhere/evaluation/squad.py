@@ -363,8 +363,8 @@ def squad_records(config: SquadConfig, out: Path) -> list[Record]:
             piece.who.record(f"squad.{key}", value, part=piece.part, n=len(said)) for key, value in found.items()
         ]
     scores = dict.fromkeys(TASKS, lambda said, _: float(said.mean()))
-    records += averages("squad", of_task)
-    return [*records, *differences("squad", config, predicted, unanswerable, scores)]
+    records += averages("squad.score", of_task)
+    return [*records, *differences("squad.difference", config, predicted, unanswerable, scores)]
 
 
 def _best(run: Finished) -> float:

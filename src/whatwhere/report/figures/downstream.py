@@ -1,8 +1,8 @@
 """What the encoders are good for: scores of fine-tuned models."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from ...papers import GLUE, SQUAD
+from ...papers import FLASH_HOLMES, GLUE, SQUAD
 from ...points import Point, average
 from .. import schemes
 from ..forms.axes import Axis
@@ -10,6 +10,7 @@ from ..forms.curves import Curves, Line
 from ..forms.rows import PAPER, UNTRAINED, Row, Rows
 from ..run import Run
 from ..titles import best, claimed, coded, rounded
+from .corpus import COUNTED
 
 
 def _scores(run: Run) -> Iterator[Row]:
@@ -185,5 +186,99 @@ VECTORS = Rows(
     Axis("score", include=(0.0, 1.0)),
     ("Task", "", "Model"),
     tuple(f"{name}: part = task, step = 0 untrained" for name in _SCORES),
+    300,
+)
+
+
+SURFACE = "by the surface alone"
+_STREAMS = {"semantic": "semantic", "position": "absolute"}  # -> its colour
+
+
+def _read_off(run: Run) -> Iterator[Row]:
+    for task in run.table.distinct("part", "linguistic.score"):
+        guesses = [run.table.point(f"linguistic.{name}", part=task) for name in ("surface", "commonest")]
+        if guess := next((p for p in guesses if p is not None), None):
+            yield Row(SURFACE, {COUNTED: guess}, str(task), counts=False)
+        for model in run.models:
+            kinds = {UNTRAINED: run.table.point("linguistic.score", model, part=task, step=0)}
+            kinds[""] = run.table.point("linguistic.score", model, part=task)
+            if points := {kind: p for kind, p in kinds.items() if p is not None}:
+                yield Row(model, points, str(task), colour=schemes.colour(run, model))
+
+
+def _best_read(metric: str, sentence: str) -> Callable[[Run, object], str]:
+    def title(run: Run, rows: object) -> str:
+        first = str(next(iter(run.table.distinct("part", metric))))
+        points = {m: p for m in run.models if (p := run.table.point(metric, m, part=first))}
+        return best(coded(points), f"{sentence} {first} the best is", write=rounded)
+
+    return title
+
+
+READ_OFF = Rows(
+    "linguistic",
+    "linguistic.score",
+    _read_off,
+    _best_read("linguistic.score", "On"),
+    "Share of test rows that linear probes of the last layer have right; of readability the correlation, of blimp the "
+    "share of pairs whose good sentence is the likelier one",
+    "Share right by task and model",
+    Axis("share right", "share", include=(0.0, 1.0)),
+    ("Task", "", "Model"),
+    ("linguistic.score: part = task, step = 0 untrained", "linguistic.surface, linguistic.commonest: part = task"),
+    300,
+)
+
+
+def _alone(run: Run) -> Iterator[Row]:
+    for task in run.table.distinct("part", "linguistic.score.semantic"):
+        for model in run.models:
+            for stream, colour in _STREAMS.items():
+                kinds = {UNTRAINED: run.table.point(f"linguistic.score.{stream}", model, part=task, step=0)}
+                kinds[""] = run.table.point(f"linguistic.score.{stream}", model, part=task)
+                if points := {kind: p for kind, p in kinds.items() if p is not None}:
+                    yield Row(stream, points, str(task), model, colour)
+
+
+ALONE = Rows(
+    "linguistic-streams",
+    "linguistic.score.semantic",
+    _alone,
+    _best_read("linguistic.score.semantic", "From the semantic stream alone, on"),
+    "Share of test rows that linear probes of one stream of the last layer have right. After the last block the "
+    "position stream of a model whose head reads the semantic stream alone was never trained",
+    "Share right by task, model and stream",
+    Axis("share right", "share", include=(0.0, 1.0)),
+    ("Task", "Model", "Stream"),
+    ("linguistic.score.semantic, linguistic.score.position: part = task, step = 0 untrained",),
+    300,
+)
+
+
+def _fields(run: Run) -> Iterator[Row]:
+    for field in run.table.distinct("part", "holmes.field"):
+        for model in run.models:
+            kinds = {UNTRAINED: run.table.point("holmes.field", model, part=field, step=0)}
+            kinds[""] = run.table.point("holmes.field", model, part=field)
+            points = {kind: p for kind, p in kinds.items() if p is not None}
+            printed = FLASH_HOLMES.get((str(field), schemes.preset(run, model)))
+            beside = (
+                run.table.point("holmes.published", model, part=field) if printed is None else Point.between(printed)
+            )
+            if points:
+                points |= {} if beside is None else {PAPER: beside}
+                yield Row(model, points, str(field), colour=schemes.colour(run, model))
+
+
+FIELDS = Rows(
+    "holmes",
+    "holmes.field",
+    _fields,
+    _best_read("holmes.field", "Of the data sets of"),
+    "Mean score of linear probes over the data sets of each field of Holmes: macro F1, of numbers the correlation",
+    "Mean score by field and model",
+    Axis("score", include=(0.0, 1.0)),
+    ("Field", "", "Model"),
+    ("holmes.field: part = field, step = 0 untrained", "holmes.phenomenon, holmes.dataset"),
     300,
 )

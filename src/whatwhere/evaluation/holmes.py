@@ -1,0 +1,386 @@
+"""Holmes and Flash-Holmes (Waldis et al. 2024): linear probes of some two hundred data sets in the files and by the
+protocol of the published code, means over phenomena and fields as DSTG has them (Table 5, appendix C.3)."""
+
+import csv
+from ast import literal_eval
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydantic import Field
+
+from ..analysis.who import Who
+from ..corpus import load_tokenizer
+from ..corpus.text_files import table_rows
+from ..files import read_json, write_arrays, write_json
+from ..intervals import seed_interval
+from ..records import Record
+from ..shipped import model_source
+from ..training.config import use_scheme
+from ..training.loop import Show
+from .family import EvaluationConfig, Family, Piece, differences, each_model
+from .probes import HOLMES as PROTOCOL
+from .probes import Rows, macro_f1, pearson, train_probes
+from .states import Slot, parts_of, slot_states
+from .tuning import open_masked
+
+SPLITS = ("train", "dev", "test")
+SAMPLES = "samples.csv"
+WHOLE = ("SENTENCE", "SENTENCE_PAIR_BI")  # each input is a text, read alone
+JOINED = ("SENTENCE_PAIR_CROSS", "SENTENCE_PAIR_TOKENS_CROSS")  # both as one text with the separator between
+KINDS = (*WHOLE, *JOINED, "SENTENCE_TOKENS", "SENTENCE_SPANS", "SENTENCE_PAIR_TOKENS_BI")
+SPREAD = 0.1  # of a data set over seeds: with more, for any model, it is left out (DSTG C.3)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A split of a data set. places: of each row its inputs, of each input the places whose states are averaged."""
+
+    texts: list[str]
+    places: list[list[list[Slot]]]
+    labels: list[float]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A probing data set. kind: of its inputs, one of `KINDS`; classes: 0 where labels are numbers."""
+
+    name: str
+    kind: str
+    classes: int
+    splits: dict[str, Samples]
+
+
+def data_sets(data: Path) -> list[str]:
+    """Names of the data sets of a folder, each a folder with samples.csv and a config-none.yaml.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = sorted(path.parent.name for path in data.glob(f"*/{SAMPLES}")) if data.is_dir() else []
+    if not found:
+        raise ValueError(
+            f"{data} holds no data set of Holmes: no */{SAMPLES}. Fetch them by data/holmes/download.py or data/flash-"
+            "holmes/download.py of github.com/Holmes-Benchmark/holmes-evaluation and give that folder."
+        )
+    return found
+
+
+def read_settings(folder: Path) -> tuple[str, int]:
+    """(kind of the inputs, classes: 0 of a regression) of a data set.
+
+    Raises:
+        ValueError: no such file, or another kind.
+    """
+    path = next(iter(sorted(folder.glob("config*none*.yaml"))), None)
+    if path is None:
+        raise ValueError(f"{folder} has no config-none.yaml. Bring the complete data set.")
+    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    kind, classes = (given.get(key) if isinstance(given, dict) else None for key in ("probe_task_type", "num_labels"))
+    if kind not in KINDS or not isinstance(classes, int) or classes < 1:
+        raise ValueError(
+            f"{path}: probe_task_type {kind!r} with num_labels {classes!r}. Known kinds: {', '.join(KINDS)}; "
+            "num_labels is at least 1."
+        )
+    return kind, 0 if classes == 1 else classes
+
+
+def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = None) -> DataSet:
+    """A data set of Holmes; limit: the first so many rows of each split.
+
+    A row has `inputs`, a list of texts, or of (word, number of the context, first character, last + 1) with, for spans,
+    the number of the input that it belongs to; `context`, a list of texts; `label`; and `set-0`, its split.
+
+    Args:
+        separator: stands between two texts that are read as one.
+
+    Raises:
+        ValueError: a file or column is missing, a row is damaged, a label is no class, a split is empty.
+    """
+    kind, classes = read_settings(folder)
+    path = folder / SAMPLES
+    if not path.is_file():
+        raise ValueError(f"{folder} has no {SAMPLES}. Bring the complete data set.")
+    splits = {split: Samples([], [], []) for split in SPLITS}
+    numbers: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    csv.field_size_limit(1 << 27)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        if lacking := [name for name in ("inputs", "label", "set-0") if name not in (rows.fieldnames or [])]:
+            raise ValueError(f"{path} has no column {lacking[0]!r}. Bring the complete data set.")
+        for row in rows:
+            place = f"{path}, line {rows.line_num}"
+            split = row["set-0"]
+            if split not in splits or (limit is not None and len(splits[split].labels) >= limit):
+                continue
+            try:
+                inputs, context = literal_eval(row["inputs"]), literal_eval(row.get("context") or "[]")
+                label = float(row["label"])
+                made = list(_places(kind, inputs, context, f" {separator} "))
+            except (ValueError, SyntaxError, TypeError, IndexError) as error:
+                raise ValueError(f"{place}: no row of the kind {kind} ({str(error)[:80]}).") from None
+            if classes and not (label.is_integer() and 0 <= label < classes):
+                raise ValueError(f"{place}: the label {row['label']} is no class from 0 to {classes - 1}.")
+            texts, number = splits[split].texts, numbers[split]
+            slots: list[list[Slot]] = [[] for _ in range(1 + max(which for which, *_ in made))]
+            for which, text, start, end in made:
+                if number.setdefault(text, len(texts)) == len(texts):
+                    texts.append(text)
+                slots[which].append(Slot(number[text], start, end))
+            splits[split].places.append(slots)
+            splits[split].labels.append(label)
+    if empty := [split for split, rows_of in splits.items() if not rows_of.labels]:
+        raise ValueError(f"{path} has no row of the split {empty[0]}. Bring the complete data set.")
+    return DataSet(folder.name, kind, classes, splits)
+
+
+def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tuple[int, str, int, int]]:
+    """(number of the input, text, first character, last + 1) of the places of a row; -1: the whole text with the
+    special tokens around it."""
+    if kind in WHOLE:
+        yield from ((i, text, 0, -1) for i, text in enumerate(inputs))
+    elif kind == "SENTENCE_PAIR_CROSS":
+        yield 0, between.join(inputs), 0, -1
+    else:
+        for i, (_, which, start, end, *of) in enumerate(inputs):
+            if kind in JOINED:
+                shift = len(context[0]) + len(between) if which else 0
+                yield i, between.join(context), start + shift, end + shift
+            else:
+                yield of[0] if of else i, context[which], start, end
+
+
+def features(
+    model: Any, tokenizer: Any, samples: Samples, layers: Sequence[int], show: Callable[[int, int], None]
+) -> np.ndarray:
+    """(layers, rows, inputs of a row · width) states, those of an input's places averaged."""
+    number: dict[Slot, int] = {}
+    flat = [number.setdefault(slot, len(number)) for row in samples.places for each in row for slot in each]
+    sizes = np.array([len(each) for row in samples.places for each in row])
+    states, _ = slot_states(model, tokenizer, samples.texts, list(number), layers, show=show)
+    means = np.add.reduceat(states[:, flat], np.cumsum(sizes) - sizes, axis=1) / sizes[:, None]
+    return means.reshape(len(layers), len(samples.labels), -1).astype(np.float32)
+
+
+class HolmesConfig(EvaluationConfig):
+    """Holmes for several models; models and data sets may be added to a folder."""
+
+    FREE = ("tasks",)
+
+    data: str = Field(description="folder of Holmes' or Flash-Holmes' data sets")
+    tasks: list[str] = Field(default_factory=list, description="data sets by name; default: all of the folder")
+    table: str | None = Field(None, description="published table (leaderboards/*.csv); default: beside the data")
+    seeds: int = Field(5, ge=1, description="seeds of each probe")
+    limit: int | None = Field(None, ge=2, description="most rows of a split")
+
+
+def read_phenomena(path: Path) -> dict[str, tuple[str, str]]:
+    """Data set -> (field, phenomenon), of a published table of Holmes, plain or packed.
+
+    Raises:
+        ValueError: no such file or column.
+    """
+    return {name: (row["linguistic subfield"], row["linguistic phenomena"]) for name, row in _published(path)}
+
+
+def published_scores(path: Path, model: str) -> dict[str, float]:
+    """Data set -> score of a model in a published table, none where it is not there; of several shares of the training
+    rows the largest.
+
+    Raises:
+        ValueError: no such file or column.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for name, row in _published(path):
+        share = float(row["train portion"])
+        if row.get(model) and share >= found.get(name, (0.0, 0.0))[0]:
+            found[name] = (share, float(row[model]))
+    return {name: score for name, (_, score) in found.items()}
+
+
+def _published(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    if not path.is_file():
+        raise ValueError(f"No published table {path}. Bring data/leaderboards/*.csv of the repository of Holmes.")
+    with path.open("rb") as raw:
+        rows = table_rows(path, raw)
+        names = next(rows, (0, []))[1]
+        for column in ("probing dataset", "linguistic subfield", "linguistic phenomena", "train portion"):
+            if column not in names:
+                raise ValueError(f"{path} has no column {column!r}. Bring data/leaderboards/*.csv of Holmes.")
+        for _, row in rows:
+            of = {key: value.strip() for key, value in zip(names, row, strict=True)}
+            yield of["probing dataset"], of
+
+
+def table_of(config: HolmesConfig) -> Path | None:
+    """The published table that is given, or that lies beside the data as in the repository of Holmes."""
+    if config.table is not None:
+        return Path(config.table)
+    data = Path(config.data)
+    folders = (data / "leaderboards", data.parent / "leaderboards")
+    found = [path for folder in folders for path in sorted(folder.glob("*holmes.csv*"))]
+    same = [path for path in found if path.name.startswith(data.name)]
+    return next(iter(same or found), None)
+
+
+def aggregated(
+    scores: Mapping[str, float], phenomena: Mapping[str, tuple[str, str]]
+) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
+    """Means by (field, phenomenon) and by field, each of its data sets: a field is no mean of phenomena (of data sets
+    it is, DSTG's Tables 9-13 give its Table 5)."""
+    of_phenomenon, of_field = defaultdict(list), defaultdict(list)
+    for name, score in scores.items():
+        if name in phenomena:
+            of_phenomenon[phenomena[name]].append(score)
+            of_field[phenomena[name][0]].append(score)
+    return (
+        {key: float(np.mean(values)) for key, values in of_phenomenon.items()},
+        {key: float(np.mean(values)) for key, values in of_field.items()},
+    )
+
+
+def _tasks(config: HolmesConfig) -> list[str]:
+    return config.tasks or data_sets(Path(config.data))
+
+
+def _check(config: HolmesConfig) -> None:
+    there = data_sets(Path(config.data))
+    if strange := [name for name in config.tasks if name not in there]:
+        raise ValueError(f"no data set {strange[0]!r} in {config.data}. There: {', '.join(there[:8])} ...")
+    for name in _tasks(config):
+        read_data_set(Path(config.data) / name, limit=2)
+    if (table := table_of(config)) is not None:
+        read_phenomena(table)
+
+
+def _pieces(config: HolmesConfig) -> list[Piece]:
+    return [Piece(*model, name) for name in _tasks(config) for model in each_model(config)]
+
+
+def work(out: str, piece: Piece, show: Show) -> None:
+    """The probes of one data set on one model: scores as .json, predictions as .npz, the former last."""
+    config = HolmesConfig.load_run(Path(out) / HOLMES.file)
+    use_scheme(config.scheme)
+    source = model_source(piece.source)
+    model, tokenizer = open_masked(source, piece.untrained), load_tokenizer(source)
+    made = read_data_set(Path(config.data) / piece.part, tokenizer.sep_token or "", config.limit)
+    kind = np.int64 if made.classes else np.float32
+    rows = {}
+    for split, samples in made.splits.items():
+        states = features(
+            model,
+            tokenizer,
+            samples,
+            [model.config.num_hidden_layers],
+            lambda done, total, split=split: show(split, done, total, ""),  # type: ignore[misc]
+        )
+        rows[split] = Rows(states, np.array([samples.labels], kind))
+    parts = parts_of(model.config, len(made.splits["train"].places[0]))
+    columns = np.stack(list(parts.values()))
+    probes = train_probes(rows["train"], rows["dev"], columns, made.classes, range(config.seeds), PROTOCOL)
+    said, labels = probes.predict(rows["test"].features)[0, :, :, 0], rows["test"].labels[0]
+    score = macro_f1 if made.classes else pearson
+    scores = {part: [score(each, labels) for each in said[:, p]] for p, part in enumerate(parts)}
+    write_arrays(piece.file(Path(out), ".npz"), {"predicted": said[:, 0], "labels": labels})
+    facts = {"scores": scores, "kind": made.kind, "classes": made.classes}
+    write_json(piece.file(Path(out)), facts | {"rows": {split: len(each) for split, each in rows.items()}})
+
+
+def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, float]:
+    """Data sets whose scores over seeds have a standard deviation above 0.1 for at least one model (DSTG C.3), and the
+    largest one.
+
+    found: model -> data set -> score of each seed.
+    """
+    spread: dict[str, float] = defaultdict(float)
+    for of in found.values():
+        for name, each in of.items():
+            spread[name] = max(spread[name], float(np.std(each, ddof=1)) if len(each) > 1 else 0.0)
+    return {name: spread[name] for name in sorted(spread) if spread[name] > SPREAD}
+
+
+def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Piece, dict[str, Any]]]:
+    for piece in _pieces(config):
+        if piece.file(out).is_file():
+            yield piece, read_json(piece.file(out))
+
+
+def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
+    """Records of all that is finished: of each data set, and means of phenomena, of fields and of all over the data
+    sets that no model has unsteady and all have; of streams alone with their names at the end of the metric's."""
+    records: list[Record] = []
+    found: dict[tuple[str, bool], dict[str, dict[str, list[float]]]] = defaultdict(dict)
+    predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = {}
+    labels: dict[str, np.ndarray] = {}
+    scores: dict[str, Any] = {}
+    whose = {}
+    for piece, facts in _finished(config, out):
+        key, name = (piece.name, piece.untrained), piece.part
+        found[key][name], whose[key] = facts["scores"], piece.who
+        with np.load(piece.file(out, ".npz"), allow_pickle=False) as held:
+            predicted[*key, name], labels[name] = dict(enumerate(held["predicted"])), held["labels"]
+        scores[name] = macro_f1 if facts["classes"] else pearson
+        for part, each in facts["scores"].items():
+            metric, n = f"holmes.dataset{_of(part)}", facts["rows"]["test"]
+            records.append(piece.who.record(metric, np.mean(each), *seed_interval(each) or (), part=name, n=n))
+    table = table_of(config)
+    if table is not None and found:
+        phenomena = read_phenomena(table)
+        wide = unsteady({key: {n: of["all"] for n, of in each.items()} for key, each in found.items() if not key[1]})
+        models = len(found)
+        records += [Who("").record("holmes.unsteady", each, part=name, n=models) for name, each in wide.items()]
+        names = set.intersection(*(set(each) for each in found.values())) & set(phenomena) - set(wide)
+        for key, each in found.items():
+            for part in next(iter(each.values()), {}):
+                means = {name: float(np.mean(each[name][part])) for name in sorted(names)}
+                by_phenomenon, by_field = aggregated(means, phenomena)
+                who, end = whose[key], _of(part)
+                for (field, phenomenon), value in by_phenomenon.items():
+                    place = {
+                        "part": f"{field}: {phenomenon}",
+                        "n": sum(phenomena[n] == (field, phenomenon) for n in names),
+                    }
+                    records.append(who.record(f"holmes.phenomenon{end}", value, **place))
+                if part == "all" and not key[1]:
+                    printed = published_scores(table, key[0])
+                    _, beside = aggregated({name: printed[name] for name in names & set(printed)}, phenomena)
+                    records += [
+                        who.record("holmes.published", value, part=f, n=len(names)) for f, value in beside.items()
+                    ]
+                for field, value in by_field.items():
+                    n = sum(phenomena[name][0] == field for name in names)
+                    records.append(who.record(f"holmes.field{end}", value, part=field, n=n))
+                if means:
+                    records.append(who.record(f"holmes{end}", np.mean(list(means.values())), n=len(names)))
+    return [*records, *differences("holmes.difference", config, predicted, labels, scores)]
+
+
+def _of(part: str) -> str:
+    return "" if part == "all" else f".{part}"
+
+
+def _notes(config: HolmesConfig) -> list[str]:
+    words = f"Holmes: {len(_tasks(config))} data sets, {config.seeds} seeds, macro F1 or Pearson's correlation."
+    table = table_of(config)
+    if table is None:
+        return [words, "No means of phenomena and fields: leaderboards/*.csv is not there, see --table."]
+    unknown = [name for name in _tasks(config) if name not in read_phenomena(table)]
+    return [words, *([f"Of no phenomenon in {table.name}: {', '.join(unknown)}."] if unknown else [])]
+
+
+HOLMES = Family(
+    "holmes",
+    "What the encoders know of language",
+    HolmesConfig,
+    _check,
+    _pieces,
+    work,
+    holmes_records,
+    _notes,
+    "holmes.field",
+    legend=f"mean of the data sets of a field; those with a deviation above {SPREAD} over seeds are left out",
+)

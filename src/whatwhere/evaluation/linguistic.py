@@ -1,0 +1,304 @@
+"""What encoders know of grammar: BLiMP by pseudo-log-likelihood, and linear probes of trees and of paragraphs on their
+hidden states, each stream of a two-stream model also alone."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ..analysis.who import Who
+from ..corpus import load_tokenizer
+from ..files import read_json, write_arrays, write_json
+from ..intervals import seed_interval
+from ..records import Record
+from ..shipped import model_source
+from ..training.config import use_scheme
+from ..training.loop import Show
+from . import paragraphs, ud
+from .blimp import blimp_records, check_blimp, paradigm_mean, paradigm_numbers, read_blimp, right
+from .examples import Examples, Task, numbered
+from .family import EvaluationConfig, Family, Piece, differences, each_model
+from .probes import PLAIN, Rows, codelength, commonest_by, control_labels, macro_f1, pearson, train_probes
+from .states import Slot, parts_of, slot_states
+from .tuning import open_masked
+
+BLIMP = "blimp"
+ROWS = 10_000  # of training and test of a task, where nothing else is said, and a quarter of development
+TASKS: dict[str, Task] = {**ud.TASKS, **paragraphs.TASKS}
+LAYERS = ("last", "all")
+
+
+class LinguisticConfig(EvaluationConfig):
+    """BLiMP and probes for several models; models and tasks may be added to a folder."""
+
+    FREE = ("tasks",)
+
+    data: str = Field(description="folder that holds blimp/, ud-ewt/, wikipedia-en/, or one of them")
+    tasks: list[str] = Field(default_factory=list, description="tasks by name; default: those whose files are there")
+    seeds: int = Field(5, ge=1, description="seeds of each probe")
+    layers: str = Field("last", description="hidden states that probes read: last or all")
+    code: bool = Field(False, description="also the online code of the labels (minimum description length)")
+    limit: int | None = Field(None, ge=1, description="most rows of training and test")
+    pairs: int | None = Field(None, ge=1, description="most pairs of a paradigm of BLiMP")
+
+    @model_validator(mode="after")
+    def _check(self) -> "LinguisticConfig":
+        for names, known, what in ((self.tasks, (BLIMP, *TASKS), "task"), ([self.layers], LAYERS, "choice of layers")):
+            if strange := [name for name in names if name not in known]:
+                raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
+        if not self.tasks:
+            lacking = missing(self.data)
+            there = [name for name in (BLIMP, *TASKS) if name not in lacking]
+            if not there:
+                raise ValueError(" ".join(dict.fromkeys(lacking.values())))
+            self.tasks = there
+        return self
+
+
+def missing(data: str) -> dict[str, str]:
+    """Of the tasks that a folder has not, or not whole, what is missing."""
+    found = {}
+    for name in (BLIMP, *TASKS):
+        try:
+            check_task(name, Path(data))
+        except ValueError as error:
+            found[name] = str(error)
+    return found
+
+
+def check_task(name: str, data: Path) -> None:
+    """Raises ValueError where the files of a task are missing or damaged."""
+    if name == BLIMP:
+        check_blimp(data)
+    else:
+        TASKS[name].check(data)
+
+
+def _check_all(config: LinguisticConfig) -> None:
+    for name in config.tasks:
+        check_task(name, Path(config.data))
+
+
+def _pieces(config: LinguisticConfig) -> list[Piece]:
+    """A task after the other, each for all models, BLiMP last: it takes longest."""
+    tasks = sorted(config.tasks, key=[*TASKS, BLIMP].index)
+    return [Piece(*model, task) for task in tasks for model in each_model(config)]
+
+
+def work(out: str, piece: Piece, show: Show) -> None:
+    """One task for one model: its figures as .json, its predictions as .npz, the former last."""
+    config = LinguisticConfig.load_run(Path(out) / LINGUISTIC.file)
+    use_scheme(config.scheme)
+    source = model_source(piece.source)
+    model, tokenizer = open_masked(source, piece.untrained), load_tokenizer(source)
+    if piece.part == BLIMP:
+        pairs = read_blimp(Path(config.data), config.pairs)
+        found = right(model, tokenizer, pairs, show=lambda done, total: show("pairs", done, total, ""))
+        arrays, facts = {"right": found}, {"pairs": len(pairs)}
+    else:
+        arrays, facts = probe(model, tokenizer, TASKS[piece.part], config, show)
+    write_arrays(piece.file(Path(out), ".npz"), arrays)
+    write_json(piece.file(Path(out)), facts)
+
+
+def probe(
+    model: Any, tokenizer: Any, task: Task, config: LinguisticConfig, show: Show = lambda *state: None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Probes of one task on one model.
+
+    Returns:
+        arrays: `score`, `f1`, `bits` (layers, seeds, parts, 1 or, with a control, 2), `predicted` (seeds, parts, rows)
+        of the last layer, `labels` and `groups` (rows,) of the test. facts: the names of `parts` and `layers`, how many
+        rows, classes and rows without a token there were, and what guesses without a model come to.
+    """
+    most = config.limit or ROWS
+    splits = {
+        split: task.examples(Path(config.data), split, -(-most // 4) if split == "dev" else most) for split in ud.SPLITS
+    }
+    classes, numbers = task_labels(task, splits)
+    layers = list(range(model.config.num_hidden_layers + 1))[None if config.layers == "all" else -1 :]
+    rows, lost = {}, 0
+    variants = [numbers]
+    if task.words:
+        made = control_labels([splits[s].keys for s in ud.SPLITS], numbers["train"])
+        variants.append(dict(zip(ud.SPLITS, made, strict=True)))
+    for split, each in splits.items():
+        features, empty = row_states(model, tokenizer, each, layers, show, split)
+        lost += int(empty.sum())
+        rows[split] = Rows(features, np.stack([labels[split] for labels in variants]))
+    seen = rows["dev"].labels[0] >= 0 if classes else slice(None)  # a class that training has not has no loss
+    rows["dev"] = Rows(rows["dev"].features[:, seen], rows["dev"].labels[:, seen])
+    parts = parts_of(model.config, len(splits["train"].slots[0]))
+    how = (np.stack(list(parts.values())), len(classes), range(config.seeds))
+    probes = train_probes(rows["train"], rows["dev"], *how, PLAIN)
+    said = probes.predict(rows["test"].features)  # (f, s, p, v, n)
+    labels = rows["test"].labels
+    arrays = {"score": _scores(said, labels, bool(classes)), "predicted": said[-1, :, :, 0], "labels": labels[0]}
+    arrays["groups"] = splits["test"].groups
+    if classes:
+        arrays["f1"] = np.array([[[macro_f1(p[0], labels[0]) for p in s] for s in f] for f in said])
+    if config.code and classes:
+        arrays["bits"] = codelength(rows["train"], rows["dev"], *how, PLAIN)
+    facts = {"parts": list(parts), "layers": layers, "classes": classes, "lost": lost}
+    facts |= {"rows": {split: len(each) for split, each in rows.items()}}
+    return arrays, facts | _guesses(splits, numbers, bool(classes))
+
+
+def task_labels(task: Task, splits: Mapping[str, Examples]) -> tuple[list[str], dict[str, np.ndarray]]:
+    """The classes of a task, none where labels are numbers, and the labels of each split: class numbers, or numbers at
+    mean 0 and deviation 1 in training.
+
+    Raises:
+        ValueError: a split without rows, or training rows that are all alike.
+    """
+    if empty := [split for split, rows in splits.items() if not len(rows)]:
+        raise ValueError(f"No row of the {empty[0]} part fits this task. Bring complete data, or leave the task out.")
+    if task.number:
+        values = {split: np.array(rows.labels, np.float32) for split, rows in splits.items()}
+        mean, spread = values["train"].mean(), values["train"].std()
+        if not spread:
+            raise ValueError(f"All training rows have the number {mean:g}. Bring complete data.")
+        return [], {split: (each - mean) / spread for split, each in values.items()}
+    classes, numbers = numbered(splits, task.most)
+    if len(classes) < 2:
+        raise ValueError(f"All training rows are {classes[0]!r}. A probe needs two classes; bring complete data.")
+    return classes, numbers
+
+
+def row_states(
+    model: Any, tokenizer: Any, rows: Examples, layers: Sequence[int], show: Show, what: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """(layers, rows, places of a row · width) states of rows, and (rows,) which of them lack a token in some place."""
+    number: dict[Slot, int] = {}
+    index = np.array([[number.setdefault(slot, len(number)) for slot in slots] for slots in rows.slots])
+    states, empty = slot_states(
+        model, tokenizer, rows.texts, list(number), layers, show=lambda done, total: show(what, done, total, "")
+    )
+    return states[:, index].reshape(len(layers), len(rows), -1), empty[index].any(1)
+
+
+def _scores(said: np.ndarray, labels: np.ndarray, classes: bool) -> np.ndarray:
+    """(f, s, p, v) accuracy, or Pearson's correlation, of predictions (f, s, p, v, n)."""
+    if classes:
+        return (said == labels).mean(-1)
+    flat = [pearson(each, labels[0]) for each in said.reshape(-1, said.shape[-1])]
+    return np.array(flat).reshape(said.shape[:-1])
+
+
+def _guesses(splits: Mapping[str, Examples], numbers: Mapping[str, np.ndarray], classes: bool) -> dict[str, float]:
+    """Shares right of guesses that see the classes, or the surface, of the training rows alone."""
+    if not classes:
+        return {}
+    said = commonest_by(splits["train"].keys, numbers["train"], splits["test"].keys)
+    return {
+        name: float((each == numbers["test"]).mean()) for name, each in zip(("commonest", "surface"), said, strict=True)
+    }
+
+
+def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
+    """Records of all that is finished, see `METRICS`; differences from the first model over the same rows, drawn by
+    sentences (of BLiMP by pairs of each paradigm)."""
+    records: list[Record] = []
+    predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
+    labels: dict[str, np.ndarray] = {}
+    scores: dict[str, Any] = {}
+    pairs = read_blimp(Path(config.data), config.pairs) if BLIMP in config.tasks else []
+    for piece in _pieces(config):
+        if not piece.file(out).is_file():
+            continue
+        facts = read_json(piece.file(out))
+        with np.load(piece.file(out, ".npz"), allow_pickle=False) as held:
+            arrays = {name: held[name] for name in held.files}
+        task, key = piece.part, (piece.name, piece.untrained, piece.part)
+        first = task not in labels
+        if task == BLIMP:
+            labels[task], scores[task] = paradigm_numbers(pairs), paradigm_mean
+            predicted[key][0] = arrays["right"]
+            records += blimp_records(piece.who, pairs, arrays["right"])
+            share = paradigm_mean(arrays["right"], labels[task])
+            records.append(piece.who.record("linguistic.score", share, part=task, n=len(pairs)))
+            continue
+        said = arrays["predicted"][:, facts["parts"].index("all")]  # (seeds, rows)
+        if facts["classes"]:
+            scores[task], counts = _share, np.unique(arrays["groups"], return_inverse=True)[1]
+            labels[task] = np.bincount(counts)
+            predicted[key] = {i: np.bincount(counts, each == arrays["labels"]) for i, each in enumerate(said)}
+        else:
+            scores[task], labels[task] = pearson, arrays["labels"]
+            predicted[key] = dict(enumerate(said))
+        records += _probe_records(piece.who, task, arrays, facts)
+        if first:
+            data = Who("")
+            guesses = [name for name in ("commonest", "surface") if name in facts]
+            n = facts["rows"]["test"]
+            records += [data.record(f"linguistic.{name}", facts[name], part=task, n=n) for name in guesses]
+    strata = {BLIMP: labels[BLIMP]} if BLIMP in labels else {}
+    return [*records, *differences("linguistic.difference", config, predicted, labels, scores, strata)]
+
+
+def _share(hits: np.ndarray, rows: np.ndarray) -> float:
+    return float(hits.sum() / rows.sum())
+
+
+def _probe_records(who: Who, task: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> list[Record]:
+    """Records of a task: of the last layer, and of each where there are several; of streams alone with their names at
+    the end of the metric's."""
+    n, records = facts["rows"]["test"], []
+
+    def record(metric: str, values: np.ndarray, **place: Any) -> None:
+        """values: (seeds,)"""
+        interval = seed_interval(values) or ()
+        records.append(who.record(f"linguistic.{metric}", values.mean(), *interval, part=task, n=n, **place))
+
+    for p, part in enumerate(facts["parts"]):
+        stream = "" if part == "all" else f".{part}"
+        for f, layer in enumerate(facts["layers"]):
+            score = arrays["score"][f, :, p]  # (seeds, variants)
+            if len(facts["layers"]) > 1:
+                record(f"layer{stream}", score[:, 0], layer=layer)
+            if layer != facts["layers"][-1]:
+                continue
+            record(f"score{stream}", score[:, 0])
+            if score.shape[1] > 1:
+                record(f"selectivity{stream}", score[:, 0] - score[:, 1])
+            if "f1" in arrays:
+                record(f"f1{stream}", arrays["f1"][f, :, p])
+            if "bits" in arrays:
+                uniform = facts["rows"]["train"] * np.log2(len(facts["classes"]))
+                record(f"compression{stream}", uniform / arrays["bits"][f, :, p, 0])
+    return records
+
+
+def _notes(config: LinguisticConfig) -> list[str]:
+    notes = []
+    if BLIMP in config.tasks:
+        pairs = read_blimp(Path(config.data), config.pairs)
+        notes.append(
+            f"BLiMP: {len(pairs):,} pairs of {len({p.paradigm for p in pairs})} paradigms, by pseudo-log-likelihood."
+        )
+    if any(name in TASKS for name in config.tasks):
+        states = "the last hidden state" if config.layers == "last" else "all hidden states"
+        rows = config.limit or ROWS
+        notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
+    if lacking := [name for name in missing(config.data) if name not in config.tasks]:
+        notes.append(f"Left out, as the folder has no files of theirs: {', '.join(lacking)}.")
+    return notes
+
+
+LINGUISTIC = Family(
+    "linguistic",
+    "What the encoders know of grammar",
+    LinguisticConfig,
+    _check_all,
+    _pieces,
+    work,
+    linguistic_records,
+    _notes,
+    "linguistic.score",
+    "linguistic.difference",
+    brief={"tasks": [BLIMP, *TASKS], "pairs": 100},
+    legend="share right of the last layer's probes (readability: correlation; blimp: mean of paradigms, chance 0.5)",
+)

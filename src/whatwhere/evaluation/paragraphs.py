@@ -1,0 +1,137 @@
+"""Probing tasks made of running text: the order of two sentences, whether one follows the other, and how readable a
+paragraph is (Flesch 1948), the phenomena of discourse and length where DSTG reports its gains (Table 6)."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from ..corpus import open_source
+from .examples import Examples, Row, examples
+from .ud import SPLITS
+
+FOLDER = "wikipedia-en"
+PARAGRAPHS = 20_000  # of the first articles
+WORDS = (5, 40)  # of a sentence
+MARKS = re.compile(r"(?<=[a-z0-9\")][.!?])\s+(?=[A-Z\"])")
+VOWELS = re.compile(r"[aeiouy]+")
+
+
+def sentences_of(paragraph: str) -> list[str]:
+    """The sentences of a paragraph: cut behind a full stop, question or exclamation mark before a capital letter."""
+    return [sentence.strip() for sentence in MARKS.split(paragraph) if sentence.strip()]
+
+
+def syllables(word: str) -> int:
+    """Groups of vowels of an English word, without a silent e at its end; at least 1."""
+    word = word.lower()
+    silent = word.endswith("e") and not word.endswith(("le", "ee")) and len(VOWELS.findall(word)) > 1
+    return max(1, len(VOWELS.findall(word)) - silent)
+
+
+def flesch(sentences: Sequence[str]) -> float:
+    """Reading ease of a text: 206.835 - 1.015 · words a sentence - 84.6 · syllables a word (Flesch 1948); about 0 for
+    the hardest, 100 for the easiest.
+
+    Raises:
+        ValueError: no word.
+    """
+    words = [word for sentence in sentences for word in re.findall(r"[A-Za-z']+", sentence)]
+    if not words:
+        raise ValueError("A text without words has no reading ease. Leave it out.")
+    return 206.835 - 1.015 * len(words) / len(sentences) - 84.6 * sum(map(syllables, words)) / len(words)
+
+
+def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[str]]]:
+    """(article, sentences) of the first paragraphs that have two sentences of 5 to 40 words, all of them such.
+
+    Raises:
+        ValueError: no such folder, or no such paragraph in it.
+    """
+    folder = data / FOLDER if (data / FOLDER).is_dir() else data
+    if data.name != FOLDER and folder == data:
+        raise ValueError(f"{data} holds no {FOLDER}/. Bring English articles there, as text with a paragraph a line.")
+
+    def all_paragraphs() -> Iterator[tuple[int, list[str]]]:
+        for number, article in enumerate(open_source(str(folder))):
+            for line in article.splitlines():
+                sentences = sentences_of(line)
+                if len(sentences) > 1 and all(WORDS[0] <= len(s.split()) <= WORDS[1] for s in sentences):
+                    yield number, sentences
+
+    found = list(islice(all_paragraphs(), most))
+    if not found:
+        raise ValueError(f"{folder} has no paragraph of two sentences or more. Bring running text, a paragraph a line.")
+    return found
+
+
+Paragraph = tuple[int, list[str]]
+Make = Callable[[Sequence[Paragraph], np.random.Generator], Iterator[Row]]
+
+
+def _order(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterator[Row]:
+    """The first two sentences of a paragraph, read as one text in their order or in the other."""
+    for _, (first, second, *_) in paragraphs:
+        turned = bool(rng.random() < 0.5)
+        yield _pair(*((second, first) if turned else (first, second)), "turned" if turned else "as it was")
+
+
+def _following(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterator[Row]:
+    """The first sentence of a paragraph, and the second or one of another article."""
+    for i, (article, (first, second, *_)) in enumerate(paragraphs):
+        follows = bool(rng.random() < 0.5)
+        other = paragraphs[(i + 1 + int(rng.integers(len(paragraphs) - 1))) % len(paragraphs)]
+        if not follows and other[0] == article:
+            continue
+        yield _pair(first, second if follows else other[1][1], "follows" if follows else "does not")
+
+
+def _pair(first: str, second: str, label: str) -> Row:
+    text = f"{first} {second}"
+    return Row(text, ((0, len(first)), (len(first) + 1, len(text))), label, "")
+
+
+def _readability(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterator[Row]:
+    for _, sentences in paragraphs:
+        text = " ".join(sentences[:3])
+        yield Row(text, ((0, len(text)),), flesch(sentences[:3]), "")
+
+
+_read = lru_cache(1)(read_paragraphs)  # for all the tasks that a process works on
+
+
+@dataclass(frozen=True)
+class ParagraphTask:
+    """A question about paragraphs. number: whether labels are numbers."""
+
+    rows: Make
+    number: bool = False
+    words: bool = False
+    most: int | None = None
+
+    def check(self, data: Path) -> None:
+        """Raises ValueError where there are no paragraphs."""
+        read_paragraphs(data, 10)
+
+    def examples(self, data: Path, split: str, limit: int | None) -> Examples:
+        """The rows of a split: eight of ten articles train, one is the development part, one the test.
+
+        Raises:
+            ValueError: as `read_paragraphs`.
+        """
+        place = SPLITS.index(split)
+        paragraphs = [each for each in _read(data) if max(0, each[0] % 10 - 7) == place]
+        rng = np.random.default_rng(place)
+        order = rng.permutation(len(paragraphs))
+        return examples(self.rows([paragraphs[i] for i in order], rng), limit)
+
+
+TASKS: dict[str, ParagraphTask] = {
+    "sentence-order": ParagraphTask(_order),
+    "next-sentence": ParagraphTask(_following),
+    "readability": ParagraphTask(_readability, number=True),
+}

@@ -1,0 +1,132 @@
+"""Hidden states of places in texts, of any encoder: the mean of the tokens of a word, of a sentence or of a whole
+text."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..analysis.passes import Documents, at_least_float32, body_of, hidden_states
+from ..analysis.probes import stream_columns
+from ..analysis.texts import most_tokens
+from ..corpus.labelled import padded
+
+BATCH_TOKENS = 8192  # of a forward pass, padding included
+
+
+class Slot(NamedTuple):
+    """A place in a text. text: its number; start, end: characters; of the end -1, the whole text with the special
+    tokens around it."""
+
+    text: int
+    start: int = 0
+    end: int = -1
+
+
+def parts_of(config: Any, slots: int = 1) -> dict[str, np.ndarray]:
+    """Part of the hidden state ("all", and "position" and "semantic" of a model with two streams) -> (slots · width,)
+    bool, its columns where so many states stand one after the other."""
+    masks = {}
+    for part, columns in stream_columns(config).items():
+        mask = np.zeros(config.hidden_size, bool)
+        mask[columns] = True
+        masks[part] = np.tile(mask, slots)
+    return masks
+
+
+def slot_states(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    slots: Sequence[Slot],
+    layers: Sequence[int],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    show: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(layers, slots, width) float32, the mean of the states of the tokens that lie in each slot, at least in part; and
+    (slots,) bool: which have no token that the model reads, and zeros for a state.
+
+    Of a text with more tokens than the model has positions the end is cut.
+
+    Raises:
+        ValueError: a text without a token, or a tokenizer that does not say where its tokens stand.
+    """
+    encoded = _encoded(model, tokenizer, texts)
+    wanted: dict[int, list[int]] = {}
+    for number, slot in enumerate(slots):
+        wanted.setdefault(slot.text, []).append(number)
+    order = sorted(wanted, key=lambda i: len(encoded[i][0]))
+    found = np.zeros((len(layers), len(slots), model.config.hidden_size), np.float32)
+    empty = np.zeros(len(slots), bool)
+    begin = 0
+    while begin < len(order):
+        end = begin + 1
+        while end < len(order) and (end + 1 - begin) * len(encoded[order[end]][0]) <= batch_tokens:
+            end += 1
+        _read(model, tokenizer, encoded, order[begin:end], wanted, slots, layers, found, empty)
+        begin = end
+        show(end, len(order))
+    return found, empty
+
+
+def _encoded(model: Any, tokenizer: Any, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of each text its ids and (tokens, 2) the characters of each, -1 of special ones."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError(
+            f"{type(tokenizer).__name__} does not say where its tokens stand in a text. Save the model with a "
+            "tokenizer.json."
+        )
+    longest = most_tokens(model)
+    how = {"truncation": True, "max_length": longest} if longest else {}
+    rows = tokenizer(list(texts), return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False, **how)
+    encoded = []
+    for ids, offsets, special in zip(
+        rows["input_ids"], rows["offset_mapping"], rows["special_tokens_mask"], strict=True
+    ):
+        where = np.where(np.array(special, bool)[:, None], -1, np.array(offsets, np.int64).reshape(-1, 2))
+        encoded.append((np.array(ids, np.int64), where))
+    if bare := [i for i, (ids, _) in enumerate(encoded) if not len(ids)]:
+        raise ValueError(f"The text {texts[bare[0]]!r} has no token. Leave it out.")
+    return encoded
+
+
+def _read(
+    model: Any,
+    tokenizer: Any,
+    encoded: Sequence[tuple[np.ndarray, np.ndarray]],
+    batch: Sequence[int],
+    wanted: dict[int, list[int]],
+    slots: Sequence[Slot],
+    layers: Sequence[int],
+    found: np.ndarray,
+    empty: np.ndarray,
+) -> None:
+    """Fill in the slots of a batch of texts."""
+    ids = padded([encoded[i][0] for i in batch], tokenizer.pad_token_id or 0)
+    n = ids.shape[1]
+    lengths = np.array([len(encoded[i][0]) for i in batch])
+    mask = (np.arange(n) < lengths[:, None]).astype(np.int64)
+    positions = np.broadcast_to(np.arange(n), ids.shape).copy()
+    documents = Documents(ids, positions, None, mask.astype(bool), {}, attention_mask=mask)
+    numbers: list[int] = []
+    owners: list[int] = []  # place in `numbers`, of each token
+    tokens: list[int] = []
+    for row, text in enumerate(batch):
+        where = encoded[text][1]
+        for number in wanted[text]:
+            slot = slots[number]
+            inside = (where[:, 0] < slot.end) & (where[:, 1] > slot.start) if slot.end >= 0 else where[:, 0] >= -1
+            at = np.flatnonzero(inside)
+            empty[number] = not len(at)
+            owners += [len(numbers)] * len(at)
+            tokens += (row * n + at).tolist()
+            numbers.append(number)
+    for _, hidden in hidden_states(body_of(model), documents, batch_size=len(batch)):
+        index = torch.tensor(owners)
+        counts = torch.zeros(len(numbers)).index_add_(0, index, torch.ones(len(owners))).clamp_(min=1)
+        for place, layer in enumerate(layers):
+            flat = at_least_float32(hidden[layer]).float().cpu().flatten(0, 1)
+            sums = torch.zeros(len(numbers), flat.shape[1]).index_add_(0, index, flat[torch.tensor(tokens)])
+            found[place, numbers] = (sums / counts[:, None]).numpy()

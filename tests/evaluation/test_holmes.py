@@ -1,0 +1,220 @@
+"""Holmes: every kind of row is read, means are those of the published tables, data sets that are unsteady are left
+out."""
+
+import csv
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import yaml
+from cli_runner import whatwhere
+
+import whatwhere as ww
+from whatwhere.corpus import load_tokenizer
+from whatwhere.evaluation.holmes import (
+    aggregated,
+    data_sets,
+    features,
+    published_scores,
+    read_data_set,
+    read_phenomena,
+    unsteady,
+)
+from whatwhere.evaluation.states import Slot, slot_states
+from whatwhere.evaluation.tuning import open_masked
+from whatwhere.papers import FLASH_HOLMES
+from whatwhere.records import read_records
+
+ROWS = {  # kind -> inputs and context of a row that says "river" or "song"
+    "SENTENCE": lambda w: ([f"The {w} is long ."], ""),
+    "SENTENCE_PAIR_BI": lambda w: ([f"The {w} .", "It is long ."], ""),
+    "SENTENCE_PAIR_CROSS": lambda w: (["It is long .", f"The {w} ."], ""),
+    "SENTENCE_TOKENS": lambda w: ([(w, 0, 4, 4 + len(w))], [f"The {w} is long ."]),
+    "SENTENCE_PAIR_TOKENS_BI": lambda w: ([("It", 0, 0, 2), (w, 1, 4, 4 + len(w))], ["It is long .", f"The {w} ."]),
+    "SENTENCE_PAIR_TOKENS_CROSS": lambda w: ([("It", 0, 0, 2), (w, 1, 4, 4 + len(w))], ["It is long .", f"The {w} ."]),
+    "SENTENCE_SPANS": lambda w: (
+        [("The", 0, 0, 3, 0), (w, 0, 4, 4 + len(w), 0), ("long", 0, 8 + len(w), 12 + len(w), 1)],
+        [f"The {w} is long ."],
+    ),
+}
+HEAD = ["id", "inputs", "context", "label", "set-0"]
+
+
+def write_data_set(folder, kind, rows=48, numbers=False):
+    """A data set of that kind: which word is it? numbers: as a regression."""
+    folder.mkdir(parents=True)
+    with (folder / "samples.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(HEAD)
+        for i in range(rows):
+            inputs, context = ROWS[kind](("river", "song")[i % 2])
+            split = ("train", "train", "dev", "test")[i // 2 % 4]
+            table.writerow([i, str(inputs), str(context) if context else "", i % 2 + 0.5 * numbers, split])
+    settings = {"probe_name": folder.name, "probe_task_type": kind, "num_labels": 1 if numbers else 2}
+    settings |= {"control_task_type": "NONE", "probes_samples_path": f"{folder.name}/samples.csv"}
+    (folder / "config-none.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path):
+    """As the repository has it: data sets in one folder, published tables in another."""
+    folder = tmp_path / "data/flash-holmes"
+    for kind in ROWS:
+        write_data_set(folder / kind.lower(), kind)
+    write_data_set(folder / "flesch", "SENTENCE", numbers=True)
+    (tmp_path / "data/leaderboards").mkdir()
+    lines = [
+        ",probing dataset,linguistic subfield,linguistic phenomena,probe type,train portion,probe,some/model,reference"
+    ]
+    for i, name in enumerate(data_sets(folder)):
+        field = ("syntax", "discourse")[i % 2]
+        for share in (0.25, 0.5):
+            lines.append(
+                f"{i},{name},{field},{field} {i // 3} ,sentence classification,{share},{name},{share * i / 10},"
+            )
+    (tmp_path / "data/leaderboards/flash-holmes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_every_kind_of_row_is_read(data):
+    for kind, of in ROWS.items():
+        made = read_data_set(data / kind.lower())
+        assert (made.kind, made.classes) == (kind, 2)
+        train = made.splits["train"]
+        assert [len(made.splits[split].labels) for split in ("train", "dev", "test")] == [24, 12, 12]
+        row, label = train.places[1], train.labels[1]
+        assert label == 1.0 and len(row) == (1 if kind in ("SENTENCE", "SENTENCE_PAIR_CROSS", "SENTENCE_TOKENS") else 2)
+        inputs, _ = of("song")
+        for words, each in zip(
+            [w for w in inputs if not isinstance(w, str)], [s for e in row for s in e], strict=False
+        ):
+            assert train.texts[each.text][each.start : each.end] == words[0]
+    joined = read_data_set(data / "sentence_pair_cross", "<sep>").splits["train"]
+    assert joined.texts[0] == "It is long . <sep> The river ." and joined.places[0] == [[Slot(0)]]
+    assert read_data_set(data / "flesch").classes == 0
+
+
+def test_the_places_of_a_span_are_averaged(data):
+    model, tokenizer = open_masked(ww.reference()), load_tokenizer(ww.reference())
+    samples = read_data_set(data / "sentence_spans").splits["dev"]
+    found = features(model, tokenizer, samples, [4], lambda done, total: None)
+    first = samples.places[0]
+    alone, _ = slot_states(model, tokenizer, samples.texts, [*first[0], *first[1]], [4])
+    assert found.shape == (1, 12, 256)
+    assert found[0, 0, :128] == pytest.approx(alone[0, :2].mean(0), abs=1e-5)
+    assert found[0, 0, 128:] == pytest.approx(alone[0, 2], abs=1e-5)
+
+
+# DSTG Tables 9 to 12: of each phenomenon its data sets in Flash-Holmes, without those that C.3 leaves out, and the
+# scores of ap, rp, rope and dstg.
+PRINTED = {
+    "morphology": [
+        (2, (0.68, 0.68, 0.65, 0.65)),
+        (8, (0.54, 0.54, 0.54, 0.54)),
+        (2, (0.80, 0.80, 0.80, 0.86)),
+        (6, (0.54, 0.54, 0.54, 0.58)),
+    ],
+    "discourse": [
+        (2, (0.49, 0.49, 0.49, 0.50)),
+        (1, (0.66, 0.66, 0.67, 0.69)),
+        (1, (0.08, 0.08, 0.07, 0.10)),
+        (1, (0.44, 0.44, 0.45, 0.43)),
+        (7, (0.19, 0.19, 0.19, 0.22)),
+        (1, (0.72, 0.72, 0.65, 0.89)),
+    ],
+}
+
+
+@pytest.mark.parametrize("field", PRINTED)
+def test_fields_are_means_of_data_sets_as_printed(field):
+    for place, model in enumerate(("ap", "rp", "rope", "dstg")):
+        scores, phenomena = {}, {}
+        for i, (count, printed) in enumerate(PRINTED[field]):
+            for k in range(count):
+                scores[f"{i}.{k}"], phenomena[f"{i}.{k}"] = printed[place], (field, str(i))
+        of_phenomena, of_field = aggregated(scores, phenomena)
+        assert len(of_phenomena) == len(PRINTED[field])
+        # Phenomena are printed to two digits.
+        assert of_field[field] == pytest.approx(FLASH_HOLMES[field, model], abs=0.01)
+        if field == "discourse":
+            assert abs(np.mean(list(of_phenomena.values())) - FLASH_HOLMES[field, model]) > 0.05
+
+
+def test_published_tables_are_read(data):
+    path = data.parent / "leaderboards/flash-holmes.csv"
+    assert read_phenomena(path)["flesch"] == ("syntax", "syntax 0")
+    scores = published_scores(path, "some/model")
+    assert scores["sentence_tokens"] == pytest.approx(0.5 * data_sets(data).index("sentence_tokens") / 10)
+    assert published_scores(path, "reference") == {} == published_scores(path, "none")
+    with pytest.raises(ValueError, match="Bring data/leaderboards"):
+        read_phenomena(path.parent / "nowhere.csv")
+
+
+def test_data_sets_that_vary_over_seeds_for_some_model_are_left_out():
+    steady, wide = [0.50, 0.52, 0.51, 0.49, 0.5], [0.2, 0.5, 0.3, 0.6, 0.4]
+    assert unsteady({"a": {"x": steady, "y": steady}, "b": {"x": wide, "y": steady}}) == {"x": np.std(wide, ddof=1)}
+    assert unsteady({"a": {"x": [0.4]}}) == {}
+
+
+def test_the_verb_probes_every_data_set(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)
+    out = tmp_path / "o"
+    words = ["evaluate", "holmes", "reference", "--data", str(data), "--seeds", "2", "--out", str(out)]
+    done = whatwhere(*words, "--tasks", "flesch,sentence_tokens")
+    assert done.returncode == 0 and "discourse" in done.stdout, done.stderr
+    kept = (out / "runs/reference/flesch/all.json").stat().st_mtime_ns
+    names = ["flesch", "sentence_tokens", "sentence_spans"]
+    again = whatwhere(*words, "--tasks", ",".join(names), "--untrained", "--json")
+    assert json.loads(again.stdout)["done"] == 6, again.stderr
+    assert (out / "runs/reference/flesch/all.json").stat().st_mtime_ns == kept
+    records = read_records(out / "records.parquet")
+    of = {(r.metric, r.part, r.step): r for r in records}
+    assert {part for metric, part, _ in of if metric == "holmes.dataset"} == set(names)
+    found = {name: of["holmes.dataset", name, None].value for name in names}
+    phenomena = read_phenomena(data.parent / "leaderboards/flash-holmes.csv")
+    held = {name: json.loads((out / f"runs/reference/{name}/all.json").read_text())["scores"]["all"] for name in names}
+    wide = unsteady({"": held})
+    assert {part: r.value for (metric, part, _), r in of.items() if metric == "holmes.unsteady"} == pytest.approx(wide)
+    names = [name for name in names if name not in wide]
+    by_phenomenon, by_field = aggregated({name: found[name] for name in names}, phenomena)
+    assert {part: of["holmes.field", part, None].value for part in by_field} == pytest.approx(by_field)
+    for (field, phenomenon), value in by_phenomenon.items():
+        assert of["holmes.phenomenon", f"{field}: {phenomenon}", None].value == pytest.approx(value)
+    assert ("holmes.field.semantic", next(iter(by_field)), None) in of
+    assert all(asdict(r)["low"] is not None for r in records if r.metric == "holmes.difference")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("label", "2", "the label 2 is no class from 0 to 1"),
+        ("inputs", "['The river", "no row of the kind SENTENCE_TOKENS"),
+        ("context", "[]", "no row of the kind SENTENCE_TOKENS"),
+        ("set-0", "extra", "no row of the split dev"),
+    ],
+)
+def test_damaged_rows_are_named(data, column, value, said):
+    path = data / "sentence_tokens/samples.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    for row in rows[1:]:
+        if row[4] == "dev":
+            row[HEAD.index(column)] = value
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    with pytest.raises(ValueError, match=said):
+        read_data_set(path.parent)
+
+
+def test_missing_files_are_named(data, tmp_path):
+    (data / "flesch/config-none.yaml").unlink()
+    with pytest.raises(ValueError, match="no config-none.yaml"):
+        read_data_set(data / "flesch")
+    wrong = whatwhere("evaluate", "holmes", "reference", "--data", str(tmp_path / "x"), "--out", str(tmp_path / "o"))
+    assert wrong.returncode == 2 and "holds no data set of Holmes" in wrong.stderr and not (tmp_path / "o").exists()
+    strange = whatwhere(
+        *("evaluate", "holmes", "reference", "--data", str(data), "--tasks", "nope", "--out", str(tmp_path / "o"))
+    )
+    assert strange.returncode == 2 and "no data set 'nope'" in strange.stderr
