@@ -101,6 +101,16 @@ def scored(half, metric="glue.score", **scores):
     ]
 
 
+def read_off(half, lead, *tasks):
+    """Scores of probes, `dstg` ahead by `lead` in the first task and by more in the other, and of untrained models."""
+    return [
+        one(model, "linguistic.score", score, half, part=task, step=step)
+        for extra, task in enumerate(tasks)
+        for model, value in {"dstg": 0.6 + lead + extra / 10, "ap": 0.6, "rp": 0.5, "rope": 0.55}.items()
+        for step, score in ((None, value), (0, 0.1))
+    ]
+
+
 def tuned(accuracy):
     """A fine-tuning that ends with an accuracy, where half of the labels are of one class."""
     return [
@@ -146,6 +156,10 @@ CASES = {
     ),
     "dstg-costs-no-mteb": Case(
         lambda v, h: scored(h, "mteb.score", dstg=0.7 + v, ap=0.7, rp=0.6, rope=0.7), -0.01, -0.05
+    ),
+    "dstg-keeps-more-syntax": Case(lambda v, h: read_off(h, v, "pos", "constituents"), 0.07, -0.05, (0.01, 0.05)),
+    "dstg-keeps-more-structure": Case(
+        lambda v, h: read_off(h, v, "readability", "sentence-order"), 0.05, -0.05, (0.01, 0.05)
     ),
     "tupe-a-beats-bert-a-on-glue": Case(
         lambda v, h: scored(h, tupe_a=0.7 + v, bert_a=0.7), 0.0151, -0.05, (0.01, 0.05)

@@ -100,6 +100,18 @@ FLASH_HOLMES: dict[tuple[str, str], float] = {
     for model, value in zip(("ap", "rp", "rope", "dstg"), row, strict=True)
 }
 
+# (task, model) -> score printed of the phenomena where separate streams gain most: DSTG Table 6.
+HOLMES_BEST: dict[tuple[str, str], float] = {
+    (task, model): value
+    for task, row in {
+        "sentence-order": (0.72, 0.72, 0.65, 0.89),
+        "constituents": (0.35, 0.35, 0.37, 0.47),
+        "pos": (0.62, 0.62, 0.64, 0.71),
+        "readability": (0.22, 0.22, 0.20, 0.27),
+    }.items()
+    for model, value in zip(("ap", "rp", "rope", "dstg"), row, strict=True)
+}
+
 # (metric, model, part, layer) -> R² printed in Tables 2-4; layer is ours, 1 to 6, of the paper's six-layer models.
 DSTG_R2: dict[tuple[str, str, str, int], float] = {
     (metric, model, part, column + 1): value
