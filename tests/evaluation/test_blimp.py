@@ -102,4 +102,4 @@ def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path, monkeyp
     assert difference.value == pytest.approx(start - score) and difference.low <= difference.value <= difference.high
     assert "What are they good for?" in (tmp_path / "o/report.html").read_text(encoding="utf-8")
     wrong = whatwhere("evaluate", "linguistic", "reference", "--data", str(tmp_path), "--out", str(tmp_path / "p"))
-    assert wrong.returncode == 2 and "holds no BLiMP" in wrong.stderr and not (tmp_path / "p").exists()
+    assert wrong.returncode == 2 and "holds no task: none of blimp/" in wrong.stderr and not (tmp_path / "p").exists()

@@ -133,6 +133,7 @@ def test_the_verb_takes_what_is_there_and_goes_on(data, tmp_path, monkeypatch):
     }
     page = (tmp_path / "o/report.html").read_text(encoding="utf-8")
     assert "What are they good for?" in page and "position stream" in page
+    assert "Left out, as the folder has no files of theirs: sentence-order, next-sentence, readability" in page
     chosen = LinguisticConfig.parse({"models": ["reference"], "data": str(data)}).tasks
     assert chosen[0] == "blimp" and "sentence-order" not in chosen and len(chosen) == 12
 

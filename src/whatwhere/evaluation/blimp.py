@@ -30,6 +30,12 @@ class Pair:
     paradigm: str
 
 
+def blimp_files(data: Path) -> list[Path]:
+    """The files of JSON lines of a folder, or of its folder `blimp`."""
+    folder = data / "blimp" if (data / "blimp").is_dir() else data
+    return sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS)) if folder.is_dir() else []
+
+
 def read_blimp(data: Path, limit: int | None = None) -> list[Pair]:
     """All pairs of a folder of JSON lines, one file or one a paradigm, plain or packed; of each paradigm the first
     `limit`.
@@ -37,8 +43,7 @@ def read_blimp(data: Path, limit: int | None = None) -> list[Pair]:
     Raises:
         ValueError: no such file, a line without a field or with an empty sentence.
     """
-    folder = data / "blimp" if (data / "blimp").is_dir() else data
-    files = sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS)) if folder.is_dir() else []
+    files = blimp_files(data)
     if not files:
         raise ValueError(
             f"{data} holds no BLiMP: no {', '.join(ENDINGS)} there. Bring its data/*.jsonl (github.com/alexwarstadt/"

@@ -54,6 +54,10 @@ class Task(Protocol):
     @property
     def number(self) -> bool: ...
 
+    def there(self, data: Path) -> bool:
+        """Whether a folder has files of the task, be they whole or not."""
+        ...
+
     def check(self, data: Path) -> None:
         """Raises ValueError where files are missing or damaged."""
 

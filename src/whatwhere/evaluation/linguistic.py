@@ -18,7 +18,7 @@ from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.loop import Show
 from . import paragraphs, ud
-from .blimp import blimp_records, check_blimp, paradigm_mean, paradigm_numbers, read_blimp, right
+from .blimp import blimp_files, blimp_records, check_blimp, paradigm_mean, paradigm_numbers, read_blimp, right
 from .examples import Examples, Task, numbered
 from .family import EvaluationConfig, Family, Piece, differences, each_model
 from .probes import PLAIN, Rows, codelength, commonest_by, control_labels, macro_f1, pearson, train_probes
@@ -50,23 +50,19 @@ class LinguisticConfig(EvaluationConfig):
             if strange := [name for name in names if name not in known]:
                 raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
         if not self.tasks:
-            lacking = missing(self.data)
-            there = [name for name in (BLIMP, *TASKS) if name not in lacking]
-            if not there:
-                raise ValueError(" ".join(dict.fromkeys(lacking.values())))
-            self.tasks = there
+            found = [name for name in (BLIMP, *TASKS) if there(name, Path(self.data))]
+            if not found:
+                raise ValueError(
+                    f"{self.data} holds no task: none of blimp/*.jsonl, ud-ewt/*-ud-train.conllu, wikipedia-en/. Bring "
+                    "one of them and give the folder"
+                )
+            self.tasks = found
         return self
 
 
-def missing(data: str) -> dict[str, str]:
-    """Of the tasks that a folder has not, or not whole, what is missing."""
-    found = {}
-    for name in (BLIMP, *TASKS):
-        try:
-            check_task(name, Path(data))
-        except ValueError as error:
-            found[name] = str(error)
-    return found
+def there(name: str, data: Path) -> bool:
+    """Whether a folder has files of a task, be they whole or not."""
+    return bool(blimp_files(data)) if name == BLIMP else TASKS[name].there(data)
 
 
 def check_task(name: str, data: Path) -> None:
@@ -283,7 +279,7 @@ def _notes(config: LinguisticConfig) -> list[str]:
         states = "the last hidden state" if config.layers == "last" else "all hidden states"
         rows = config.limit or ROWS
         notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
-    if lacking := [name for name in missing(config.data) if name not in config.tasks]:
+    if lacking := [name for name in (BLIMP, *TASKS) if not there(name, Path(config.data))]:
         notes.append(f"Left out, as the folder has no files of theirs: {', '.join(lacking)}.")
     return notes
 

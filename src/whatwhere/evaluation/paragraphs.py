@@ -113,6 +113,10 @@ class ParagraphTask:
     words: bool = False
     most: int | None = None
 
+    def there(self, data: Path) -> bool:
+        """Whether a folder is or has that of the articles."""
+        return data.is_dir() and (data.name == FOLDER or (data / FOLDER).is_dir())
+
     def check(self, data: Path) -> None:
         """Raises ValueError where there are no paragraphs."""
         read_paragraphs(data, 10)

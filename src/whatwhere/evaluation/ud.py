@@ -291,6 +291,10 @@ class TreeTask:
     most: int | None = None
     number: bool = False
 
+    def there(self, data: Path) -> bool:
+        """Whether a folder has one of the splits."""
+        return any(tree_file(data, split) is not None for split in SPLITS)
+
     def check(self, data: Path) -> None:
         """Raises ValueError where a split is missing or damaged at its beginning."""
         for split in SPLITS:
