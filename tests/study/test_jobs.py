@@ -54,6 +54,13 @@ def test_the_last_jobs_share_the_cores_that_would_idle(jobs, most, plan):
     assert threads(jobs, most) == plan
 
 
+@pytest.mark.parametrize(("fresh", "most"), [(True, 4), (False, 2)])
+def test_short_jobs_may_share_processes(processes, fresh, most):
+    jobs = [Job(str(i), square, (i,), 1) for i in range(4)]
+    pids = {result[2] for _, result in run_jobs(jobs, 2, progress=False, fresh=fresh)}
+    assert len(pids) == 4 if fresh else 1 <= len(pids) <= most
+
+
 def test_results_come_from_processes_with_the_planned_threads(processes, capsys):
     jobs = [Job(str(i), square, (i,), each) for i, each in enumerate(threads(3, 2))]
     found = {job.args[0]: result for job, result in run_jobs(jobs, 2, progress=True)}

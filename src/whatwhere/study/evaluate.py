@@ -45,7 +45,7 @@ def run_evaluation(family: Family[C], config: C, out: Path, progress: bool = Tru
             Job(piece.label, family.work, (str(out), piece), count)
             for piece, count in zip(part, threads(len(part), most), strict=True)
         ]
-        for _ in run_jobs(jobs, most, progress):
+        for _ in run_jobs(jobs, most, progress, fresh=False):
             pass
     records = [replace(record, study=out.name) for record in family.records(config, out)]
     notes = [*family.notes(config), *([_left_out(left)] if left else [])]

@@ -61,10 +61,11 @@ def threads(jobs: int, most: int) -> list[int | None]:
     return [*[1] * (jobs - rest), *[most // max(rest, 1)] * rest]
 
 
-def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[Job, Any]]:
+def run_jobs(jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True) -> Iterator[tuple[Job, Any]]:
     """Jobs with their results as they finish, `most` threads at a time; arguments and results must be picklable.
 
-    A single job, or `most` = 1, runs in this process.
+    A single job, or `most` = 1, runs in this process. fresh: a process for each job, as the heap of a training stays
+    large, and a second one would grow on top of it; short jobs share theirs, which take some seconds to begin.
 
     Raises:
         Exception: what a job raises; the others are stopped, a training with a checkpoint, and what they had finished
@@ -87,9 +88,12 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool) -> Iterator[tuple[J
         with teller:
             for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
                 part = list(group)
-                # A process for each job: the heap of a training stays large, and a second one would grow on top of it.
                 pool = ProcessPoolExecutor(
-                    min(len(part), most // each), context, _start, (each, told, states), max_tasks_per_child=1
+                    min(len(part), most // each),
+                    context,
+                    _start,
+                    (each, told, states),
+                    max_tasks_per_child=1 if fresh else None,
                 )
                 with pool:
                     waiting = {pool.submit(_work, number, job): job for number, job in part}
