@@ -168,6 +168,26 @@ def test_models_are_called_by_their_folders(tmp_path):
     assert len(runs) == 2 * 2 * 18 and [run.seed for run in runs] == sorted(run.seed for run in runs)
 
 
+def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setitem(GLUE.brief, "seeds", 1)
+    out = tmp_path / "out"
+    words = ["evaluate", "all", "reference", "--data", str(data), "--out", str(out)]
+    first = whatwhere(*words, "--minutes", "1e-9", "--json")
+    assert first.returncode == 0, first.stderr
+    found = json.loads(first.stdout)
+    assert (found["done"], found["left"], list(found["families"])) == (0, 2, ["glue"])
+    lacking = "\n".join(found["left_out"])
+    assert all(f"{name}: " in lacking for name in ("linguistic pos", "mteb MR-local", "squad squad", "glue cola"))
+    second = whatwhere(*words)
+    assert second.returncode == 0 and "sst-2 (accuracy)" in second.stdout and "left out: squad" in second.stdout
+    whole, part = (read_records(folder / "records.parquet") for folder in (out, out / "glue"))
+    assert [(r.metric, r.part, r.value) for r in whole] == [(r.metric, r.part, r.value) for r in part]
+    assert "Left out: squad squad:" in (out / "report.html").read_text(encoding="utf-8")
+    none = whatwhere("evaluate", "all", "reference", "--data", str(tmp_path / "out/glue"), "--out", str(tmp_path / "p"))
+    assert none.returncode == 2 and "No task's data are at hand" in none.stderr and not (tmp_path / "p").exists()
+
+
 def test_a_study_stands_for_its_models_of_the_first_seed(tmp_path):
     for name, seed in (("rope", 0), ("rope", 1), ("dstg", 0)):
         folder = tmp_path / f"s/models/{name}/seed-{seed}"

@@ -49,7 +49,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
     began, results = time.perf_counter(), []
     for family, settings in chosen:
         if config.minutes is not None:
-            settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-3)
+            settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
         results.append((family, run_evaluation(family, settings, out / family.name, progress)))
     records = [
         replace(record, study=out.name) for family, _ in results for record in read_records(out / family.name / RECORDS)
