@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from foreign_models import save
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from transformers import AutoModel
 
 import whatwhere as ww
 from whatwhere.corpus import open_source, train_tokenizer
@@ -54,6 +56,29 @@ def test_vectors_are_means_of_hidden_states_or_their_semantic_columns(folder):
     assert not (folder / "2_Dense").exists()
 
 
+def test_the_first_token_and_the_position_stream_are_poolings_too(folder):
+    ww.write_sentence_transformer(folder)
+    mean = SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True)
+    ww.write_sentence_transformer(folder, pooling="position")
+    assert torch.equal(SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True), mean[:, :8])
+    ww.write_sentence_transformer(folder, pooling="cls")
+    model = SentenceTransformer(str(folder))
+    ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])
+    first = ww.Encoder.from_pretrained(folder)(ids).last_hidden_state[:, 0].detach()
+    torch.testing.assert_close(model.encode(TEXTS, convert_to_tensor=True)[:1], first)
+    ww.write_sentence_transformer(folder)
+
+
+def test_another_packages_model_is_opened_with_the_pooling_it_was_given(tmp_path):
+    save("bert", tmp_path)
+    ww.write_sentence_transformer(tmp_path, pooling="cls")
+    model = SentenceTransformer(str(tmp_path))
+    ids = torch.tensor([model.tokenizer("ba lo ti")["input_ids"]])
+    first = AutoModel.from_pretrained(tmp_path)(ids).last_hidden_state[:, 0].detach()
+    torch.testing.assert_close(model.encode(["ba lo ti"], convert_to_tensor=True), first)
+    assert model.encode(["ba lo " * 60]).shape == (1, 16)  # cut to the positions that it has
+
+
 def test_one_stream_is_all_semantic(folder, tmp_path):
     ww.Encoder(ww.preset("ap", "tiny", vocab_size=50)).save_pretrained(tmp_path)
     ww.write_sentence_transformer(tmp_path, pooling="semantic")
@@ -84,7 +109,10 @@ assert (again.encode({TEXTS!r}) == model.encode({TEXTS!r})).all()
 
 
 def test_what_cannot_work_is_an_error(folder, tmp_path):
-    with pytest.raises(ValueError, match="pooling must be one of mean, semantic; got 'max'"):
+    with pytest.raises(ValueError, match="pooling must be one of mean, cls, semantic, position; got 'max'"):
         ww.write_sentence_transformer(folder, pooling="max")
+    ww.Encoder(ww.preset("ap", "tiny", vocab_size=50)).save_pretrained(tmp_path / "one")
+    with pytest.raises(ValueError, match="one stream, which has no position columns. Pool its mean or cls"):
+        ww.write_sentence_transformer(tmp_path / "one", pooling="position")
     with pytest.raises(ValueError, match="holds no saved encoder"):
         ww.write_sentence_transformer(tmp_path)

@@ -156,7 +156,8 @@ def _mteb() -> Any:
     import datasets
 
     datasets.disable_progress_bars()
-    logging.getLogger("mteb").setLevel(logging.ERROR)
+    for name in ("mteb", "huggingface_hub"):  # without a network the latter would tell of every try
+        logging.getLogger(name).setLevel(logging.ERROR)
     return mteb
 
 
@@ -177,11 +178,11 @@ def _tasks(config: MtebConfig, wanted: str | None = None) -> dict[str, Any]:
         if config.limit is not None:
             raise ValueError(f"limit is of local tasks, mteb's own are whole; tasks has {name}. Leave one of them out.")
         try:
-            found |= {task.metadata.name: task for task in mteb.get_benchmark(name).tasks}
-        except KeyError:
+            found[name] = mteb.get_task(name)
+        except KeyError as error:
             try:
-                found[name] = mteb.get_task(name)
-            except KeyError as error:
+                found |= {task.metadata.name: task for task in mteb.get_benchmark(name).tasks}
+            except KeyError:
                 near = difflib.get_close_matches(name, LOCAL, n=1) or str(error).split("'")[3:4]
                 hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(LOCAL)}, and mteb's own."
                 raise ValueError(f"no task or benchmark {name!r}. {hint}") from None
@@ -208,11 +209,11 @@ def _check(config: MtebConfig) -> None:
         for name, task in _tasks(config).items():
             if task is None:
                 LOCAL[name].read(LOCAL[name].paths(config.folder or Path()))
-            elif not hasattr(task.metadata, "tasks"):  # of an aggregate, its parts are
+                continue
+            for part in getattr(task.metadata, "tasks", [task]):  # of an aggregate
+                where = part.metadata.dataset
                 try:
-                    datasets.get_dataset_config_names(
-                        task.metadata.dataset["path"], revision=task.metadata.dataset["revision"]
-                    )
+                    datasets.get_dataset_config_names(where["path"], revision=where["revision"])
                 except Exception as error:  # network and Hub raise classes of half a dozen libraries
                     raise _unreached(name, error) from None
     sources = [source for _, source, _ in each_model(config)]
@@ -221,7 +222,8 @@ def _check(config: MtebConfig) -> None:
             raise ValueError(f"no model here has two streams, which the pooling {name!r} needs. Pool mean or cls.")
     for source in sources if config.contrastive and config.corpus is not None else ():
         text = _text(config, load_tokenizer(model_source(source)), source)
-        next(iter(text.documents()), None) if isinstance(text, Source) else None
+        if isinstance(text, Source):
+            next(iter(text), None)
 
 
 def pieces(config: MtebConfig) -> list[Piece]:

@@ -1,0 +1,364 @@
+"""MTEB: local tasks read their files as released, mteb's scores are those of scipy and scikit-learn on vectors made one
+by one, what is finished stays, and SimCSE stands beside the model it began with."""
+
+import json
+import lzma
+import sys
+
+import datasets
+import mteb
+import numpy as np
+import pytest
+import torch
+from cli_runner import sentences, whatwhere
+from foreign_models import save
+from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
+from sklearn.linear_model import LogisticRegression
+from transformers import AutoModel
+
+import whatwhere as ww
+from whatwhere.cli.evaluate import _names
+from whatwhere.corpus import load_tokenizer
+from whatwhere.evaluation.local_tasks import LOCAL, local_task
+from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, text_vectors
+from whatwhere.evaluation.tuning import open_body
+from whatwhere.records import read_records, select
+from whatwhere.study import evaluate
+from whatwhere.study.evaluate import evaluation_text, run_evaluation
+
+TEXTS = ["The river is long .", "A", "The album was released in 1998 , and it was the first of the band .", ""]
+WORDS = [["river", "water", "lake", "valley"], ["music", "song", "album", "band"], ["war", "army", "battle", "king"]]
+
+
+def about(topic, rng, words=5):
+    return " ".join(rng.choice(WORDS[topic], words))
+
+
+def put(path, text, pack=False):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if pack:
+        path.with_name(path.name + ".xz").write_bytes(lzma.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
+def lines(rows, end="\n"):
+    return "".join("\t".join(map(str, row)) + end for row in rows)
+
+
+CRANFIELD = {
+    "cran.all.1400": ".I 1\n.T\nwings\n.A\nsmith,j.\n.B\n\n.W\nriver water .\n lake .\n.I 2\n.T\n\n.A\n\n.B\n\n.W\n"
+    ".I 3\n.T\nsongs\n.A\n\n.B\n\n.W\nmusic song .\n",
+    "cran.qry": ".I 004\n.W\nwhat water\nis there .\n.I 009\n.W\nwhat song .\n.I 011\n.W\nnothing .\n",
+    "cranqrel": "1 1 2 \r\n1 3 -1\n2 3 4 \n3 2 -1\n",
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Every file in small, as released: a header or none, quotes, wider rows, packed or plain."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    pairs = [(round(5 * rng.random(), 2), about(i % 3, rng), about(i * i % 3, rng)) for i in range(60)]
+    years = [(2012 + i % 5, "news", *pair) for i, pair in enumerate(pairs)]
+    put(folder / "sts/sts12-16.tsv", lines([("year", "subset", "score", "sentence1", "sentence2"), *years]), True)
+    sick = [(("TRAIN", "trial", "test", "test")[i % 4], i, a, b, s, "NEUTRAL") for i, (s, a, b) in enumerate(pairs)]
+    head = ("split", "pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+    put(folder / "sts/SICK.tsv", lines([head, *sick]))
+    labelled = [("main", "f", "2012", i, *pair, *["licence"] * (i % 2)) for i, pair in enumerate(pairs)]
+    put(folder / "glue/STS-B/sts-test-labelled.tsv", lines(labelled, "\r\n"), True)
+    for split, n in (("train", 30), ("test", 12)):
+        rows = "".join(f'"{about(i % 3, rng)}, ""so""",class_{"cab"[i % 3]}\n' for i in range(n))
+        put(folder / f"sentence-classification/banking77/{split}.csv", "text,category\n" + rows, split == "train")
+    for name in ("MR", "CR", "SUBJ", "MPQA"):
+        for split, n in (("train", 80), ("dev", 20)):
+            rows = [(i % 2, about(i % 2, rng)) for i in range(n)]
+            put(folder / f"sentence-classification/{name}/{split}.tsv", lines(rows))
+    messages = [{"id": str(i), "group": "abc"[i % 3], "subject": about(i % 3, rng), "text": "-"} for i in range(150)]
+    put(folder / "clustering/20newsgroups.jsonl", "".join(json.dumps(m) + "\n" for m in messages), True)
+    for name, text in CRANFIELD.items():
+        put(folder / "retrieval/cranfield" / name, text)
+    return folder
+
+
+def rows(name, data):
+    return LOCAL[name].read(LOCAL[name].paths(data))
+
+
+def test_every_file_is_read_as_it_was_released(data):
+    years = [rows(f"STS{year}-local", data)["test"] for year in range(12, 17)]
+    whole = rows("STSBenchmark-local", data)["test"]
+    assert len(whole["score"]) == 60 and [len(y["score"]) for y in years] == [12] * 5
+    assert sorted(text for year in years for text in year["sentence1"]) == sorted(whole["sentence1"])
+    assert rows("SICK-R-local", data)["test"]["score"] == [s for i, s in enumerate(whole["score"]) if i % 4 > 1]
+    banking = rows("Banking77-local", data)
+    assert banking["train"]["text"][0].endswith(', "so"') and banking["test"]["label"][:4] == [2, 0, 1, 2]
+    assert rows("MR-local", data)["train"]["label"][:3] == [0, 1, 0]
+    assert rows("TwentyNewsgroups-local", data)["test"]["labels"][:3] == ["a", "b", "c"]
+    cranfield = rows("Cranfield-local", data)
+    assert cranfield["corpus"] == {"id": ["1", "2", "3"], "text": ["river water .\n lake .", "", "music song ."]}
+    assert cranfield["queries"] == {"id": ["1", "2"], "text": ["what water\nis there .", "what song ."]}
+    assert cranfield["relevant"] == {"1": {"1": 1}, "2": {"3": 1}}  # the queries' places, and code -1 is not relevant
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text", "said"),
+    [
+        ("STSBenchmark-local", "glue/STS-B/sts-test-labelled.tsv", None, "Bring it from the original STS-B release"),
+        (
+            "STSBenchmark-local",
+            "glue/STS-B/sts-test-labelled.tsv",
+            "g\tf\ty\t1\tmuch\ta\tb\n",
+            "score 'much' is no num",
+        ),
+        ("STSBenchmark-local", "glue/STS-B/sts-test-labelled.tsv", "g\tf\ty\t1\t6\ta\tb\n", "6 is out of range"),
+        (
+            "STSBenchmark-local",
+            "glue/STS-B/sts-test-labelled.tsv",
+            "g\tf\ty\t1\t2\ta\t \n",
+            "line 1: an empty sentence",
+        ),
+        ("SICK-R-local", "sts/SICK.tsv", "split\tsentence_A\n", "no column 'relatedness_score'"),
+        ("SICK-R-local", "sts/SICK.tsv", "split\tsentence_A\tsentence_B\trelatedness_score\n", "has 0 pairs of test"),
+        ("MR-local", "sentence-classification/MR/dev.tsv", "2\ta film\n", "label '2' does not occur in train.tsv"),
+        ("MR-local", "sentence-classification/MR/dev.tsv", "\ta film\n", "line 1: no label"),
+        ("TwentyNewsgroups-local", "clustering/20newsgroups.jsonl", '{"group": "a"}\n', "no text in 'subject'"),
+        ("Cranfield-local", "retrieval/cranfield/cranqrel", "1 9 2\n", "no such query 1 or document 9"),
+        ("Cranfield-local", "retrieval/cranfield/cranqrel", "1 one 2 3\n", "query, document and code are wanted"),
+        ("Cranfield-local", "retrieval/cranfield/cran.qry", "what .\n", "text before an entry"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line(data, tmp_path, name, file, text, said):
+    for each in LOCAL[name].files:
+        if each != file:
+            put(tmp_path / each, (data / each).read_text() if (data / each).is_file() else "")
+    if text is not None:
+        put(tmp_path / file, text)
+    with pytest.raises(ValueError, match=said) as caught:
+        rows(name, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_limit_takes_rows_from_everywhere(data):
+    few = local_task("STSBenchmark-local", data, 20).dataset["test"]
+    whole = rows("STSBenchmark-local", data)["test"]
+    assert few["score"][0] == whole["score"][0] and few["score"][19] == whole["score"][59] and len(few) == 20
+    assert len(local_task("MR-local", data, 20).dataset["train"]) == 80  # mteb draws of these itself
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return str(save("bert", tmp_path_factory.mktemp("foreign") / "bert"))
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+def test_vectors_are_those_of_one_text_at_a_time(kind, bert):
+    source = ww.reference() if kind == "ours" else bert
+    tokenizer, theirs = load_tokenizer(source), AutoModel.from_pretrained(source, dtype=torch.float32).eval()
+    body = open_body(source)
+    columns = {"mean": slice(None), "cls": slice(None)}
+    columns |= {"semantic": slice(8, None), "position": slice(8)} if kind == "ours" else {}
+    for pooling, of in columns.items():
+        expected = []
+        for text in TEXTS:
+            ids = tokenizer(text)["input_ids"]
+            ids = ids if len(ids) <= 12 else [*ids[:11], tokenizer.sep_token_id]
+            with torch.no_grad():
+                hidden = theirs(torch.tensor([ids])).last_hidden_state[0]
+            expected.append((hidden[0] if pooling == "cls" else hidden.mean(0))[of].numpy())
+        for tokens in (1, 40, 10_000):  # a text, a few, all of a batch: padding changes nothing
+            found = text_vectors(body, tokenizer, TEXTS, pooling, 12, batch_tokens=tokens)
+            np.testing.assert_allclose(found, np.array(expected), atol=2e-5)
+
+
+def test_ranks_correlate_as_spearmans_do():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        a, b = rng.integers(12, size=50), rng.integers(30, size=50)
+        drawn = rng.integers(50, size=50)
+        for x, y in ((a, b), (a[drawn], b[drawn])):
+            assert rank_correlation(x, y) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
+    assert rank_correlation(np.zeros(5, int), np.arange(5)) == 0.0  # not nan
+
+
+def config(data, **more):
+    tasks = ["STSBenchmark-local", "Banking77-local", "Cranfield-local", "TwentyNewsgroups-local"]
+    return MtebConfig.parse({"models": ["reference"], "tasks": tasks, "data": str(data), **more})
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    """One run of four kinds of tasks, and what it printed."""
+    out = tmp_path_factory.mktemp("runs") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "at_once", lambda: 1)
+        found = run_evaluation(MTEB, config(data), out, progress=False)
+    return out, evaluation_text(MTEB, found)
+
+
+def vectors(texts):
+    return text_vectors(open_body(ww.reference()), load_tokenizer(ww.reference()), texts, "mean", 128)
+
+
+def cosines(a, b):
+    return (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+
+
+def test_scores_are_those_of_scipy_and_scikit_learn(data, run):
+    of = {r.part: r for r in read_records(run[0] / "records.parquet") if r.metric == "mteb.score"}
+    pairs = rows("STSBenchmark-local", data)["test"]
+    near = cosines(vectors(pairs["sentence1"]), vectors(pairs["sentence2"]))
+    assert of["STSBenchmark-local"].value == pytest.approx(spearmanr(near, pairs["score"]).statistic, abs=1e-5)
+    assert of["STSBenchmark-local"].n == 60 and of["STSBenchmark-local"].low < of["STSBenchmark-local"].value
+    # mteb: ten shuffles, each of the one before, by a generator that begins anew; the first eight of each class.
+    texts = rows("Banking77-local", data)
+    train, test = (np.array(texts[split]["label"]) for split in ("train", "test"))
+    x, y, order, right = vectors(texts["train"]["text"]), vectors(texts["test"]["text"]), list(range(30)), []
+    for _ in range(10):
+        np.random.RandomState(42).shuffle(order)
+        few = [i for at, i in enumerate(order) if sum(train[j] == train[i] for j in order[:at]) < 8]
+        model = LogisticRegression(max_iter=100, random_state=42).fit(x[few], train[few])
+        right.append((model.predict(y) == test).mean())
+    assert of["Banking77-local"].value == pytest.approx(np.mean(right), abs=1e-5) and of["Banking77-local"].n == 12
+    found = rows("Cranfield-local", data)
+    documents, gains = vectors(found["corpus"]["text"]), []
+    for name, text in zip(*found["queries"].values(), strict=True):
+        ranked = np.argsort(-cosines(vectors([text])[0], documents))
+        place = [found["corpus"]["id"][i] for i in ranked].index(next(iter(found["relevant"][name])))
+        gains.append(1 / np.log2(place + 2))
+    assert of["Cranfield-local"].value == pytest.approx(np.mean(gains), abs=1e-4) and of["Cranfield-local"].n == 2
+    clusters = of["TwentyNewsgroups-local"]
+    assert 0 <= clusters.value <= 1 and clusters.n is None and clusters.low is None  # no interval is honest there
+
+
+def test_results_are_in_mtebs_own_format(run):
+    out, printed = run
+    result = mteb.TaskResult.from_disk(out / "runs/reference/STSBenchmark-local/mean.json")
+    records = read_records(out / "records.parquet")
+    (record,) = select(records, metric="mteb.score", part="STSBenchmark-local")
+    assert result.get_score() == record.value and result.dataset_revision.startswith("sha256:")
+    assert {r.part for r in select(records, metric="mteb.type")} == {
+        "STS",
+        "Classification",
+        "Retrieval",
+        "Clustering",
+    }
+    assert "STSBenchmark-local" in printed and "report.html" in printed
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Score of text vectors by task and model" in page and "not mteb" in page
+
+
+def test_what_is_finished_stays_and_poolings_models_and_simcse_are_added(data, run, bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr("whatwhere.training.contrastive.LENGTH", 8)
+    put(tmp_path / "text.txt", sentences(60))
+    kept = run[0] / "runs/reference/STSBenchmark-local/mean.json"
+    before = kept.stat().st_mtime_ns, (run[0] / "mteb.yaml").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="holds a run with steps=250, now steps=3"):
+        run_evaluation(MTEB, config(data, steps=3), run[0], progress=False)
+    out = tmp_path / "out"
+    more = {"tasks": ["STSBenchmark-local"], "corpus": str(tmp_path / "text.txt"), "steps": 2, "untrained": True}
+    run_evaluation(MTEB, config(data, **more), out, progress=False)
+    first = (out / "runs/reference/STSBenchmark-local/mean.json").stat().st_mtime_ns
+    more |= {"models": ["reference", bert], "pooling": ["semantic", "mean"], "contrastive": True}
+    found = run_evaluation(MTEB, config(data, **more), out, progress=False)
+    assert (out / "runs/reference/STSBenchmark-local/mean.json").stat().st_mtime_ns == first
+    assert before == (kept.stat().st_mtime_ns, (run[0] / "mteb.yaml").read_text(encoding="utf-8"))
+    records = read_records(out / "records.parquet")
+    models = {"reference", "bert", "reference+simcse", "bert+simcse"}
+    assert {(r.model, r.step) for r in select(records, metric="mteb.score")} == {
+        (m, s) for m in models for s in (0, None)
+    }
+    assert {r.model for r in select(records, metric="mteb.score.semantic")} == {"reference", "reference+simcse"}
+    beside = select(records, metric="mteb.difference", model="reference+simcse", step=None)[0]
+    scores = {r.model: r.value for r in select(records, metric="mteb.score", step=None)}
+    assert beside.value == pytest.approx(scores["reference+simcse"] - scores["reference"], abs=1e-5)
+    assert beside.low <= beside.value <= beside.high and scores["reference+simcse"] != scores["reference"]
+    printed = evaluation_text(MTEB, found)
+    assert "reference+simcse, semantic, untrained" in printed
+    facts = json.loads((out / "models/reference+simcse/training.json").read_text(encoding="utf-8"))
+    assert facts["dropout_switched_on"] == ["dropout"] and facts["pooling"] == "mean"  # what the folder began with
+    assert AutoModel.from_pretrained(out / "models/reference+simcse").config.dropout == 0.0
+    model = SentenceTransformer(str(out / "models/bert+simcse"))
+    assert model.encode(["ba lo ti"]).shape == (1, 16)
+    notes = json.loads((out / "study.json").read_text(encoding="utf-8"))["notes"]
+    assert any("bert has one stream, so it has no vectors pooled as semantic" in note for note in notes)
+
+
+def test_simcse_is_done_before_what_needs_it(data):
+    todo = pieces(config(data, contrastive=True, untrained=True, pooling=["cls", "mean"]))
+    assert [(p.part, p.stage) for p in todo[:3]] == [("simcse", 0), ("simcse", 0), ("STSBenchmark-local", 1)]
+    parts = list(evaluate._parts(todo, None))
+    assert [len(part) for part in parts] == [2, 4 * 4 * 2] and {p.stage for p in parts[0]} == {0}
+    assert poolings(config(data, pooling=["position"]), "reference") == ["position"]
+
+
+def test_mtebs_own_tasks_run_by_name(data, tmp_path, monkeypatch):
+    pairs = datasets.Dataset.from_dict(rows("STSBenchmark-local", data)["test"])
+    asked = []
+    monkeypatch.setattr(datasets, "get_dataset_config_names", lambda path, revision: asked.append(path))
+    monkeypatch.setattr(mteb.abstasks.abstask, "load_dataset", lambda **_: datasets.DatasetDict({"test": pairs}))
+    found = MtebConfig.parse({"models": ["reference"], "tasks": ["STSBenchmark"]})
+    run_evaluation(MTEB, found, tmp_path / "out", progress=False)
+    (record,) = select(read_records(tmp_path / "out/records.parquet"), metric="mteb.score")
+    near = cosines(*(vectors(pairs[name]) for name in ("sentence1", "sentence2")))
+    assert record.part == "STSBenchmark" and asked == ["mteb/stsbenchmark-sts"]
+    assert record.value == pytest.approx(spearmanr(near, pairs["score"]).statistic, abs=1e-5) and record.n == 60
+
+
+def test_a_benchmark_is_its_tasks(monkeypatch):
+    for place in (torch, torch.cuda):  # mteb seeds them for each of its 2,000 tasks, with the stack of each call
+        monkeypatch.setattr(place, "manual_seed" if place is torch else "manual_seed_all", lambda seed: None)
+    assert MtebConfig.parse({"models": ["reference"]}).tasks == ["MTEB(eng, v2)"]
+    assert MtebConfig.parse({"models": ["reference"], "data": "x"}).tasks == list(LOCAL)
+    todo = pieces(MtebConfig.parse({"models": ["reference"]}))
+    assert len(todo) == 41 and "ArguAna" in {piece.part for piece in todo}
+    assert _names("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--tasks", "STS12-lokal"], "no task or benchmark 'STS12-lokal'. Did you mean STS12-local?"),
+        (["--tasks", "STSBenchmrk"], "Did you mean STSBenchmark"),
+        (["--tasks", "STS12-local"], "STS12-local is read from files: give their folder, --data FOLDER"),
+        (["--tasks", "STS12"], "STS12 cannot be fetched from the Hub (no route to host)"),
+        (["--tasks", "STS12", "--limit", "20"], "limit is of local tasks, mteb's own are whole; tasks has STS12"),
+        (["--tasks", "CIFAR10"], "CIFAR10 is of image; these encoders read text alone"),
+        (["--tasks", "MR-local", "--data", "nowhere"], "needs nowhere/sentence-classification/MR/train.tsv"),
+        (["--pooling", "max"], "no pooling 'max'. Known: mean, cls, semantic, position"),
+        (["--data", "DATA", "--tasks", "MR-local", "--contrastive", "--corpus", "no.txt"], "no.txt"),
+    ],
+)
+def test_wrong_input_is_one_line(words, said, data, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(datasets, "get_dataset_config_names", refuse)
+    words = [str(data) if word == "DATA" else word for word in words]
+    done = whatwhere("evaluate", "mteb", "reference", *words, "--out", str(tmp_path / "o"))
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (tmp_path / "o").exists()
+
+
+def test_one_stream_alone_is_refused_what_needs_two(data, bert, tmp_path):
+    words = ["--data", str(data), "--tasks", "MR-local", "--pooling", "mean,position", "--out", str(tmp_path / "o")]
+    done = whatwhere("evaluate", "mteb", bert, *words)
+    assert done.returncode == 2 and "no model here has two streams, which the pooling 'position' needs" in done.stderr
+
+
+def test_without_mteb_it_says_how_to_get_it(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mteb", None)
+    done = whatwhere("evaluate", "mteb", "reference", "--data", str(data), "--out", str(tmp_path / "o"))
+    assert done.returncode == 2 and done.stderr.strip().endswith("not installed: pip install 'whatwhere[mteb]'.")
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_verb_prints_scores_of_each_pooling(data, tmp_path):
+    words = ["--data", str(data), "--tasks", "STS12-local", "--pooling", "cls", "--limit", "20"]
+    done = whatwhere("evaluate", "mteb", "reference", *words, "--out", str(tmp_path / "o"))
+    assert done.returncode == 0 and "reference, cls" in done.stdout and "STS12-local" in done.stdout, done.stderr
+    again = json.loads(
+        whatwhere("evaluate", "mteb", "reference", *words, "--out", str(tmp_path / "o"), "--json").stdout
+    )
+    assert {r["metric"] for r in again["records"]} == {"mteb.score.cls", "mteb.type.cls"}
