@@ -29,7 +29,7 @@ from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
 from ..training.loop import Show
-from .family import UNTRAINED, EvaluationConfig, Family, Piece, differences, each_model, paired
+from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, differences, each_model, paired
 from .local_tasks import LOCAL, local_task
 from .tuning import open_body
 
@@ -306,7 +306,7 @@ def run_task(out: str, piece: Piece, show: Show) -> None:
         result.to_disk(Path(folder) / "result.json")
         written = (Path(folder) / "result.json").read_text(encoding="utf-8")
     nothing = (values, np.zeros_like(values))  # its score is 0, so the difference from it is the score
-    interval = paired(SCORES[kind], [nothing], labels)[1:] if kind else ()
+    interval = bounded(paired(SCORES[kind], [nothing], labels))[1:] if kind else ()
     arrays = {"values": values, "labels": labels, "interval": np.array(interval), "kind": np.array(kind)}
     write_arrays(piece.file(Path(out), ".npz"), arrays | {"type": np.array(task.metadata.type)})
     write_text(piece.file(Path(out)), written)
