@@ -4,6 +4,7 @@ the manner of SentEval (Conneau et al. 2018) and of the structural part of Holme
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -197,12 +198,22 @@ def _depth(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
         yield _whole(sentence, str(depth), str(len(sentence.words)))
 
 
+# Kinds of top constituents; function words and modifiers would make thousands of sequences, nearly all of them rare.
+CONSTITUENTS = {
+    **dict.fromkeys(("nsubj", "csubj", "expl"), "subject"),
+    **dict.fromkeys(("obj", "iobj"), "object"),
+    **dict.fromkeys(("ccomp", "xcomp", "advcl", "parataxis"), "clause"),
+    **{"conj": "conjunct", "root": "root"},
+}
+
+
 def _top(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
-    """The arcs from the root, in order, with the root among them."""
+    """The constituents around the root in their order, the root among them, those of one kind in a row once."""
     if len(sentence.words) >= FEWEST:
         root = sentence.root
-        places = sorted([root, *(i for i in sentence.children(root) if sentence.words[i].label != "punct")])
-        yield _whole(sentence, " ".join(sentence.words[i].label for i in places), str(len(sentence.words)))
+        labels = [sentence.words[i].label for i in sorted([root, *sentence.children(root)])]
+        kinds = [kind for kind, _ in groupby(CONSTITUENTS[label] for label in labels if label in CONSTITUENTS)]
+        yield _whole(sentence, " ".join(kinds), str(len(sentence.words)))
 
 
 def _length(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
