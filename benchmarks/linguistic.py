@@ -33,7 +33,9 @@ FASTER, LIKELIHOODS_FASTER = 10.0, 5.0
 
 
 def sentences(settings: Settings) -> Iterator[str]:
-    """Sentences of 5 to 12 words, as BLiMP's, of the corpus."""
+    """Sentences of 5 to 12 words, as BLiMP's, of the corpus; made up where figures mean nothing."""
+    if settings.scale == "micro":
+        return (f"A river of {i} miles runs down to the sea." for i in itertools.count())
     lines = (line for document in settings.source() for line in document.splitlines())
     return (s for line in lines for s in sentences_of(line) if 5 <= len(s.split()) <= 12)
 

@@ -93,7 +93,7 @@ def one_by_one(rows, dev, mask, classes, seed, protocol, variant):
     return best
 
 
-@pytest.mark.parametrize(("classes", "twice"), [(3, False), (3, True), (0, False)])
+@pytest.mark.parametrize(("classes", "twice"), [(2, False), (3, False), (3, True), (0, False)])
 def test_probes_are_those_of_a_plain_loop(classes, twice):
     rows, dev = made(50, 1, classes=classes, variants=2), made(30, 1, classes=classes, seed=1, variants=2)
     protocol = Protocol(0.01, 4, 16, dropout=0.2, patience=10, twice=twice, standardise=not twice)

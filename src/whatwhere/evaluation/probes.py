@@ -159,14 +159,16 @@ def train_probes(
         order = torch.stack([torch.randperm(n, generator=g) for g in generators])  # (s, n)
         for begin in range(0, n, b):
             at = order[:, begin : begin + b]
-            # A row at a time is copied whole: several times as fast as x[:, at].
-            batch = torch.stack([layer.index_select(0, at.flatten()) for layer in x]).view(f, s, -1, d + 1)
+            batch = torch.empty(f, at.numel(), d + 1)
+            for layer, rows in zip(x, batch, strict=True):  # whole rows: several times as fast as x[:, at]
+                torch.index_select(layer, 0, at.flatten(), out=rows)
+            batch = batch.view(f, s, -1, d + 1)
             if protocol.dropout:
                 batch *= _dropped(at.shape[1], d, protocol.dropout, generators)
             batch = batch.view(f * s, -1, d + 1)
             outputs = torch.bmm(batch, weights)
             slope = _slope(outputs.view(f, s, -1, p, v, c), y[:, at].permute(1, 2, 0), classes, protocol.twice)
-            weights.grad = torch.bmm(batch.transpose(1, 2), slope.view(outputs.shape)).mul_(read)
+            weights.grad = torch.bmm(batch.transpose(1, 2), slope.view(outputs.shape)).mul_(read / at.shape[1])
             if protocol.penalty:
                 weights.grad[:, :-1] += protocol.penalty * weights[:, :-1]
             adam.param_groups[0]["lr"] = protocol.rate * _share(step, steps, protocol.warmup)
@@ -213,17 +215,19 @@ def _dropped(rows: int, d: int, share: float, generators: Sequence[torch.Generat
 
 
 def _slope(outputs: Tensor, labels: Tensor, classes: int, twice: bool) -> Tensor:
-    """Gradient of the mean loss over the rows of a batch, for outputs (f, s, b, p, v, c) and labels (s, b, v)."""
-    rows = outputs.shape[2]
+    """Gradient of the sum of the losses of a batch, for outputs (f, s, b, p, v, c) and labels (s, b, v)."""
     if not classes:
-        return (outputs - labels[None, :, :, None, :, None]).clamp_(-1, 1) / rows
+        return (outputs - labels[None, :, :, None, :, None]).clamp_(-1, 1)
+    if classes == 2 and not twice:  # softmax over two is slow, and is a sigmoid
+        slope = (outputs[..., 1] - outputs[..., 0]).sigmoid_().sub_(labels[None, :, :, None, :])
+        return torch.stack([-slope, slope], -1)
     index = labels[None, :, :, None, :, None].expand(*outputs.shape[:-1], 1)
     minus = torch.full((), -1.0).expand(index.shape)
     shares = outputs.softmax(-1)
     if not twice:
-        return shares.scatter_add_(-1, index, minus).div_(rows)
+        return shares.scatter_add_(-1, index, minus)
     slope = shares.softmax(-1).scatter_add_(-1, index, minus)
-    return shares * (slope - (shares * slope).sum(-1, keepdim=True)) / rows
+    return shares * (slope - (shares * slope).sum(-1, keepdim=True))
 
 
 def _share(step: int, steps: int, warmup: float) -> float:
