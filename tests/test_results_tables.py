@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import t
 
 from whatwhere.points import Point, Table
-from whatwhere.records import Record
+from whatwhere.records import Record, write_records
 
 SCRIPT = Path(__file__).parents[1] / "docs/results/tables.py"
 LOSSES = {"dstg": [3.5, 3.6, 3.8], "ap": [3.9, 3.8, 4.3]}
@@ -69,3 +69,16 @@ def test_one_seed_has_no_interval_of_its_own(tables):
     assert tables.said(Point.between(0.5)) == "0.50"
     assert tables.said(Point.between(0.5, 0.4, 0.7)) == "0.50 [0.40, 0.70]"
     assert tables.said(None) == "–"
+
+
+def test_scores_of_an_evaluation_stand_beside_the_untrained_model_and_the_first(tables, tmp_path, capsys):
+    made = [Record("s", "", "linguistic.surface", 0.6, part="pos")]
+    for model, score in {"dstg": 0.8, "ap": 0.7}.items():
+        made += [Record("s", model, "linguistic.score", score, score - 0.01, score + 0.01, part="pos")]
+        made += [Record("s", model, "linguistic.score", 0.5, part="pos", step=0)]
+    made += [Record("s", "ap", "linguistic.difference", -0.1, -0.2, 0.01, part="pos")]
+    write_records(tmp_path / "r.parquet", made)
+    tables.main(str(tmp_path / "r.parquet"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "| task | `dstg` | `ap` | by the surface |"
+    assert lines[4] == "| pos | 0.800 ± 0.010 (0.500) | 0.700 ± 0.010 = (0.500) | 0.600 |"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 
 from whatwhere.papers import DSTG_R2, DSTG_TABLES
-from whatwhere.points import Point, Table
+from whatwhere.points import ANY, Point, Table
 from whatwhere.records import read_records
 
 SIZES = (("parameters", 2), ("tokens", 1))  # with their digits in millions
@@ -169,8 +169,36 @@ def work_rows(table: Table) -> Iterable[tuple[str, str, dict[str, str]]]:
         )
 
 
+def task_table(table: Table, metric: str) -> str:
+    """Scores of an evaluation: a row a task, of every model trained, with the untrained one's in brackets, and whether
+    the difference from the first model may be 0 (=)."""
+    family = metric.partition(".")[0]
+    shown = table.models(metric)
+    parts = [*table.distinct("part", metric), *([None] if table.rows(metric, part=None, seed=ANY, step=ANY) else [])]
+
+    def cell(model: str, part: str | None) -> str:
+        point, start = (table.point(metric, model, part=part, step=step) for step in (None, 0))
+        beside = table.point(f"{family}.difference", model, part=part)
+        level = " =" if beside is not None and beside.low is not None and beside.low <= 0 <= beside.high else ""
+        return f"{said(point, 3, short=True)}{level}" + (f" ({start.value:.3f})" if start is not None else "")
+
+    guesses = {part: table.point(f"{family}.surface", part=part) for part in parts}
+    surface = ["by the surface"] if any(guesses.values()) else []
+    return rows(
+        ["task", *(f"`{m}`" for m in shown), *surface],
+        (
+            [str(part or "average"), *(cell(m, part) for m in shown), *([said(guesses[part], 3)] if surface else [])]
+            for part in parts
+        ),
+    )
+
+
 def main(path: str) -> None:
     table = Table(read_records(path))
+    if tasks := [name for name in ("glue", "squad", "linguistic", "mteb") if table.models(f"{name}.score")]:
+        for name in tasks:
+            print(f"### `evaluate {name}`\n\n{task_table(table, f'{name}.score')}\n")
+        return
     of = f"{len(seeds(table))} training seeds" if len(seeds(table)) > 1 else "one training seed"
     print(f"{of}; mean and 95 % interval.\n\n### Loss\n\n{loss_table(table)}")
     for metric, title in (
