@@ -70,6 +70,14 @@ def test_a_broken_row_is_named(tmp_path, name, rows, said):
     assert "\n" not in str(caught.value)
 
 
+def test_a_limit_takes_rows_of_the_whole_table_and_qqps_gaps_are_left_out(tmp_path):
+    rows = [f"{i}\ta{i}\tb{i}\t{i % 2}" for i in range(9)]
+    few = read_task(TASKS["rte"], release(tmp_path, "rte", *rows), "train", 3)  # CoLA and STS-B are sorted by source
+    assert (few.texts, few.pairs, few.labels) == (["a0", "a4", "a8"], ["b0", "b4", "b8"], ["0", "0", "0"])
+    rows = ["1\t2\t3\tWhat ?\tHow ?\t0", "1\t2\t3\tWhat ?\t\t1", "1\t2\tWho ?"]  # as the release has some
+    assert read_task(TASKS["qqp"], release(tmp_path, "qqp", *rows), "train").texts == ["What ?"]
+
+
 def test_what_is_missing_is_named_with_the_way_out(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"RTE has no dev.tsv \(nor .xz, .gz, .zst\). Bring GLUE's release there"):
         task_texts(TASKS["rte"], release(tmp_path, "rte", "0\ta\tb\t0", "1\tc\td\t1"))

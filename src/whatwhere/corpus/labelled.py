@@ -87,10 +87,11 @@ def packed(path: Path) -> Path | None:
     return next((p for end in ("", ".xz", ".gz", ".zst") if (p := path.with_name(path.name + end)).is_file()), None)
 
 
-def read_columns(path: Path, columns: Sequence[str | int]) -> Iterator[tuple[str, list[str]]]:
+def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -> Iterator[tuple[str, list[str]]]:
     """(place, fields) of each row of a table, plain or packed: .csv with quotes, any other with tabs and none.
 
-    columns: by name, where the table has a header, or by place, where it has none; rows may be wider.
+    columns: by name, where the table has a header, or by place, where it has none; rows may be wider. gaps: what a short
+    row lacks is empty.
 
     Raises:
         ValueError: no such column, or a row that is too short.
@@ -109,6 +110,8 @@ def read_columns(path: Path, columns: Sequence[str | int]) -> Iterator[tuple[str
         at = [places[column] if isinstance(column, str) else column for column in columns]
         for number, row in rows:
             place = f"{path}, line {number}"
+            if len(row) <= max(at) and gaps:
+                row = [*row, *[""] * (max(at) + 1 - len(row))]
             if len(row) <= max(at):
                 raise ValueError(f"{place}: {len(row)} columns, where {max(at) + 1} are needed. Bring a complete copy.")
             yield place, [row[i] for i in at]

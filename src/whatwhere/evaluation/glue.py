@@ -33,7 +33,7 @@ class Task:
 
     texts, label: columns of the release, by name, or by place where its tables have no header; hub_texts: of the Hub
     (whose label is `label`). metrics: the first decides. splits: of its development rows. regression: whether labels
-    are numbers.
+    are numbers. gaps: whether the release itself has rows that lack a text, which are left out.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Task:
     metrics: tuple[str, ...] = ("accuracy",)
     splits: tuple[str, ...] = ("dev",)
     regression: bool = False
+    gaps: bool = False
 
 
 _PAIR = ("sentence1", "sentence2")
@@ -65,6 +66,7 @@ TASKS: dict[str, Task] = {
             "is_duplicate",
             ("question1", "question2"),
             ("f1", "accuracy"),
+            gaps=True,
         ),
         Task(
             "mnli",
@@ -141,15 +143,17 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
     Args:
         data: a folder laid out as the official release, its tables plain or packed, or one that holds it as glue/;
             None: the Hub.
-        limit: the first so many rows.
+        limit: so many rows, evenly spaced, as some tables are sorted by source.
 
     Raises:
         ValueError: no such split, column or row, a label missing or out of range, or no network.
     """
     rows = _of_hub(task, split) if data is None else _of_release(task, data, split)
     texts, pairs, labels = [], [], []
-    for place, (words, label) in itertools.islice(rows, limit):
+    for place, (words, label) in rows:
         if not all(text.strip() for text in words):
+            if task.gaps:
+                continue
             raise ValueError(f"{place}: an empty text. Leave the row out.")
         if not label.strip():
             raise ValueError(f"{place}: no label. Leave the row out.")
@@ -160,6 +164,10 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
         labels.append(label.strip())
     if not labels:
         raise ValueError(f"{task.name} has no rows in the split {split}. Bring a complete copy.")
+    if limit is not None and limit < len(labels):
+        chosen = np.linspace(0, len(labels) - 1, limit, dtype=int).tolist()
+        texts, labels = [texts[i] for i in chosen], [labels[i] for i in chosen]
+        pairs = [pairs[i] for i in chosen] if pairs else []
     return LabelledTexts(texts, pairs or None, labels)
 
 
@@ -182,7 +190,7 @@ def _of_release(task: Task, data: Path, split: str) -> Iterator[tuple[str, tuple
             f"{data / task.folder} has no {split}.tsv (nor .xz, .gz, .zst). Bring GLUE's release there, or leave "
             f"--data out to fetch {HUB} from the Hub."
         )
-    for place, (*words, label) in read_columns(path, (*task.texts, task.label)):
+    for place, (*words, label) in read_columns(path, (*task.texts, task.label), task.gaps):
         yield place, (words, label)
 
 
@@ -239,7 +247,7 @@ def _check(config: GlueConfig) -> None:
     config.check_checkpoints()
     for name in config.tasks:
         for split in ("train", *TASKS[name].splits):
-            read_task(TASKS[name], config.folder, split, 100)
+            read_task(TASKS[name], config.folder, split)
 
 
 def fine_tune(out: str, piece: Piece, show: Show) -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from .examples import Examples, Row, examples
 from .ud import SPLITS
 
 FOLDER = "wikipedia-en"
-PARAGRAPHS = 20_000  # of the first articles
+PARAGRAPHS = 20_000  # of the last file's articles, as trainings begin with the first
 WORDS = (5, 40)  # of a sentence
 MARKS = re.compile(r"(?<=[a-z0-9\")][.!?])\s+(?=[A-Z\"])")
 VOWELS = re.compile(r"[aeiouy]+")
@@ -47,7 +47,8 @@ def flesch(sentences: Sequence[str]) -> float:
 
 
 def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[str]]]:
-    """(article, sentences) of the first paragraphs that have two sentences of 5 to 40 words, all of them such.
+    """(article, sentences) of paragraphs that have two sentences of 5 to 40 words, all of them such; of the last file
+    first, as what a model was trained on is mostly the first.
 
     Raises:
         ValueError: no such folder, or no such paragraph in it.
@@ -57,7 +58,8 @@ def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[
         raise ValueError(f"{data} holds no {FOLDER}/. Bring English articles there, as text with a paragraph a line.")
 
     def all_paragraphs() -> Iterator[tuple[int, list[str]]]:
-        for number, article in enumerate(open_source(str(folder))):
+        files = sorted((p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")), reverse=True)
+        for number, article in enumerate(chain.from_iterable(open_source(str(p)) for p in files)):
             for line in article.splitlines():
                 sentences = sentences_of(line)
                 if len(sentences) > 1 and all(WORDS[0] <= len(s.split()) <= WORDS[1] for s in sentences):

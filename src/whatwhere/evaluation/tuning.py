@@ -64,7 +64,8 @@ class Recipe:
 class Tuned:
     """What a fine-tuning came to, on the development rows.
 
-    steps: those of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all. predicted:
+    steps: those of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all; each has a
+    patience of its own, after which it is at most its best. predicted:
     (3, rows) predictions at the evaluation that is best on the first half, the second, and all. others: predictions on
     further rows at the last of these. seconds: of training and evaluations.
     """
@@ -192,8 +193,8 @@ def tune(
     parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
     found: list[tuple[int, list[float]]] = []
     further: dict[str, np.ndarray] = {}
-    best, predicted = [-np.inf] * 3, [np.empty(0)] * 3
-    began, waited = time.perf_counter(), 0
+    best, predicted, waited = [-np.inf] * 3, [np.empty(0)] * 3, [0] * 3
+    began = time.perf_counter()
     for step in range(steps):
         trainer.step(step, trainer.micro_batches(data.batch, step))
         if (step + 1) % every and step + 1 < steps:
@@ -201,14 +202,17 @@ def tune(
         said = predict(trainer, dev, config.batch_size)
         now = [score(said[rows], dev.labels[rows]) for rows in parts]
         found.append((step + 1, now))
-        waited = 0 if now[2] > best[2] else waited + 1
-        if not waited:
-            further = {name: predict(trainer, rows, config.batch_size) for name, rows in others.items()}
-        for i, value in enumerate(now):
-            if value > best[i]:
+        for i, value in enumerate(now):  # each with a patience of its own, so that no half sees the other
+            if waited[i] >= recipe.patience:
+                now[i] = min(value, best[i])
+                continue
+            waited[i] = 0 if value > best[i] else waited[i] + 1
+            if not waited[i]:
                 best[i], predicted[i] = value, said
+        if not waited[2]:
+            further = {name: predict(trainer, rows, config.batch_size) for name, rows in others.items()}
         show("fine-tuning", step + 1, steps, f"{now[2]:.3f}")
-        if waited >= recipe.patience:
+        if min(waited) >= recipe.patience:
             break
     scores = np.array([now for _, now in found])
     return Tuned([step for step, _ in found], scores, np.array(predicted), further, time.perf_counter() - began)
