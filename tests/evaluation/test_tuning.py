@@ -64,6 +64,20 @@ def test_it_stops_when_nothing_is_gained(tokenizer):
     assert found.steps == [5, 10, 15]  # the first is a gain on nothing
 
 
+def test_each_half_has_a_patience_of_its_own(tokenizer):
+    model = open_classifier(whatwhere.reference(), 2, seed=0)
+    asked = iter(range(1000))
+
+    def score(*_):  # asked of the first half, the second, all: the first gains each time, all once more at the end
+        turn, part = divmod(next(asked), 3)
+        return [turn, 0.5, 0.5 + (turn == 4)][part]
+
+    patient = replace(QUICK, patience=2)
+    found = tune(model, rows(tokenizer, 80, 0), rows(tokenizer, 20, 1), QUICK.settings[0], patient, score)
+    assert found.steps == [5, 10, 15, 20, 25, 30] and found.scores[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.scores[:, 2].max() == 0.5  # what comes after the stop of all rows is not theirs
+
+
 def test_the_same_seed_gives_the_same_scores_and_weights_drawn_anew_are_others(tokenizer):
     short = replace(QUICK, epochs=1)
 

@@ -90,8 +90,8 @@ def packed(path: Path) -> Path | None:
 def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -> Iterator[tuple[str, list[str]]]:
     """(place, fields) of each row of a table, plain or packed: .csv with quotes, any other with tabs and none.
 
-    columns: by name, where the table has a header, or by place, where it has none; rows may be wider. gaps: what a short
-    row lacks is empty.
+    columns: by name, where the table has a header, or by place, where it has none; rows may be wider. gaps: what a
+    short row lacks is empty.
 
     Raises:
         ValueError: no such column, or a row that is too short.
