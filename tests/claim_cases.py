@@ -91,23 +91,26 @@ def shifted(model, part):
     ]
 
 
-def scored(half, metric="glue.score", **scores):
-    """Scores of models on two tasks, and of their untrained selves."""
-    return [
-        one(model.replace("_", "-"), metric, score, half, part=task, step=step)
-        for model, value in scores.items()
-        for task in ("rte", "cola")
-        for step, score in ((None, value), (0, 0.1))
-    ]
+def scored(family, half, tasks=("rte", "cola"), **scores):
+    """Scores of models and of their untrained selves on some tasks, and the paired differences from the first model."""
+    start, base = 0.1, next(iter(scores.values()))
+    found = []
+    for name, value in scores.items():
+        model = name.replace("_", "-")
+        for task in tasks:
+            for step, score in ((None, value), (0, start)):
+                found.append(one(model, f"{family}.score", score, part=task, step=step))
+                if (name, step) != (next(iter(scores)), None):
+                    found.append(one(model, f"{family}.difference", score - base, half, part=task, step=step))
+    return found
 
 
 def read_off(half, lead, *tasks):
-    """Scores of probes, `dstg` ahead by `lead` in the first task and by more in the other, and of untrained models."""
+    """Scores of probes, `dstg` ahead by `lead` in the first task and by more in the other."""
     return [
-        one(model, "linguistic.score", score, half, part=task, step=step)
+        record
         for extra, task in enumerate(tasks)
-        for model, value in {"dstg": 0.6 + lead + extra / 10, "ap": 0.6, "rp": 0.5, "rope": 0.55}.items()
-        for step, score in ((None, value), (0, 0.1))
+        for record in scored("linguistic", half, (task,), dstg=0.6 + lead + extra / 10, ap=0.6, rope=0.55)
     ]
 
 
@@ -150,22 +153,20 @@ CASES = {
     ),
     "dstg-full-mlm-loses-position": Case(full_mlm, 0.2, 0.7, (0.49, 0.03)),
     "tupe-a-beats-bert-a": Case(lambda v, h: losses(h, tupe_a=3 - v, bert_a=3.0), 0.1, -0.1, (0.01, 0.05)),
-    "dstg-costs-no-glue": Case(lambda v, h: scored(h, dstg=0.7 + v, ap=0.7, rp=0.6, rope=0.65), -0.01, -0.05),
+    "dstg-costs-no-glue": Case(lambda v, h: scored("glue", h, dstg=0.7 + v, ap=0.7, rp=0.6, rope=0.65), -0.01, -0.05),
     "dstg-costs-no-squad": Case(
-        lambda v, h: scored(h, "squad.score", dstg=0.7 + v, ap=0.6, rp=0.6, rope=0.7), 0.0, -0.05, (-0.02, 0.01)
+        lambda v, h: scored("squad", h, ("squad",), dstg=0.7 + v, ap=0.6, rope=0.7), 0.0, -0.05, (-0.02, 0.01)
     ),
-    "dstg-costs-no-mteb": Case(
-        lambda v, h: scored(h, "mteb.score", dstg=0.7 + v, ap=0.7, rp=0.6, rope=0.7), -0.01, -0.05
-    ),
+    "dstg-costs-no-mteb": Case(lambda v, h: scored("mteb", h, dstg=0.7 + v, ap=0.7, rope=0.7), -0.01, -0.05),
     "dstg-keeps-more-syntax": Case(lambda v, h: read_off(h, v, "pos", "constituents"), 0.07, -0.05, (0.01, 0.05)),
     "dstg-keeps-more-structure": Case(
         lambda v, h: read_off(h, v, "readability", "sentence-order"), 0.05, -0.05, (0.01, 0.05)
     ),
     "tupe-a-beats-bert-a-on-glue": Case(
-        lambda v, h: scored(h, tupe_a=0.7 + v, bert_a=0.7), 0.0151, -0.05, (0.01, 0.05)
+        lambda v, h: scored("glue", h, tupe_a=0.7 + v, bert_a=0.7), 0.0151, -0.05, (0.01, 0.05)
     ),
     "tupe-r-beats-bert-r-on-glue": Case(
-        lambda v, h: scored(h, tupe_r=0.7 + v, bert_r=0.7), 0.0138, -0.05, (0.01, 0.05)
+        lambda v, h: scored("glue", h, tupe_r=0.7 + v, bert_r=0.7), 0.0138, -0.05, (0.01, 0.05)
     ),
     "geom-isometry-unattainable": Case(lambda v, h: tables("mds", half=h, mds=v), 0.009, 1e-12, (1e-6, 1e-3)),
     "geom-alibi-far-below": Case(lambda v, h: tables("alibi", half=h, alibi=272 * v), 0.00207, 0.5, (0.1, 10)),

@@ -31,7 +31,7 @@ class Evidence:
         self.seeds = sorted(set.intersection(*trained), key=lambda s: -1 if s is None else s)
         if not self.seeds:
             raise Missing(f"{' and '.join(models)} have no training seed in common")
-        self.note = ""
+        self.note = self.over = ""
         self._read: dict[Record, None] = {}
 
     def untrained(self) -> "Evidence":
@@ -162,6 +162,33 @@ class Evidence:
             raise Missing(f"no interval of {metric} of {self.models[0]}")
         return Point.of(point.at + point.above[:, None])
 
+    def beside(self, family: str, model: str, other: str, part: str) -> Point:
+        """By how much a model's score on a task is above another's, from `FAMILY.difference`: both beside the first
+        model of the evaluation, paired by rows, which the interval is over.
+
+        Raises:
+            Missing: one of them has no such score.
+        """
+        ends = []
+        for name in (model, other):
+            if not self.table.rows(f"{family}.score", name, part=part, step=self.step):
+                raise Missing(f"no {family}.score of {name}, part {part}")
+            rows = self.table.rows(f"{family}.difference", name, part=part, step=self.step)
+            self._read |= dict.fromkeys(rows)
+            ends.append(summary(rows) or Point.between(0.0))  # the first model has none beside itself
+        return ends[0] - ends[1]
+
+    def gain(self, family: str, model: str, part: str) -> float:
+        """What training gave a model on a task: its score less that of its weights drawn anew.
+
+        Raises:
+            Missing: there is no such control.
+        """
+        ends = [self.table.point(f"{family}.score", model, part=part, step=step) for step in (None, 0)]
+        if (score := ends[0]) is None or (start := ends[1]) is None:
+            raise Missing(f"no {family}.score of {model}, part {part}, {'untrained' if ends[0] else 'trained'}")
+        return score.value - start.value
+
     def there(self, point: Point, least: float, what: str) -> Point:
         """The point, if what it measures is there at all: at least `least` on average; `what`: it in words. Of
         untrained models the rule alone is asked.
@@ -218,6 +245,8 @@ class Evidence:
                 pieces.append(f"{short(count)} {what}")
         if length := self._fact("probe.length"):
             pieces.append(f"{length:.0f} positions")
+        if self.over:
+            return ", ".join([*pieces, "one training of each model", f"interval over {self.over}"])
         if self.seeds != [None]:
             pieces.append(f"{len(self.seeds)} seed{'s' if len(self.seeds) > 1 else ''}")
         if len(point.at) == 1:

@@ -1,0 +1,48 @@
+"""Claims about tasks: tasks that training did not help decide nothing, differences are paired, seeds may differ."""
+
+from dataclasses import replace
+
+import pytest
+from claim_cases import BY_ID, scored
+from claim_records import one
+
+from whatwhere.claims import evaluate
+
+
+def verdict(name, records):
+    return evaluate(records, [BY_ID[name]])[0]
+
+
+def test_a_task_that_training_did_not_help_does_not_count():
+    good = scored("glue", 0.01, ("rte",), dstg=0.7, ap=0.6, rope=0.65)
+    flat = scored("glue", 0.01, ("cola",), dstg=0.105, ap=0.6, rope=0.6)  # dstg is at its untrained level there
+    both = verdict("dstg-costs-no-glue", [*good, *flat])
+    assert both["verdict"] == "holds here" and both["value"] == pytest.approx(0.05)
+    assert "without cola, where training helped too little" in both["scale"]
+    none = verdict("dstg-costs-no-glue", flat)
+    assert none["verdict"] == "not testable here" and "on cola it is 0.005" in none["scale"]
+    structure = scored("linguistic", 0.0, ("readability",), dstg=0.7, ap=0.6, rope=0.6)
+    assert "of sentence-order, paired" in verdict("dstg-keeps-more-structure", structure)["scale"]
+
+
+def test_the_first_model_of_the_evaluation_may_be_any_and_seeds_need_not_agree():
+    records = scored("glue", 0.01, rope=0.65, dstg=0.7, ap=0.6)
+    extra = [one("dstg", "squad.score", 0.5, seed=7, part="squad")]  # another family, by other seeds
+    unseeded = [replace(r, seed=None) if r.metric.endswith("difference") else r for r in records]
+    for each in (records, [*unseeded, *extra]):
+        found = verdict("dstg-costs-no-glue", each)
+        assert (found["verdict"], found["value"]) == ("holds here", pytest.approx(0.05))
+        assert (found["low"], found["high"]) == (pytest.approx(0.04), pytest.approx(0.06))
+        assert "one training of each model, interval over rows of the tasks" in found["scale"]
+
+
+def test_a_third_rival_counts_where_it_is_there():
+    records = scored("glue", 0.01, dstg=0.7, ap=0.6, rope=0.65, rp=0.75)
+    found = verdict("dstg-costs-no-glue", records)
+    assert (found["verdict"], found["value"]) == ("not seen here", pytest.approx(-0.05))
+    assert "beside ap, rope, rp" in found["scale"]
+
+
+def test_without_an_untrained_control_nothing_is_said():
+    records = [r for r in scored("mteb", 0.01, dstg=0.7, ap=0.6, rope=0.65) if (r.model, r.step) != ("ap", 0)]
+    assert "no mteb.score of ap, part cola, untrained" in verdict("dstg-costs-no-mteb", records)["scale"]
