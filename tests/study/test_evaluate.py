@@ -12,7 +12,7 @@ from cli_runner import whatwhere
 import whatwhere as ww
 from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, of_studies, paired
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
-from whatwhere.evaluation.grid import Finished, chosen, pieces
+from whatwhere.evaluation.grid import Finished, chosen, of_both, one_after_the_other, pieces
 from whatwhere.evaluation.tuning import halves
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate
@@ -110,6 +110,20 @@ def test_one_half_of_the_rows_chooses_and_the_other_judges():
     assert np.array_equal(said, bad)
     found, _ = chosen([run(1, 0), run(1, 1)], labels, accuracy)
     assert found["best"] == 1.0 and found["score"] == 0.5  # on the first half both are best, and the first is taken
+
+
+def test_a_difference_is_that_of_the_scores_of_each_half():
+    rng = np.random.default_rng(0)
+    right, said = rng.normal(size=41), rng.normal(size=41)
+    one, two = halves(41)
+    said[two] *= 100  # of another step: one correlation over both would be that of the second half
+    pearson = METRICS["pearson"]
+    order, strata = one_after_the_other(41)
+    assert np.bincount(strata).tolist() == [len(one), len(two)]
+    of_halves = np.mean([pearson(said[rows], right[rows]) for rows in (one, two)])
+    assert of_both(pearson)(said[order], right[order]) == pytest.approx(of_halves)
+    drawn = paired(of_both(pearson), [(said[order], right[order])], right[order], strata)
+    assert drawn[0] == pytest.approx(of_halves - 1)  # beside itself a correlation of 1
 
 
 def test_differences_are_paired_by_rows():

@@ -21,7 +21,7 @@ from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.loop import Show
 from .family import Family, Piece, averages, differences
-from .grid import GridConfig, by_seed, chosen, medians, pieces, weights
+from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, pieces, weights
 from .tuning import Recipe, Score, Setting, open_classifier, tune
 
 HUB = "nyu-mll/glue"
@@ -296,12 +296,12 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
     runs = by_seed(pieces(config), out)
     records: list[Record] = []
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
-    labels: dict[str, np.ndarray] = {}
+    ordered, strata = dict[str, np.ndarray](), dict[str, np.ndarray]()
     of_task: dict[Piece, dict[str, float]] = defaultdict(dict)
     for piece, of_grid in runs:
         task = TASKS[piece.part]
-        labels[piece.part] = of_grid[0].arrays[f"labels.{task.splits[0]}"]
-        found, said = chosen(of_grid, labels[piece.part], {name: METRICS[name] for name in task.metrics})
+        labels = of_grid[0].arrays[f"labels.{task.splits[0]}"]
+        found, said = chosen(of_grid, labels, {name: METRICS[name] for name in task.metrics})
         for split in task.splits[1:]:
             best = max(of_grid, key=lambda run: float(run.scores[:, 2].max())).arrays
             found[f"score.{split.removeprefix('dev_')}"] = METRICS[task.metrics[0]](
@@ -309,11 +309,13 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
             )
         of_task[replace(piece, part="")][piece.part] = found["score"]
         if piece.step is None:
-            predicted[piece.name, piece.untrained, piece.part][piece.seed] = said
+            order, strata[piece.part] = one_after_the_other(len(said))
+            ordered[piece.part] = labels[order]
+            predicted[piece.name, piece.untrained, piece.part][piece.seed] = said[order]
         records += [piece.who.record(f"glue.{key}", value, part=task.name, n=len(said)) for key, value in found.items()]
     records += [*averages("glue.score", of_task), *medians("glue.median", runs)]
-    scores = {name: METRICS[task.metrics[0]] for name, task in TASKS.items()}
-    return [*records, *differences("glue.difference", config, predicted, labels, scores)]
+    scores = {name: of_both(METRICS[task.metrics[0]]) for name, task in TASKS.items()}
+    return [*records, *differences("glue.difference", config, predicted, ordered, scores, strata)]
 
 
 def _notes(config: GlueConfig) -> list[str]:

@@ -125,3 +125,20 @@ def medians(metric: str, found: Sequence[tuple[Piece, Sequence[Finished]]]) -> l
         )
         for piece, of_each in scores.items()
     ]
+
+
+def one_after_the_other(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """(rows,) the order in which the rows of one half stand before those of the other, and (rows,) the half of each."""
+    one, two = halves(rows)
+    return np.concatenate([one, two]), np.repeat([0, 1], [len(one), len(two)])
+
+
+def of_both(score: Score) -> Score:
+    """The mean of a score over two halves that stand one after the other: each is predicted by another step, perhaps
+    another setting, so that they are no one sample for a correlation."""
+
+    def mean(said: np.ndarray, right: np.ndarray) -> float:
+        middle = len(right) // 2
+        return (score(said[:middle], right[:middle]) + score(said[middle:], right[middle:])) / 2
+
+    return mean
