@@ -15,7 +15,8 @@ class Metric:
     name: what a value is, as an axis or a column names it; unit: its unit, "share" or "R²" where it is
     a pure number of that kind, "" of others. part, index: what these columns
     name and count. counts: what `n` counts. over: what the record's own interval is over. repeats: what `index` counts
-    where it repeats one quantity, "splits" or "documents". method: key of `METHODS`, of how it is measured.
+    where it repeats one quantity, "splits" or "documents". method: key of `METHODS`, of how it is measured. seed: what a
+    seed of its records is of.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Metric:
     over: str = DOCUMENTS
     repeats: str = ""
     method: str = ""
+    seed: str = "training seed"
 
 
 def _probe(target: str) -> Metric:
@@ -111,11 +113,15 @@ METRICS: dict[str, Metric] = {
     "linguistic.difference": Metric(
         "share right beside the first model’s", SHARE, "task", counts="sentences", over="sentences", method="grammar"
     ),
-    "glue.*": Metric("score on a task", "", "task", counts="development rows", over="development rows"),
+    "glue.*": Metric(
+        "score on a task", "", "task", counts="development rows", over="development rows", seed="fine-tuning seed"
+    ),
     "glue.difference": Metric(
         "score beside the first model's", "", "task", counts="development rows", over="development rows"
     ),
-    "squad.*": Metric("F1 of the answers", SHARE, "task", counts="questions", over="questions"),
+    "squad.*": Metric(
+        "F1 of the answers", SHARE, "task", counts="questions", over="questions", seed="fine-tuning seed"
+    ),
     "squad.exact": Metric("answers exactly right", SHARE, "task", counts="questions", over="questions"),
     "squad.best.exact": Metric("answers exactly right", SHARE, "task", counts="questions", over="questions"),
     "squad.unanswerable": Metric("questions without an answer", SHARE, "task", counts="questions"),

@@ -114,25 +114,28 @@ def beside(at: Sequence[float], words: str, away: Sequence[float]) -> dict[str, 
     return note(at[0], at[1], words, "@text", **place) | arrow
 
 
-def over(points: Iterable[Point | None], what: str = "documents") -> str:
-    """What the intervals of some points are over, in words for a subtitle; `what`: those that the records carry."""
+def over(points: Iterable[Point | None], what: str = "documents", seed: str = "training seed") -> str:
+    """What the intervals of some points are over, in words for a subtitle; `what`: those that the records carry; seed:
+    what a seed is of."""
     known = [p for p in points if p is not None]
     seeds = max((p.seeds for p in known), default=0)
     if any(p.over == "seeds" for p in known):
-        return f"mean over {count(seeds, 'training seed')}, {LEVEL} between seeds"
-    who = "one training seed" if seeds else ""
+        return f"mean over {count(seeds, seed)}, {LEVEL} between seeds"
+    who = f"one {seed}" if seeds else ""
     rest = f"{LEVEL} over {what}" if any(p.low is not None for p in known) else "no interval"
     return f"{who}, {rest}" if who else rest
 
 
-def sample(points: Iterable[Point | None], counted: str = "documents", what: str = "documents") -> str:
+def sample(
+    points: Iterable[Point | None], counted: str = "documents", what: str = "documents", seed: str = "training seed"
+) -> str:
     """How much is behind some points: `n = 100 documents; one training seed, 95 % interval over documents`."""
     known = [p for p in points if p is not None]
     sizes = sorted({p.n for p in known if p.n})
     if not sizes:
-        return over(known, what)
+        return over(known, what, seed)
     most = f" to {number(sizes[-1])}" if len(sizes) > 1 else ""
-    return f"n = {number(sizes[0])}{most} {counted}; {over(known, what)}"
+    return f"n = {number(sizes[0])}{most} {counted}; {over(known, what, seed)}"
 
 
 def caption(what: str, name: str, points: Iterable[Point], paper: bool) -> str:
@@ -140,7 +143,7 @@ def caption(what: str, name: str, points: Iterable[Point], paper: bool) -> str:
     where the paper's are drawn."""
     known = metric(name)
     first, *rest = what.split(". ")
-    sampled = f"{first} ({sample(points, known.counts, known.over)})"
+    sampled = f"{first} ({sample(points, known.counts, known.over, known.seed)})"
     return ". ".join([sampled, *(s for s in rest if paper or not s.startswith("Hollow"))]) + "."
 
 
