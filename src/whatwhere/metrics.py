@@ -15,8 +15,8 @@ class Metric:
     name: what a value is, as an axis or a column names it; unit: its unit, "share" or "R²" where it is
     a pure number of that kind, "" of others. part, index: what these columns
     name and count. counts: what `n` counts. over: what the record's own interval is over. repeats: what `index` counts
-    where it repeats one quantity, "splits" or "documents". method: key of `METHODS`, of how it is measured. seed: what a
-    seed of its records is of.
+    where it repeats one quantity, "splits" or "documents". method: key of `METHODS`, of how it is measured. seed:
+    what a seed of its records is of.
     """
 
     name: str
