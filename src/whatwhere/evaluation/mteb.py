@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from transformers import AutoConfig
 
 from ..analysis.passes import device_of
@@ -35,7 +35,7 @@ from .tuning import open_body
 
 ENGLISH = "MTEB(eng, v2)"
 SIMCSE = "simcse"
-BATCH_TOKENS = {"cpu": 2_048, "cuda": 65_536}  # of one forward pass, padding included; more leaves a core's cache
+BATCH_TOKENS = 2_048, 65_536  # of one forward pass, padding included: on a CPU, where more leave its cache, or not
 PYTHON_DOCS = 16  # one file of so many is text enough for some thousand sentences
 
 
@@ -61,12 +61,13 @@ class MtebConfig(EvaluationConfig):
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         return {"tasks": [ENGLISH] if values.get("data") is None else list(LOCAL), **values}
 
-    @field_validator("pooling")
+    @field_validator("pooling", "tasks")
     @classmethod
-    def _known(cls, names: list[str]) -> list[str]:
-        if strange := [name for name in names if name not in POOLINGS]:
+    def _known(cls, names: list[str], about: ValidationInfo) -> list[str]:
+        strange = [name for name in names if name not in POOLINGS and about.field_name == "pooling"]
+        if strange:
             raise ValueError(f"no pooling {strange[0]!r}. Known: {', '.join(POOLINGS)}")
-        return names
+        return list(dict.fromkeys(names))
 
 
 class Pooling(str):
@@ -103,7 +104,7 @@ def text_vectors(
     nearly one length."""
     ids = [np.array(row, np.int64) for row in tokenizer(list(texts), truncation=True, max_length=length)["input_ids"]]
     lengths = np.array([len(row) for row in ids])
-    most = batch_tokens or BATCH_TOKENS[device_of(body).type]
+    most = batch_tokens or BATCH_TOKENS[device_of(body).type != "cpu"]
     order, found, at = np.argsort(-lengths, kind="stable"), [], 0
     while at < len(order):
         rows = order[at : at + max(1, most // lengths[order[at]])]
@@ -137,8 +138,14 @@ class TextEncoder:
     def encode(self, inputs: Any, **about: Any) -> np.ndarray:
         """Vectors of the texts of mteb's batches, in their order."""
         texts = [text for batch in inputs for text in batch["text"]]
-        told = lambda done, total: self.show("encoding", done, total, "")  # noqa: E731
-        return text_vectors(self.body, self.tokenizer, texts, self.pooling, self.length, show=told)
+        return text_vectors(
+            self.body,
+            self.tokenizer,
+            texts,
+            self.pooling,
+            self.length,
+            show=lambda done, total: self.show("encoding", done, total, ""),
+        )
 
 
 def _mteb() -> Any:

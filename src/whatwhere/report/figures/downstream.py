@@ -9,7 +9,7 @@ from ..forms.axes import Axis
 from ..forms.curves import Curves, Line
 from ..forms.rows import PAPER, UNTRAINED, Row, Rows
 from ..run import Run
-from ..titles import best, claimed, coded, rounded
+from ..titles import best, claimed, coded, digits, rounded
 from .corpus import COUNTED
 
 
@@ -164,14 +164,18 @@ def _vectors(run: Run) -> Iterator[Row]:
 
 
 def _best_vectors(run: Run, rows: object) -> str:
-    tasks = {name: run.table.distinct("part", metric, model) for metric, model, name in _pooled(run)}
-    most = max(map(len, tasks.values()))
-    points = {
-        name: average([p for task in tasks[name] if (p := run.table.point(metric, model, part=task)) is not None])
-        for metric, model, name in _pooled(run)
-        if most and len(tasks[name]) == most and run.table.rows(metric, model, step=None)
-    }
-    return best(coded(points), f"On average over {most} tasks the best is" if most > 1 else "The best is")
+    found: dict[str, dict[int | None, dict[str, Point]]] = {}
+    for metric, model, name in _pooled(run):
+        points = {step: run.table.points(metric, model, by="part", step=step) for _, step in _STEPS}
+        if points[None]:
+            found[name] = points
+    most = max(len(points[None]) for points in found.values()) if found else 0
+    averages = {name: average([*points[None].values()]) for name, points in found.items() if len(points[None]) == most}
+    title = best(coded(averages), f"On average over {most} tasks the best is" if most > 1 else "The best is")
+    first = max(averages, key=lambda name: averages[name].value, default="")
+    if first and len(anew := found[first][0]) == most:
+        title += f"; with weights drawn anew it has {digits(average([*anew.values()]))}"
+    return title
 
 
 VECTORS = Rows(
