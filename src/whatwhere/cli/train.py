@@ -51,7 +51,8 @@ def _settings_file(
 
     own = (out / name).is_file() and config is None
     if own and (resume or not (context.params["settings"] or set(given(context, kind)) - {"seeds", "start"})):
-        began_with(kind, out / name)
+        if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
+            began_with(kind, out / name)
         return out / name
     return config
 
