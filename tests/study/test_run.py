@@ -182,8 +182,8 @@ def test_a_budget_that_buys_too_few_steps_says_how_many_minutes_would_do(tmp_pat
     run_study(StudyConfig.parse(values), tmp_path / "s")
     said = " ".join(capsys.readouterr().err.split())
     found = re.search(
-        r"0.1 minutes buy (?:at most )?(\d+) steps; models of size tiny need about ([\d,]+) .* about ([\d,]+) minutes on this "
-        r"machine",
+        r"0.1 minutes buy (?:at most )?(\d+) steps; models of size tiny need about ([\d,]+) .* about ([\d,]+) "
+        r"minutes on this machine",
         said,
     )
     assert found, said
