@@ -10,7 +10,6 @@ from ..forms.curves import Curves, Line
 from ..forms.rows import PAPER, UNTRAINED, Row, Rows
 from ..run import Run
 from ..titles import best, claimed, coded, digits, rounded
-from .corpus import COUNTED
 
 
 def _scores(run: Run) -> Iterator[Row]:
@@ -194,7 +193,7 @@ VECTORS = Rows(
 )
 
 
-SURFACE = "by the surface alone"
+SURFACE = "the surface"
 _STREAMS = {"semantic": "semantic", "position": "absolute"}  # -> its colour
 
 
@@ -202,7 +201,7 @@ def _read_off(run: Run) -> Iterator[Row]:
     for task in run.table.distinct("part", "linguistic.score"):
         guesses = [run.table.point(f"linguistic.{name}", part=task) for name in ("surface", "commonest")]
         if guess := next((p for p in guesses if p is not None), None):
-            yield Row(SURFACE, {COUNTED: guess}, str(task), counts=False)
+            yield Row(SURFACE, {"": guess}, str(task), colour="muted", counts=False)
         for model in run.models:
             kinds = {UNTRAINED: run.table.point("linguistic.score", model, part=task, step=0)}
             kinds[""] = run.table.point("linguistic.score", model, part=task)
@@ -225,7 +224,8 @@ READ_OFF = Rows(
     _read_off,
     _best_read("linguistic.score", "On"),
     "Share of test rows that linear probes of the last layer have right; of readability the correlation, of blimp the "
-    "share of pairs whose good sentence is the likelier one",
+    "share of pairs whose good sentence is the likelier one. The surface: the commonest class of the same word, or of "
+    "what else the surface shows",
     "Share right by task and model",
     Axis("share right", "share", include=(0.0, 1.0)),
     ("Task", "", "Model"),
