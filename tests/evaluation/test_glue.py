@@ -78,6 +78,16 @@ def test_a_limit_takes_rows_of_the_whole_table_and_qqps_gaps_are_left_out(tmp_pa
     assert read_task(TASKS["qqp"], release(tmp_path, "qqp", *rows), "train").texts == ["What ?"]
 
 
+def test_a_strange_label_and_too_few_development_rows_are_refused(tmp_path):
+    rows = [f"{i}\ta\tb\t{'not_' * (i % 2)}entailment" for i in range(6)]
+    release(tmp_path, "rte", *rows[:3], split="dev")
+    with pytest.raises(ValueError, match="rte has 3 rows in dev, 4 are needed for two halves"):
+        task_texts(TASKS["rte"], release(tmp_path, "rte", *rows))
+    release(tmp_path, "rte", *rows, split="dev")
+    with pytest.raises(ValueError, match="rte has 2 labels, its training rows 3: entailment, maybe, not_entailment"):
+        task_texts(TASKS["rte"], release(tmp_path, "rte", *rows, "7\ta\tb\tmaybe"))
+
+
 def test_what_is_missing_is_named_with_the_way_out(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"RTE has no dev.tsv \(nor .xz, .gz, .zst\). Bring GLUE's release there"):
         task_texts(TASKS["rte"], release(tmp_path, "rte", "0\ta\tb\t0", "1\tc\td\t1"))

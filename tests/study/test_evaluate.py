@@ -14,6 +14,7 @@ from whatwhere.evaluation.family import Piece, averages, bounded, differences, m
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import Finished, chosen, of_both, one_after_the_other, pieces
 from whatwhere.evaluation.tuning import halves
+from whatwhere.points import Point
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate
 from whatwhere.study.evaluate import evaluation_text, run_evaluation
@@ -171,6 +172,12 @@ def test_the_difference_of_averages_is_narrower_than_those_of_the_tasks():
     assert widths[None] == pytest.approx(np.hypot(widths["rte"], widths["sst-2"]) / 2, rel=0.1)
 
 
+def test_no_difference_at_all_is_level():
+    one = Point.between(0.5)
+    assert evaluate._cell(one, Point.between(0.0, 0.0, 0.0)) == "0.500 ="
+    assert evaluate._cell(one, Point.between(0.1, 0.05, 0.2)) == "0.500 +0.100"
+
+
 def test_models_are_called_by_their_folders(tmp_path):
     one, two = tmp_path / "study/models/dstg/seed-0", tmp_path / "other/models/dstg/seed-0"
     one.mkdir(parents=True)
@@ -221,6 +228,7 @@ def test_a_study_stands_for_its_models_of_the_first_seed(tmp_path):
         (["--tasks", "rte,nli"], "no task 'nli'. Known: rte, mrpc"),
         (["--recipe", "bert"], "no recipe 'bert'. Known: dstg, tupe, short"),
         (["--data", "nowhere"], "Bring GLUE's release there"),
+        (["reference"], "reference is given twice. Leave one out."),
     ],
 )
 def test_wrong_input_is_one_line(words, said, tmp_path):

@@ -146,6 +146,8 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
         path = Path(model)
         whole = path.resolve() if path.is_dir() else path
         name = whole.parent.name if whole.name.startswith("seed-") else whole.name if path.is_dir() else model
+        if named.get(name) == model:
+            raise ValueError(f"{model} is given twice. Leave one out.")
         if name in named:
             raise ValueError(f"{named[name]} and {model} are both called {name}. Rename one of the folders.")
         named[name] = model

@@ -25,6 +25,7 @@ from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_o
 from .tuning import Recipe, Score, Setting, open_classifier, tune
 
 HUB = "nyu-mll/glue"
+FEWEST = 4  # development rows
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Task:
 
     texts, label: columns of the release, by name, or by place where its tables have no header; hub_texts: of the Hub
     (whose label is `label`). metrics: the first decides. splits: of its development rows. regression: whether labels
-    are numbers. gaps: whether the release itself has rows that lack a text, which are left out.
+    are numbers. gaps: whether the release itself has rows that lack a text, which are left out. classes: how many
+    labels there are, where they are no numbers.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Task:
     splits: tuple[str, ...] = ("dev",)
     regression: bool = False
     gaps: bool = False
+    classes: int = 2
 
 
 _PAIR = ("sentence1", "sentence2")
@@ -76,6 +79,7 @@ TASKS: dict[str, Task] = {
             "gold_label",
             ("premise", "hypothesis"),
             splits=("dev_matched", "dev_mismatched"),
+            classes=3,
         ),
         Task("wnli", "WNLI", "wnli", _PAIR, "label", _PAIR),
     )
@@ -230,7 +234,16 @@ def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts
     """
     train = read_task(task, data, "train", limit)
     dev = {split: read_task(task, data, split) for split in task.splits}
-    return Texts(train, dev, [] if task.regression else label_names(train.labels))
+    for split, rows in dev.items():
+        if len(rows.labels) < FEWEST:
+            raise ValueError(f"{task.name} has {len(rows.labels)} rows in {split}, {FEWEST} are needed for two halves.")
+    names = [] if task.regression else label_names(train.labels)
+    if len(names) > task.classes:
+        raise ValueError(
+            f"{task.name} has {task.classes} labels, its training rows {len(names)}: {', '.join(names[:6])}. Bring a "
+            "complete copy."
+        )
+    return Texts(train, dev, names)
 
 
 class GlueConfig(GridConfig):
@@ -246,8 +259,7 @@ class GlueConfig(GridConfig):
 def _check(config: GlueConfig) -> None:
     config.check_checkpoints()
     for name in config.tasks:
-        for split in ("train", *TASKS[name].splits):
-            read_task(TASKS[name], config.folder, split)
+        task_texts(TASKS[name], config.folder)
 
 
 def fine_tune(out: str, piece: Piece, show: Show) -> None:
@@ -320,7 +332,9 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
 
 def _notes(config: GlueConfig) -> list[str]:
     recipe = RECIPES[config.recipe]
-    return [f"GLUE by the recipe `{config.recipe}`: {len(recipe.settings)} settings, at most {recipe.epochs:g} epochs."]
+    few = f" At most {config.limit:,} training rows, evenly spaced." if config.limit else ""
+    grid = f"{len(recipe.settings)} setting{'s' * (len(recipe.settings) > 1)}"
+    return [f"GLUE by the recipe `{config.recipe}`: {grid}, at most {recipe.epochs:g} epochs.{few}"]
 
 
 GLUE = Family(

@@ -296,5 +296,6 @@ LINGUISTIC = Family(
     "linguistic.score",
     "linguistic.difference",
     brief={"tasks": [BLIMP, *TASKS], "pairs": 100},
-    legend="share right of the last layer's probes (readability: correlation; blimp: mean of paradigms, chance 0.5)",
+    legend="share right of the last layer's probes (readability: correlation; blimp: mean of paradigms, chance 0.5); "
+    "intervals are over seeds of the probe, those of differences over sentences",
 )

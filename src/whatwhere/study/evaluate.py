@@ -28,6 +28,7 @@ def run_evaluation(family: Family[C], config: C, out: Path, progress: bool = Tru
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
+    model_names(config.models)
     resumed = claim_folder(config, out, family.file, resume=True, free=config.free())
     family.check(config)
     if resumed:
@@ -123,7 +124,8 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     after = "after it the difference from the first model, = where it may be 0" if family.difference else ""
-    text.append("; ".join(filter(None, (family.legend, "in brackets: 95 %", after))))
+    bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
+    text.append("; ".join(filter(None, (family.legend, bounds, after))))
     text += [_left_out(result["left"])] if result["left"] else []
     return "\n".join([*text, f"The report is {result['report']}: open it in a browser."])
 
@@ -134,5 +136,5 @@ def _cell(point: Point | None, beside: Point | None) -> str:
     bounds = f" [{point.low:.3f}, {point.high:.3f}]" if point.low is not None else ""
     if beside is None:
         return f"{point.value:.3f}{bounds}"
-    level = beside.low is not None and beside.low <= 0 <= (beside.high or 0.0)
+    level = beside.value == 0 or (beside.low is not None and beside.low <= 0 <= (beside.high or 0.0))
     return f"{point.value:.3f}{bounds} {'=' if level else f'{beside.value:+.3f}'}"

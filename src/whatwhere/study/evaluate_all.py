@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..claims import evaluate
-from ..evaluation.family import EvaluationConfig, Family
+from ..evaluation.family import EvaluationConfig, Family, model_names
 from ..files import read_json
 from ..records import Record, read_records
 from ..training.runs import claim_folder
@@ -35,6 +35,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
     Raises:
         ValueError: `out` holds something else, or no task's data are there.
     """
+    model_names(config.models)
     chosen: list[tuple[Family[Any], Any]] = []
     lacking: list[str] = []
     for family in families():

@@ -105,7 +105,8 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True)
                     except BaseException as error:
                         teller.close()  # the processes end by themselves; leaving the pool waits for that
                         if isinstance(error, Stopped) and progress:
-                            print("\nStopping: each training writes a checkpoint", file=sys.stderr, flush=True)
+                            stays = "each training writes a checkpoint" if fresh else "what is finished stays"
+                            print(f"\nStopping: {stays}", file=sys.stderr, flush=True)
                         if isinstance(error, BrokenProcessPool):
                             raise OSError(
                                 "A process of the study was killed, perhaps for want of memory. The same command goes "

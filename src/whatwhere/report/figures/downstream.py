@@ -124,7 +124,7 @@ def _grammar(run: Run) -> Iterator[Row]:
 
 def _most_right(run: Run, rows: object) -> str:
     points = {m: p for m in run.models if (p := run.table.point("blimp", m))}
-    return best(coded(points), "Most pairs of BLiMP has right", write=rounded)
+    return best(coded(points), "Of BLiMP's pairs most are right by", write=rounded)
 
 
 GRAMMAR = Rows(
