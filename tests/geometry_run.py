@@ -64,7 +64,8 @@ def _mds(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     centre = np.eye(n) - 1 / n
     values, vectors = np.linalg.eigh(-0.5 * centre @ squares @ centre)
     order = np.argsort(-values)
-    return values[order], vectors[:, order] * np.sqrt(np.maximum(values[order], 0))
+    vectors = vectors[:, order] * np.sign(vectors[0, order])  # else the sign is the processor's
+    return values[order], vectors * np.sqrt(np.maximum(values[order], 0))
 
 
 def _pairs(d: np.ndarray) -> np.ndarray:

@@ -3,6 +3,8 @@ docs/results are kept.
 
 A change of the code that is to change no page leaves every hash as it is. Where one moves, `python tests/golden.py DIR`
 writes the JSON itself to DIR, before and after, for `diff -r`; `python tests/golden.py --keep` writes golden.json anew.
+The hashes are the same on every processor: OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="AVX2 FMA3"
+ATEN_CPU_CAPABILITY=default must give the same files as a new processor.
 """
 
 import hashlib

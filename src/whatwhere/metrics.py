@@ -38,6 +38,11 @@ def _stress(name: str) -> Metric:
     return Metric(name, "", TABLE, "rank or dimensions of the table", "pairs of positions", GROUPS, method="geometry")
 
 
+def _task(name: str, rows: str, unit: str = "", **more: str) -> Metric:
+    """Of a task, whose rows are counted and drawn."""
+    return Metric(name, unit, "task", counts=rows, over=rows, **more)
+
+
 def _look(name: str) -> Metric:
     return Metric(name, SHARE, TERM, method="pass")
 
@@ -113,36 +118,16 @@ METRICS: dict[str, Metric] = {
     "linguistic.difference": Metric(
         "share right beside the first model’s", SHARE, "task", counts="sentences", over="sentences", method="grammar"
     ),
-    "glue.*": Metric(
-        "score on a task", "", "task", counts="development rows", over="development rows", seed="fine-tuning seed"
-    ),
-    "glue.difference": Metric(
-        "score beside the first model's", "", "task", counts="development rows", over="development rows"
-    ),
-    "squad.*": Metric(
-        "F1 of the answers", SHARE, "task", counts="questions", over="questions", seed="fine-tuning seed"
-    ),
-    "squad.exact": Metric("answers exactly right", SHARE, "task", counts="questions", over="questions"),
-    "squad.best.exact": Metric("answers exactly right", SHARE, "task", counts="questions", over="questions"),
-    "squad.unanswerable": Metric("questions without an answer", SHARE, "task", counts="questions"),
-    "squad.difference": Metric("F1 beside the first model's", "", "task", counts="questions", over="questions"),
-    "mteb.score*": Metric(
-        "score on a task",
-        "",
-        "task",
-        counts="pairs, test rows or queries",
-        over="pairs, test rows or queries",
-        method="vectors",
-    ),
+    "glue.*": _task("score on a task", "development rows", seed="fine-tuning seed"),
+    "glue.difference": _task("score beside the first model's", "development rows"),
+    "squad.*": _task("F1 of the answers", "questions", SHARE, seed="fine-tuning seed"),
+    "squad.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
+    "squad.best.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
+    "squad.unanswerable": _task("questions without an answer", "questions", SHARE),
+    "squad.difference": _task("F1 beside the first model's", "questions"),
+    "mteb.score*": _task("score on a task", "pairs, test rows or queries", method="vectors"),
     "mteb.type*": Metric("mean score of the tasks of a type", "", "type of task", counts="tasks", method="vectors"),
-    "mteb.difference*": Metric(
-        "score beside the first model's",
-        "",
-        "task",
-        counts="pairs, test rows or queries",
-        over="pairs, test rows or queries",
-        method="vectors",
-    ),
+    "mteb.difference*": _task("score beside the first model's", "pairs, test rows or queries", method="vectors"),
     "accuracy.commonest": Metric("share of the commonest class", SHARE, "validation"),
     "h1*": Metric("distance of the mean words of two positions", "", counts="positions"),
     "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions"),

@@ -60,8 +60,8 @@ def test_every_table_is_read_as_it_was_released(tmp_path, pack):
         ("rte", ["0\tIt rains .\t \tnot_entailment"], "line 2: an empty text"),
         ("rte", ["0\tIt rains ."], "line 2: 2 columns, where 4 are needed"),
         ("rte", ["0\ta\tb\t"], "line 2: no label"),
-        ("sts-b", ["0\tn\tf\t2012\t1\tx\ty\tA .\tB .\t5.5"], "the label 5.5 is out of range, from 0 to 5"),
-        ("sts-b", ["0\tn\tf\t2012\t1\tx\ty\tA .\tB .\tmuch"], "the label 'much' is no number"),
+        ("sts-b", ["0\tn\tf\t2012\t1\tx\ty\tA .\tB .\t5.5"], "the score 5.5 is out of range, from 0 to 5"),
+        ("sts-b", ["0\tn\tf\t2012\t1\tx\ty\tA .\tB .\tmuch"], "the score 'much' is no number"),
     ],
 )
 def test_a_broken_row_is_named(tmp_path, name, rows, said):

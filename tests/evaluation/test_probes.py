@@ -16,10 +16,9 @@ from whatwhere.evaluation.probes import (
     codelength,
     commonest_by,
     control_labels,
-    macro_f1,
-    pearson,
     train_probes,
 )
+from whatwhere.evaluation.scores import macro_f1, pearson
 
 ALL = np.ones((1, 6), bool)
 

@@ -24,14 +24,19 @@ Models = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
-Tasks = Annotated[str | None, typer.Option(help="Tasks, with commas. [default: all]", metavar="NAME,NAME")]
+Seeds = Annotated[int | None, typer.Option(help="Seeds of the fine-tuning. [default: the recipe's]", min=1)]
+ProbeSeeds = Annotated[int, typer.Option(help="Seeds of each probe.", min=1)]
 Untrained = Annotated[bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")]
 Checkpoints = Annotated[
     str | None,
     typer.Option(help="Also these steps of each training, with commas (TUPE Figure 5).", metavar="STEP,STEP"),
 ]
 Minutes = Annotated[
-    float | None, typer.Option(help="Begin nothing that would end later; the same command goes on.", min=0)
+    float | None,
+    typer.Option(
+        help="Minutes: begin nothing that would end later, judged by the pieces of its task so far (the first of each "
+        "is begun whatever it takes); the same command goes on."
+    ),
 ]
 
 
@@ -65,7 +70,10 @@ def glue(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of GLUE's own release (CoLA/train.tsv ..., also packed). [default: the Hub]"),
+        typer.Option(
+            help="Folder of GLUE's own release (CoLA/train.tsv ..., also packed), or that holds glue/. "
+            "[default: the Hub]"
+        ),
     ] = None,
     recipe: Annotated[
         str,
@@ -74,9 +82,9 @@ def glue(
             "settings; DSTG C.1). Rates are of models 768 wide, narrower ones take them in inverse proportion."
         ),
     ] = "short",
-    seeds: Annotated[int | None, typer.Option(help="Seeds. [default: the recipe's]", min=1)] = None,
+    seeds: Seeds = None,
     length: Annotated[int, typer.Option(help="Most tokens of a row; longer ones are cut.", min=8)] = 128,
-    limit: Annotated[int | None, typer.Option(help="Most training rows. [default: all]", min=20)] = None,
+    limit: Annotated[int | None, typer.Option(help="Most training rows, evenly spaced. [default: all]", min=20)] = None,
     checkpoints: Checkpoints = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
@@ -116,7 +124,7 @@ def squad(
             "wide, narrower ones take them in inverse proportion."
         ),
     ] = "short",
-    seeds: Annotated[int | None, typer.Option(help="Seeds. [default: the recipe's]", min=1)] = None,
+    seeds: Seeds = None,
     length: Annotated[int, typer.Option(help="Most tokens of a window, question included.", min=16)] = 384,
     stride: Annotated[int, typer.Option(help="Tokens from a window of a paragraph to the next.", min=1)] = 128,
     limit: Annotated[
@@ -157,7 +165,7 @@ def linguistic(
     tasks: Annotated[
         str | None, typer.Option(help="Tasks, with commas. [default: those whose files are there]", metavar="NAME,NAME")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of each probe.", min=1)] = 5,
+    seeds: ProbeSeeds = 5,
     layers: Annotated[str, typer.Option(help="Hidden states that probes read: last or all.")] = "last",
     code: Annotated[
         bool, typer.Option("--code", help="Also the online code of the labels: how easily is it read?")
@@ -200,7 +208,7 @@ def holmes(
             help="Published table, which says what a data set is of. [default: leaderboards/ beside the data]"
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of each probe.", min=1)] = 5,
+    seeds: ProbeSeeds = 5,
     limit: Annotated[int | None, typer.Option(help="Most rows of a split. [default: all]", min=2)] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
@@ -227,7 +235,7 @@ def everything(
     untrained: Untrained = False,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Minutes for all, the cheapest first; the same command goes on.", min=0),
+        typer.Option(help="Minutes for all, the cheapest first, as of each verb; the same command goes on."),
     ] = None,
     scheme: Scheme = None,
     as_json: Json = False,

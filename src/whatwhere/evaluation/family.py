@@ -4,7 +4,7 @@ A family of tasks is a `Family`; `study.evaluate` runs its pieces, as many at on
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -32,7 +32,9 @@ class EvaluationConfig(SchemeConfig):
     models: list[str] = Field(description="model folders, Hub names or `reference`")
     data: str | None = Field(None, description="folder of the data; default: the Hub")
     untrained: bool = Field(False, description="also every model with weights drawn anew")
-    minutes: float | None = Field(None, gt=0, description="begin nothing that would end later")
+    minutes: float | None = Field(
+        None, gt=0, description="begin nothing that would end later, as far as pieces of its task tell"
+    )
 
     @classmethod
     def free(cls) -> tuple[str, ...]:
@@ -135,6 +137,16 @@ class Family(Generic[C]):
         return f"{self.name}.yaml"
 
 
+def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse names that nobody knows.
+
+    Raises:
+        ValueError: the first such name, with those that are known.
+    """
+    if strange := [name for name in names if name not in known]:
+        raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
+
+
 def model_names(models: Sequence[str]) -> dict[str, str]:
     """Name -> model as given: the folder's name, of a study's model that above its seed.
 
@@ -222,8 +234,8 @@ def differences(
     scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
     strata: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> list[Record]:
-    """Of each model and part the paired difference from the first model, over the seeds that both
-    have; without a part that of the average over the parts that all models have.
+    """Of each model and part the paired difference from the first model, over the seeds that both have; without a part
+    that of the average over the parts that all models have.
 
     Args:
         predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ..analysis.texts import most_tokens
 from ..corpus import load_tokenizer
 from ..corpus.hub import hub_rows
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
@@ -22,7 +21,8 @@ from ..training.config import use_scheme
 from ..training.loop import Show
 from .family import Family, Piece, averages, differences
 from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, pieces, weights
-from .tuning import Recipe, Score, Setting, open_classifier, tune
+from .scores import METRICS
+from .tuning import Recipe, Setting, input_form, open_classifier, tune
 
 HUB = "nyu-mll/glue"
 FEWEST = 4  # development rows
@@ -105,42 +105,6 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def _f1(said: np.ndarray, right: np.ndarray) -> float:
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(right, said, zero_division=0.0))
-
-
-def _matthews(said: np.ndarray, right: np.ndarray) -> float:
-    from sklearn.metrics import matthews_corrcoef
-
-    return float(matthews_corrcoef(right, said))
-
-
-def _accuracy(said: np.ndarray, right: np.ndarray) -> float:
-    return float((said == right).mean())
-
-
-def _correlation(kind: str) -> Score:
-    def score(said: np.ndarray, right: np.ndarray) -> float:
-        from scipy import stats
-
-        if np.ptp(said) == 0 or np.ptp(right) == 0:  # one answer for all goes with nothing
-            return 0.0
-        return float(getattr(stats, f"{kind}r")(said, right).statistic)
-
-    return score
-
-
-METRICS: dict[str, Score] = {
-    "accuracy": _accuracy,
-    "f1": _f1,
-    "matthews": _matthews,
-    "pearson": _correlation("pearson"),
-    "spearman": _correlation("spearman"),
-}
-
-
 def read_task(task: Task, data: Path | None, split: str, limit: int | None = None) -> LabelledTexts:
     """The rows of a split, "train" or one of `task.splits`.
 
@@ -162,7 +126,7 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
         if not label.strip():
             raise ValueError(f"{place}: no label. Leave the row out.")
         if task.regression:
-            _number(label, place)
+            similarity(label, place)
         texts.append(words[0])
         pairs += words[1:]
         labels.append(label.strip())
@@ -175,13 +139,18 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
     return LabelledTexts(texts, pairs or None, labels)
 
 
-def _number(label: str, place: str) -> float:
+def similarity(score: str, place: str) -> float:
+    """People's score of a pair of sentences, from 0 to 5 as in all STS.
+
+    Raises:
+        ValueError: no such number.
+    """
     try:
-        value = float(label)
+        value = float(score)
     except ValueError:
-        raise ValueError(f"{place}: the label {label!r} is no number.") from None
+        raise ValueError(f"{place}: the score {score!r} is no number.") from None
     if not 0 <= value <= 5:
-        raise ValueError(f"{place}: the label {value:g} is out of range, from 0 to 5.")
+        raise ValueError(f"{place}: the score {value:g} is out of range, from 0 to 5.")
     return value
 
 
@@ -272,8 +241,7 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     texts = task_texts(task, config.folder, config.limit)
     model = open_classifier(weights(piece), len(texts.classes), piece.seed, piece.untrained)
     tokenizer = load_tokenizer(source)
-    length = min(config.length, most_tokens(model) or config.length)
-    types = "token_type_ids" in tokenizer.model_input_names and model.config.model_type != "whatwhere"
+    length, types = input_form(model, tokenizer, config.length)
     train, dev = texts.encoded(tokenizer, length, piece.seed, types)
     first, *others = task.splits
     tuned = tune(
@@ -290,9 +258,7 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     labels = {f"labels.{split}": rows.labels for split, rows in dev.items()}
     write_arrays(piece.file(Path(out), ".npz"), {"predicted": tuned.predicted, **tuned.others, **labels})
     facts = {
-        "steps": tuned.steps,
-        "scores": tuned.scores.tolist(),
-        "seconds": tuned.seconds,
+        **tuned.facts,
         "rows": len(train),
         "dev_rows": len(dev[first]),
         "truncated": train.truncated,

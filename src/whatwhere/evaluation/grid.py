@@ -13,8 +13,9 @@ from ..files import read_json
 from ..records import Record
 from ..shipped import model_source
 from ..training.checkpoints import checkpoint
-from .family import EvaluationConfig, Piece, each_model
-from .tuning import Recipe, Score, halves
+from .family import EvaluationConfig, Piece, check_known, each_model
+from .scores import Score
+from .tuning import Recipe, halves
 
 
 class GridConfig(EvaluationConfig):
@@ -31,9 +32,8 @@ class GridConfig(EvaluationConfig):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        for names, known, what in ((self.tasks, self.TASKS, "task"), ([self.recipe], self.RECIPES, "recipe")):
-            if strange := [name for name in names if name not in known]:
-                raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
+        check_known("task", self.tasks, self.TASKS)
+        check_known("recipe", [self.recipe], self.RECIPES)
         return self
 
     def check_checkpoints(self) -> None:

@@ -24,7 +24,8 @@ from ..training.config import use_scheme
 from ..training.loop import Show
 from .family import EvaluationConfig, Family, Piece, differences, each_model
 from .probes import HOLMES as PROTOCOL
-from .probes import Rows, macro_f1, pearson, train_probes
+from .probes import Rows, train_probes
+from .scores import macro_f1, pearson
 from .states import Slot, parts_of, slot_states
 from .tuning import open_masked
 

@@ -20,8 +20,9 @@ from ..training.loop import Show
 from . import paragraphs, ud
 from .blimp import blimp_files, blimp_records, check_blimp, paradigm_mean, paradigm_numbers, read_blimp, right
 from .examples import Examples, Task, numbered
-from .family import EvaluationConfig, Family, Piece, differences, each_model
-from .probes import PLAIN, Rows, codelength, commonest_by, control_labels, macro_f1, pearson, train_probes
+from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
+from .probes import PLAIN, Rows, codelength, commonest_by, control_labels, train_probes
+from .scores import macro_f1, pearson
 from .states import Slot, parts_of, slot_states
 from .tuning import open_masked
 
@@ -46,9 +47,8 @@ class LinguisticConfig(EvaluationConfig):
 
     @model_validator(mode="after")
     def _check(self) -> "LinguisticConfig":
-        for names, known, what in ((self.tasks, (BLIMP, *TASKS), "task"), ([self.layers], LAYERS, "choice of layers")):
-            if strange := [name for name in names if name not in known]:
-                raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
+        check_known("task", self.tasks, (BLIMP, *TASKS))
+        check_known("choice of layers", [self.layers], LAYERS)
         if not self.tasks:
             found = [name for name in (BLIMP, *TASKS) if there(name, Path(self.data))]
             if not found:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..corpus.labelled import json_rows, label_names, packed, read_columns
 from ..corpus.text_files import whole_lines
+from .glue import similarity
 
 Rows = dict[str, dict[str, Any]]  # split -> column -> a value each row
 SCORES = {
@@ -65,13 +66,7 @@ def _pairs(paths: list[Path], columns: tuple[str | int, ...], keep: str = "") ->
             continue
         if not one.strip() or not two.strip():
             raise ValueError(f"{place}: an empty sentence. Leave the row out.")
-        try:
-            value = float(score)
-        except ValueError:
-            raise ValueError(f"{place}: the score {score!r} is no number.") from None
-        if not 0 <= value <= 5:
-            raise ValueError(f"{place}: the score {value:g} is out of range, from 0 to 5.")
-        for column, each in zip(found.values(), (one, two, value), strict=True):
+        for column, each in zip(found.values(), (one, two, similarity(score, place)), strict=True):
             column.append(each)
     if len(found["score"]) < 2:
         raise ValueError(f"{paths[0]} has {len(found['score'])} pairs{f' of {keep}' * bool(keep)}. Bring a whole copy.")

@@ -29,7 +29,7 @@ from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
 from ..training.loop import Show
-from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, differences, each_model, paired
+from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, check_known, differences, each_model, paired
 from .local_tasks import LOCAL, local_task
 from .tuning import open_body
 
@@ -64,9 +64,8 @@ class MtebConfig(EvaluationConfig):
     @field_validator("pooling", "tasks")
     @classmethod
     def _known(cls, names: list[str], about: ValidationInfo) -> list[str]:
-        strange = [name for name in names if name not in POOLINGS and about.field_name == "pooling"]
-        if strange:
-            raise ValueError(f"no pooling {strange[0]!r}. Known: {', '.join(POOLINGS)}")
+        if about.field_name == "pooling":
+            check_known("pooling", names, POOLINGS)
         return list(dict.fromkeys(names))
 
 

@@ -275,19 +275,3 @@ def commonest_by(train_keys: Sequence[str], labels: np.ndarray, keys: Sequence[s
     first = int(np.bincount(labels).argmax())
     of = {key: min(of.items(), key=lambda pair: (-pair[1], pair[0]))[0] for key, of in counts.items()}
     return np.full(len(keys), first), np.array([of.get(key, first) for key in keys], int)
-
-
-def macro_f1(said: np.ndarray, right: np.ndarray) -> float:
-    """Mean over classes, of those that occur in either, of the F1 score: Holmes' metric, scikit-learn's `macro`."""
-    low = min(int(said.min()), int(right.min()))
-    size = max(int(said.max()), int(right.max())) - low + 1
-    hits = np.bincount(right[said == right] - low, minlength=size)
-    whole = np.bincount(said - low, minlength=size) + np.bincount(right - low, minlength=size)
-    return float(np.mean(2 * hits[whole > 0] / whole[whole > 0]))
-
-
-def pearson(said: np.ndarray, right: np.ndarray) -> float:
-    """Pearson's correlation, 0 where one of both does not vary."""
-    if np.ptp(said) == 0 or np.ptp(right) == 0:
-        return 0.0
-    return float(np.corrcoef(said.astype(float), right.astype(float))[0, 1])

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ..analysis.texts import most_tokens
 from ..corpus import load_tokenizer
 from ..corpus.hub import hub_rows
+from ..corpus.labelled import packed
 from ..corpus.text_files import whole_lines
 from ..files import write_arrays, write_json
 from ..records import Record
@@ -24,9 +24,7 @@ from ..training.loop import Show
 from .family import Family, Piece, averages, differences
 from .grid import Finished, GridConfig, by_seed, chosen, pieces, weights
 from .spans import SHORTEST, Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
-from .tuning import Recipe, Setting, halves, open_reader, reader_config, tune
-
-ENDINGS = ("", ".xz", ".gz", ".zst")
+from .tuning import Recipe, Setting, halves, input_form, open_reader, reader_config, tune
 
 RECIPES: dict[str, Recipe] = {
     # DSTG C.4 prints the rates alone; batch, passes and warm-up are those of Devlin et al. (2019) for SQuAD 1.1.
@@ -233,8 +231,7 @@ def read_questions(task: Task, data: Path | None, split: str) -> Questions:
 
 def _file(task: Task, data: Path, split: str) -> Path | None:
     """The file of a split."""
-    paths = (data / folder / f"{task.files[split]}{ending}" for folder in task.folders for ending in ENDINGS)
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for folder in task.folders if (path := packed(data / folder / task.files[split]))), None)
 
 
 def by_article(data: Questions, share: float) -> tuple[Questions, Questions]:
@@ -301,8 +298,7 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     source = model_source(piece.source)
     data, dev_data = task_questions(config, piece.part)
     model, tokenizer = open_reader(weights(piece), piece.seed, piece.untrained), load_tokenizer(source)
-    length = min(config.length, most_tokens(model) or config.length)
-    types = "token_type_ids" in tokenizer.model_input_names and model.config.model_type != "whatwhere"
+    length, types = input_form(model, tokenizer, config.length)
     train, dev = (
         SpanBatches(rows, tokenizer, length, config.stride, piece.seed, types=types) for rows in (data, dev_data)
     )
@@ -318,10 +314,8 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     write_json(piece.file(Path(out), "-answers.json"), dict(zip(spans, texts, strict=True)))
     write_json(piece.file(Path(out), "-spans.json"), spans)
     facts = {
-        "steps": tuned.steps,
-        "scores": tuned.scores.tolist(),
+        **tuned.facts,
         "thresholds": [None if np.isinf(m) else m for m in most],
-        "seconds": tuned.seconds,
         "questions": len(data.asked),
         "windows": len(train),
         "dev_questions": len(dev_data.asked),

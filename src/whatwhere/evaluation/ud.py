@@ -293,8 +293,7 @@ def _inverted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
 @dataclass(frozen=True)
 class TreeTask:
     """A question about trees. rows: of a sentence. words: whether a row is one word, which can have a control task.
-    balanced: as many of each class. most: classes beside `other`. number:
-    whether labels are numbers."""
+    balanced: as many of each class. most: classes beside `other`. number: whether labels are numbers."""
 
     rows: Make
     words: bool = False

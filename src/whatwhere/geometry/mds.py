@@ -272,8 +272,10 @@ def _note(wanted: int, rank: int) -> str:
 
 
 def _signed(coords: np.ndarray) -> np.ndarray:
-    """Columns turned so that their largest entry is positive."""
-    return coords * np.where(coords[np.abs(coords).argmax(axis=0), np.arange(coords.shape[1])] < 0, -1.0, 1.0)
+    """Columns turned so that their largest entry is positive, the first of those that are as large but for rounding."""
+    size = np.abs(coords)
+    largest = (size >= (1 - 1e-6) * size.max(axis=0)).argmax(axis=0)
+    return coords * np.where(coords[largest, np.arange(coords.shape[1])] < 0, -1.0, 1.0)
 
 
 def _truncated(roots: Rows, dims: int) -> MDS:

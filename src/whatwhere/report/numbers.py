@@ -33,6 +33,7 @@ def number(value: float | None, low: float | None = None, high: float | None = N
         return "–"
     if low is not None and high is not None and high > low:
         return fixed(value, min(most, decimals((high - low) / 2)))
+    value = round(value, 12)  # 1 and 0 are written so where a processor's rounding left 1 - 1e-16 or 1e-17
     if float(value).is_integer() and abs(value) < 1e15:
         return fixed(value, 0)
     size = math.floor(math.log10(abs(value))) if value else 0
@@ -80,7 +81,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 def fine_percent(value: float) -> str:
     """A share as per cent, finer where it is small."""
-    return percent(value, 0 if abs(value) >= 0.1 or value == 0 else 1)
+    return percent(value, 0 if abs(value) >= 0.1 or abs(value) < 1e-12 else 1)
 
 
 def duration(seconds: float | None) -> str:

@@ -172,7 +172,7 @@ def spread(places: Sequence[float], gap: float, low: float = float("-inf"), high
     Isotonic regression by pooling: after taking `gap` times the rank off, the wanted places need only be
     non-decreasing.
     """
-    order = sorted(range(len(places)), key=lambda i: places[i])
+    order = sorted(range(len(places)), key=lambda i: round(places[i], 6))  # not by a processor's rounding
     blocks: list[list[float]] = []  # [sum, count] of pooled neighbours
     for rank, i in enumerate(order):
         blocks.append([places[i] - rank * gap, 1.0])

@@ -22,17 +22,19 @@ C = TypeVar("C", bound=EvaluationConfig)
 WIDE = 160  # characters of a line
 
 
-def run_evaluation(family: Family[C], config: C, out: Path, progress: bool = True) -> dict[str, Any]:
-    """Do what is not done yet, and write records and page; returns what the verb prints.
+def run_evaluation(
+    family: Family[C], config: C, out: Path, progress: bool = True, checked: bool = False
+) -> dict[str, Any]:
+    """Do what is not done yet, and write records and page; returns what the verb prints. checked: the data have been.
 
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
-    model_names(config.models)
-    resumed = claim_folder(config, out, family.file, resume=True, free=config.free())
-    family.check(config)
-    if resumed:
+    if claim_folder(config, out, family.file, resume=True, free=config.free()):
         config = config.after(family.config.load_run(out / family.file))
+    model_names(config.models)
+    if not checked:
+        family.check(config)
     config.save_run(out / family.file)
     pieces = family.pieces(config)
     todo = [piece for piece in pieces if not piece.file(out).is_file()]

@@ -35,6 +35,8 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
     Raises:
         ValueError: `out` holds something else, or no task's data are there.
     """
+    if claim_folder(config, out, CONFIG, resume=True, free=config.free()):
+        config = config.after(EvaluationConfig.load_run(out / CONFIG))
     model_names(config.models)
     chosen: list[tuple[Family[Any], Any]] = []
     lacking: list[str] = []
@@ -45,19 +47,22 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
             chosen.append((family, _settings(family, config, tasks)))
     if not chosen:
         raise ValueError(f"No task's data are at hand. {lacking[0]}")
-    claim_folder(config, out, CONFIG, resume=True, free=config.free())
     config.save_run(out / CONFIG)
     began, results = time.perf_counter(), []
     for family, settings in chosen:
         if config.minutes is not None:
             settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
-        results.append((family, run_evaluation(family, settings, out / family.name, progress)))
+        results.append((family, run_evaluation(family, settings, out / family.name, progress, True)))
     records = [
         replace(record, study=out.name) for family, _ in results for record in read_records(out / family.name / RECORDS)
     ]
-    notes = [note for family, _ in results for note in read_json(out / family.name / "study.json")["notes"]]
+    begun = [family for family, result in results if result["done"]]  # of the others nothing is to be told but that
+    notes = [note for family in begun for note in read_json(out / family.name / "study.json")["notes"]]
+    notes += [f"Not begun, for want of time: {family.name}." for family, _ in results if family not in begun]
     notes += [f"Left out: {reason}" for reason in lacking]
-    facts = model_facts(config, out, "What the encoders are good for", ", ".join(f.name for f, _ in results), notes)
+    facts = model_facts(
+        config, out, "What the encoders are good for", ", ".join(family.name for family in begun), notes
+    )
     return {
         "out": str(out),
         "done": sum(result["done"] for _, result in results),
@@ -94,5 +99,7 @@ def all_text(result: Mapping[str, Any]) -> str:
         for name, found in result["families"].items()
         if any(Record(**r).metric == of_name[name].score for r in found["records"])
     ]
+    late = [f"{name}: {found['left']} pieces left out for want of time" for name, found in result["families"].items()]
+    parts += ["\n".join(line for line in late if ": 0 pieces" not in line)] if result["left"] else []
     parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
     return "\n\n".join([*parts, f"The report of all is {result['report']}: open it in a browser."])

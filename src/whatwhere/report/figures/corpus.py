@@ -280,7 +280,9 @@ def _eigenvalues(run: Run) -> Iterator[Line]:
     for c in run.corpora:
         clean = c.array("eigenvalues_corrected")
         for kind, values in ((CLEAN, clean), (COUNTED, c.array("eigenvalues"))):
-            points = {k: p for k, p in curve(values, range(1, EIGENVALUES + 1), trained=False).items() if p.value > 0}
+            points = curve(values, range(1, EIGENVALUES + 1), trained=False)
+            least = 1e-12 * max((p.value for p in points.values()), default=0.0)  # the rest is rounding
+            points = {k: p for k, p in points.items() if p.value > least}
             yield Line(points, c.name, kind, mark=DASHES[kind], panel=_title(run, c))
         if clean is not None and (level := -float(np.nanmin(clean))) > 0:
             yield Line({0: Point.between(level)}, "noise level", kind=LEVEL, panel=_title(run, c))

@@ -1,4 +1,4 @@
-"""What the encoders are good for: scores of fine-tuned models."""
+"""What the encoders are good for: scores on tasks, fine-tuned, probed, or by the vectors of texts."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,16 +12,29 @@ from ..run import Run
 from ..titles import best, claimed, coded, digits, rounded
 
 
+def _marks(run: Run, metric: str, model: str, part: object, printed: float | Point | None = None) -> dict[str, Point]:
+    """A model's value on a task, that of its weights drawn anew, and what a paper prints; none where it has neither."""
+    ours = {UNTRAINED: run.table.point(metric, model, part=part, step=0), "": run.table.point(metric, model, part=part)}
+    points = {kind: point for kind, point in ours.items() if point is not None}
+    if points and printed is not None:
+        points[PAPER] = printed if isinstance(printed, Point) else Point.between(printed)
+    return points
+
+
+def _best_of_first(metric: str, sentence: str) -> Callable[[Run, object], str]:
+    def title(run: Run, rows: object) -> str:
+        first = str(next(iter(run.table.distinct("part", metric))))
+        points = {m: p for m in run.models if (p := run.table.point(metric, m, part=first))}
+        return best(coded(points), f"{sentence} {first} the best is", write=rounded)
+
+    return title
+
+
 def _scores(run: Run) -> Iterator[Row]:
     for task in (*run.table.distinct("part", "glue.score"), None):
         for model in run.models:
-            point = run.table.point("glue.score", model, part=task)
-            start = run.table.point("glue.score", model, part=task, step=0)
-            kinds = {UNTRAINED: start, "": point}
             printed = GLUE.get((str(task), schemes.preset(run, model)))  # its averages are over other tasks
-            points = {kind: p for kind, p in kinds.items() if p is not None}
-            if points:
-                points |= {} if printed is None else {PAPER: Point.between(printed)}
+            if points := _marks(run, "glue.score", model, task, printed):
                 yield Row(model, points, "average" if task is None else str(task), colour=schemes.colour(run, model))
 
 
@@ -82,26 +95,16 @@ def _answers(run: Run) -> Iterator[Row]:
     for task in run.table.distinct("part", "squad.f1"):
         for metric, name in (("squad.f1", "F1"), ("squad.exact", "Exact match")):
             for model in run.models:
-                kinds = {UNTRAINED: run.table.point(metric, model, part=task, step=0)}
-                kinds[""] = run.table.point(metric, model, part=task)
                 printed = SQUAD.get((metric, schemes.preset(run, model))) if task == "squad" else None
-                points = {kind: p for kind, p in kinds.items() if p is not None}
-                if points:
-                    points |= {} if printed is None else {PAPER: Point.between(printed)}
+                if points := _marks(run, metric, model, task, printed):
                     yield Row(model, points, str(task), name, colour=schemes.colour(run, model))
-
-
-def _most_found(run: Run, rows: object) -> str:
-    first = str(next(iter(run.table.distinct("part", "squad.f1"))))
-    points = {m: p for m in run.models if (p := run.table.point("squad.f1", m, part=first))}
-    return best(coded(points), f"On {first} the best F1 is")
 
 
 ANSWERS = Rows(
     "squad",
     "squad.f1",
     _answers,
-    _most_found,
+    _best_of_first("squad.f1", "By F1 on"),
     "Words that answers and those of the annotators have in common (F1), and answers that are theirs, after "
     "fine-tuning: setting, step and threshold are chosen on one half of the development questions and judged on the "
     "other, both ways. Hollow: the paper's models, which are larger and trained on all of SQuAD 1.1",
@@ -116,9 +119,7 @@ ANSWERS = Rows(
 def _grammar(run: Run) -> Iterator[Row]:
     for field in run.table.distinct("part", "blimp.field"):
         for model in run.models:
-            kinds = {UNTRAINED: run.table.point("blimp.field", model, part=field, step=0)}
-            kinds[""] = run.table.point("blimp.field", model, part=field)
-            if points := {kind: p for kind, p in kinds.items() if p is not None}:
+            if points := _marks(run, "blimp.field", model, field):
                 yield Row(model, points, str(field).replace("_", " and "), colour=schemes.colour(run, model))
 
 
@@ -143,7 +144,6 @@ GRAMMAR = Rows(
 )
 
 
-_STEPS = ((UNTRAINED, 0), ("", None))
 _SCORES = ("mteb.score", "mteb.score.cls", "mteb.score.semantic", "mteb.score.position")
 
 
@@ -157,15 +157,14 @@ def _pooled(run: Run) -> Iterator[tuple[str, str, str]]:
 def _vectors(run: Run) -> Iterator[Row]:
     for task in dict.fromkeys(task for name in _SCORES for task in run.table.distinct("part", name)):
         for metric, model, name in _pooled(run):
-            kinds = {kind: run.table.point(metric, model, part=task, step=step) for kind, step in _STEPS}
-            if points := {kind: p for kind, p in kinds.items() if p is not None}:
+            if points := _marks(run, metric, model, task):
                 yield Row(name, points, str(task), colour=schemes.colour(run, model))
 
 
 def _best_vectors(run: Run, rows: object) -> str:
     found: dict[str, dict[int | None, dict[str, Point]]] = {}
     for metric, model, name in _pooled(run):
-        points = {step: run.table.points(metric, model, by="part", step=step) for _, step in _STEPS}
+        points = {step: run.table.points(metric, model, by="part", step=step) for step in (0, None)}
         if points[None]:
             found[name] = points
     most = max(len(points[None]) for points in found.values()) if found else 0
@@ -203,26 +202,15 @@ def _read_off(run: Run) -> Iterator[Row]:
         if guess := next((p for p in guesses if p is not None), None):
             yield Row(SURFACE, {"": guess}, str(task), colour="muted", counts=False)
         for model in run.models:
-            kinds = {UNTRAINED: run.table.point("linguistic.score", model, part=task, step=0)}
-            kinds[""] = run.table.point("linguistic.score", model, part=task)
-            if points := {kind: p for kind, p in kinds.items() if p is not None}:
+            if points := _marks(run, "linguistic.score", model, task):
                 yield Row(model, points, str(task), colour=schemes.colour(run, model))
-
-
-def _best_read(metric: str, sentence: str) -> Callable[[Run, object], str]:
-    def title(run: Run, rows: object) -> str:
-        first = str(next(iter(run.table.distinct("part", metric))))
-        points = {m: p for m in run.models if (p := run.table.point(metric, m, part=first))}
-        return best(coded(points), f"{sentence} {first} the best is", write=rounded)
-
-    return title
 
 
 READ_OFF = Rows(
     "linguistic",
     "linguistic.score",
     _read_off,
-    _best_read("linguistic.score", "On"),
+    _best_of_first("linguistic.score", "On"),
     "Share of test rows that linear probes of the last layer have right; of readability the correlation, of blimp the "
     "share of pairs whose good sentence is the likelier one. The surface: the commonest class of the same word, or of "
     "what else the surface shows",
@@ -238,9 +226,7 @@ def _alone(run: Run) -> Iterator[Row]:
     for task in run.table.distinct("part", "linguistic.score.semantic"):
         for model in run.models:
             for stream, colour in _STREAMS.items():
-                kinds = {UNTRAINED: run.table.point(f"linguistic.score.{stream}", model, part=task, step=0)}
-                kinds[""] = run.table.point(f"linguistic.score.{stream}", model, part=task)
-                if points := {kind: p for kind, p in kinds.items() if p is not None}:
+                if points := _marks(run, f"linguistic.score.{stream}", model, task):
                     yield Row(stream, points, str(task), model, colour)
 
 
@@ -248,7 +234,7 @@ ALONE = Rows(
     "linguistic-streams",
     "linguistic.score.semantic",
     _alone,
-    _best_read("linguistic.score.semantic", "From the semantic stream alone, on"),
+    _best_of_first("linguistic.score.semantic", "From the semantic stream alone, on"),
     "Share of test rows that linear probes of one stream of the last layer have right. After the last block the "
     "position stream of a model whose head reads the semantic stream alone was never trained",
     "Share right by task, model and stream",
@@ -262,15 +248,9 @@ ALONE = Rows(
 def _fields(run: Run) -> Iterator[Row]:
     for field in run.table.distinct("part", "holmes.field"):
         for model in run.models:
-            kinds = {UNTRAINED: run.table.point("holmes.field", model, part=field, step=0)}
-            kinds[""] = run.table.point("holmes.field", model, part=field)
-            points = {kind: p for kind, p in kinds.items() if p is not None}
             printed = FLASH_HOLMES.get((str(field), schemes.preset(run, model)))
-            beside = (
-                run.table.point("holmes.published", model, part=field) if printed is None else Point.between(printed)
-            )
-            if points:
-                points |= {} if beside is None else {PAPER: beside}
+            beside = printed or run.table.point("holmes.published", model, part=field)
+            if points := _marks(run, "holmes.field", model, field, beside):
                 yield Row(model, points, str(field), colour=schemes.colour(run, model))
 
 
@@ -278,7 +258,7 @@ FIELDS = Rows(
     "holmes",
     "holmes.field",
     _fields,
-    _best_read("holmes.field", "Of the data sets of"),
+    _best_of_first("holmes.field", "Of the data sets of"),
     "Mean score of linear probes over the data sets of each field of Holmes: macro F1, of numbers the correlation",
     "Mean score by field and model",
     Axis("score", include=(0.0, 1.0)),

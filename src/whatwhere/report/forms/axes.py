@@ -55,7 +55,7 @@ class Axis:
             ticks = [t for t in (0, 0.25, 0.5, 0.75, 1) if t <= bounds[1]]
             return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]})
         if self.kind == "share":
-            ticks = round_numbers(high, 4)
+            ticks = round_numbers(round(high, 12), 4)
             named = [percent(t, 0 if high >= 0.1 else 1) for t in ticks]
             return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": named})
         return Scale(float, bounds, self.title, {"nticks": 5})
