@@ -107,6 +107,15 @@ METRICS: dict[str, Metric] = {
     },
     "holmes*": Metric("mean score", "", counts="data sets", over="seeds of the probe", method="holmes"),
     "holmes.dataset*": Metric("score", "", "data set", counts="test rows", over="seeds of the probe", method="holmes"),
+    "holmes.layer*": Metric("score", "", "data set", counts="test rows", over="seeds of the probe", method="holmes"),
+    "holmes.selectivity*": Metric(
+        "score above permuted labels",
+        "",
+        "data set",
+        counts="test rows",
+        over="seeds of the probe",
+        method="holmes",
+    ),
     "holmes.phenomenon*": Metric("mean score", "", "phenomenon", counts="data sets", method="holmes"),
     "holmes.field*": Metric("mean score", "", "field", counts="data sets", method="holmes"),
     "holmes.unsteady": Metric(
@@ -333,7 +342,8 @@ METHODS: dict[str, tuple[str, ...]] = {
         "Probes of Holmes are one linear layer behind dropout on the last hidden state, by the protocol of its code "
         "(Waldis et al. 2024). A score is macro F1, or Pearson’s correlation where labels are numbers; a phenomenon "
         "and a field are means over their data sets. Data sets whose score has a standard deviation above 0.1 over "
-        "seeds for some model are left out for all (DSTG, C.3).",
+        "seeds for some model are left out for all (DSTG, C.3). Selectivity is the score less that of probes of "
+        "permuted labels.",
     ),
     "convergence": (
         "The share of steps to a baseline’s loss is read where the validation loss of a model falls to the final "

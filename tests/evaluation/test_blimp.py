@@ -11,7 +11,8 @@ from transformers import BertConfig, BertForMaskedLM
 
 import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
-from whatwhere.evaluation.blimp import Pair, pseudo_log_likelihoods, read_blimp, right
+from whatwhere.evaluation.blimp import Acceptability, Pair, pseudo_log_likelihoods, read_blimp, right
+from whatwhere.evaluation.states import Slot
 from whatwhere.evaluation.tuning import open_masked
 from whatwhere.records import read_records, select
 
@@ -45,6 +46,26 @@ def test_what_is_missing_is_named(data, tmp_path):
     (data / "blimp/two.jsonl").write_text(line(bad=" "), encoding="utf-8")
     with pytest.raises(ValueError, match=r"two.jsonl, line 1: no text in 'sentence_bad'"):
         read_blimp(data)
+
+
+def test_as_a_probe_no_pair_is_in_two_parts(tmp_path):
+    words = [(f"p{k}", i) for k in range(3) for i in range(20)]
+    text = "".join(line(f"good {p} {i}", f"bad {p} {i}", "syntax", p) for p, i in words)
+    (tmp_path / "all.jsonl").write_text(text, encoding="utf-8")
+    rows = {split: Acceptability().examples(tmp_path, split, None) for split in ("train", "dev", "test")}
+    assert {split: len(each) for split, each in rows.items()} == {"train": 96, "dev": 12, "test": 12}
+    pairs = {split: {text.split(" ", 1)[1] for text in each.texts} for split, each in rows.items()}
+    assert len(set.union(*pairs.values())) == 60 == sum(map(len, pairs.values()))
+    assert all(text.split()[0] == label for text, label in zip(rows["test"].texts, rows["test"].labels, strict=True))
+    # a limit takes as many of every paradigm, whose number says nothing of the label
+    few = Acceptability().examples(tmp_path, "train", 12)
+    assert {(key, label) for key, label in zip(few.keys, few.labels, strict=True)} == {
+        (f"p{k}", label) for k in range(3) for label in ("good", "bad")
+    }
+    assert few.slots[0] == (Slot(0),)
+    (tmp_path / "all.jsonl").write_text(line() * 9, encoding="utf-8")
+    with pytest.raises(ValueError, match="agreement has 9 pairs; a probe needs 10"):
+        Acceptability().check(tmp_path)
 
 
 def one_by_one(model, tokenizer, sentence):
@@ -84,6 +105,7 @@ def test_equal_sentences_are_half_right(monkeypatch):
 def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)
     words = ["evaluate", "linguistic", ww.reference(), "--data", str(data), "--out", str(tmp_path / "o")]
+    words += ["--tasks", "blimp"]
     done = whatwhere(*words)
     assert done.returncode == 0 and "blimp" in done.stdout, done.stderr
     records = read_records(tmp_path / "o/records.parquet")

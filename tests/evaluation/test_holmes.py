@@ -3,10 +3,12 @@ out."""
 
 import csv
 import json
+import shutil
 from dataclasses import asdict
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from cli_runner import whatwhere
 
@@ -99,12 +101,56 @@ def test_every_kind_of_row_is_read(data):
 def test_the_places_of_a_span_are_averaged(data):
     model, tokenizer = open_masked(ww.reference()), load_tokenizer(ww.reference())
     samples = read_data_set(data / "sentence_spans").splits["dev"]
-    found = features(model, tokenizer, samples, [4], lambda done, total: None)
+    found = features(model, tokenizer, samples, [4])
     first = samples.places[0]
     alone, _ = slot_states(model, tokenizer, samples.texts, [*first[0], *first[1]], [4])
     assert found.shape == (1, 12, 256)
     assert found[0, 0, :128] == pytest.approx(alone[0, :2].mean(0), abs=1e-5)
     assert found[0, 0, 128:] == pytest.approx(alone[0, 2], abs=1e-5)
+
+
+def test_first_and_last_tokens_of_a_place_may_be_read():
+    model, tokenizer = open_masked(ww.reference()), load_tokenizer(ww.reference())
+    text = "unbelievably long"
+    ids, offsets = (tokenizer(text, return_offsets_mapping=True)[k] for k in ("input_ids", "offset_mapping"))
+    inside = [i for i, (start, end) in enumerate(offsets) if start < 12 and end > start]
+    assert len(inside) > 1, ids
+    with torch.no_grad():
+        hidden = model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states[4][0].numpy()
+    for pooling, rows in (("first", inside[:1]), ("last", inside[-1:]), ("mean", inside)):
+        states, _ = slot_states(model, tokenizer, [text], [Slot(0, 0, 12), Slot(0)], [4], pooling=pooling)
+        assert states[0, 0] == pytest.approx(hidden[rows].mean(0), abs=1e-4), pooling
+        whole = {"first": hidden[0], "last": hidden[-1], "mean": hidden.mean(0)}[pooling]
+        assert states[0, 1] == pytest.approx(whole, abs=1e-4), pooling
+
+
+def test_all_evaluations_have_it_where_its_data_are(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)
+    for name in set(data_sets(data)) - {"flesch", "sentence"}:
+        shutil.rmtree(data / name)
+    done = whatwhere("evaluate", "all", "reference", "--data", str(data.parent), "--out", str(tmp_path / "o"))
+    assert done.returncode == 0 and "What the encoders know of language" in done.stdout, done.stderr
+    records = read_records(tmp_path / "o/records.parquet")
+    assert {r.part for r in records if r.metric == "holmes.dataset"} == {"flesch", "sentence"}
+
+
+def test_layers_and_permuted_labels_are_measured_where_asked(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)
+    out = tmp_path / "o"
+    words = ["evaluate", "holmes", "reference", "--data", str(data.parent), "--tasks", "flesch,sentence_tokens"]
+    done = whatwhere(*words, "--seeds", "2", "--layers", "all", "--control", "--pooling", "first", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    of = {(r.metric, r.part, r.layer): r.value for r in read_records(out / "records.parquet")}
+    for name in ("flesch", "sentence_tokens"):
+        for end in ("", ".semantic", ".position"):
+            layers = [of[f"holmes.layer{end}", name, layer] for layer in range(5)]
+            assert layers[-1] == of[f"holmes.dataset{end}", name, None]
+    # the last hidden states tell "river" from "song"; of permuted labels nothing can be told but by chance
+    assert of["holmes.selectivity", "sentence_tokens", None] > 0.2
+    wrong = whatwhere(*words, "--layers", "some", "--out", str(tmp_path / "p"))
+    assert wrong.returncode == 2 and "no choice of layers 'some'. Known: last, all" in wrong.stderr
+    wrong = whatwhere(*words, "--pooling", "cls", "--out", str(tmp_path / "p"))
+    assert wrong.returncode == 2 and "no pooling 'cls'. Known: mean, first, last" in wrong.stderr
 
 
 # DSTG Tables 9 to 12: of each phenomenon its data sets in Flash-Holmes, without those that C.3 leaves out, and the
@@ -146,7 +192,7 @@ def test_published_tables_are_read(data):
     path = data.parent / "leaderboards/flash-holmes.csv"
     assert read_phenomena(path)["flesch"] == ("syntax", "syntax 0")
     scores = published_scores(path, "some/model")
-    assert scores["sentence_tokens"] == pytest.approx(0.5 * data_sets(data).index("sentence_tokens") / 10)
+    assert scores["sentence_tokens"] == pytest.approx(0.5 * list(data_sets(data)).index("sentence_tokens") / 10)
     assert published_scores(path, "reference") == {} == published_scores(path, "none")
     with pytest.raises(ValueError, match="Bring data/leaderboards"):
         read_phenomena(path.parent / "nowhere.csv")

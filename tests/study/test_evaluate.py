@@ -199,7 +199,9 @@ def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, mon
     found = json.loads(first.stdout)
     assert (found["done"], found["left"], list(found["families"])) == (0, 2, ["glue"])
     lacking = "\n".join(found["left_out"])
-    assert all(f"{name}: " in lacking for name in ("linguistic pos", "mteb MR-local", "squad squad", "glue cola"))
+    assert all(
+        f"{name}: " in lacking for name in ("linguistic pos", "holmes", "mteb MR-local", "squad squad", "glue cola")
+    )
     second = whatwhere(*words)
     assert second.returncode == 0 and "sst-2 (accuracy)" in second.stdout and "left out: squad" in second.stdout
     whole, part = (read_records(folder / "records.parquet") for folder in (out, out / "glue"))

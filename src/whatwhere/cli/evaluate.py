@@ -26,6 +26,8 @@ Models = Annotated[
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
 Seeds = Annotated[int | None, typer.Option(help="Seeds of the fine-tuning. [default: the recipe's]", min=1)]
 ProbeSeeds = Annotated[int, typer.Option(help="Seeds of each probe.", min=1)]
+Layers = Annotated[str, typer.Option(help="Hidden states that probes read: last or all.")]
+Pooling = Annotated[str, typer.Option(help="Tokens of a place that are averaged: mean (all), first or last.")]
 Untrained = Annotated[bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")]
 Checkpoints = Annotated[
     str | None,
@@ -166,7 +168,8 @@ def linguistic(
         str | None, typer.Option(help="Tasks, with commas. [default: those whose files are there]", metavar="NAME,NAME")
     ] = None,
     seeds: ProbeSeeds = 5,
-    layers: Annotated[str, typer.Option(help="Hidden states that probes read: last or all.")] = "last",
+    layers: Layers = "last",
+    pooling: Pooling = "mean",
     code: Annotated[
         bool, typer.Option("--code", help="Also the online code of the labels: how easily is it read?")
     ] = False,
@@ -196,7 +199,10 @@ def holmes(
     context: typer.Context,
     models: Models,
     data: Annotated[
-        Path, typer.Option(help="Folder of Holmes' or Flash-Holmes' data sets, a folder with samples.csv each.")
+        Path,
+        typer.Option(
+            help="Folder of Holmes' or Flash-Holmes' data sets, a folder with samples.csv each, or that holds it."
+        ),
     ],
     out: Out,
     tasks: Annotated[
@@ -209,6 +215,11 @@ def holmes(
         ),
     ] = None,
     seeds: ProbeSeeds = 5,
+    layers: Layers = "last",
+    pooling: Pooling = "mean",
+    control: Annotated[
+        bool, typer.Option("--control", help="Also probes of permuted labels: what is left of a score without them?")
+    ] = False,
     limit: Annotated[int | None, typer.Option(help="Most rows of a split. [default: all]", min=2)] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,

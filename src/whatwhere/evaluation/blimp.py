@@ -1,7 +1,7 @@
 """BLiMP (Warstadt et al. 2020): pairs of sentences that differ in what makes one of them wrong; a masked-language model
 is right where the good one has the higher pseudo-log-likelihood (Salazar et al. 2020)."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from ..analysis.who import Who
 from ..corpus.labelled import json_rows, padded
 from ..intervals import share_interval
 from ..records import Record
+from .examples import Examples, Row, examples
 
 ENDINGS = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.zst")
 BATCH_TOKENS = 16_384  # of one forward pass, padding included
@@ -134,9 +135,47 @@ def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.n
     return np.where(good == bad, 0.5, (good > bad).astype(float))
 
 
-def check_blimp(data: Path) -> None:
-    """Raises ValueError where there is no BLiMP, or a damaged one."""
-    read_blimp(data, 1)
+@dataclass(frozen=True)
+class Acceptability:
+    """BLiMP as a probe: is this sentence, alone, the good one of its pair? One probe reads the mean state of sentences
+    of all paradigms; of each paradigm eight of ten pairs train, one is of the development part, one of the test."""
+
+    words: bool = False
+    most: int | None = None
+    number: bool = False
+
+    def there(self, data: Path) -> bool:
+        """Whether a folder has files of BLiMP, be they whole or not."""
+        return bool(blimp_files(data))
+
+    def check(self, data: Path) -> None:
+        """Raises ValueError where there is no BLiMP, a damaged one, or one with fewer than 10 pairs of a paradigm."""
+        counts = Counter(pair.paradigm for pair in read_blimp(data, 10))
+        if few := [name for name, count in counts.items() if count < 10]:
+            raise ValueError(f"{few[0]} has {counts[few[0]]} pairs; a probe needs 10. Bring a complete copy of BLiMP.")
+
+    def examples(self, data: Path, split: str, limit: int | None) -> Examples:
+        """Both sentences of the pairs of a split, of all paradigms in turn.
+
+        Raises:
+            ValueError: as `read_blimp`.
+        """
+        place = {"train": range(8), "dev": (8,), "test": (9,)}[split]
+        seen: dict[str, int] = defaultdict(int)
+        found = []
+        for pair in read_blimp(data):
+            if seen[pair.paradigm] % 10 in place:
+                found.append((seen[pair.paradigm], pair))
+            seen[pair.paradigm] += 1
+        found.sort(key=lambda numbered: numbered[0])
+        return examples(
+            (
+                Row(text, ((0, -1),), label, pair.paradigm)
+                for _, pair in found
+                for text, label in ((pair.good, "good"), (pair.bad, "bad"))
+            ),
+            limit,
+        )
 
 
 def paradigm_mean(shares: np.ndarray, paradigms: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..analysis.who import Who
 from ..corpus import load_tokenizer
@@ -22,11 +22,11 @@ from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.loop import Show
-from .family import EvaluationConfig, Family, Piece, differences, each_model
+from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
 from .probes import HOLMES as PROTOCOL
 from .probes import Rows, train_probes
 from .scores import macro_f1, pearson
-from .states import Slot, parts_of, slot_states
+from .states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
 from .tuning import open_masked
 
 SPLITS = ("train", "dev", "test")
@@ -56,19 +56,20 @@ class DataSet:
     splits: dict[str, Samples]
 
 
-def data_sets(data: Path) -> list[str]:
-    """Names of the data sets of a folder, each a folder with samples.csv and a config-none.yaml.
+def data_sets(data: Path) -> dict[str, Path]:
+    """Name -> folder of the data sets of a folder, or of flash-holmes/ or holmes/ in it, each with a samples.csv and a
+    config-none.yaml.
 
     Raises:
         ValueError: there is none.
     """
-    found = sorted(path.parent.name for path in data.glob(f"*/{SAMPLES}")) if data.is_dir() else []
-    if not found:
-        raise ValueError(
-            f"{data} holds no data set of Holmes: no */{SAMPLES}. Fetch them by data/holmes/download.py or data/flash-"
-            "holmes/download.py of github.com/Holmes-Benchmark/holmes-evaluation and give that folder."
-        )
-    return found
+    for folder in (data, data / "flash-holmes", data / "holmes"):
+        if found := {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{SAMPLES}"))}:
+            return found
+    raise ValueError(
+        f"{data} holds no data set of Holmes: no */{SAMPLES}. Fetch them by data/holmes/download.py or data/flash-"
+        "holmes/download.py of github.com/Holmes-Benchmark/holmes-evaluation and give that folder."
+    )
 
 
 def read_settings(folder: Path) -> tuple[str, int]:
@@ -156,13 +157,18 @@ def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tupl
 
 
 def features(
-    model: Any, tokenizer: Any, samples: Samples, layers: Sequence[int], show: Callable[[int, int], None]
+    model: Any,
+    tokenizer: Any,
+    samples: Samples,
+    layers: Sequence[int],
+    pooling: str = "mean",
+    show: Callable[[int, int], None] = lambda done, total: None,
 ) -> np.ndarray:
     """(layers, rows, inputs of a row · width) states, those of an input's places averaged."""
     number: dict[Slot, int] = {}
     flat = [number.setdefault(slot, len(number)) for row in samples.places for each in row for slot in each]
     sizes = np.array([len(each) for row in samples.places for each in row])
-    states, _ = slot_states(model, tokenizer, samples.texts, list(number), layers, show=show)
+    states, _ = slot_states(model, tokenizer, samples.texts, list(number), layers, pooling=pooling, show=show)
     means = np.add.reduceat(states[:, flat], np.cumsum(sizes) - sizes, axis=1) / sizes[:, None]
     return means.reshape(len(layers), len(samples.labels), -1).astype(np.float32)
 
@@ -172,11 +178,20 @@ class HolmesConfig(EvaluationConfig):
 
     FREE = ("tasks",)
 
-    data: str = Field(description="folder of Holmes' or Flash-Holmes' data sets")
+    data: str = Field(description="folder of Holmes' or Flash-Holmes' data sets, or that holds it")
     tasks: list[str] = Field(default_factory=list, description="data sets by name; default: all of the folder")
     table: str | None = Field(None, description="published table (leaderboards/*.csv); default: beside the data")
     seeds: int = Field(5, ge=1, description="seeds of each probe")
+    layers: str = Field("last", description="hidden states that probes read: last or all")
+    pooling: str = Field("mean", description="sub-tokens of a place that are averaged: mean (all), first or last")
+    control: bool = Field(False, description="also probes of permuted labels")
     limit: int | None = Field(None, ge=2, description="most rows of a split")
+
+    @model_validator(mode="after")
+    def _known(self) -> "HolmesConfig":
+        check_known("choice of layers", [self.layers], LAYERS)
+        check_known("pooling", [self.pooling], POOLINGS)
+        return self
 
 
 def read_phenomena(path: Path) -> dict[str, tuple[str, str]]:
@@ -221,7 +236,7 @@ def table_of(config: HolmesConfig) -> Path | None:
     """The published table that is given, or that lies beside the data as in the repository of Holmes."""
     if config.table is not None:
         return Path(config.table)
-    data = Path(config.data)
+    data = next(iter(data_sets(Path(config.data)).values())).parent
     folders = (data / "leaderboards", data.parent / "leaderboards")
     found = [path for folder in folders for path in sorted(folder.glob("*holmes.csv*"))]
     same = [path for path in found if path.name.startswith(data.name)]
@@ -245,15 +260,15 @@ def aggregated(
 
 
 def _tasks(config: HolmesConfig) -> list[str]:
-    return config.tasks or data_sets(Path(config.data))
+    return config.tasks or list(data_sets(Path(config.data)))
 
 
 def _check(config: HolmesConfig) -> None:
     there = data_sets(Path(config.data))
     if strange := [name for name in config.tasks if name not in there]:
-        raise ValueError(f"no data set {strange[0]!r} in {config.data}. There: {', '.join(there[:8])} ...")
+        raise ValueError(f"no data set {strange[0]!r} in {config.data}. There: {', '.join(list(there)[:8])} ...")
     for name in _tasks(config):
-        read_data_set(Path(config.data) / name, limit=2)
+        read_data_set(there[name], limit=2)
     if (table := table_of(config)) is not None:
         read_phenomena(table)
 
@@ -268,26 +283,31 @@ def work(out: str, piece: Piece, show: Show) -> None:
     use_scheme(config.scheme)
     source = model_source(piece.source)
     model, tokenizer = open_masked(source, piece.untrained), load_tokenizer(source)
-    made = read_data_set(Path(config.data) / piece.part, tokenizer.sep_token or "", config.limit)
+    made = read_data_set(data_sets(Path(config.data))[piece.part], tokenizer.sep_token or "", config.limit)
     kind = np.int64 if made.classes else np.float32
-    rows = {}
+    layers, rows, rng = layers_of(model, config.layers), {}, np.random.default_rng(0)
     for split, samples in made.splits.items():
-        states = features(
-            model,
-            tokenizer,
-            samples,
-            [model.config.num_hidden_layers],
-            lambda done, total, split=split: show(split, done, total, ""),  # type: ignore[misc]
-        )
-        rows[split] = Rows(states, np.array([samples.labels], kind))
+        told = lambda done, total, split=split: show(split, done, total, "")  # noqa: E731
+        states = features(model, tokenizer, samples, layers, config.pooling, told)
+        labels = np.array(samples.labels, kind)
+        rows[split] = Rows(states, np.stack([labels, *([rng.permutation(labels)] if config.control else [])]))
     parts = parts_of(model.config, len(made.splits["train"].places[0]))
     columns = np.stack(list(parts.values()))
     probes = train_probes(rows["train"], rows["dev"], columns, made.classes, range(config.seeds), PROTOCOL)
-    said, labels = probes.predict(rows["test"].features)[0, :, :, 0], rows["test"].labels[0]
+    said, right = probes.predict(rows["test"].features), rows["test"].labels  # (f, s, p, v, n), (v, n)
     score = macro_f1 if made.classes else pearson
-    scores = {part: [score(each, labels) for each in said[:, p]] for p, part in enumerate(parts)}
-    write_arrays(piece.file(Path(out), ".npz"), {"predicted": said[:, 0], "labels": labels})
-    facts = {"scores": scores, "kind": made.kind, "classes": made.classes}
+
+    def scores(layer: int, labelling: int) -> dict[str, list[float]]:
+        return {
+            part: [score(each[p, labelling], right[labelling]) for each in said[layer]] for p, part in enumerate(parts)
+        }
+
+    write_arrays(piece.file(Path(out), ".npz"), {"predicted": said[-1, :, 0, 0], "labels": right[0]})
+    facts: dict[str, Any] = {"scores": scores(-1, 0), "kind": made.kind, "classes": made.classes}
+    if config.control:
+        facts["control"] = scores(-1, 1)
+    if len(layers) > 1:
+        facts["layers"] = [scores(layer, 0) for layer in layers]
     write_json(piece.file(Path(out)), facts | {"rows": {split: len(each) for split, each in rows.items()}})
 
 
@@ -326,8 +346,14 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
             predicted[*key, name], labels[name] = dict(enumerate(held["predicted"])), held["labels"]
         scores[name] = macro_f1 if facts["classes"] else pearson
         for part, each in facts["scores"].items():
-            metric, n = f"holmes.dataset{_of(part)}", facts["rows"]["test"]
-            records.append(piece.who.record(metric, np.mean(each), *seed_interval(each) or (), part=name, n=n))
+            found_of: list[tuple[str, Any, int | None]] = [("dataset", each, None)]
+            found_of += [("layer", of[part], layer) for layer, of in enumerate(facts.get("layers", ()))]
+            if "control" in facts:
+                found_of.append(("selectivity", np.subtract(each, facts["control"][part]), None))
+            for metric, values, layer in found_of:
+                place = {"part": name, "layer": layer, "n": facts["rows"]["test"]}
+                interval = seed_interval(values) or ()
+                records.append(piece.who.record(f"holmes.{metric}{_of(part)}", np.mean(values), *interval, **place))
     table = table_of(config)
     if table is not None and found:
         phenomena = read_phenomena(table)

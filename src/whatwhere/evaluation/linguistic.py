@@ -18,18 +18,17 @@ from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.loop import Show
 from . import paragraphs, ud
-from .blimp import blimp_files, blimp_records, check_blimp, paradigm_mean, paradigm_numbers, read_blimp, right
+from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers, read_blimp, right
 from .examples import Examples, Task, numbered
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
 from .probes import PLAIN, Rows, codelength, commonest_by, control_labels, train_probes
 from .scores import macro_f1, pearson
-from .states import Slot, parts_of, slot_states
+from .states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
 from .tuning import open_masked
 
 BLIMP = "blimp"
 ROWS = 10_000  # of training and test of a task, where nothing else is said, and a quarter of development
-TASKS: dict[str, Task] = {**ud.TASKS, **paragraphs.TASKS}
-LAYERS = ("last", "all")
+TASKS: dict[str, Task] = {**ud.TASKS, **paragraphs.TASKS, "acceptability": Acceptability()}
 
 
 class LinguisticConfig(EvaluationConfig):
@@ -41,6 +40,7 @@ class LinguisticConfig(EvaluationConfig):
     tasks: list[str] = Field(default_factory=list, description="tasks by name; default: those whose files are there")
     seeds: int = Field(5, ge=1, description="seeds of each probe")
     layers: str = Field("last", description="hidden states that probes read: last or all")
+    pooling: str = Field("mean", description="tokens of a place that are averaged: mean (all), first or last")
     code: bool = Field(False, description="also the online code of the labels (minimum description length)")
     limit: int | None = Field(None, ge=1, description="most rows of training and test")
     pairs: int | None = Field(None, ge=1, description="most pairs of a paradigm of BLiMP")
@@ -49,6 +49,7 @@ class LinguisticConfig(EvaluationConfig):
     def _check(self) -> "LinguisticConfig":
         check_known("task", self.tasks, (BLIMP, *TASKS))
         check_known("choice of layers", [self.layers], LAYERS)
+        check_known("pooling", [self.pooling], POOLINGS)
         if not self.tasks:
             found = [name for name in (BLIMP, *TASKS) if there(name, Path(self.data))]
             if not found:
@@ -62,20 +63,15 @@ class LinguisticConfig(EvaluationConfig):
 
 def there(name: str, data: Path) -> bool:
     """Whether a folder has files of a task, be they whole or not."""
-    return bool(blimp_files(data)) if name == BLIMP else TASKS[name].there(data)
-
-
-def check_task(name: str, data: Path) -> None:
-    """Raises ValueError where the files of a task are missing or damaged."""
-    if name == BLIMP:
-        check_blimp(data)
-    else:
-        TASKS[name].check(data)
+    return TASKS["acceptability" if name == BLIMP else name].there(data)
 
 
 def _check_all(config: LinguisticConfig) -> None:
     for name in config.tasks:
-        check_task(name, Path(config.data))
+        if name == BLIMP:
+            read_blimp(Path(config.data), 1)
+        else:
+            TASKS[name].check(Path(config.data))
 
 
 def _pieces(config: LinguisticConfig) -> list[Piece]:
@@ -115,14 +111,13 @@ def probe(
         split: task.examples(Path(config.data), split, -(-most // 4) if split == "dev" else most) for split in ud.SPLITS
     }
     classes, numbers = task_labels(task, splits)
-    layers = list(range(model.config.num_hidden_layers + 1))[None if config.layers == "all" else -1 :]
-    rows, lost = {}, 0
+    layers, rows, lost = layers_of(model, config.layers), {}, 0
     variants = [numbers]
     if task.words:
         made = control_labels([splits[s].keys for s in ud.SPLITS], numbers["train"])
         variants.append(dict(zip(ud.SPLITS, made, strict=True)))
     for split, each in splits.items():
-        features, empty = row_states(model, tokenizer, each, layers, show, split)
+        features, empty = row_states(model, tokenizer, each, layers, show, split, config.pooling)
         lost += int(empty.sum())
         rows[split] = Rows(features, np.stack([labels[split] for labels in variants]))
     seen = rows["dev"].labels[0] >= 0 if classes else slice(None)  # a class that training has not has no loss
@@ -165,14 +160,13 @@ def task_labels(task: Task, splits: Mapping[str, Examples]) -> tuple[list[str], 
 
 
 def row_states(
-    model: Any, tokenizer: Any, rows: Examples, layers: Sequence[int], show: Show, what: str
+    model: Any, tokenizer: Any, rows: Examples, layers: Sequence[int], show: Show, what: str, pooling: str = "mean"
 ) -> tuple[np.ndarray, np.ndarray]:
     """(layers, rows, places of a row · width) states of rows, and (rows,) which of them lack a token in some place."""
     number: dict[Slot, int] = {}
     index = np.array([[number.setdefault(slot, len(number)) for slot in slots] for slots in rows.slots])
-    states, empty = slot_states(
-        model, tokenizer, rows.texts, list(number), layers, show=lambda done, total: show(what, done, total, "")
-    )
+    told = lambda done, total: show(what, done, total, "")  # noqa: E731
+    states, empty = slot_states(model, tokenizer, rows.texts, list(number), layers, pooling=pooling, show=told)
     return states[:, index].reshape(len(layers), len(rows), -1), empty[index].any(1)
 
 
@@ -279,7 +273,8 @@ def _notes(config: LinguisticConfig) -> list[str]:
         states = "the last hidden state" if config.layers == "last" else "all hidden states"
         rows = config.limit or ROWS
         notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
-    if lacking := [name for name in (BLIMP, *TASKS) if not there(name, Path(config.data))]:
+    lacking = [name for name in (BLIMP, *TASKS) if not there(name, Path(config.data))]
+    if lacking and len(config.tasks) + len(lacking) == 1 + len(TASKS):  # others were not asked for
         notes.append(f"Left out, as the folder has no files of theirs: {', '.join(lacking)}.")
     return notes
 

@@ -13,6 +13,8 @@ from ..analysis.texts import most_tokens
 from ..corpus.labelled import padded
 
 BATCH_TOKENS = 8192  # of a forward pass, padding included
+LAYERS = ("last", "all")
+POOLINGS = {"mean": slice(None), "first": slice(0, 1), "last": slice(-1, None)}  # which tokens of a slot are averaged
 
 
 class Slot(NamedTuple):
@@ -35,6 +37,11 @@ def parts_of(config: Any, slots: int = 1) -> dict[str, np.ndarray]:
     return masks
 
 
+def layers_of(model: Any, which: str) -> list[int]:
+    """Numbers of the hidden states that probes read, 0 the embeddings: "last" or "all"."""
+    return list(range(model.config.num_hidden_layers + 1))[None if which == "all" else -1 :]
+
+
 def slot_states(
     model: Any,
     tokenizer: Any,
@@ -42,11 +49,13 @@ def slot_states(
     slots: Sequence[Slot],
     layers: Sequence[int],
     *,
+    pooling: str = "mean",
     batch_tokens: int = BATCH_TOKENS,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(layers, slots, width) float32, the mean of the states of the tokens that lie in each slot, at least in part; and
-    (slots,) bool: which have no token that the model reads, and zeros for a state.
+    """(layers, slots, width) float32, the mean of the states of the tokens that lie in each slot, at least in part, or
+    the state of the first or last of them; and (slots,) bool: which have no token that the model reads, and zeros for a
+    state.
 
     Of a text with more tokens than the model has positions the end is cut.
 
@@ -65,7 +74,7 @@ def slot_states(
         end = begin + 1
         while end < len(order) and (end + 1 - begin) * len(encoded[order[end]][0]) <= batch_tokens:
             end += 1
-        _read(model, tokenizer, encoded, order[begin:end], wanted, slots, layers, found, empty)
+        _read(model, tokenizer, encoded, order[begin:end], wanted, slots, layers, POOLINGS[pooling], found, empty)
         begin = end
         show(end, len(order))
     return found, empty
@@ -100,6 +109,7 @@ def _read(
     wanted: dict[int, list[int]],
     slots: Sequence[Slot],
     layers: Sequence[int],
+    which: slice,
     found: np.ndarray,
     empty: np.ndarray,
 ) -> None:
@@ -118,7 +128,7 @@ def _read(
         for number in wanted[text]:
             slot = slots[number]
             inside = (where[:, 0] < slot.end) & (where[:, 1] > slot.start) if slot.end >= 0 else where[:, 0] >= -1
-            at = np.flatnonzero(inside)
+            at = np.flatnonzero(inside)[which]
             empty[number] = not len(at)
             owners += [len(numbers)] * len(at)
             tokens += (row * n + at).tolist()

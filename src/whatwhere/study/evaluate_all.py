@@ -17,7 +17,7 @@ from .outputs import RECORDS, write_results
 
 CONFIG = "all.yaml"
 # Cheapest first: reading states, embedding, then fine-tuning.
-FAMILIES = ("linguistic:LINGUISTIC", "mteb:MTEB", "glue:GLUE", "squad:SQUAD")
+FAMILIES = ("linguistic:LINGUISTIC", "holmes:HOLMES", "mteb:MTEB", "glue:GLUE", "squad:SQUAD")
 
 
 def families() -> list[Family[Any]]:
@@ -44,7 +44,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
         tasks, missing = _at_hand(family, config)
         lacking += missing
         if tasks:
-            chosen.append((family, _settings(family, config, tasks)))
+            chosen.append((family, _settings(family, config, sum(tasks, []))))
     if not chosen:
         raise ValueError(f"No task's data are at hand. {lacking[0]}")
     config.save_run(out / CONFIG)
@@ -78,16 +78,17 @@ def _settings(family: Family[Any], config: EvaluationConfig, tasks: list[str]) -
     return family.config.parse({**family.brief, **shared, "tasks": tasks})
 
 
-def _at_hand(family: Family[Any], config: EvaluationConfig) -> tuple[list[str], list[str]]:
-    """The tasks of a family whose data are there, and why the others are not."""
+def _at_hand(family: Family[Any], config: EvaluationConfig) -> tuple[list[list[str]], list[str]]:
+    """The tasks of a family whose data are there, each in a list, an empty one where the folder tells which they are;
+    and why the others are not."""
     wanted = family.brief.get("tasks") or family.config.model_fields["tasks"].get_default(call_default_factory=True)
     tasks, lacking = [], []
-    for task in wanted:
+    for some in [[task] for task in wanted] or [[]]:
         try:
-            family.check(_settings(family, config, [task]))
-            tasks.append(task)
+            family.check(_settings(family, config, some))
+            tasks.append(some)
         except ValueError as error:
-            lacking.append(f"{family.name} {task}: {error}")
+            lacking.append(f"{' '.join([family.name, *some])}: {error}")
     return tasks, lacking
 
 
