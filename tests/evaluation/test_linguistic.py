@@ -177,6 +177,11 @@ def test_reading_ease_is_that_of_the_formula():
     assert [syllables(w) for w in ("make", "river", "table", "the", "readability", "rhythm")] == [1, 2, 2, 1, 5, 1]
     with pytest.raises(ValueError, match="without words"):
         flesch(["12 !"])
+    assert sentences_of("He met Dr. Smith of (St. Paul). J. Doe left. ") == [
+        "He met Dr. Smith of (St. Paul).",
+        "J. Doe left.",
+    ]
+    assert sentences_of(" ") == []
     assert sentences_of("It rained. He left at 3.5 p.m. today! Why?") == [
         "It rained.",
         "He left at 3.5 p.m. today!",

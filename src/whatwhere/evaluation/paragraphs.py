@@ -18,12 +18,23 @@ FOLDER = "wikipedia-en"
 PARAGRAPHS = 20_000  # of the last file's articles, as trainings begin with the first
 WORDS = (5, 40)  # of a sentence
 MARKS = re.compile(r"(?<=[a-z0-9\")][.!?])\s+(?=[A-Z\"])")
+ABBREVIATIONS = frozenset(
+    "Mr. Mrs. Ms. Dr. Prof. St. Ste. Mt. Ft. Rev. Hon. Gen. Col. Maj. Capt. Lt. Sgt. Cpl. Adm. Gov. Sen. Rep. Pres. "
+    "Messrs. vs. No. Nos. Vol. Op. Fig. ca. cf. approx. Nov. Dec. Jan. Feb. Aug. Sept. Oct.".split()
+)
 VOWELS = re.compile(r"[aeiouy]+")
 
 
 def sentences_of(paragraph: str) -> list[str]:
-    """The sentences of a paragraph: cut behind a full stop, question or exclamation mark before a capital letter."""
-    return [sentence.strip() for sentence in MARKS.split(paragraph) if sentence.strip()]
+    """The sentences of a paragraph: cut behind a full stop, question or exclamation mark before a capital letter, but
+    not behind an initial or a title ("Dr. Smith")."""
+    found: list[str] = []
+    for piece in MARKS.split(paragraph.strip()):
+        if found and found[-1].rsplit(" ", 1)[-1].lstrip('("') in ABBREVIATIONS:
+            found[-1] += f" {piece}"
+        elif piece:
+            found.append(piece)
+    return found
 
 
 def syllables(word: str) -> int:
