@@ -258,6 +258,7 @@ def test_missing_files_are_named(data, tmp_path):
     (data / "flesch/config-none.yaml").unlink()
     with pytest.raises(ValueError, match="no config-none.yaml"):
         read_data_set(data / "flesch")
+    (tmp_path / "x").mkdir()
     wrong = whatwhere("evaluate", "holmes", "reference", "--data", str(tmp_path / "x"), "--out", str(tmp_path / "o"))
     assert wrong.returncode == 2 and "holds no data set of Holmes" in wrong.stderr and not (tmp_path / "o").exists()
     strange = whatwhere(

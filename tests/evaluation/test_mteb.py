@@ -310,7 +310,7 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
     for place in (torch, torch.cuda):  # mteb seeds them for each of its 2,000 tasks, with the stack of each call
         monkeypatch.setattr(place, "manual_seed" if place is torch else "manual_seed_all", lambda seed: None)
     assert MtebConfig.parse({"models": ["reference"]}).tasks == ["MTEB(eng, v2)"]
-    assert MtebConfig.parse({"models": ["reference"], "data": "x"}).tasks == list(LOCAL)
+    assert MtebConfig.parse({"models": ["reference"], "data": "."}).tasks == list(LOCAL)
     todo = pieces(MtebConfig.parse({"models": ["reference"]}))
     assert len(todo) == 41 and "ArguAna" in {piece.part for piece in todo}
     assert _names("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
@@ -325,7 +325,8 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
         (["--tasks", "STS12"], "STS12 cannot be fetched from the Hub (no route to host)"),
         (["--tasks", "STS12", "--limit", "20"], "limit is of local tasks, mteb's own are whole; tasks has STS12"),
         (["--tasks", "CIFAR10"], "CIFAR10 is of image; these encoders read text alone"),
-        (["--tasks", "MR-local", "--data", "nowhere"], "needs nowhere/sentence-classification/MR/train.tsv"),
+        (["--tasks", "MR-local", "--data", "."], "needs sentence-classification/MR/train.tsv"),
+        (["--tasks", "MR-local", "--data", "nowhere"], "there is no such folder"),
         (["--pooling", "max"], "no pooling 'max'. Known: mean, cls, semantic, position"),
         (["--data", "DATA", "--tasks", "MR-local", "--contrastive", "--corpus", "no.txt"], "no.txt"),
     ],

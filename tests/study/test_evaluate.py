@@ -229,7 +229,8 @@ def test_a_study_stands_for_its_models_of_the_first_seed(tmp_path):
     [
         (["--tasks", "rte,nli"], "no task 'nli'. Known: rte, mrpc"),
         (["--recipe", "bert"], "no recipe 'bert'. Known: dstg, tupe, short"),
-        (["--data", "nowhere"], "Bring GLUE's release there"),
+        (["--data", "nowhere"], "data: there is no such folder. Give the one that holds the data; got 'nowhere'"),
+        (["--data", "."], "Bring GLUE's release there"),
         (["reference"], "reference is given twice. Leave one out."),
     ],
 )

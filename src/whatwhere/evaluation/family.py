@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ..analysis.who import Who
 from ..files import read_json
@@ -35,6 +35,13 @@ class EvaluationConfig(SchemeConfig):
     minutes: float | None = Field(
         None, gt=0, description="begin nothing that would end later, as far as pieces of its task tell"
     )
+
+    @field_validator("data")
+    @classmethod
+    def _there(cls, data: str | None) -> str | None:
+        if data is not None and not Path(data).is_dir():
+            raise ValueError("there is no such folder. Give the one that holds the data")
+        return data
 
     @classmethod
     def free(cls) -> tuple[str, ...]:
