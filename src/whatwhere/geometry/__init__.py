@@ -2,6 +2,7 @@
 
 from .counts import Counts, positional_counts
 from .encodings import ENCODINGS, alibi, random_table, rope, sinusoidal
+from .extrapolation import extrapolate
 from .hellinger import MIN_SUPPORT, Distributions, hellinger, positional_distributions
 from .mds import MDS, Smacof, centred_gram, classical_mds, hellinger_mds, mds_of_squares, mds_table, smacof
 from .monotonicity import (
@@ -54,6 +55,7 @@ __all__ = [
     "equivariance",
     "equivariance_null",
     "equivariance_of_first",
+    "extrapolate",
     "fitted_waves",
     "half_of_variance",
     "hellinger",
