@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..gates import CONTENT, FALLING, HALF, LEARNED, MOVED, ONE_SEED, PRESENT, READ, STILL
-from ..papers import CITATIONS, PAPERS
+from ..papers import PAPERS, title
 from . import CLAIMS
 from .claim import ANALYTIC, CORPUS, EMPIRICAL, Claim
 
@@ -52,7 +52,7 @@ def as_markdown(claims: Sequence[Claim] = CLAIMS) -> str:
         rows = [c for c in claims if c.source.startswith(paper)]
         lines = [f"| `{c.id}` | {c.claim} | {c.source} | {_value(c)} | {_rule(c)} |".replace("\n", " ") for c in rows]
         head = "| id | claim | source | paper | rule |\n| --- | --- | --- | --- | --- |"
-        pieces.append(f"## {paper}: {CITATIONS[key]['title']}\n\n{head}\n" + "\n".join(lines) + "\n")
+        pieces.append(f"## {paper}: {title(key)}\n\n{head}\n" + "\n".join(lines) + "\n")
     return "\n".join(pieces)
 
 
