@@ -143,15 +143,15 @@ class Point:
         return Margin(**vars(self - other), compared=self, bar=_value(other))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Margin(Point):
     """What a comparison of points gives: how far on the right side it is, negative on the wrong one.
 
     compared: what is on its left. bar: value of what it was compared with. least: whether it has to be above.
     """
 
-    compared: Point | None = None
-    bar: float = math.nan
+    compared: Point
+    bar: float
     least: bool = True
 
     def __bool__(self) -> bool:

@@ -61,16 +61,14 @@ def _ratio(e: Evidence, part: str, other: str, scale: str, index: int | None = N
 def geom_isometry_unattainable(e: Evidence) -> Measured:
     """No table reproduces the distances of a corpus exactly.
     MDS at full rank, at most one dimension less than positions, leaves a raw stress of at least {EXACT:g}."""
-    left = _stress(e, "mds")
-    return left, left >= EXACT
+    return _stress(e, "mds") >= EXACT
 
 
 @of_corpora("GEOM section 6.3, Table 4 (stress near 0)", paper=0.0, always="Hellinger distances are Euclidean")
 def geom_mds_exact(e: Evidence) -> Measured:
     """Full-rank MDS reproduces the distances exactly.
     Raw stress of MDS at full rank is at most {EXACT:g}."""
-    left = _stress(e, "mds")
-    return left, left <= EXACT
+    return _stress(e, "mds") <= EXACT
 
 
 @of_corpora(
@@ -82,8 +80,7 @@ def geom_mds_least_stress(e: Evidence) -> Measured:
     """Classical MDS has the least stress at its rank.
     At no rank does SMACOF, started from MDS, reach a lower raw stress; the largest excess of MDS is shown."""
     better = e.along("index", "stress.raw", "smacof")
-    excess = largest([_stress(e, "mds", index=rank) - stress for rank, stress in better.items()])
-    return excess, excess <= EXACT
+    return largest([_stress(e, "mds", index=rank) - stress for rank, stress in better.items()]) <= EXACT
 
 
 # Corpora: sinusoids, RoPE, ALiBi and random tables. The paper measures at one scale only.
@@ -93,8 +90,7 @@ BEST = "optimal.corrected"  # each table scaled best, against distances without 
 
 
 def _alibi_below(e: Evidence, scale: str) -> Measured:
-    ratio = _ratio(e, "alibi", "sinusoidal", scale)
-    return ratio, ratio <= FAR
+    return _ratio(e, "alibi", "sinusoidal", scale) <= FAR
 
 
 def _random_worst(e: Evidence, scale: str) -> Measured:
@@ -103,8 +99,7 @@ def _random_worst(e: Evidence, scale: str) -> Measured:
 
 
 def _low_rank(e: Evidence, scale: str, most: float) -> Measured:
-    ratio = _ratio(e, "mds", "sinusoidal", scale, PAPER_RANK)
-    return ratio, ratio <= most
+    return _ratio(e, "mds", "sinusoidal", scale, PAPER_RANK) <= most
 
 
 @of_corpora(
@@ -137,7 +132,7 @@ def geom_sinusoidal_like_rope(e: Evidence) -> Measured:
     Raw stress of RoPE's rotations differs from that of the sinusoidal table by at most {NEARLY:.0%}; the relative
     excess is shown."""
     apart = _ratio(e, "rope", "sinusoidal", "raw") - 1.0
-    return apart, apart <= NEARLY, apart >= -NEARLY
+    return apart <= NEARLY, apart >= -NEARLY
 
 
 @of_corpora(
@@ -148,8 +143,7 @@ def geom_sinusoidal_like_rope(e: Evidence) -> Measured:
 def geom_sinusoids_above_zero(e: Evidence) -> Measured:
     """Sinusoids are far from the distances of text.
     Raw stress of the sinusoidal table is at least {FAR_OFF:g}: it errs by more than the distances."""
-    stress = _stress(e, "sinusoidal")
-    return stress, stress >= FAR_OFF
+    return _stress(e, "sinusoidal") >= FAR_OFF
 
 
 @of_corpora("GEOM remark 7 (no number printed)")
@@ -157,8 +151,7 @@ def geom_sinusoids_near_optimal(e: Evidence) -> Measured:
     """Sinusoids come close to the corpus's own table.
     At its best scale the sinusoidal table has at most {LOST} of the stress of a random table at its best scale, against
     corrected distances; the ratio is shown."""
-    ratio = _ratio(e, "sinusoidal", "random", BEST)
-    return ratio, ratio <= LOST
+    return _ratio(e, "sinusoidal", "random", BEST) <= LOST
 
 
 @of_corpora(
@@ -204,7 +197,7 @@ def geom_stress_exponential(e: Evidence) -> Measured:
     exponential, power = (float(np.corrcoef(x, logs)[0, 1] ** 2) for x in (widths, np.log(widths)))
     gap = Point.of([[exponential - power]])
     e.remark(f"stress grows as the power {np.polyfit(np.log(widths), logs, 1)[0]:.2f} of d")
-    return gap, gap >= 0
+    return gap >= 0
 
 
 @of_corpora(
@@ -216,13 +209,12 @@ def geom_stress_grows(e: Evidence) -> Measured:
     Raw stress of the sinusoidal table rises with every larger width; the smallest rise is shown, as share of the
     largest stress."""
     _, values = _widths(e)
-    least = Point.of([[float(np.diff(values).min() / values.max())]])
-    return least, least >= 0
+    return Point.of([[float(np.diff(values).min() / values.max())]]) >= 0
 
 
 def _needs_all(e: Evidence, metric: str) -> Measured:
     share = e.value(metric) * (1 / (e.value("positions.kept").value - 1))  # the largest rank: one less than positions
-    return share, share >= MOST
+    return share >= MOST
 
 
 @of_corpora("GEOM section 6.4: IMDB needs 254 of 255", paper=0.996, always="noise of counting needs every dimension")
@@ -245,40 +237,35 @@ def geom_toeplitz(e: Evidence) -> Measured:
     """Distances depend on the lag alone.
     Matrices that are constant along diagonals hold at least {MOST} of the square of the doubly centred matrix of
     corrected distances."""
-    share = e.value("toeplitz.corrected")
-    return share, share >= MOST
+    return e.value("toeplitz.corrected") >= MOST
 
 
 @of_corpora("GEOM remark 7 (no number printed)")
 def geom_circulant(e: Evidence) -> Measured:
     """The centred distances are circulant, hence sinusoidal.
     Circulant matrices hold at least {MOST} of the square of the doubly centred matrix of corrected distances."""
-    share = e.value("circulant.corrected")
-    return share, share >= MOST
+    return e.value("circulant.corrected") >= MOST
 
 
 @of_corpora("GEOM section 6.6, figure 6 (SST-2)", paper=0.22)
 def geom_mds_monotone(e: Evidence) -> Measured:
     """The corpus-optimal table is far from random order.
     Violations of monotonicity of full-rank MDS of the corrected distances are at most {MONOTONE} (random 0.5)."""
-    violations = e.value("violations.corrected", part="mds")
-    return violations, violations <= MONOTONE
+    return e.value("violations.corrected", part="mds") <= MONOTONE
 
 
 @of_corpora("GEOM hypothesis A3 of conjecture 5 (no number printed)")
 def geom_corpus_monotone(e: Evidence) -> Measured:
     """Distances of the corpus grow with the lag.
     Violations of monotonicity of the corrected distances are at most {MONOTONE} (random 0.5)."""
-    violations = e.value("violations.corrected", part="corpus")
-    return violations, violations <= MONOTONE
+    return e.value("violations.corrected", part="corpus") <= MONOTONE
 
 
 @of_regimes("GEOM remark 8, figure 1 (synthetic corpus)", paper=0.799)
 def geom_two_eigenvectors(e: Evidence) -> Measured:
     """Two eigenvectors hold most of the positional variance.
     The first two eigenvalues of the corrected distances are at least {LOST} of the sum of the positive ones."""
-    share = e.value("mds.share.corrected", index=0) + e.value("mds.share.corrected", index=1)
-    return share, share >= LOST
+    return e.value("mds.share.corrected", index=0) + e.value("mds.share.corrected", index=1) >= LOST
 
 
 @of_regimes(
@@ -305,10 +292,8 @@ def geom_low_rank_saves(e: Evidence) -> Measured:
     """The factorised table needs fewer parameters.
     r(n + d) parameters at the rank of the corpus are at most the nd of a free table; the ratio is shown."""
     ranks = [r.index for r in e.table.rows("parameters", e.models[0]) if r.index is not None]
-    low_rank, free = (
-        e.value("parameters", part="mds", index=max(ranks, default=None)),
-        e.value("parameters", part="free"),
-    )
+    low_rank = e.value("parameters", part="mds", index=max(ranks, default=None))
+    free = e.value("parameters", part="free")
     return low_rank / free, low_rank <= free
 
 
@@ -317,6 +302,5 @@ def geom_optimal_on_new_text(e: Evidence) -> Measured:
     """The corpus-optimal table fits text not yet seen.
     MDS of half of the documents, at the rank that these choose by themselves, has less stress at the best scale than a
     random table on the corrected distances of the others; the ratio is shown."""
-    best = e.value("stress.held_out", part="mds.chosen")
-    random = e.value("stress.held_out", part="random")
+    best, random = (e.value("stress.held_out", part=part) for part in ("mds.chosen", "random"))
     return best / random, best <= random

@@ -52,24 +52,21 @@ def _added(table: Table, model: str) -> bool:
 def geom_no_position_without_signal(e: Evidence) -> Measured:
     """A model without positions cannot tell them.
     R² (token) of nope at its best layer is at most {PRESENT}; text itself may tell a little (remark 2)."""
-    peak = e.peak("nope", "token")
-    return peak, peak <= PRESENT
+    return e.peak("nope", "token") <= PRESENT
 
 
 @claim("GEOM theorem 1: 0", "nope", paper=0.0, always="no position enters the model")
 def geom_nope_blind_to_shift(e: Evidence) -> Measured:
     """A model without positions ignores where text stands.
     Shifting all positions changes the states of nope after the last block by at most {UNMOVED} of their size."""
-    change = e.value("shift.change", layer=e.last(), part="all")
-    return change, change <= UNMOVED
+    return e.value("shift.change", layer=e.last(), part="all") <= UNMOVED
 
 
 @of_losses("GEOM theorem 1 (no number printed)", "nope", "ap")
 def geom_position_needed(e: Evidence) -> Measured:
     """Predicting words needs positions.
     Held-out MLM loss of nope is not below that of ap; how far above is shown."""
-    gain = e.loss("nope") - e.loss("ap")
-    return gain, gain >= 0
+    return e.loss("nope") - e.loss("ap") >= 0
 
 
 # Position tables in training: theorem 4, sections 6.5-6.7.
@@ -94,8 +91,7 @@ def geom_separation_positive(e: Evidence) -> Measured:
     """Training never merges two positions.
     The smallest distance of two rows of a learned table is at least {APART:g} at every checkpoint; the smallest is
     shown."""
-    least = smallest(_by_step(e, "separation"))
-    return least, least >= APART
+    return smallest(_by_step(e, "separation")) >= APART
 
 
 @of_finetunings("GEOM section 6.5, figure 5 (under 1 %)", paper=0.01)
@@ -108,8 +104,7 @@ def geom_separation_flat(e: Evidence) -> Measured:
     first, *later = _by_step(e, "separation")
     if not later:
         raise Missing(f"needs two checkpoints of {e.models[0]}")
-    change = largest([Point.of(np.abs(v.at - first.at) / first.at) for v in later])
-    return change, change <= FLAT
+    return largest([Point.of(np.abs(v.at - first.at) / first.at) for v in later]) <= FLAT
 
 
 @of_checkpoints(
@@ -120,8 +115,7 @@ def geom_learned_monotone(e: Evidence) -> Measured:
     Violations of monotonicity of a learned table at its last checkpoint, which has moved by at least its first size,
     are at most {MONOTONE} (random 0.5)."""
     e.moved(e.models[0])
-    last = _by_step(e, "violations")[-1]
-    return last, last <= MONOTONE
+    return _by_step(e, "violations")[-1] <= MONOTONE
 
 
 def _placed(e: Evidence) -> None:
@@ -139,8 +133,7 @@ def geom_learned_correlates(e: Evidence) -> Measured:
     begin with a document, as rows then are no places in documents."""
     _placed(e)
     e.moved(e.models[0])
-    last = e.last_step("correlation.corrected", "corpus")
-    return last, last >= CORRELATED
+    return e.last_step("correlation.corrected", "corpus") >= CORRELATED
 
 
 # Layers: section 6.8.
@@ -155,7 +148,7 @@ def _layer_peak(e: Evidence, metric: str, part: str = "sinusoidal") -> Measured:
     ratio = Point.of((values[:half].max(axis=0) / np.median(values[half:], axis=0))[:, None])
     at = [sorted(layers)[i] for i in values.argmax(axis=0)]
     e.remark(f"largest at block {', '.join(map(str, sorted(set(at))))} of {len(values)}")
-    return ratio, ratio >= SHARP
+    return ratio >= SHARP
 
 
 @of_projections("GEOM section 6.8, figure 8 (layer 3 of 12: about 5,000; layers 4-11: 1,100-1,900)", paper=3.0)
@@ -218,4 +211,4 @@ def geom_swaps_cost(e: Evidence) -> Measured:
     that rise is shown. H2 speaks of every pair and of any model; a mean over a few pairs is weaker."""
     # One distance for all seeds: the least of each would be the least of the noise of each.
     least = min(e.along("index", "swap.loss", "swapped").values(), key=lambda v: v.value)
-    return least, least >= LOSS_ROUNDING
+    return least >= LOSS_ROUNDING

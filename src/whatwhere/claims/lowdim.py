@@ -44,8 +44,7 @@ def lowdim_few_dimensions(e: Evidence) -> Measured:
     """Learned position tables use under 10 % of dimensions.
     At most {UNDER:g} % of the components hold half of the variance of a learned position table."""
     e.moved(e.models[0])
-    n50 = e.value("n50")
-    return n50, n50 <= UNDER
+    return e.value("n50") <= UNDER
 
 
 @of_tables("LOWDIM section 3, Table 1a (least of twelve: bert-large-uncased)", paper=0.53)
@@ -53,8 +52,7 @@ def lowdim_ten_components(e: Evidence) -> Measured:
     """Ten components hold half of a learned table.
     The first ten components hold at least {HALF} of the variance of a learned position table."""
     e.moved(e.models[0])
-    share = e.value("pca.top10")
-    return share, share >= HALF
+    return e.value("pca.top10") >= HALF
 
 
 @of_tables("LOWDIM section 4, figure 5 (at most 49 turns in 512 positions)", paper=0.0957, unit="turns a position")
@@ -64,8 +62,7 @@ def lowdim_slow_components(e: Evidence) -> Measured:
     shown."""
     e.moved(e.models[0])
     turns = [v for i, v in e.along("index", "fft.turns").items() if i < FIRST]
-    fastest = largest(turns) * (1 / e.count("fft.turns"))
-    return fastest, fastest <= SLOW
+    return largest(turns) * (1 / e.count("fft.turns")) <= SLOW
 
 
 @of_tables("LOWDIM section 4, figures 2 and 4 (no number printed)")
@@ -77,7 +74,7 @@ def lowdim_pairs_rotate(e: Evidence) -> Measured:
     strongest = {r.seed: r.value for r in e.rows("rotation.strength", index=0)}
     # A table without a pair that turns has no record of one.
     strength = Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds])
-    return strength, strength >= LOST
+    return strength >= LOST
 
 
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")
@@ -85,8 +82,7 @@ def lowdim_equivariant(e: Evidence) -> Measured:
     """Inner products of learned tables depend on lag.
     Equivariance of a learned table's inner products is above what 95 % of random orders of its rows give."""
     e.moved(e.models[0])
-    equivariance = e.value("equivariance")
-    return equivariance, equivariance >= e.upper("equivariance.null")
+    return e.value("equivariance") >= e.upper("equivariance.null")
 
 
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")
@@ -99,8 +95,7 @@ def lowdim_equivariant_from_few(e: Evidence) -> Measured:
     first = [v for i, v in e.along("index", "equivariance.first").items() if i <= FIRST]
     if not first:
         raise Missing(f"needs the equivariance of the first components of {e.models[0]}")
-    best = largest(first)
-    return best, best >= MOST * whole
+    return largest(first) >= MOST * whole
 
 
 def _words(e: Evidence) -> Point:
@@ -116,8 +111,7 @@ def lowdim_words_high_dimensional(e: Evidence) -> Measured:
     """Word tables need far more of their dimensions.
     At least {UNDER:g} % of the components hold half of the variance of a word table, and at most {SHAPED:g} %, else
     nothing is said: of a table that no training shaped it is nearly half of them."""
-    n50 = _words(e)
-    return n50, n50 >= UNDER
+    return _words(e) >= UNDER
 
 
 @of_words("LOWDIM section 3, Table 1 (smallest gap of twelve: albert-xlarge-v1)", paper=17.2)
@@ -126,8 +120,7 @@ def lowdim_words_above_positions(e: Evidence) -> Measured:
     The share of components that hold half of the variance is larger in the word table than in the position table; the
     gap is shown. Of the words it is at most {SHAPED:g} %, else nothing is said: so much has a table that no training
     shaped."""
-    gap = _words(e) - e.value("n50")
-    return gap, gap >= 0
+    return _words(e) - e.value("n50") >= 0
 
 
 @claim(
@@ -144,4 +137,4 @@ def lowdim_sinusoidal_row(e: Evidence) -> Measured:
     if (e.count("n50"), width) != SHAPE:
         shape = f"{SHAPE[0]} positions and {SHAPE[1]} dimensions"
         raise Missing(f"needs a sinusoidal table of {shape}; this one has {e.count('n50')} and {width} components")
-    return share, share >= SINUSOIDAL - ROUNDED, share <= SINUSOIDAL + ROUNDED
+    return share >= SINUSOIDAL - ROUNDED, share <= SINUSOIDAL + ROUNDED

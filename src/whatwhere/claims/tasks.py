@@ -51,8 +51,7 @@ def _lead(e: Evidence, family: str, *tasks: str, rivals: tuple[str, ...] = ()) -
 
 
 def _comparable(e: Evidence, family: str, *tasks: str) -> Measured:
-    lead = _lead(e, family, *tasks, rivals=RIVALS)
-    return lead, lead >= -COMPARABLE
+    return _lead(e, family, *tasks, rivals=RIVALS) >= -COMPARABLE
 
 
 @of_tasks("DSTG section 3.4, Table 7", *_MODELS, paper=_printed(GLUE_AVERAGES, "dstg", *RIVALS))
@@ -86,8 +85,7 @@ def dstg_costs_no_mteb(e: Evidence) -> Measured:
 
 
 def _ahead(e: Evidence) -> Measured:
-    lead = _lead(e, "glue")
-    return lead, lead >= 0
+    return _lead(e, "glue") >= 0
 
 
 @of_tasks("TUPE section 4.2, Table 2", "tupe-a", "bert-a", paper=_printed(GLUE_AVERAGES, "tupe-a", "bert-a"))
@@ -117,8 +115,7 @@ def _both(e: Evidence, *tasks: str) -> Measured:
         leads.append(_lead(e, "linguistic", task, rivals=RIVALS))
         notes.append(e.note)
     e.remark("; ".join(notes))
-    least = smallest(leads)
-    return least, least >= 0
+    return smallest(leads) >= 0
 
 
 def _least_lead(*tasks: str) -> float:
