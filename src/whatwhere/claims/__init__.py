@@ -5,7 +5,7 @@ say in numbers what the paper says in words; the paper's own printed values meet
 lists them all (`python -m whatwhere.claims`), and says what was known when they were set.
 """
 
-from . import dstg, tupe, tasks, geom, geom_models, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)
+from . import dstg, tupe, tasks, geom, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)
 from .claim import ANALYTIC, FAILS, HOLDS, OPEN, REGISTRY, UNSETTLED, UNTESTABLE, Claim, evaluate
 from .evidence import Missing
 

@@ -114,8 +114,7 @@ def dstg_2d_collapse(e: Evidence) -> Measured:
     """The separate position table collapses to two dimensions.
     Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's; both have moved by at
     least their first size."""
-    e.moved("dstg")
-    e.moved("ap")
+    e.moved("dstg", "ap")
     dstg, ap = e.value("pca.top2", "dstg"), e.value("pca.top2", "ap")
     return dstg >= MOST, dstg >= ap
 
@@ -125,7 +124,7 @@ def dstg_low_frequency(e: Evidence) -> Measured:
     """Two components of the separate table are slow waves.
     Each of the first two components of dstg's table, which has moved by at least its first size, has at least {MOST} of
     its power in the first four DCT bins; the lower is shown."""
-    e.moved("dstg")
+    e.moved()
     return smallest([e.value("dct.low4", index=i) for i in (0, 1)]) >= MOST
 
 
@@ -134,7 +133,7 @@ def dstg_third_component_fast(e: Evidence) -> Measured:
     """The separate table's third component is a fast wave.
     The third component of dstg's table, which has moved by at least its first size, has at most {LOST} of its power in
     the first four DCT bins, and less than each of the first two, which have at least as much, else nothing is said."""
-    e.moved("dstg")
+    e.moved()
     *slow, low = (e.value("dct.low4", index=i) for i in range(3))
     e.there(smallest(slow), LOST, "a share of slow waves in both of the first two components")
     return low <= LOST, low <= smallest(slow)
@@ -144,7 +143,7 @@ def dstg_third_component_fast(e: Evidence) -> Measured:
 def ap_table_high_dimensional(e: Evidence) -> Measured:
     """The entangled position table needs many dimensions.
     Two components hold at most {LOST} of the variance of ap's table, which has moved by at least its first size."""
-    e.moved("ap")
+    e.moved()
     return e.value("pca.top2") <= LOST
 
 
@@ -153,7 +152,7 @@ def ap_high_frequency(e: Evidence) -> Measured:
     """The entangled position table varies fast.
     Each of the first two components of ap's table, which has moved by at least its first size, has at most {LOST} of
     its power in the first four DCT bins; the higher is shown."""
-    e.moved("ap")
+    e.moved()
     return largest([e.value("dct.low4", index=i) for i in (0, 1)]) <= LOST
 
 

@@ -31,7 +31,7 @@ def _lead(e: Evidence, family: str, *tasks: str, rivals: tuple[str, ...] = ()) -
     Raises:
         Missing: no such task, no untrained control, or training that has helped on none of them.
     """
-    better, metric = e.models[0], f"{family}.score"
+    better, metric = e.model, f"{family}.score"
     others = [m for m in rivals or e.models[1:] if m in e.table.seeds]
     of_each = [set(e.table.distinct("part", metric, model)) for model in (better, *others)]
     paired = set(e.table.distinct("part", f"{family}.difference"))

@@ -119,9 +119,7 @@ def tupe_five_patterns(e: Evidence) -> Measured:
     shown. Not testable below five heads whose positional scores differ."""
     shares = [e.value("patterns.share", part=pattern) for pattern in PATTERNS]
     if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):
-        raise Missing(
-            f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.models[0]} has {distinct}"
-        )
+        raise Missing(f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.model} has {distinct}")
     there = np.sum([s.at >= SOME for s in shares], axis=0)
     return Point.of(there), Point.of(smallest(shares).at) >= SOME
 
