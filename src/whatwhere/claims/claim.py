@@ -8,7 +8,7 @@ from typing import Any
 from ..gates import HALF, ONE_SEED
 from ..points import Margin, Point, Table
 from ..records import Record
-from .evidence import Evidence, Missing
+from .evidence import Evidence, Missing, described
 
 HOLDS, FAILS, OPEN = "holds here", "not seen here", "not separable"
 UNSETTLED, UNTESTABLE = "not settled", "not testable here"
@@ -176,8 +176,8 @@ def _finding(claim: Claim, evidence: Evidence) -> _Finding:
         untrained = None
     scale, margin = "; ".join(filter(None, pieces)), min(m.value for m in margins)
     bars = [["at least" if m.least else "at most", m.bar] for m in margins if m.compared.value == shown.value]
-    models, (low, high) = list(evidence.models), shown.interval or (None, None)
-    return _Finding(verdict, scale, models, shown.value, low, high, untrained, evidence.read, bars, so_far, margin)
+    models, records, (low, high) = list(evidence.models), described(evidence.read), shown.interval or (None, None)
+    return _Finding(verdict, scale, models, shown.value, low, high, untrained, records, bars, so_far, margin)
 
 
 def _measured(claim: Claim, evidence: Evidence) -> tuple[Point, Sequence[Margin]]:

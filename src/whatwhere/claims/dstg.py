@@ -33,7 +33,7 @@ def _least(e: Evidence, target: str) -> float:
     ceiling = e.table.point(f"r2.{target}.ceiling")
     if ceiling is None:
         return PRESENT
-    e.remark(f"position alone reaches {ceiling.value:.2f}")
+    e.note = f"position alone reaches {ceiling.value:.2f}"
     return LOST * ceiling.value
 
 
@@ -222,13 +222,18 @@ def intra_better_with_absolute(e: Evidence) -> Measured:
 # Hidden states: section 4 (2).
 
 
+def _of_blocks(e: Evidence, metric: str) -> dict[int, Point]:
+    """A metric of the position stream after every block that trains it."""
+    late = e.late()
+    return {layer: v for layer, v in e.along("layer", metric, "position").items() if 1 <= layer <= late}
+
+
 @claim("DSTG section 4 (2), figure 4", "dstg", paper=0.9)
 def dstg_hidden_two_dimensional(e: Evidence) -> Measured:
     """Position states stay in two dimensions in every layer.
     Two components hold at least {ABOUT_90} (what rounds to the paper's 90 %) of the variance of the position stream
     within a document, from the first block to the last but one; the least is shown."""
-    late = e.late()
-    return smallest(v for at, v in e.along("layer", "hidden.top2", "position").items() if 1 <= at <= late) >= ABOUT_90
+    return smallest(_of_blocks(e, "hidden.top2").values()) >= ABOUT_90
 
 
 @claim("DSTG section 4 (2), figure 4 (no number printed)", "dstg")
@@ -237,13 +242,13 @@ def dstg_sentences_separate(e: Evidence) -> Measured:
     Log of the separation of sentences in the position stream over that of cuts of the same lengths in random order:
     larger after the last block but one than after the first, there above 0, and more so than in the untrained model
     (half-widths in quadrature); the growth is shown."""
-    trained, start = (
+    (first, late), (start, end) = (
         [of.value("sentences.excess", layer=layer, part="position") for layer in (1, e.late())]
         for of in (e, e.untrained())
     )
-    growth, before = (late - first for first, late in (trained, start))
-    e.remark(f"untrained {before.value:.3g}")
-    return growth >= 0, trained[1] >= 0, growth >= before
+    growth, before = late - first, end - start
+    e.note = f"untrained {before.value:.3g}"
+    return growth >= 0, late >= 0, growth >= before
 
 
 @claim("DSTG section 4 (2), figure 4 (no number printed)", "dstg")
@@ -251,11 +256,10 @@ def dstg_sentences_beyond_contiguity(e: Evidence) -> Measured:
     """Sentences separate more than random contiguous stretches.
     After every block up to the last but one the same logarithm is above 0, and above that of the untrained model
     (half-widths in quadrature), whose words alone make some; the smallest gain over it is shown."""
-    late = e.late()
-    layers = {layer: v for layer, v in e.along("layer", "sentences.excess", "position").items() if 1 <= layer <= late}
-    start = {layer: e.untrained().value("sentences.excess", layer=layer, part="position") for layer in layers}
-    least, gain = smallest(layers.values()), smallest([v - start[layer] for layer, v in layers.items()])
-    e.remark(f"the least itself {least.value:.3g}")
+    layers, start = _of_blocks(e, "sentences.excess"), e.untrained()
+    gains = (v - start.value("sentences.excess", layer=at, part="position") for at, v in layers.items())
+    gain, least = smallest(gains), smallest(layers.values())
+    e.note = f"the least itself {least.value:.3g}"
     return gain >= 0, least >= 0
 
 
@@ -370,8 +374,7 @@ def dstg_heads_cluster(e: Evidence) -> Measured:
     semantic, absolute = [portion(s, a) for s, a in both], [portion(a, s) for s, a in both]
     groups = [share_above(values, CLEAR) for values in (semantic, absolute)]
     clear = share_above([largest(pair) for pair in zip(semantic, absolute, strict=True)], CLEAR)
-    shares = f"{groups[0].value:.0%} of the heads semantic, {groups[1].value:.0%} absolute"
-    e.remark(shares.replace("%", " %"))
+    e.note = f"{groups[0].value:.0%} of the heads semantic, {groups[1].value:.0%} absolute".replace("%", " %")
     return clear >= MOST, *(group >= GROUP for group in groups)
 
 
@@ -415,13 +418,9 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
     if not len(seeds):
         most = f"the largest attention.retrieval of the semantic term is {max(v.at.max() for v in retrieval):.2f}"
         raise Missing(f"needs a retrieval head: {most}, below {RETRIEVES}")
-    at, below, above = (
-        np.array([np.mean([getattr(itself[head], side)[s] for head in np.flatnonzero(chosen[:, s])]) for s in seeds])
-        for side in ("at", "below", "above")
-    )
-    own = Point(at[:, None], below, above)
-    uniform = 1 / e.value("probe.length").value
-    lacking = len(e.seeds) - len(seeds)
+    sides = np.array([(v.at[:, 0], v.below, v.above) for v in itself])[..., seeds]  # (heads, 3, seeds that have any)
+    at, below, above = sides.mean(axis=0, where=chosen[:, None, seeds])
+    uniform, lacking = 1 / e.value("probe.length").value, len(e.seeds) - len(seeds)
     without = f", none in {lacking} of {len(e.seeds)} seeds" if lacking else ""
-    e.remark(f"{chosen.sum()} retrieval heads{without}, uniform attention {uniform:.4f}")
-    return own <= LOST * uniform
+    e.note = f"{chosen.sum()} retrieval heads{without}, uniform attention {uniform:.4f}"
+    return Point(at[:, None], below, above) <= LOST * uniform

@@ -23,9 +23,10 @@ class Missing(Exception):
 class Evidence:
     """The records of a run that speak of some models, over the training seeds that all of them have.
 
-    Every read is noted: `read` says in words what was. Without an explicit name a read is of the first model.
+    Every record that is read is noted in `read`. Without an explicit name a read is of the first model.
     seeds: [None] where no training is involved. step: whose records are read, None of the final model, 0 of the
-    untrained one.
+    untrained one. note: what else is to be known of a measurement, and over: what its interval is over where that is
+    no seed, split or document; both for the scale of the verdict.
     """
 
     def __init__(self, table: Table, models: Sequence[str], step: int | None = None) -> None:
@@ -37,19 +38,15 @@ class Evidence:
         if not self.seeds:
             raise Missing(f"{' and '.join(models)} have no training seed in common")
         self.note = self.over = ""
-        self._read: dict[Record, None] = {}
+        self.read: dict[Record, None] = {}
 
     def untrained(self) -> "Evidence":
         """The same before the first step. What it reads is noted as read by this one."""
         if self.step is not None:
             raise Missing("an untrained model is its own control")
         start = Evidence(self.table, self.models, step=0)
-        start._read = self._read
+        start.read = self.read
         return start
-
-    def remark(self, text: str) -> None:
-        """What else is to be known of the measurement, for the scale of the verdict."""
-        self.note = text
 
     def rows(self, metric: str, model: str | None = None, **where: object) -> list[Record]:
         """Records of a metric of a model at the seeds of the claim and the step that is read; not noted."""
@@ -98,10 +95,10 @@ class Evidence:
             raise Missing(f"{model or self.model} has {blocks} blocks; losing position through the layers needs three")
         return blocks - 1
 
-    def heads(self, metric: str, part: str | None = None, layer: int | None = None) -> list[Point]:
-        """A metric of every attention head (of every layer, or of one), in the order of layers and heads."""
+    def heads(self, metric: str, part: str | None = None) -> list[Point]:
+        """A metric of every attention head, in the order of layers and heads."""
         rows = self.table.rows(metric, self.model, part=part, step=None, index=None, seed=self.seeds[0])
-        places = sorted({(r.layer or 0, r.head) for r in rows if r.head is not None and layer in (None, r.layer)})
+        places = sorted({(r.layer or 0, r.head) for r in rows if r.head is not None})
         if not places:
             name = "" if part is None else f", part {part},"
             raise Missing(f"no {metric}{name} of the heads of {self.model}")
@@ -168,7 +165,7 @@ class Evidence:
             if not self.table.rows(f"{family}.score", name, part=part, step=self.step):
                 raise Missing(f"no {family}.score of {name}, part {part}")
             rows = self.table.rows(f"{family}.difference", name, part=part, step=self.step)
-            self._read |= dict.fromkeys(rows)
+            self.read |= dict.fromkeys(rows)
             ends.append(summary(rows) or Point.between(0.0))  # the first model has none beside itself
         return ends[0] - ends[1]
 
@@ -227,18 +224,13 @@ class Evidence:
             pieces.append(f"interval over {many}{what}" if point.interval else "no interval")
         return ", ".join(pieces)
 
-    @property
-    def read(self) -> list[str]:
-        """The records read so far in words, at most `MOST_ENTRIES`."""
-        return described(self._read)
-
     def _fact(self, metric: str) -> float | None:
         rows = self.table.rows(metric, self.model, seed=self.seeds[0], **dict.fromkeys(_PLACES))
         return rows[-1].value if rows else None
 
     def _summed(self, rows: Iterable[Record], read: Iterable[Record]) -> Point:
         """The point of some records, its rows in the order of the seeds; those that are read are noted."""
-        self._read |= dict.fromkeys(read)
+        self.read |= dict.fromkeys(read)
         point = summary(sorted(rows, key=lambda r: self.seeds.index(r.seed)))
         assert point is not None
         return point
@@ -252,7 +244,8 @@ def entangled(table: Table, model: str) -> bool:
 
 
 def described(records: Iterable[Record]) -> list[str]:
-    """Places of records in words: those that differ in layer, head, index, step or seed are one entry with ranges."""
+    """Places of records in words, at most `MOST_ENTRIES`: those that differ in layer, head, index, step or seed are one
+    entry with ranges."""
     groups: dict[tuple[str, str, str | None], list[Record]] = {}
     for r in records:
         groups.setdefault((r.metric, r.model, r.part), []).append(r)

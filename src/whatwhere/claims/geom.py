@@ -215,7 +215,7 @@ def geom_stress_exponential(e: Evidence) -> Measured:
     correlations; their difference is shown)."""
     widths, values = (np.array(list(v)) for v in zip(*_by_width(e).items(), strict=True))
     exponential, power = (np.corrcoef(x, np.log(values))[0, 1] ** 2 for x in (widths, np.log(widths)))
-    e.remark(f"stress grows as the power {np.polyfit(np.log(widths), np.log(values), 1)[0]:.2f} of d")
+    e.note = f"stress grows as the power {np.polyfit(np.log(widths), np.log(values), 1)[0]:.2f} of d"
     return Point.of([[exponential - power]]) >= 0
 
 
@@ -359,9 +359,7 @@ def _by_step(e: Evidence, metric: str) -> list[Point]:
 
 
 @of_checkpoints(
-    "GEOM theorem 4, section 6.5, figure 5 (pre-trained model)",
-    paper=0.35,
-    always="rows of random numbers never meet",
+    "GEOM theorem 4, section 6.5, figure 5 (pre-trained model)", paper=0.35, always="rows of random numbers never meet"
 )
 def geom_separation_positive(e: Evidence) -> Measured:
     """Training never merges two positions.
@@ -397,7 +395,7 @@ def geom_learned_monotone(e: Evidence) -> Measured:
 def _placed(e: Evidence) -> None:
     """Refuse to hold a model's table against the corpus where its rows are no places in documents."""
     if (share := unplaced(e.table)) is not None:
-        begin = f"{100 * share:.1f} % begin with a document"
+        begin = f"{share:.1%} begin with a document".replace("%", " %")
         raise Missing(f"windows run on: {begin}, so table rows are no places in documents")
 
 
@@ -421,7 +419,7 @@ def _layer_peak(e: Evidence, metric: str, part: str = "sinusoidal") -> Measured:
         raise Missing(f"needs a model of {FEWEST_BLOCKS} blocks; {e.model} has {len(layers)}")
     values = np.array([layers[at].each for at in layers])  # (blocks, seeds)
     half, at = len(values) // 2, np.unique(np.array(list(layers))[values.argmax(axis=0)])
-    e.remark(f"largest at block {', '.join(map(str, at))} of {len(values)}")
+    e.note = f"largest at block {', '.join(map(str, at))} of {len(values)}"
     return Point.of((values[:half].max(axis=0) / np.median(values[half:], axis=0))[:, None]) >= SHARP
 
 

@@ -42,7 +42,7 @@ def _lead(e: Evidence, family: str, *tasks: str) -> Point:
         raise Missing(f"needs a gain of {TAUGHT:g} of every model over its untrained self; on {task} it is {least:.2g}")
     left = ", ".join(task for task in there if task not in taught)
     without = f", without {left}, where training helped too little" if left else ""
-    e.remark(f"beside {', '.join(others)}; {', '.join(taught)}{without}")
+    e.note = f"beside {', '.join(others)}; {', '.join(taught)}{without}"
     e.over = "rows of the tasks"
     return smallest(average([e.beside(family, e.model, other, task) for task in taught]) for other in others)
 
@@ -103,7 +103,7 @@ def _both(e: Evidence, *tasks: str) -> Measured:
     for task in tasks:
         leads.append(_lead(e, "linguistic", task))
         notes.append(e.note)
-    e.remark("; ".join(notes))
+    e.note = "; ".join(notes)
     return smallest(leads) >= 0
 
 
