@@ -35,18 +35,27 @@ REGIMES = "synthetic:three-regimes"  # the corpus that section 5.4 speaks of
 
 BEST = "optimal.corrected"  # each table scaled best, against distances without what few samples add
 
-# Judged for each of a run's corpora ("corpus" in a study, their own names in a geometry run).
-of_corpora = partial(
-    claim,
-    each=lambda table: table.models("stress.raw", part="sinusoidal", step=None),
-    what="the geometry of a corpus (stress of tables against it)",
-    kind=CORPUS,
-)
+
+def _corpora(table: Table) -> list[str]:
+    """The corpora of a run: "corpus" in a study, their own names in a geometry run."""
+    return table.models("stress.raw", part="sinusoidal", step=None)
+
+
+def _checkpoints(table: Table) -> list[str]:
+    return list(dict.fromkeys(r.model for r in table.rows("separation") if r.step is not None))
+
+
+def _added(table: Table, model: str) -> bool:
+    """Whether a model adds a table of positions to the words: its scores have a term of both together."""
+    return "mixed" in table.distinct("part", "scores.std", model)
+
+
+of_corpora = partial(claim, kind=CORPUS, each=_corpora, what="the geometry of a corpus (stress of tables against it)")
 of_regimes = partial(
     claim,
-    each=lambda table: [m for m in table.models("stress.raw", part="sinusoidal", step=None) if m.endswith(REGIMES)],
-    what="the geometry of the paper's synthetic corpus (whatwhere geometry --corpus synthetic:three-regimes)",
     kind=CORPUS,
+    each=lambda table: [m for m in _corpora(table) if m.endswith(REGIMES)],
+    what="the geometry of the paper's synthetic corpus (whatwhere geometry --corpus synthetic:three-regimes)",
 )
 of_checkpoints = partial(
     claim,
@@ -63,15 +72,6 @@ of_projections = partial(
     each=lambda table: [m for m in table.models("projected.stress.raw", part="sinusoidal") if _added(table, m)],
     what="the sinusoidal table projected through the blocks of a model that adds a table to the words",
 )
-
-
-def _checkpoints(table: Table) -> list[str]:
-    return list(dict.fromkeys(r.model for r in table.rows("separation") if r.step is not None))
-
-
-def _added(table: Table, model: str) -> bool:
-    """Whether a model adds a table of positions to the words: its scores have a term of both together."""
-    return "mixed" in table.distinct("part", "scores.std", model)
 
 
 def _ratio(e: Evidence, part: str, other: str, scale: str, index: int | None = None) -> Point:

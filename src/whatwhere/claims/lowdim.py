@@ -79,8 +79,7 @@ def lowdim_pairs_rotate(e: Evidence) -> Measured:
     e.along("index", "fft.turns")
     strongest = {r.seed: r.value for r in e.rows("rotation.strength", index=0)}
     # A table without a pair that turns has no record of one.
-    strength = Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds])
-    return strength >= LOST
+    return Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds]) >= LOST
 
 
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")
