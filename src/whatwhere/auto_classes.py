@@ -30,9 +30,8 @@ class _AfterTransformers:
 
         def execute_both(module: ModuleType) -> None:
             execute(module)
-            if (
-                self in sys.meta_path
-            ):  # stays until transformers is there: libraries look for its spec without importing it
+            # It stays until transformers is there: libraries look for its spec without importing it.
+            if self in sys.meta_path:
                 sys.meta_path.remove(self)
             import_module(".encoder", __package__)
 

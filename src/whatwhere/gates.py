@@ -1,6 +1,6 @@
 """What must be true of a run before anything is concluded from it, the same for the ledger and for every page."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from .points import ANY, Table
 
@@ -59,18 +59,14 @@ def unsettled(table: Table, model: str, seeds: Iterable[int | None] | None = Non
     From the last validation before the last tenth of the steps to the end, of the seed that falls most. None where no
     seed still learns, or the validations do not tell.
     """
-    falls = list(_falls(table, model, seeds))
-    if not falls or (fall := max(falls))[0] <= max(FALLING, STILL * (gain(table, model, seeds) or 0.0)):
-        return None
-    return fall
-
-
-def _falls(table: Table, model: str, seeds: Iterable[int | None] | None) -> Iterator[tuple[float, int]]:
+    falls = [(0.0, 0)]
     for _, losses in _courses(table, model, seeds):
         last = max(losses, default=0)
         before = max((step for step in losses if step <= 0.9 * last and step < last), default=None)
         if before is not None:
-            yield (losses[before] - losses[last]) * 0.1 * last / (last - before), last
+            falls.append(((losses[before] - losses[last]) * 0.1 * last / (last - before), last))
+    fall, steps = max(falls)
+    return (fall, steps) if fall > max(FALLING, STILL * (gain(table, model, seeds) or 0.0)) else None
 
 
 def _courses(table: Table, model: str, seeds: Iterable[int | None] | None) -> list[tuple[float, dict[int, float]]]:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import binomtest, t
 
-LOSS_ROUNDING = (
-    1e-6  # nats: a smaller rise of a loss is none, as the same documents in another batch give as much in float32
-)
+LOSS_ROUNDING = 1e-6  # nats: a smaller rise is none, as the same documents in another batch give as much in float32
 
 
 def tested(documents: int) -> int:
@@ -42,9 +40,8 @@ def jackknife_interval(value: float, left: Sequence[float]) -> tuple[float, floa
     groups = len(left)
     if groups < 2:
         return None
-    half = float(
-        t.ppf(0.975, groups - 1) * np.sqrt((groups - 1) / groups * np.sum((np.asarray(left) - np.mean(left)) ** 2))
-    )
+    squares = np.sum((np.asarray(left) - np.mean(left)) ** 2)
+    half = float(t.ppf(0.975, groups - 1) * np.sqrt((groups - 1) / groups * squares))
     return value - half, value + half
 
 

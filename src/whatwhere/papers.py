@@ -5,41 +5,45 @@ hidden[c + 1]; hidden[0] has no paper value, nor has the position stream (and th
 printed "-".
 """
 
-# One row of a table: columns 0 to 5. None where the paper prints "-".
-_Row = tuple[float | None, ...]
+from pathlib import Path
 
-_PROBES: dict[str, dict[tuple[str, str], _Row]] = {
-    # Table 2. The text of 5.1 has 0.34 where the table has 0.24 (ap, column 5); the table is taken.
-    "r2.token": {
-        ("rope", "all"): (0.10, 0.12, 0.32, 0.20, 0.18, 0.06),
-        ("rp", "all"): (0.17, 0.50, 0.46, 0.42, 0.42, 0.22),
-        ("ap", "all"): (0.99, 0.99, 0.97, 0.89, 0.82, 0.24),
-        ("dstg", "all"): (0.99, 0.98, 0.96, 0.95, 0.92, None),
-        ("dstg", "position"): (0.99, 0.98, 0.95, 0.94, 0.89, None),
-        ("dstg", "semantic"): (0.44, 0.34, 0.35, 0.32, 0.26, 0.18),
-    },
-    # Table 3
-    "r2.segment": {
-        ("rope", "all"): (0.09, 0.11, 0.30, 0.19, 0.17, 0.06),
-        ("rp", "all"): (0.17, 0.47, 0.40, 0.37, 0.37, 0.23),
-        ("ap", "all"): (0.94, 0.95, 0.93, 0.85, 0.79, 0.23),
-        ("dstg", "all"): (0.94, 0.94, 0.92, 0.91, 0.88, None),
-        ("dstg", "position"): (0.94, 0.93, 0.91, 0.90, 0.85, None),
-        ("dstg", "semantic"): (0.42, 0.33, 0.35, 0.31, 0.27, 0.18),
-    },
-    # Table 4
-    "r2.intra": {
-        ("rope", "all"): (0.29, 0.70, 0.73, 0.69, 0.68, 0.50),
-        ("rp", "all"): (0.50, 0.68, 0.67, 0.68, 0.63, 0.50),
-        ("ap", "all"): (0.20, 0.76, 0.80, 0.76, 0.66, 0.46),
-        ("dstg", "all"): (0.43, 0.73, 0.76, 0.76, 0.73, None),
-        ("dstg", "position"): (0.04, 0.06, 0.06, 0.06, 0.06, None),
-        ("dstg", "semantic"): (0.42, 0.73, 0.76, 0.75, 0.73, 0.58),
-    },
+# (metric, model, part, layer) -> R² printed in Tables 2-4; layer is ours, 1 to 6, of the paper's six-layer models.
+DSTG_R2: dict[tuple[str, str, str, int], float] = {
+    (metric, model, part, layer): value
+    for metric, rows in {
+        # Table 2. The text of 5.1 has 0.34 where the table has 0.24 (ap, column 5); the table is taken.
+        "r2.token": {
+            ("rope", "all"): (0.10, 0.12, 0.32, 0.20, 0.18, 0.06),
+            ("rp", "all"): (0.17, 0.50, 0.46, 0.42, 0.42, 0.22),
+            ("ap", "all"): (0.99, 0.99, 0.97, 0.89, 0.82, 0.24),
+            ("dstg", "all"): (0.99, 0.98, 0.96, 0.95, 0.92, None),
+            ("dstg", "position"): (0.99, 0.98, 0.95, 0.94, 0.89, None),
+            ("dstg", "semantic"): (0.44, 0.34, 0.35, 0.32, 0.26, 0.18),
+        },
+        # Table 3
+        "r2.segment": {
+            ("rope", "all"): (0.09, 0.11, 0.30, 0.19, 0.17, 0.06),
+            ("rp", "all"): (0.17, 0.47, 0.40, 0.37, 0.37, 0.23),
+            ("ap", "all"): (0.94, 0.95, 0.93, 0.85, 0.79, 0.23),
+            ("dstg", "all"): (0.94, 0.94, 0.92, 0.91, 0.88, None),
+            ("dstg", "position"): (0.94, 0.93, 0.91, 0.90, 0.85, None),
+            ("dstg", "semantic"): (0.42, 0.33, 0.35, 0.31, 0.27, 0.18),
+        },
+        # Table 4
+        "r2.intra": {
+            ("rope", "all"): (0.29, 0.70, 0.73, 0.69, 0.68, 0.50),
+            ("rp", "all"): (0.50, 0.68, 0.67, 0.68, 0.63, 0.50),
+            ("ap", "all"): (0.20, 0.76, 0.80, 0.76, 0.66, 0.46),
+            ("dstg", "all"): (0.43, 0.73, 0.76, 0.76, 0.73, None),
+            ("dstg", "position"): (0.04, 0.06, 0.06, 0.06, 0.06, None),
+            ("dstg", "semantic"): (0.42, 0.73, 0.76, 0.75, 0.73, 0.58),
+        },
+    }.items()
+    for (model, part), row in rows.items()
+    for layer, value in enumerate(row, 1)
+    if value is not None
 }
-
 DSTG_LAYERS = 6
-
 # (metric, model, component from 0, None for a summary) -> share of variance or power, section 4 (1).
 DSTG_TABLES: dict[tuple[str, str, int | None], float] = {
     ("pca.top2", "dstg", None): 0.941,
@@ -117,86 +121,18 @@ HOLMES_BEST = _of_dstg(
     }
 )
 
-# (metric, model, part, layer) -> R² printed in Tables 2-4; layer is ours, 1 to 6, of the paper's six-layer models.
-DSTG_R2: dict[tuple[str, str, str, int], float] = {
-    (metric, model, part, column + 1): value
-    for metric, rows in _PROBES.items()
-    for (model, part), row in rows.items()
-    for column, value in enumerate(row)
-    if value is not None
-}
-
-# Author, title and the like of every source, as BibTeX names them: of papers as they print it themselves.
-CITATIONS: dict[str, dict[str, str]] = {
-    "dstg": {
-        "author": "Lequeu, Pierre-Antoine and Barboule, Camille and Piwowarski, Benjamin",
-        "title": "Give it Space! Explicit Disentangling of Positional and Semantic Representations in Encoders",
-        "note": "Code: https://github.com/LequeuISIR/DSTG-encoder",
-    },
-    "tupe": {
-        "author": "Ke, Guolin and He, Di and Liu, Tie-Yan",
-        "title": "Rethinking Positional Encoding in Language Pre-training",
-        "howpublished": "ICLR 2021",
-        "eprint": "2006.15595",
-        "archivePrefix": "arXiv",
-    },
-    "split": {
-        "title": "Séparer la sémantique de la position dans les transformers: Approche",
-        "note": "Unpublished notes, in French",
-    },
-    "lowdim": {
-        "author": "Wennberg, Ulme and Henter, Gustav Eje",
-        "title": "Learned Transformer Position Embeddings Have a Low-Dimensional Structure",
-        "howpublished": "RepL4NLP 2024",
-    },
-    "geometry": {
-        "author": "Cirrincione, Giansalvo",
-        "title": "On the Geometry of Positional Encodings in Transformers",
-        "year": "2026",
-        "eprint": "2604.05217",
-        "archivePrefix": "arXiv",
-    },
-    "rope": {
-        "author": "Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo and Liu, Yunfeng",
-        "title": "RoFormer: Enhanced Transformer with Rotary Position Embedding",
-        "howpublished": "Neurocomputing 568, 2024",
-    },
-    "alibi": {
-        "author": "Press, Ofir and Smith, Noah A. and Lewis, Mike",
-        "title": "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
-        "howpublished": "ICLR 2022",
-    },
-    "t5": {
-        "author": "Raffel, Colin and Shazeer, Noam and Roberts, Adam and others",
-        "title": "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
-        "howpublished": "JMLR 21, 2020",
-    },
-    "shaw": {
-        "author": "Shaw, Peter and Uszkoreit, Jakob and Vaswani, Ashish",
-        "title": "Self-Attention with Relative Position Representations",
-        "howpublished": "NAACL 2018",
-    },
-    "sinusoidal": {
-        "author": "Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and others",
-        "title": "Attention Is All You Need",
-        "howpublished": "NeurIPS 2017",
-    },
-    "bert": {
-        "author": "Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina",
-        "title": "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
-        "howpublished": "NAACL 2019",
-    },
-    "neobert": {
-        "author": "Le Breton, Lola and Fournier, Quentin and Morris, John X. and others",
-        "title": "NeoBERT: A Next-Generation BERT",
-        "note": "Preprint",
-    },
-}
+_ENTRIES = Path(__file__).with_name("papers.bib").read_text(encoding="utf-8").strip().split("\n\n")
+# Key -> source in BibTeX: papers as they print it themselves.
+CITATIONS = {entry[len("@misc{") : entry.index(",")]: entry for entry in _ENTRIES}
 # How the documents call the five papers -> key of `CITATIONS`.
 PAPERS = {"DSTG": "dstg", "TUPE": "tupe", "GEOM": "geometry", "LOWDIM": "lowdim", "SPLIT": "split"}
 
 
 def bibtex(key: str) -> str:
     """A source of `CITATIONS` in BibTeX, a line a field."""
-    fields = ",\n".join(f"  {name} = {{{words}}}" for name, words in CITATIONS[key].items())
-    return f"@misc{{{key},\n{fields}\n}}"
+    return CITATIONS[key]
+
+
+def title(key: str) -> str:
+    """The title of a source of `CITATIONS`."""
+    return CITATIONS[key].partition("title = {")[2].partition("}")[0]

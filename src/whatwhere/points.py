@@ -11,7 +11,7 @@ import numpy as np
 
 from .intervals import seed_interval, split_interval
 from .metrics import repeats
-from .records import Record
+from .records import Record, is_one_of
 
 ANY: Any = ...  # as a column of a query: whatever it is
 DRAWS = 1000  # of the bootstrap over heads
@@ -77,9 +77,8 @@ class Point:
         below, above = float(self.below[0]), float(self.above[0])
         if columns is None:
             return (self.value - below, self.value + above) if below or above else None
-        return self.value - math.hypot(self.value - columns[0], below), self.value + math.hypot(
-            columns[1] - self.value, above
-        )
+        low, high = math.hypot(self.value - columns[0], below), math.hypot(columns[1] - self.value, above)
+        return self.value - low, self.value + high
 
     @property
     def low(self) -> float | None:
@@ -129,9 +128,8 @@ class Point:
         """The ratio of two positive values, its half-widths to first order."""
         ratio, mean = self.at / other.at, other.each
         size = np.abs(ratio.mean(axis=1))
-        below, above = (
-            np.hypot(a / mean, size * b / mean) for a, b in ((self.below, other.above), (self.above, other.below))
-        )
+        below = np.hypot(self.below / mean, size * other.above / mean)
+        above = np.hypot(self.above / mean, size * other.below / mean)
         return replace(self, at=ratio, below=below, above=above, columns=self.columns or other.columns)
 
     def __le__(self, other: "Point | float") -> "Margin":
@@ -143,15 +141,15 @@ class Point:
         return Margin(**vars(self - other), compared=self, bar=_value(other))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Margin(Point):
     """What a comparison of points gives: how far on the right side it is, negative on the wrong one.
 
     compared: what is on its left. bar: value of what it was compared with. least: whether it has to be above.
     """
 
-    compared: Point | None = None
-    bar: float = math.nan
+    compared: Point
+    bar: float
     least: bool = True
 
     def __bool__(self) -> bool:
@@ -221,18 +219,16 @@ def portion(a: Point, b: Point) -> Point:
     total = a.at + b.at
     whole = np.where(total > 0, total, 1.0)
     square = whole.mean(axis=1) ** 2
-    below, above = (
-        np.hypot(b.each * up, a.each * down) / square for up, down in ((a.below, b.above), (a.above, b.below))
-    )
+    below = np.hypot(b.each * a.below, a.each * b.above) / square
+    above = np.hypot(b.each * a.above, a.each * b.below) / square
     return Point(np.where(total > 0, a.at / whole, 0.5), below, above)
 
 
 def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]) -> tuple[Point, Point]:
-    """Spearman's correlation of a with b over heads, and how far it is above that of a with c, with intervals over
-    heads.
+    """Spearman's correlation of a with b over heads, and how far it is above that of a with c.
 
-    The two correlations share `a`, and so do their errors: the heads are drawn again, the same draws for both
-    (percentile bootstrap).
+    The two correlations share `a`, and so do their errors: their intervals are percentiles of a bootstrap over heads,
+    the same draws for both.
 
     Raises:
         ValueError: fewer than eight heads.
@@ -241,28 +237,24 @@ def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]
         raise ValueError(f"a rank correlation over {FEWEST_HEADS} heads; the model has {len(a)}")
     draws = np.random.default_rng(0).integers(len(a), size=(DRAWS, len(a)))
     rows = np.concatenate([np.arange(len(a))[None], draws])  # the heads as they are, then the draws
-    pairs = []
-    for seed in range(len(a[0].at)):
-        first, second, third = (np.array([p.each[seed] for p in points])[rows] for points in (a, b, c))
-        with_b, with_c = _spearman(first, second), _spearman(first, third)
-        pairs.append((with_b, with_b - with_c))
-    return _bootstrapped([p[0] for p in pairs]), _bootstrapped([p[1] for p in pairs])
+    first, second, third = (np.array([p.each for p in points]).T[:, rows] for points in (a, b, c))
+    with_b, with_c = _spearman(first, second), _spearman(first, third)
+    return _bootstrapped(with_b), _bootstrapped(with_b - with_c)
 
 
-def _bootstrapped(rows: Sequence[np.ndarray]) -> Point:
+def _bootstrapped(rows: np.ndarray) -> Point:
     """Of each seed's row: its first entry with the 2.5 and 97.5 % percentiles of the others."""
-    at = np.array([row[0] for row in rows])
-    low, high = np.percentile([row[1:] for row in rows], (2.5, 97.5), axis=1)
+    at, (low, high) = rows[:, 0], np.percentile(rows[:, 1:], (2.5, 97.5), axis=1)
     return Point(at[:, None], np.maximum(at - low, 0.0), np.maximum(high - at, 0.0))
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of each row; 0 where one is equal in all heads, as it goes with nothing."""
+    """Over the last axis; 0 where one is equal in all heads, as it goes with nothing."""
     from scipy.stats import rankdata  # here: half a second of start-up
 
-    x, y = (rankdata(v, axis=1) - (v.shape[1] + 1) / 2 for v in (a, b))
-    size = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
-    return (x * y).sum(axis=1) / np.where(size > 0, size, 1.0)
+    x, y = (rankdata(v, axis=-1) - (v.shape[-1] + 1) / 2 for v in (a, b))
+    size = np.sqrt((x**2).sum(axis=-1) * (y**2).sum(axis=-1))
+    return (x * y).sum(axis=-1) / np.where(size > 0, size, 1.0)
 
 
 def summary(records: Iterable[Record]) -> Point | None:
@@ -270,36 +262,29 @@ def summary(records: Iterable[Record]) -> Point | None:
 
     Several repetitions of every seed are the columns; else the value that each seed's own record has.
     """
-    by_seed: dict[int | None, list[Record]] = {}
+    by_seed: dict[int | None, dict[int | None, Record]] = {}
     for r in records:
-        by_seed.setdefault(r.seed, []).append(r)
+        by_seed.setdefault(r.seed, {})[r.index] = r  # of two records in one place the later one counts
     if not by_seed:
         return None
-    # Of two records in one place the later one counts.
-    places = [{r.index: r for r in group} for group in by_seed.values()]
+    places, trained = list(by_seed.values()), any(seed is not None for seed in by_seed)
     parts = [sorted(index for index in place if index is not None) for place in places]
     n = next((place[None].n for place in places if None in place), next(iter(places[0].values())).n)
-    trained = any(seed is not None for seed in by_seed)
     if len(parts[0]) > 1 and all(part == parts[0] for part in parts):
-        at = np.array([[place[index].value for index in part] for place, part in zip(places, parts, strict=True)])
-        zeros = np.zeros(len(at))
+        at, zeros = np.array([[place[index].value for index in parts[0]] for place in places]), np.zeros(len(places))
         return Point(at, zeros, zeros, repeats(places[0][parts[0][0]].metric) or "splits", n, trained)
-    single = [
-        place.get(None) or (place[part[0]] if len(part) == 1 else None)
-        for place, part in zip(places, parts, strict=True)
-    ]
-    values = [
-        r.value if r else float(np.mean([s.value for s in place.values()]))
-        for r, place in zip(single, places, strict=True)
-    ]
-    below, above = (np.array([_half_width(r, side) for r in single]) for side in ("low", "high"))
-    return Point(np.array(values)[:, None], below, above, "", n, trained)
+    at, below, above = np.array([_alone(place) for place in places]).T
+    return Point(at[:, None], below, above, "", n, trained)
 
 
-def _half_width(record: Record | None, side: str) -> float:
-    if record is None or record.low is None or record.high is None or not math.isfinite(record.low + record.high):
-        return 0.0
-    return max(0.0, record.value - record.low if side == "low" else record.high - record.value)
+def _alone(place: Mapping[int | None, Record]) -> tuple[float, float, float]:
+    """Value and half-widths of the one record of a seed: of several, the mean."""
+    record = place.get(None) or (next(iter(place.values())) if len(place) == 1 else None)
+    if record is None:
+        return float(np.mean([r.value for r in place.values()])), 0.0, 0.0
+    if record.low is None or record.high is None or not math.isfinite(record.low + record.high):
+        return record.value, 0.0, 0.0
+    return record.value, max(0.0, record.value - record.low), max(0.0, record.high - record.value)
 
 
 class Table:
@@ -336,17 +321,14 @@ class Table:
     def rows(self, metric: str, model: Any = ANY, **where: Any) -> list[Record]:
         """Records of a metric (and a model) whose named columns are as named; the others may be anything."""
         of_metric = self._by_place.get(metric, {})
-        rows = of_metric.get(model, []) if isinstance(model, str) else [r for of in of_metric.values() for r in of]
-        tests = [
-            (k, v) for k, v in (where if isinstance(model, str) else {"model": model, **where}).items() if v is not ANY
-        ]
-        return [r for r in rows if all(_is(getattr(r, k), v) for k, v in tests)]
+        models = [m for m in of_metric if model is ANY or is_one_of(m, model)]
+        tests = [(k, v) for k, v in where.items() if v is not ANY]
+        return [r for m in models for r in of_metric[m] if all(is_one_of(getattr(r, k), v) for k, v in tests)]
 
     def distinct(self, column: str, metric: str, model: Any = ANY, **where: Any) -> list[Any]:
         """Values of a column, without None, in the order of the records; columns that are not named may be anything."""
-        return list(
-            dict.fromkeys(v for r in self.rows(metric, model, **where) if (v := getattr(r, column)) is not None)
-        )
+        values = (getattr(r, column) for r in self.rows(metric, model, **where))
+        return list(dict.fromkeys(v for v in values if v is not None))
 
     def points(self, metric: str, model: Any = "", by: str | tuple[str, ...] = (), **where: Any) -> dict[Any, Point]:
         """Values of the columns `by`, which must not be empty, -> point, ascending where they can be compared.
@@ -375,7 +357,3 @@ class Table:
         if isinstance(where.get("index"), int):
             return self.points(metric, model, by="index", **where).get(where["index"])
         return self.points(metric, model, **where).get(())
-
-
-def _is(value: Any, wanted: Any) -> bool:
-    return value in wanted if isinstance(wanted, tuple | set | frozenset) else value == wanted

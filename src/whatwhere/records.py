@@ -86,13 +86,12 @@ def read_records(path: str | Path) -> list[Record]:
 
 def select(records: Sequence[Record], **columns: Any) -> list[Record]:
     """The records whose columns have the given values; a tuple or set means any of its members."""
-    unknown = set(columns) - {f.name for f in fields(Record)}
-    if unknown:
-        raise ValueError(
-            f"Record has no column {sorted(unknown)[0]!r}. Columns: {', '.join(f.name for f in fields(Record))}."
-        )
-    return [
-        r
-        for r in records
-        if all(getattr(r, k) in v if isinstance(v, tuple | set) else getattr(r, k) == v for k, v in columns.items())
-    ]
+    names = [f.name for f in fields(Record)]
+    if unknown := sorted(set(columns) - set(names)):
+        raise ValueError(f"Record has no column {unknown[0]!r}. Columns: {', '.join(names)}.")
+    return [r for r in records if all(is_one_of(getattr(r, k), v) for k, v in columns.items())]
+
+
+def is_one_of(value: Any, wanted: Any) -> bool:
+    """Whether a value is the one that is wanted, or of a tuple or set any of its members."""
+    return value in wanted if isinstance(wanted, tuple | set | frozenset) else value == wanted

@@ -5,9 +5,8 @@ say in numbers what the paper says in words; the paper's own printed values meet
 lists them all (`python -m whatwhere.claims`), and says what was known when they were set.
 """
 
-from . import dstg, tupe, tasks, geom, geom_models, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)
+from . import dstg, tupe, tasks, geom, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)
 from .claim import ANALYTIC, FAILS, HOLDS, OPEN, REGISTRY, UNSETTLED, UNTESTABLE, Claim, evaluate
-from .evidence import Missing
 
 # Those that tell most come first.
 _FIRST = (
@@ -26,15 +25,4 @@ _FIRST = (
 REGISTRY.sort(key=lambda claim: _FIRST.index(claim.id) if claim.id in _FIRST else len(_FIRST))
 CLAIMS: tuple[Claim, ...] = tuple(REGISTRY)
 
-__all__ = [
-    "ANALYTIC",
-    "CLAIMS",
-    "FAILS",
-    "HOLDS",
-    "OPEN",
-    "UNSETTLED",
-    "UNTESTABLE",
-    "Claim",
-    "Missing",
-    "evaluate",
-]
+__all__ = ["ANALYTIC", "CLAIMS", "FAILS", "HOLDS", "OPEN", "UNSETTLED", "UNTESTABLE", "Claim", "evaluate"]

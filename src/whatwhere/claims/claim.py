@@ -1,18 +1,17 @@
 """A claim as a function over the records of a run, and its verdict."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ..gates import HALF, ONE_SEED
 from ..points import Margin, Point, Table
 from ..records import Record
-from .evidence import Evidence, Missing
+from .evidence import Evidence, Missing, described
 
 HOLDS, FAILS, OPEN = "holds here", "not seen here", "not separable"
 UNSETTLED, UNTESTABLE = "not settled", "not testable here"
-_SEVERITY = (FAILS, OPEN, HOLDS)
 # What a claim is about: trained models, text, or nothing that a measurement could decide. The last count for nothing.
 EMPIRICAL, CORPUS, ANALYTIC = "empirical", "corpus", "analytic"
 
@@ -25,10 +24,9 @@ UNMOVED = 0.05  # "invariant": states change by at most this share of their size
 SOME = 0.01  # "there are": more than this share of the heads, which is less than one head of any model here
 MARGINAL = 0.05  # nats of MLM loss that count as no difference ("comparable", "marginal")
 
-# The quantity that is shown, then how far on the right side of its threshold each part of the rule is.
-Measured = tuple[Point, ...]
+# The parts of the rule as comparisons of points, after what is shown where that is not the left side of the first.
+Measured = Margin | tuple[Point, ...]
 Measure = Callable[[Evidence], Measured]
-Subjects = Callable[[Table], list[str]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Claim:
     models: tuple[str, ...]
     measure: Measure
     unit: str = ""
-    each: Subjects | None = None
+    each: Callable[[Table], list[str]] | None = None
     what: str = ""
     kind: str = EMPIRICAL
     always: str = ""
@@ -61,35 +59,20 @@ class Claim:
 REGISTRY: list[Claim] = []
 
 
-def claim(
-    source: str,
-    *models: str,
-    paper: float | None = None,
-    unit: str = "",
-    each: Subjects | None = None,
-    what: str = "",
-    kind: str = EMPIRICAL,
-    always: str = "",
-    learned: float = HALF,
-    alone: float = 0.0,
-) -> Callable[[Measure], Measure]:
+def claim(source: str, *models: str, paper: float | None = None, **more: Any) -> Callable[[Measure], Measure]:
     """Make a measure a row of the ledger; the arguments are those of `Claim`, `always` makes it analytic.
 
-    The measure returns what is shown, then the margins: comparisons of points. Its name, with hyphens, is the claim's.
-    Its docstring is the claim, on the first line, and the rule, in which names in braces are those of its module.
+    The measure returns what is shown, then the margins: comparisons of points. What is shown may be left out where it
+    is what the first of them compares. Its name, with hyphens, is the claim's. Its docstring is the claim, on the first
+    line, and the rule, in which names in braces are those of its module.
     """
 
     def register(measure: Measure) -> Measure:
+        name = measure.__name__.replace("_", "-")
         sentence, _, text = (measure.__doc__ or "").format_map(measure.__globals__).partition("\n")
         rule = " ".join(text.split()).removesuffix(".")
-        name = measure.__name__.replace("_", "-")
-        REGISTRY.append(
-            Claim(
-                *(name, sentence.removesuffix("."), source, paper, rule, models, measure, unit, each, what),
-                ANALYTIC if always else kind,
-                *(always, learned, alone),
-            )
-        )
+        row = Claim(name, sentence.removesuffix("."), source, paper, rule, models, measure, **more)
+        REGISTRY.append(replace(row, kind=ANALYTIC) if row.always else row)
         return measure
 
     return register
@@ -100,18 +83,25 @@ of_losses = partial(claim, unit="nats", learned=0.0, alone=ONE_SEED)  # a loss t
 
 @dataclass(frozen=True)
 class _Finding:
-    """The verdict on one of the things that a claim is about."""
+    """The verdict on one of the things that a claim is about; what it shares with a row of the ledger is named so."""
 
-    name: str
     verdict: str
     scale: str
+    models: list[str]
     value: float | None = None
-    bounds: tuple[float, float] | None = None
+    low: float | None = None
+    high: float | None = None
     untrained: dict[str, Any] | None = None
-    records: Sequence[str] = ()
-    margin: float = 0.0
-    bars: Sequence[tuple[str, float]] = ()
+    records: list[str] = field(default_factory=list)
+    bars: list[list[str | float]] = field(default_factory=list)
     so_far: str = ""
+    margin: float = 0.0  # the smallest of the rule
+
+
+_ROW = (
+    *("id", "claim", "kind", "always", "verdict", "so_far", "value", "low", "high", "bars", "paper_value", "untrained"),
+    *("scale", "source", "rule", "unit", "models", "records"),
+)
 
 
 def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None = None) -> list[dict[str, Any]]:
@@ -139,100 +129,70 @@ def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None =
         words.
     """
     table = records if isinstance(records, Table) else Table(records)
-    return [_row(claim, table) for claim in (REGISTRY if claims is None else claims)]
-
-
-def _row(claim: Claim, table: Table) -> dict[str, Any]:
-    try:
-        finding = _judged(claim, table)
-    except Missing as missing:
-        finding = _Finding("", UNTESTABLE, f"not measured: {missing}")
-    low, high = finding.bounds or (None, None)
-    return {
-        "id": claim.id,
-        "claim": claim.claim,
-        "kind": claim.kind,
-        "always": claim.always,
-        "verdict": finding.verdict,
-        "so_far": finding.so_far,
-        "value": finding.value,
-        "low": low,
-        "high": high,
-        "bars": [list(bar) for bar in finding.bars],
-        "paper_value": claim.paper_value,
-        "untrained": finding.untrained,
-        "scale": finding.scale,
-        "source": claim.source,
-        "rule": claim.rule,
-        "unit": claim.unit,
-        "models": list(claim.models) or [finding.name] * bool(finding.name),
-        "records": list(finding.records),
-    }
+    rows = [vars(claim) | vars(_judged(claim, table)) for claim in (REGISTRY if claims is None else claims)]
+    return [{name: row[name] for name in _ROW} for row in rows]
 
 
 def _judged(claim: Claim, table: Table) -> _Finding:
-    if claim.each is None:
-        return _finding(claim, Evidence(table, claim.models), "")
-    names = claim.each(table)
-    if not names:
-        raise Missing(f"needs {claim.what}")
+    """The finding on the models of a claim, or on the middle one of the things that it is about."""
     findings, missing = [], []
-    for name in names:
+    subjects = [claim.models] if claim.each is None else [(name,) for name in claim.each(table)]
+    for models in subjects:
         try:
-            findings.append(_finding(claim, Evidence(table, (name,)), name))
+            findings.append(_finding(claim, Evidence(table, models)))
         except Missing as lacks:
             missing.append(lacks)
     if not findings:
-        raise missing[0]
+        reason = missing[0] if missing else f"needs {claim.what}"
+        return _Finding(UNTESTABLE, f"not measured: {reason}", list(claim.models))
+    if claim.each is None:
+        return findings[0]
     tested = [f for f in findings if f.verdict != UNTESTABLE] or findings
     judged = [f for f in tested if f.verdict != UNSETTLED] or tested
     middle = sorted(judged, key=lambda f: f.margin)[(len(judged) - 1) // 2]
-    others = ", ".join(f"{f.name} {f.verdict}" for f in findings if f is not middle)
+    others = ", ".join(f"{f.models[0]} {f.verdict}" for f in findings if f is not middle)
+    place = f"{middle.models[0]}{f', the middle of {len(findings)} ({others})' if others else ''}"
     lacking = f"; {len(missing)} more lack records" if missing else ""
-    scale = f"{middle.name}{f', the middle of {len(findings)} ({others})' if others else ''}; {middle.scale}{lacking}"
-    return replace(middle, scale=scale)
+    return replace(middle, scale=f"{place}; {middle.scale}{lacking}")
 
 
-def _finding(claim: Claim, evidence: Evidence, name: str) -> _Finding:
+def _finding(claim: Claim, evidence: Evidence) -> _Finding:
     try:
-        shown, *margins = claim.measure(evidence)
+        shown, margins = _measured(claim, evidence)
     except ValueError as lacking:
         raise Missing(f"needs {lacking}") from None
     alone = claim.alone if len(evidence.seeds) == 1 else 0.0
-    verdict, pieces = _verdict(margins, alone), [evidence.note, evidence.scale(shown)]
-    so_far = ""
+    verdict, so_far, pieces = _verdict(margins, alone), "", [evidence.note, evidence.scale(shown)]
     if reason := evidence.unlearned(claim.learned):
         verdict, pieces = UNTESTABLE, [reason, *pieces]
     elif claim.kind == EMPIRICAL and (reason := evidence.unsettled()):
         so_far, verdict, pieces = verdict, UNSETTLED, [f"so far: {verdict}", reason, *pieces]
     if alone:
         pieces.append(f"one seed: differences below {alone:g} nats are not separable")
-    untrained = _untrained(claim, evidence)
-    scale, margin = "; ".join(filter(None, pieces)), min(m.value for m in margins)
-    bars = _bars(shown, margins)
-    return _Finding(name, verdict, scale, shown.value, shown.interval, untrained, evidence.read, margin, bars, so_far)
-
-
-def _bars(shown: Point, margins: Sequence[Point]) -> list[tuple[str, float]]:
-    """The values that what is shown is held against."""
-    own = [m for m in margins if isinstance(m, Margin) and m.compared is not None and m.compared.value == shown.value]
-    return [("at least" if m.least else "at most", m.bar) for m in own]
-
-
-def _untrained(claim: Claim, evidence: Evidence) -> dict[str, Any] | None:
-    """What the rule says of the untrained models; None where records lack, or the rule compares with them itself."""
-    try:
-        shown, *margins = claim.measure(Evidence(evidence.table, evidence.models, step=0))
+    try:  # none where records lack, or the rule compares with untrained models itself
+        start, start_margins = _measured(claim, Evidence(evidence.table, evidence.models, step=0))
+        untrained = {"value": start.value, "verdict": _verdict(start_margins)}
     except (Missing, ValueError):
-        return None
-    return {"value": shown.value, "verdict": _verdict(margins, 0.0)}
+        untrained = None
+    scale, margin = "; ".join(filter(None, pieces)), min(m.value for m in margins)
+    bars = [["at least" if m.least else "at most", m.bar] for m in margins if m.compared.value == shown.value]
+    models, records, (low, high) = list(evidence.models), described(evidence.read), shown.interval or (None, None)
+    return _Finding(verdict, scale, models, shown.value, low, high, untrained, records, bars, so_far, margin)
 
 
-def _verdict(margins: Sequence[Point], alone: float) -> str:
+def _measured(claim: Claim, evidence: Evidence) -> tuple[Point, Sequence[Margin]]:
+    """What is shown, and how far each part of the rule is on the right side of its threshold."""
+    result = claim.measure(evidence)
+    parts = result if isinstance(result, tuple) else (result,)
+    margins = [part for part in parts if isinstance(part, Margin)]
+    return parts[0] if len(margins) < len(parts) else margins[0].compared, margins
+
+
+def _verdict(margins: Sequence[Margin], alone: float = 0.0) -> str:
     """From margins, whose intervals reach at least `alone` to both sides."""
-    sides = []
+    sides = set()
     for margin in margins:
         low, high = margin.interval or (margin.value, margin.value)
         low, high = min(low, margin.value - alone), max(high, margin.value + alone)
-        sides.append(HOLDS if low >= 0 else FAILS if high < 0 else OPEN)
-    return next((v for v in _SEVERITY if v in sides), HOLDS)
+        sides.add(HOLDS if low >= 0 else FAILS if high < 0 else OPEN)
+    return next(verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in sides)

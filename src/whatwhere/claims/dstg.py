@@ -7,7 +7,7 @@ import numpy as np
 
 from ..gates import CONTENT, PRESENT, READ, unlearned
 from ..papers import DSTG_R2, DSTG_TABLES
-from ..points import Point, largest, portion, rank_correlations, share_above, smallest
+from ..points import Margin, Point, largest, portion, rank_correlations, share_above, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, SOME, Measured, claim, of_losses
 from .evidence import Evidence, Missing
 
@@ -24,10 +24,6 @@ _TABLE_2, _TABLE_3, _TABLE_4 = (f"DSTG section 5.{i}, Table {i + 1}" for i in (1
 BASELINES, FOUR = ("ap", "rp", "rope"), ("dstg", "ap", "rp", "rope")
 
 
-def _paper(target: str, model: str, part: str, layer: int) -> float:
-    return DSTG_R2[f"r2.{target}", model, part, layer]
-
-
 # Positions and segments in hidden states: Tables 2 and 3.
 
 
@@ -37,16 +33,13 @@ def _least(e: Evidence, target: str) -> float:
     ceiling = e.table.point(f"r2.{target}.ceiling")
     if ceiling is None:
         return PRESENT
-    e.remark(f"position alone reaches {ceiling.value:.2f}")
+    e.note = f"position alone reaches {ceiling.value:.2f}"
     return LOST * ceiling.value
 
 
 def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
-    """Against models that are given positions: ap, or dstg's position stream, whichever has more at its best layer.
-
-    Raises:
-        Missing: neither is in the run and has learned, or neither has `least`: then nothing is said of others.
-    """
+    """Against models that are given positions: ap, or dstg's position stream, whichever has more at its best layer;
+    nothing is said where neither is in the run and has learned, or neither has `least`."""
     peaks, trained = [], e if e.step is None else Evidence(e.table, e.models)  # untrained ones too beside trained ones
     for model, part in (("ap", "all"), ("dstg", "position")):
         if unlearned(e.table, model, trained.seeds):
@@ -58,22 +51,22 @@ def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
     if not peaks:
         raise Missing("needs ap or dstg, trained, in the study, to see what can be read at all")
     known = e.there(largest(peaks), least, f"R² ({target}) in ap or in dstg's position stream")
-    return peak, peak <= HARDLY * known
+    return peak <= HARDLY * known
 
 
 def _kept(e: Evidence, target: str) -> Measured:
     early, late = (e.r2("dstg", target, "position", layer) for layer in (1, e.late()))
     e.there(early, _least(e, target), f"R² ({target}) after the first block of dstg's position stream")
-    return late, late >= KEPT * early
+    return late >= KEPT * early
 
 
-def _lost(e: Evidence, target: str, model: str = "ap", part: str = "all") -> Measured:
+def _lost(e: Evidence, target: str, model: str = "ap", part: str = "all") -> Margin:
     peak, last = e.peak(model, target, part), e.r2(model, target, part, e.last(model))
     e.there(peak, _least(e, target), f"R² ({target}) at the best layer of {model}")
-    return last, last <= LOST * peak
+    return last <= LOST * peak
 
 
-@claim(_TABLE_2, "dstg", paper=_paper("token", "dstg", "position", 5))
+@claim(_TABLE_2, "dstg", paper=DSTG_R2["r2.token", "dstg", "position", 5])
 def dstg_position_kept(e: Evidence) -> Measured:
     """The position stream keeps position through the layers.
     R² (token) of the position stream after the last block but one is at least {KEPT} of that after the first, which is
@@ -81,7 +74,7 @@ def dstg_position_kept(e: Evidence) -> Measured:
     return _kept(e, "token")
 
 
-@claim("DSTG section 5.1, Table 2 (the text has 0.34)", "ap", paper=_paper("token", "ap", "all", 6))
+@claim("DSTG section 5.1, Table 2 (the text has 0.34)", "ap", paper=DSTG_R2["r2.token", "ap", "all", 6])
 def ap_loses_position(e: Evidence) -> Measured:
     """Entangled absolute position is lost by the end.
     R² (token) after the last block is at most {LOST} of that at the best layer, which is at least {PRESENT}, else there
@@ -89,7 +82,7 @@ def ap_loses_position(e: Evidence) -> Measured:
     return _lost(e, "token")
 
 
-@claim(_TABLE_2, "rope", paper=_paper("token", "rope", "all", 3))
+@claim(_TABLE_2, "rope", paper=DSTG_R2["r2.token", "rope", "all", 3])
 def rope_no_position(e: Evidence) -> Measured:
     """RoPE hardly encodes absolute position.
     R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more;
@@ -97,7 +90,7 @@ def rope_no_position(e: Evidence) -> Measured:
     return _hardly(e, e.peak("rope", "token"), "token", READ)
 
 
-@claim(_TABLE_2, "rp", paper=_paper("token", "rp", "all", 2))
+@claim(_TABLE_2, "rp", paper=DSTG_R2["r2.token", "rp", "all", 2])
 def rp_no_position(e: Evidence) -> Measured:
     """Relative bias hardly encodes absolute position.
     R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more;
@@ -105,7 +98,7 @@ def rp_no_position(e: Evidence) -> Measured:
     return _hardly(e, e.peak("rp", "token"), "token", READ)
 
 
-@claim(_TABLE_2, "dstg", paper=_paper("token", "dstg", "semantic", 1))
+@claim(_TABLE_2, "dstg", paper=DSTG_R2["r2.token", "dstg", "semantic", 1])
 def semantic_stream_little_position(e: Evidence) -> Measured:
     """The semantic stream holds little position.
     R² (token) of the semantic stream at its best layer is at most {HARDLY} of that of the position stream, or of ap if
@@ -121,10 +114,9 @@ def dstg_2d_collapse(e: Evidence) -> Measured:
     """The separate position table collapses to two dimensions.
     Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's; both have moved by at
     least their first size."""
-    e.moved("dstg")
-    e.moved("ap")
+    e.moved("dstg", "ap")
     dstg, ap = e.value("pca.top2", "dstg"), e.value("pca.top2", "ap")
-    return dstg, dstg >= MOST, dstg >= ap
+    return dstg >= MOST, dstg >= ap
 
 
 @claim("DSTG section 4 (1)", "dstg", paper=DSTG_TABLES["dct.low4", "dstg", 0])
@@ -132,9 +124,8 @@ def dstg_low_frequency(e: Evidence) -> Measured:
     """Two components of the separate table are slow waves.
     Each of the first two components of dstg's table, which has moved by at least its first size, has at least {MOST} of
     its power in the first four DCT bins; the lower is shown."""
-    e.moved("dstg")
-    lower = smallest([e.value("dct.low4", index=i) for i in (0, 1)])
-    return lower, lower >= MOST
+    e.moved()
+    return smallest([e.value("dct.low4", index=i) for i in (0, 1)]) >= MOST
 
 
 @claim("DSTG section 4 (1) (the power is not printed)", "dstg")
@@ -142,19 +133,18 @@ def dstg_third_component_fast(e: Evidence) -> Measured:
     """The separate table's third component is a fast wave.
     The third component of dstg's table, which has moved by at least its first size, has at most {LOST} of its power in
     the first four DCT bins, and less than each of the first two, which have at least as much, else nothing is said."""
-    e.moved("dstg")
+    e.moved()
     *slow, low = (e.value("dct.low4", index=i) for i in range(3))
     e.there(smallest(slow), LOST, "a share of slow waves in both of the first two components")
-    return low, low <= LOST, low <= smallest(slow)
+    return low <= LOST, low <= smallest(slow)
 
 
 @claim("DSTG section 4 (1)", "ap", paper=DSTG_TABLES["pca.top2", "ap", None])
 def ap_table_high_dimensional(e: Evidence) -> Measured:
     """The entangled position table needs many dimensions.
     Two components hold at most {LOST} of the variance of ap's table, which has moved by at least its first size."""
-    e.moved("ap")
-    share = e.value("pca.top2")
-    return share, share <= LOST
+    e.moved()
+    return e.value("pca.top2") <= LOST
 
 
 @claim("DSTG section 4 (1) (paper: under 0.002)", "ap", paper=DSTG_TABLES["dct.low4", "ap", 0])
@@ -162,15 +152,14 @@ def ap_high_frequency(e: Evidence) -> Measured:
     """The entangled position table varies fast.
     Each of the first two components of ap's table, which has moved by at least its first size, has at most {LOST} of
     its power in the first four DCT bins; the higher is shown."""
-    e.moved("ap")
-    higher = largest([e.value("dct.low4", index=i) for i in (0, 1)])
-    return higher, higher <= LOST
+    e.moved()
+    return largest([e.value("dct.low4", index=i) for i in (0, 1)]) <= LOST
 
 
 # Segments: Tables 3 and 4.
 
 
-@claim(_TABLE_3, "dstg", paper=_paper("segment", "dstg", "position", 5))
+@claim(_TABLE_3, "dstg", paper=DSTG_R2["r2.segment", "dstg", "position", 5])
 def segment_follows_position(e: Evidence) -> Measured:
     """The position stream keeps the segment index.
     R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, which
@@ -179,7 +168,7 @@ def segment_follows_position(e: Evidence) -> Measured:
     return _kept(e, "segment")
 
 
-@claim(_TABLE_3, "ap", paper=_paper("segment", "ap", "all", 6))
+@claim(_TABLE_3, "ap", paper=DSTG_R2["r2.segment", "ap", "all", 6])
 def ap_loses_segments(e: Evidence) -> Measured:
     """Entangled position loses the segment index too.
     R² (segment) after the last block is at most {LOST} of that at the best layer, which is at least {LOST} of what
@@ -187,7 +176,7 @@ def ap_loses_segments(e: Evidence) -> Measured:
     return _lost(e, "segment")
 
 
-@claim(_TABLE_3, "rope", "rp", paper=_paper("segment", "rp", "all", 2))
+@claim(_TABLE_3, "rope", "rp", paper=DSTG_R2["r2.segment", "rp", "all", 2])
 def relative_little_segment(e: Evidence) -> Measured:
     """Relative encodings hardly encode the segment index.
     R² (segment) of rope and of rp at their best layers is at most {HARDLY} of that of ap or of dstg's position stream,
@@ -197,7 +186,9 @@ def relative_little_segment(e: Evidence) -> Measured:
 
 
 @claim(
-    _TABLE_4, "dstg", paper=round(_paper("intra", "dstg", "semantic", 5) - _paper("intra", "dstg", "position", 5), 2)
+    _TABLE_4,
+    "dstg",
+    paper=round(DSTG_R2["r2.intra", "dstg", "semantic", 5] - DSTG_R2["r2.intra", "dstg", "position", 5], 2),
 )
 def intra_in_semantics(e: Evidence) -> Measured:
     """Progress inside a segment lives in the semantics.
@@ -208,29 +199,33 @@ def intra_in_semantics(e: Evidence) -> Measured:
     return semantic - position, semantic - position >= PRESENT, position <= PRESENT
 
 
-@claim(_TABLE_4, *FOUR, paper=_paper("intra", "rp", "all", 2))
+@claim(_TABLE_4, *FOUR, paper=DSTG_R2["r2.intra", "rp", "all", 2])
 def intra_in_all_models(e: Evidence) -> Measured:
     """All four models encode progress inside a segment.
     R² (intra) at the best layer is at least {LOST} in dstg, ap, rp and rope; the lowest is shown. One of them at least
     has so much, else nothing is said."""
     peaks = [e.peak(model, "intra") for model in FOUR]
     e.there(largest(peaks), LOST, "R² (intra) in one of the four models")
-    lowest = smallest(peaks)
-    return lowest, lowest >= LOST
+    return smallest(peaks) >= LOST
 
 
-@claim(_TABLE_4, *FOUR, paper=round(_paper("intra", "dstg", "all", 3) - _paper("intra", "rope", "all", 3), 2))
+@claim(_TABLE_4, *FOUR, paper=round(DSTG_R2["r2.intra", "dstg", "all", 3] - DSTG_R2["r2.intra", "rope", "all", 3], 2))
 def intra_better_with_absolute(e: Evidence) -> Measured:
     """Absolute position helps to know progress inside segments.
     R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is shown.
     One of them has at least {LOST}, else nothing is said."""
     absolute, relative = ([e.peak(model, "intra") for model in pair] for pair in (("ap", "dstg"), ("rope", "rp")))
     e.there(largest([*absolute, *relative]), LOST, "R² (intra) in one of the four models")
-    gap = smallest(absolute) - largest(relative)
-    return gap, gap >= 0
+    return smallest(absolute) - largest(relative) >= 0
 
 
 # Hidden states: section 4 (2).
+
+
+def _of_blocks(e: Evidence, metric: str) -> dict[int, Point]:
+    """A metric of the position stream after every block that trains it."""
+    late = e.late()
+    return {layer: v for layer, v in e.along("layer", metric, "position").items() if 1 <= layer <= late}
 
 
 @claim("DSTG section 4 (2), figure 4", "dstg", paper=0.9)
@@ -238,9 +233,7 @@ def dstg_hidden_two_dimensional(e: Evidence) -> Measured:
     """Position states stay in two dimensions in every layer.
     Two components hold at least {ABOUT_90} (what rounds to the paper's 90 %) of the variance of the position stream
     within a document, from the first block to the last but one; the least is shown."""
-    late = e.late()
-    least = smallest([v for layer, v in e.along("layer", "hidden.top2", "position").items() if 1 <= layer <= late])
-    return least, least >= ABOUT_90
+    return smallest(_of_blocks(e, "hidden.top2").values()) >= ABOUT_90
 
 
 @claim("DSTG section 4 (2), figure 4 (no number printed)", "dstg")
@@ -249,13 +242,13 @@ def dstg_sentences_separate(e: Evidence) -> Measured:
     Log of the separation of sentences in the position stream over that of cuts of the same lengths in random order:
     larger after the last block but one than after the first, there above 0, and more so than in the untrained model
     (half-widths in quadrature); the growth is shown."""
-    trained, start = (
+    (first, late), (start, end) = (
         [of.value("sentences.excess", layer=layer, part="position") for layer in (1, e.late())]
         for of in (e, e.untrained())
     )
-    growth, before = (late - first for first, late in (trained, start))
-    e.remark(f"untrained {before.value:.3g}")
-    return growth, growth >= 0, trained[1] >= 0, growth >= before
+    growth, before = late - first, end - start
+    e.note = f"untrained {before.value:.3g}"
+    return growth >= 0, late >= 0, growth >= before
 
 
 @claim("DSTG section 4 (2), figure 4 (no number printed)", "dstg")
@@ -263,12 +256,11 @@ def dstg_sentences_beyond_contiguity(e: Evidence) -> Measured:
     """Sentences separate more than random contiguous stretches.
     After every block up to the last but one the same logarithm is above 0, and above that of the untrained model
     (half-widths in quadrature), whose words alone make some; the smallest gain over it is shown."""
-    late = e.late()
-    layers = {layer: v for layer, v in e.along("layer", "sentences.excess", "position").items() if 1 <= layer <= late}
-    start = {layer: e.untrained().value("sentences.excess", layer=layer, part="position") for layer in layers}
-    least, gain = smallest(layers.values()), smallest([v - start[layer] for layer, v in layers.items()])
-    e.remark(f"the least itself {least.value:.3g}")
-    return gain, gain >= 0, least >= 0
+    layers, start = _of_blocks(e, "sentences.excess"), e.untrained()
+    gains = (v - start.value("sentences.excess", layer=at, part="position") for at, v in layers.items())
+    gain, least = smallest(gains), smallest(layers.values())
+    e.note = f"the least itself {least.value:.3g}"
+    return gain >= 0, least >= 0
 
 
 # What other models know of the streams, and what the streams cost.
@@ -299,16 +291,14 @@ def baselines_predict_semantics_alike(e: Evidence) -> Measured:
     rope; one of them has at least {PRESENT}, else nothing is said."""
     shares = [_regression(e, model, "semantic") for model in BASELINES]
     e.there(largest(shares), PRESENT, "R² of the regression from one of the three")
-    apart = largest(shares) - smallest(shares)
-    return apart, apart <= COMPARABLE
+    return largest(shares) - smallest(shares) <= COMPARABLE
 
 
 @of_losses("DSTG section 3.4, Table 1 (on GLUE, MTEB and SQuAD; no loss printed)", *FOUR)
 def dstg_costs_no_loss(e: Evidence) -> Measured:
     """Separating the streams costs no MLM loss.
     Held-out MLM loss of dstg is at most {MARGINAL} nats above the lowest of ap, rp and rope; the gap is shown."""
-    gap = e.loss("dstg") - smallest([e.loss(model) for model in BASELINES])
-    return gap, gap <= MARGINAL
+    return e.loss("dstg") - smallest([e.loss(model) for model in BASELINES]) <= MARGINAL
 
 
 @claim("DSTG appendix B.2, figure 7 (no number printed)", "dstg-full-mlm", "dstg")
@@ -316,8 +306,8 @@ def dstg_full_mlm_loses_position(e: Evidence) -> Measured:
     """A head on both streams makes position fade.
     R² (token) of the position stream of dstg-full-mlm after the last block is at most {LOST} of that at its best layer,
     which is at least {PRESENT}, else there is nothing to lose; and below that of dstg after its last block but one."""
-    last, lost = _lost(e, "token", "dstg-full-mlm", "position")
-    return last, lost, last <= e.r2("dstg", "token", "position", e.late("dstg"))
+    lost = _lost(e, "token", "dstg-full-mlm", "position")
+    return lost, lost.compared <= e.r2("dstg", "token", "position", e.late("dstg"))
 
 
 @claim(
@@ -329,14 +319,12 @@ def dstg_scores_matched(e: Evidence) -> Measured:
     """One head width matches position and content scores.
     Before the first step the standard deviation of dstg's absolute scores is between 1/{MATCHED:g} and {MATCHED:g}
     times that of its semantic scores in every block; the smallest ratio is shown."""
-    ratios = []
-    for layer in e.along("layer", "scores.std", "absolute"):
-        absolute, semantic = (
-            e.value("scores.std", layer=layer, part=part, step=0) for part in ("absolute", "semantic")
-        )
-        ratios.append(absolute / semantic)
-    lowest = smallest(ratios)
-    return lowest, lowest >= 1 / MATCHED, largest(ratios) <= MATCHED
+    layers = e.along("layer", "scores.std", "absolute")
+    absolute, semantic = (
+        [e.value("scores.std", layer=layer, part=part, step=0) for layer in layers] for part in ("absolute", "semantic")
+    )
+    ratios = [a / s for a, s in zip(absolute, semantic, strict=True)]
+    return smallest(ratios) >= 1 / MATCHED, largest(ratios) <= MATCHED
 
 
 # Attention heads: section 4 (3).
@@ -348,7 +336,6 @@ def _content(e: Evidence) -> None:
 
 
 def _heads(e: Evidence, metric: str, part: str | None = None) -> list[Point]:
-    """A metric of every head, of a model that attends by content."""
     _content(e)
     return e.heads(metric, part)
 
@@ -358,8 +345,7 @@ def dstg_most_heads_absolute(e: Evidence) -> Measured:
     """Most heads are strongly affected by absolute position.
     In at least {LOST} of the heads the absolute term has at least an even share, a third, of the divergence that
     leaving out one term makes."""
-    share = share_above(_heads(e, "kl.share.absolute"), AFFECTED)
-    return share, share >= LOST
+    return share_above(_heads(e, "kl.share.absolute"), AFFECTED) >= LOST
 
 
 @claim("DSTG section 4 (3), figure 2: no purely RP-oriented heads", "dstg", paper=0.0)
@@ -367,8 +353,7 @@ def dstg_no_relative_heads(e: Evidence) -> Measured:
     """No head lives by relative position alone.
     Share of the heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME}, less than
     one head."""
-    share = share_above(_heads(e, "kl.share.relative"), PURELY)
-    return share, share <= SOME
+    return share_above(_heads(e, "kl.share.relative"), PURELY) <= SOME
 
 
 @claim("DSTG section 4 (3): 9 of 36 heads", "dstg", paper=SEMANTIC_HEADS / ALL_HEADS)
@@ -377,7 +362,7 @@ def dstg_few_semantic_heads(e: Evidence) -> Measured:
     Share of the heads labelled semantic is at most {LOST} and more than {SOME}."""
     _content(e)
     share = e.value("heads.share", part="semantic")
-    return share, share <= LOST, share >= SOME
+    return share <= LOST, share >= SOME
 
 
 @claim("DSTG section 4 (3): almost exclusively AP-driven or semantic-driven (no number printed)", "dstg")
@@ -389,9 +374,8 @@ def dstg_heads_cluster(e: Evidence) -> Measured:
     semantic, absolute = [portion(s, a) for s, a in both], [portion(a, s) for s, a in both]
     groups = [share_above(values, CLEAR) for values in (semantic, absolute)]
     clear = share_above([largest(pair) for pair in zip(semantic, absolute, strict=True)], CLEAR)
-    shares = f"{groups[0].value:.0%} of the heads semantic, {groups[1].value:.0%} absolute"
-    e.remark(shares.replace("%", " %"))
-    return clear, clear >= MOST, *(group >= GROUP for group in groups)
+    e.note = f"{groups[0].value:.0%} of the heads semantic, {groups[1].value:.0%} absolute".replace("%", " %")
+    return clear >= MOST, *(group >= GROUP for group in groups)
 
 
 @claim("DSTG section 4 (3), figure 2 (no number printed)", "dstg")
@@ -401,7 +385,7 @@ def dstg_relative_supports_semantics(e: Evidence) -> Measured:
     and above that with the absolute term's; both intervals are bootstraps over heads. Shares of it would correlate
     because they sum to one."""
     semantic, gap = rank_correlations(*(_heads(e, f"kl.{term}") for term in ("relative", "semantic", "absolute")))
-    return semantic, semantic >= 0, gap >= 0
+    return semantic >= 0, gap >= 0
 
 
 @claim("DSTG section 4 (3): complementary information (no number printed)", "dstg", unit="nats")
@@ -412,7 +396,7 @@ def dstg_relative_least_needed(e: Evidence) -> Measured:
     semantic, absolute, relative = (
         e.value("ablation.remove", part=term) for term in ("semantic", "absolute", "relative")
     )
-    return relative, relative <= semantic, relative <= absolute
+    return relative <= semantic, relative <= absolute
 
 
 @claim("DSTG section 4 (3), figure 3: heads 3 and 6 of the last layer (no number printed)", "dstg")
@@ -420,8 +404,7 @@ def dstg_retrieval_heads(e: Evidence) -> Measured:
     """Semantic attention of some heads finds repeated text.
     In one head at least, semantic attention to the other copy of a token in A+B+A text is at least {RETRIEVES} above
     that to the same place in A+B+C text; the largest is shown."""
-    most = largest(_heads(e, "attention.retrieval", "semantic"))  # another head in every training
-    return most, most >= RETRIEVES
+    return largest(_heads(e, "attention.retrieval", "semantic")) >= RETRIEVES  # another head in every training
 
 
 @claim("DSTG section 4 (3), figure 3, third row (no number printed)", "dstg")
@@ -433,18 +416,11 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
     chosen = np.array([v.at[:, 0] >= RETRIEVES for v in retrieval])  # (heads, seeds)
     seeds = np.flatnonzero(chosen.any(axis=0))
     if not len(seeds):
-        most = max(v.at.max() for v in retrieval)
-        raise Missing(
-            f"needs a retrieval head: the largest attention.retrieval of the semantic term is {most:.2f}, below "
-            f"{RETRIEVES}"
-        )
-    at, below, above = (
-        np.array([np.mean([getattr(itself[head], side)[s] for head in np.flatnonzero(chosen[:, s])]) for s in seeds])
-        for side in ("at", "below", "above")
-    )
-    own = Point(at[:, None], below, above)
-    uniform = 1 / e.value("probe.length").value
-    lacking = len(e.seeds) - len(seeds)
+        most = f"the largest attention.retrieval of the semantic term is {max(v.at.max() for v in retrieval):.2f}"
+        raise Missing(f"needs a retrieval head: {most}, below {RETRIEVES}")
+    sides = np.array([(v.at[:, 0], v.below, v.above) for v in itself])[..., seeds]  # (heads, 3, seeds that have any)
+    at, below, above = sides.mean(axis=0, where=chosen[:, None, seeds])
+    uniform, lacking = 1 / e.value("probe.length").value, len(e.seeds) - len(seeds)
     without = f", none in {lacking} of {len(e.seeds)} seeds" if lacking else ""
-    e.remark(f"{chosen.sum()} retrieval heads{without}, uniform attention {uniform:.4f}")
-    return own, own <= LOST * uniform
+    e.note = f"{chosen.sum()} retrieval heads{without}, uniform attention {uniform:.4f}"
+    return Point(at[:, None], below, above) <= LOST * uniform

@@ -1,6 +1,7 @@
 """What a claim reads: the records of a run that speak of some models, and which of them were read."""
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from ..gates import MOVED, unlearned, unsettled
 from ..metrics import repeats
@@ -9,6 +10,10 @@ from ..records import Record
 
 MOST_ENTRIES = 12  # of the list of records of a verdict
 _PLACES = ("layer", "head", "part", "index", "step")
+_COUNTS = {  # what says how much was trained or counted -> in words
+    **{"tokens": "training tokens", "parameters": "parameters"},
+    **{"corpus.documents": "documents", "corpus.tokens": "tokens", "positions.kept": "positions"},
+}
 
 
 class Missing(Exception):
@@ -18,13 +23,14 @@ class Missing(Exception):
 class Evidence:
     """The records of a run that speak of some models, over the training seeds that all of them have.
 
-    Every read is noted: `read` says in words what was. Without an explicit name a read is of the first model.
+    Every record that is read is noted in `read`. Without an explicit name a read is of the first model.
     seeds: [None] where no training is involved. step: whose records are read, None of the final model, 0 of the
-    untrained one.
+    untrained one. note: what else is to be known of a measurement, and over: what its interval is over where that is
+    no seed, split or document; both for the scale of the verdict.
     """
 
     def __init__(self, table: Table, models: Sequence[str], step: int | None = None) -> None:
-        self.table, self.models, self.step = table, tuple(models), step
+        self.table, self.models, self.model, self.step = table, tuple(models), models[0], step
         if lacking := [model for model in models if not table.seeds.get(model)]:
             raise Missing(f"needs a model {' and a model '.join(lacking)} in the study")
         trained = [(table.seeds[model] - {None}) or {None} for model in models]
@@ -32,45 +38,38 @@ class Evidence:
         if not self.seeds:
             raise Missing(f"{' and '.join(models)} have no training seed in common")
         self.note = self.over = ""
-        self._read: dict[Record, None] = {}
+        self.read: dict[Record, None] = {}
 
     def untrained(self) -> "Evidence":
         """The same before the first step. What it reads is noted as read by this one."""
         if self.step is not None:
             raise Missing("an untrained model is its own control")
         start = Evidence(self.table, self.models, step=0)
-        start._read = self._read
+        start.read = self.read
         return start
-
-    def remark(self, text: str) -> None:
-        """What else is to be known of the measurement, for the scale of the verdict."""
-        self.note = text
 
     def rows(self, metric: str, model: str | None = None, **where: object) -> list[Record]:
         """Records of a metric of a model at the seeds of the claim and the step that is read; not noted."""
         where = {"step": self.step, **where}
-        return self.table.rows(metric, model or self.models[0], seed=tuple(self.seeds), **where)
+        return self.table.rows(metric, model or self.model, seed=tuple(self.seeds), **where)
 
     def value(self, metric: str, model: str | None = None, **place: int | str | None) -> Point:
         """The value of a model in one place: of every split where the metric is repeated, else of single records.
 
         place: layer, head, part, index and step; those that are not named are empty.
         """
-        name = model or self.models[0]
+        name = model or self.model
         if self.step is not None and place.get("step") is not None:
             raise Missing("an untrained model has no checkpoints")
-        place = dict.fromkeys(_PLACES) | place | ({} if self.step is None else {"step": self.step})
+        place = dict.fromkeys(_PLACES) | {"step": self.step} | place
         split = repeats(metric) and place["index"] is None
         rows = self.rows(metric, name, **{**place, "index": ANY} if split else place)
-        for seed in self.seeds:
-            if not any(r.seed == seed for r in rows):
-                if repeats(metric) == "splits":
-                    raise Missing(f"no {metric} of {name}, part {place['part']}, at hidden[{place['layer']}]")
-                where = [f", {key} {value}" for key, value in {"seed": seed, **place}.items() if value is not None]
-                raise Missing(f"no {metric} of {name}" + "".join(where))
-        split = split and any(r.index is not None for r in rows)
-        self._read |= dict.fromkeys(r for r in rows if not split or r.index is not None)
-        return _over(rows, self.seeds)
+        if lacking := [seed for seed in self.seeds if not any(r.seed == seed for r in rows)]:
+            if repeats(metric) == "splits":
+                raise Missing(f"no {metric} of {name}, part {place['part']}, at hidden[{place['layer']}]")
+            where = [f", {key} {value}" for key, value in {"seed": lacking[0], **place}.items() if value is not None]
+            raise Missing(f"no {metric} of {name}" + "".join(where))
+        return self._summed(rows, [r for r in rows if split and r.index is not None] or rows)
 
     def r2(self, model: str, target: str, part: str, layer: int) -> Point:
         """R² at hidden[layer]."""
@@ -84,47 +83,47 @@ class Evidence:
 
     def last(self, model: str | None = None) -> int:
         """Number of blocks of a model: hidden[last] is the output of the last one."""
-        name = model or self.models[0]
-        layers = self.table.distinct("layer", "r2.token", name)
+        layers = self.table.distinct("layer", "r2.token", model or self.model)
         if not layers:
-            raise Missing(f"no probes of {name}")
+            raise Missing(f"no probes of {model or self.model}")
         return int(max(layers))
 
     def late(self, model: str | None = None) -> int:
         """Output of the last block whose position stream is trained; the one after it gets no gradient (DSTG 3.3)."""
-        layer = self.last(model) - 1
-        if layer < 2:
-            raise Missing(
-                f"{model or self.models[0]} has {layer + 1} blocks; losing position through the layers needs three"
-            )
-        return layer
+        blocks = self.last(model)
+        if blocks < 3:
+            raise Missing(f"{model or self.model} has {blocks} blocks; losing position through the layers needs three")
+        return blocks - 1
 
-    def heads(self, metric: str, part: str | None = None, layer: int | None = None) -> list[Point]:
-        """A metric of every attention head (of every layer, or of one), in the order of layers and heads."""
-        rows = self.table.rows(metric, self.models[0], part=part, step=None, index=None, seed=self.seeds[0])
-        places = sorted({(r.layer or 0, r.head) for r in rows if r.head is not None and layer in (None, r.layer)})
+    def heads(self, metric: str, part: str | None = None) -> list[Point]:
+        """A metric of every attention head, in the order of layers and heads."""
+        rows = self.table.rows(metric, self.model, part=part, step=None, index=None, seed=self.seeds[0])
+        places = sorted({(r.layer or 0, r.head) for r in rows if r.head is not None})
         if not places:
             name = "" if part is None else f", part {part},"
-            raise Missing(f"no {metric}{name} of the heads of {self.models[0]}")
+            raise Missing(f"no {metric}{name} of the heads of {self.model}")
         return [self.value(metric, layer=at, head=head, part=part) for at, head in places]
 
     def along(self, column: str, metric: str, part: str | None = None) -> dict[int, Point]:
         """A metric at every layer, or at every index (component, rank, width), that has it."""
-        model, place = self.models[0], {"part": part, "head": None, "step": None}
-        values = sorted(self.table.distinct(column, metric, model, **place))
+        values = sorted(self.table.distinct(column, metric, self.model, part=part, head=None, step=None))
         if not values:
-            raise Missing(f"no {metric} of {model}{'' if part is None else f', part {part}'}")
+            raise Missing(f"no {metric} of {self.model}{'' if part is None else f', part {part}'}")
         return {at: self.value(metric, **{column: at, "part": part}) for at in values}
 
-    def steps(self, metric: str, part: str | None = None, model: str | None = None) -> dict[int, Point]:
-        """A metric of a model at every checkpoint that all seeds have, by step."""
-        name = model or self.models[0]
-        return {step: self.value(metric, name, part=part, step=step) for step in self._steps(metric, part, name)}
+    def checkpoints(self, metric: str, part: str | None = None, model: str | None = None) -> list[int]:
+        """Every step at which all seeds of a model have a metric, ascending."""
+        if self.step is not None:
+            raise Missing("an untrained model has no checkpoints")
+        name = model or self.model
+        steps = [set(self.table.distinct("step", metric, name, part=part, seed=seed)) for seed in self.seeds]
+        if not (shared := set.intersection(*steps)):
+            raise Missing(f"no {metric} of the checkpoints of {name}")
+        return sorted(shared)
 
     def last_step(self, metric: str, part: str | None = None, model: str | None = None) -> Point:
-        """A metric of a model at the last of these checkpoints."""
-        name = model or self.models[0]
-        return self.value(metric, name, part=part, step=self._steps(metric, part, name)[-1])
+        """A metric of a model at the last of its checkpoints."""
+        return self.value(metric, model, part=part, step=self.checkpoints(metric, part, model)[-1])
 
     def loss(self, model: str) -> Point:
         """MLM loss on held-out documents in nats, of every document that all models of the claim share.
@@ -137,112 +136,82 @@ class Evidence:
         if metric is None:
             return self.last_step("loss", "validation", model)
         rows = {name: self.rows(metric, name) for name in self.models}
-        documents = [
-            {r.index for r in rows[name] if r.seed == seed} - {None} for name in self.models for seed in self.seeds
-        ]
-        shared = sorted(index for index in set.intersection(*documents) if index is not None)
-        chosen = [r for r in rows[model] if r.index in (shared if len(shared) > 1 else (None,))]
-        for seed in self.seeds:
-            if not any(r.seed == seed for r in chosen):
-                raise Missing(f"no {metric} of {model}, seed {seed}")
-        self._read |= dict.fromkeys(sorted(chosen, key=lambda r: (self.seeds.index(r.seed), r.index or 0)))
-        return _over(chosen, self.seeds)
+        documents = [{r.index for r in rows[m] if r.seed == seed} - {None} for m in rows for seed in self.seeds]
+        shared = set.intersection(*documents)
+        chosen = [r for r in rows[model] if r.index in (shared if len(shared) > 1 else {None})]
+        if lacking := [seed for seed in self.seeds if not any(r.seed == seed for r in chosen)]:
+            raise Missing(f"no {metric} of {model}, seed {lacking[0]}")
+        return self._summed(chosen, chosen)
 
     def count(self, metric: str, part: str | None = None) -> int:
         """The observations behind a metric of the first model."""
-        rows = self.table.rows(metric, self.models[0], part=part)
+        rows = self.table.rows(metric, self.model, part=part)
         if not rows or rows[0].n is None:
-            raise Missing(f"no {metric} of {self.models[0]} with its number of observations")
+            raise Missing(f"no {metric} of {self.model} with its number of observations")
         return rows[0].n
 
     def upper(self, metric: str) -> Point:
         """The upper ends of the intervals of a metric of the first model, as a value of its own."""
         point = self.value(metric)
         if not point.above.any():
-            raise Missing(f"no interval of {metric} of {self.models[0]}")
+            raise Missing(f"no interval of {metric} of {self.model}")
         return Point.of(point.at + point.above[:, None])
 
     def beside(self, family: str, model: str, other: str, part: str) -> Point:
         """By how much a model's score on a task is above another's, from `FAMILY.difference`: both beside the first
-        model of the evaluation, paired by rows, which the interval is over.
-
-        Raises:
-            Missing: one of them has no such score.
-        """
+        model of the evaluation, paired by rows, which the interval is over."""
         ends = []
         for name in (model, other):
             if not self.table.rows(f"{family}.score", name, part=part, step=self.step):
                 raise Missing(f"no {family}.score of {name}, part {part}")
             rows = self.table.rows(f"{family}.difference", name, part=part, step=self.step)
-            self._read |= dict.fromkeys(rows)
+            self.read |= dict.fromkeys(rows)
             ends.append(summary(rows) or Point.between(0.0))  # the first model has none beside itself
         return ends[0] - ends[1]
 
     def gain(self, family: str, model: str, part: str) -> float:
-        """What training gave a model on a task: its score less that of its weights drawn anew.
-
-        Raises:
-            Missing: there is no such control.
-        """
-        ends = [self.table.point(f"{family}.score", model, part=part, step=step) for step in (None, 0)]
-        if (score := ends[0]) is None or (start := ends[1]) is None:
-            raise Missing(f"no {family}.score of {model}, part {part}, {'untrained' if ends[0] else 'trained'}")
+        """What training gave a model on a task: its score less that of its weights drawn anew."""
+        score, start = (self.table.point(f"{family}.score", model, part=part, step=step) for step in (None, 0))
+        if score is None or start is None:
+            raise Missing(f"no {family}.score of {model}, part {part}, {'untrained' if score else 'trained'}")
         return score.value - start.value
 
     def there(self, point: Point, least: float, what: str) -> Point:
         """The point, if what it measures is there at all: at least `least` on average; `what`: it in words. Of
-        untrained models the rule alone is asked.
-
-        Raises:
-            Missing: it is not.
-        """
+        untrained models the rule alone is asked."""
         if self.step is None and point.value < least:
             raise Missing(f"needs {what} of {least:g}; it is {point.value:.2g}")
         return point
 
-    def moved(self, model: str) -> None:
-        """Refuse a position table that has not left its random start, whose many dimensions and fast changes it would
-        show; a table of whose start nothing is known is taken as it is.
-
-        Raises:
-            Missing: it has moved by less than `gates.MOVED` of its first size, and no fine-tuning began with it.
-        """
-        tuned = self.table.rows("accuracy.commonest", model)
-        if self.step is not None or tuned or not self.table.rows("change", model, part=None):
-            return
-        self.there(self.last_step("change", None, model), MOVED, f"a table of {model} that has moved by a share")
+    def moved(self, *models: str) -> None:
+        """Refuse position tables (of `model`) that have not left their random start (`gates.MOVED`), whose many
+        dimensions and fast changes they would show; one of a fine-tuning, or of whose start nothing is known, is taken
+        as it is."""
+        for model in models or (self.model,):
+            tuned = self.table.rows("accuracy.commonest", model)
+            if self.step is None and not tuned and self.table.rows("change", model, part=None):
+                what = f"a table of {model} that has moved by a share"
+                self.there(self.last_step("change", None, model), MOVED, what)
 
     def unlearned(self, share: float) -> str:
         """Which model has learned too little, so that no claim can be about it (`gates.unlearned`); "" for none."""
         for model in self.models:
             if found := unlearned(self.table, model, self.seeds, share):
-                own, needed = found
-                return (
-                    f"{model} has learned too little: {own:.2f} nats below token frequencies, {needed:.2f} are needed"
-                )
+                needed = f"{found[0]:.2f} nats below token frequencies, {found[1]:.2f} are needed"
+                return f"{model} has learned too little: {needed}"
         return ""
 
     def unsettled(self) -> str:
         """Which models' validation losses still fall (`gates.unsettled`), in words; "" if none."""
-        falls = {model: unsettled(self.table, model, self.seeds) for model in self.models}
         return "; ".join(
             f"{model} still learns: {fall[0]:.2f} nats in the last tenth of {fall[1]:,} steps"
-            for model, fall in falls.items()
-            if fall
+            for model in self.models
+            if (fall := unsettled(self.table, model, self.seeds))
         )
 
     def scale(self, point: Point) -> str:
         """How much was trained or counted and measured, in words."""
-        pieces = []
-        for metric, what in (
-            ("tokens", "training tokens"),
-            ("parameters", "parameters"),
-            ("corpus.documents", "documents"),
-            ("corpus.tokens", "tokens"),
-            ("positions.kept", "positions"),
-        ):
-            if count := self._fact(metric):
-                pieces.append(f"{short(count)} {what}")
+        pieces = [f"{short(count)} {what}" for metric, what in _COUNTS.items() if (count := self._fact(metric))]
         if length := self._fact("probe.length"):
             pieces.append(f"{length:.0f} positions")
         if self.over:
@@ -250,28 +219,21 @@ class Evidence:
         if self.seeds != [None]:
             pieces.append(f"{len(self.seeds)} seed{'s' if len(self.seeds) > 1 else ''}")
         if len(point.at) == 1:
-            columns = point.at.shape[1]
-            what = "document splits" if point.columns == "splits" else "documents"
-            over = f"interval over {columns} {what}" if columns > 1 else "interval over documents"
-            pieces.append(over if point.interval else "no interval")
+            many = f"{point.at.shape[1]} " if point.at.shape[1] > 1 else ""
+            what = "document splits" if many and point.columns == "splits" else "documents"
+            pieces.append(f"interval over {many}{what}" if point.interval else "no interval")
         return ", ".join(pieces)
 
-    @property
-    def read(self) -> list[str]:
-        """The records read so far in words, at most `MOST_ENTRIES`."""
-        return described(self._read)
-
     def _fact(self, metric: str) -> float | None:
-        rows = self.table.rows(metric, self.models[0], seed=self.seeds[0], **dict.fromkeys(_PLACES))
+        rows = self.table.rows(metric, self.model, seed=self.seeds[0], **dict.fromkeys(_PLACES))
         return rows[-1].value if rows else None
 
-    def _steps(self, metric: str, part: str | None, model: str) -> list[int]:
-        if self.step is not None:
-            raise Missing("an untrained model has no checkpoints")
-        steps = [set(self.table.distinct("step", metric, model, part=part, seed=seed)) for seed in self.seeds]
-        if not (shared := set.intersection(*steps)):
-            raise Missing(f"no {metric} of the checkpoints of {model}")
-        return sorted(shared)
+    def _summed(self, rows: Iterable[Record], read: Iterable[Record]) -> Point:
+        """The point of some records, its rows in the order of the seeds; those that are read are noted."""
+        self.read |= dict.fromkeys(read)
+        point = summary(sorted(rows, key=lambda r: self.seeds.index(r.seed)))
+        assert point is not None
+        return point
 
 
 def entangled(table: Table, model: str) -> bool:
@@ -281,21 +243,9 @@ def entangled(table: Table, model: str) -> bool:
     return not parts & {"position", "absolute"}
 
 
-def components(table: Table, model: str) -> int | None:
-    """Principal components of a position table, the smaller of its rows and columns; None where that is not known."""
-    count, share = (table.point(metric, model) for metric in ("n50.count", "n50"))
-    return None if count is None or share is None else round(100 * count.value / share.value)
-
-
-def _over(rows: Iterable[Record], seeds: Sequence[int | None]) -> Point:
-    """The point of some records with its rows in the order of the seeds."""
-    point = summary(sorted(rows, key=lambda r: seeds.index(r.seed)))
-    assert point is not None
-    return point
-
-
 def described(records: Iterable[Record]) -> list[str]:
-    """Places of records in words: those that differ in layer, head, index, step or seed are one entry with ranges."""
+    """Places of records in words, at most `MOST_ENTRIES`: those that differ in layer, head, index, step or seed are one
+    entry with ranges."""
     groups: dict[tuple[str, str, str | None], list[Record]] = {}
     for r in records:
         groups.setdefault((r.metric, r.model, r.part), []).append(r)
@@ -305,38 +255,26 @@ def described(records: Iterable[Record]) -> list[str]:
 
 
 def _entry(metric: str, model: str, part: str | None, rows: Sequence[Record]) -> str:
-    pieces = [metric, *([model] if model else []), *([part] if part else [])]
+    of = {
+        name: sorted({v for r in rows if (v := getattr(r, name)) is not None})
+        for name in ("layer", "head", "step", "index", "seed")
+    }
+    entry, steps = " ".join(filter(None, (metric, model, part))), of["step"]
     for name in ("layer", "head"):
-        pieces += _range(name, [getattr(r, name) for r in rows])
-    steps = [r.step for r in rows]
-    if None in steps and set(steps) != {None}:
-        pieces[-1] += ", final and"
-    pieces += _range("step", steps)
-    indices = {r.index for r in rows} - {None}
-    pieces += [] if repeats(metric) else _range("index", [r.index for r in rows])
-    entry = " ".join(pieces)
-    if repeats(metric) and indices:
-        entry += f", {len(indices)} {repeats(metric)}"
-    seeds = sorted({r.seed for r in rows if r.seed is not None})
-    return entry + (f", seeds {_spans(seeds)}" if len(seeds) > 1 else "")
-
-
-def _range(name: str, values: Sequence[int | None]) -> list[str]:
-    numbers = sorted({v for v in values if v is not None})
-    if name == "step" and len(numbers) > 3:
-        return [f"{len(numbers)} checkpoints, step {numbers[0]}-{numbers[-1]}"]
-    return [f"{name} {_spans(numbers)}"] if numbers else []
+        entry += f" {name} {_spans(of[name])}" if of[name] else ""
+    if steps:
+        entry += ", final and" if any(r.step is None for r in rows) else ""
+        few = len(steps) <= 3
+        entry += f" step {_spans(steps)}" if few else f" {len(steps)} checkpoints, step {steps[0]}-{steps[-1]}"
+    if of["index"]:
+        entry += f", {len(of['index'])} {repeats(metric)}" if repeats(metric) else f" index {_spans(of['index'])}"
+    return entry + (f", seeds {_spans(of['seed'])}" if len(of["seed"]) > 1 else "")
 
 
 def _spans(values: Sequence[int]) -> str:
     """1, 2, 3, 5 as "1-3, 5"."""
-    spans: list[list[int]] = []
-    for v in values:
-        if spans and v == spans[-1][1] + 1:
-            spans[-1][1] = v
-        else:
-            spans.append([v, v])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    runs = ([v for _, v in run] for _, run in groupby(enumerate(values), key=lambda place: place[1] - place[0]))
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def short(count: float) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 
 from ..points import Point, Table, largest
 from .claim import LOST, MOST, Measured, claim
-from .evidence import Evidence, Missing, components, entangled
+from .evidence import Evidence, Missing, entangled
 
 UNDER = 10.0  # per cent: "typically utilizing under 10 % of the dimensions" (abstract)
 HALF = 0.5  # of the variance, that the first ten components hold (the paper's least: 0.53)
@@ -23,9 +23,15 @@ SHAPE = 512, 128  # positions and width of the paper's sinusoidal row
 FIXED_TABLES = ("sinusoidal",)  # tables that no training made
 
 
+def _components(table: Table, model: str) -> int | None:
+    """Principal components of a position table, the smaller of its rows and columns; None where that is not known."""
+    count, share = (table.point(metric, model) for metric in ("n50.count", "n50"))
+    return None if count is None or share is None else round(100 * count.value / share.value)
+
+
 def _tables(table: Table) -> list[str]:
     learned = [m for m in table.models("n50", part=None, step=None) if m not in FIXED_TABLES and entangled(table, m)]
-    return [m for m in learned if (c := components(table, m)) is None or c >= WIDE]
+    return [m for m in learned if (c := _components(table, m)) is None or c >= WIDE]
 
 
 of_tables = partial(
@@ -43,18 +49,16 @@ of_words = partial(
 def lowdim_few_dimensions(e: Evidence) -> Measured:
     """Learned position tables use under 10 % of dimensions.
     At most {UNDER:g} % of the components hold half of the variance of a learned position table."""
-    e.moved(e.models[0])
-    n50 = e.value("n50")
-    return n50, n50 <= UNDER
+    e.moved()
+    return e.value("n50") <= UNDER
 
 
 @of_tables("LOWDIM section 3, Table 1a (least of twelve: bert-large-uncased)", paper=0.53)
 def lowdim_ten_components(e: Evidence) -> Measured:
     """Ten components hold half of a learned table.
     The first ten components hold at least {HALF} of the variance of a learned position table."""
-    e.moved(e.models[0])
-    share = e.value("pca.top10")
-    return share, share >= HALF
+    e.moved()
+    return e.value("pca.top10") >= HALF
 
 
 @of_tables("LOWDIM section 4, figure 5 (at most 49 turns in 512 positions)", paper=0.0957, unit="turns a position")
@@ -62,45 +66,41 @@ def lowdim_slow_components(e: Evidence) -> Measured:
     """First components of learned tables are slow waves.
     None of the first ten components of a learned table turns more than {SLOW} times for each position; the fastest is
     shown."""
-    e.moved(e.models[0])
+    e.moved()
     turns = [v for i, v in e.along("index", "fft.turns").items() if i < FIRST]
-    fastest = largest(turns) * (1 / e.count("fft.turns"))
-    return fastest, fastest <= SLOW
+    return largest(turns) * (1 / e.count("fft.turns")) <= SLOW
 
 
 @of_tables("LOWDIM section 4, figures 2 and 4 (no number printed)")
 def lowdim_pairs_rotate(e: Evidence) -> Measured:
     """Components of learned tables turn in pairs.
     In the strongest pair of components of a learned table at least {LOST} of the motion is rotation."""
-    e.moved(e.models[0])
+    e.moved()
     e.along("index", "fft.turns")
     strongest = {r.seed: r.value for r in e.rows("rotation.strength", index=0)}
     # A table without a pair that turns has no record of one.
-    strength = Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds])
-    return strength, strength >= LOST
+    return Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds]) >= LOST
 
 
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")
 def lowdim_equivariant(e: Evidence) -> Measured:
     """Inner products of learned tables depend on lag.
     Equivariance of a learned table's inner products is above what 95 % of random orders of its rows give."""
-    e.moved(e.models[0])
-    equivariance = e.value("equivariance")
-    return equivariance, equivariance >= e.upper("equivariance.null")
+    e.moved()
+    return e.value("equivariance") >= e.upper("equivariance.null")
 
 
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")
 def lowdim_equivariant_from_few(e: Evidence) -> Measured:
     """A few components make the dependence on lag.
     At most {FIRST} components give at least {MOST} of the equivariance of the whole table."""
-    e.moved(e.models[0])
+    e.moved()
     whole = e.value("equivariance")
     e.there(whole, e.upper("equivariance.null").value, "equivariance of the whole table beyond chance, a share")
     first = [v for i, v in e.along("index", "equivariance.first").items() if i <= FIRST]
     if not first:
-        raise Missing(f"needs the equivariance of the first components of {e.models[0]}")
-    best = largest(first)
-    return best, best >= MOST * whole
+        raise Missing(f"needs the equivariance of the first components of {e.model}")
+    return largest(first) >= MOST * whole
 
 
 def _words(e: Evidence) -> Point:
@@ -116,8 +116,7 @@ def lowdim_words_high_dimensional(e: Evidence) -> Measured:
     """Word tables need far more of their dimensions.
     At least {UNDER:g} % of the components hold half of the variance of a word table, and at most {SHAPED:g} %, else
     nothing is said: of a table that no training shaped it is nearly half of them."""
-    n50 = _words(e)
-    return n50, n50 >= UNDER
+    return _words(e) >= UNDER
 
 
 @of_words("LOWDIM section 3, Table 1 (smallest gap of twelve: albert-xlarge-v1)", paper=17.2)
@@ -126,8 +125,7 @@ def lowdim_words_above_positions(e: Evidence) -> Measured:
     The share of components that hold half of the variance is larger in the word table than in the position table; the
     gap is shown. Of the words it is at most {SHAPED:g} %, else nothing is said: so much has a table that no training
     shaped."""
-    gap = _words(e) - e.value("n50")
-    return gap, gap >= 0
+    return _words(e) - e.value("n50") >= 0
 
 
 @claim(
@@ -140,8 +138,8 @@ def lowdim_sinusoidal_row(e: Evidence) -> Measured:
     """Ten components hold 0.52 of the sinusoidal table.
     The share of the first ten components of the textbook table of {SHAPE[0]} positions and {SHAPE[1]} dimensions rounds
     to it."""
-    share, width = e.value("pca.top10"), components(e.table, e.models[0])
+    share, width = e.value("pca.top10"), _components(e.table, e.model)
     if (e.count("n50"), width) != SHAPE:
         shape = f"{SHAPE[0]} positions and {SHAPE[1]} dimensions"
         raise Missing(f"needs a sinusoidal table of {shape}; this one has {e.count('n50')} and {width} components")
-    return share, share >= SINUSOIDAL - ROUNDED, share <= SINUSOIDAL + ROUNDED
+    return share >= SINUSOIDAL - ROUNDED, share <= SINUSOIDAL + ROUNDED

@@ -16,8 +16,7 @@ def split_semantics_invariant(e: Evidence) -> Measured:
     their size. By construction it can change them through the attention weights alone. R² (token) of the position
     stream is at least {PRESENT} at its best layer, else there is no position to depend on."""
     _positions(e)
-    change = e.value("shift.change", layer=e.last(), part="semantic")
-    return change, change <= UNMOVED
+    return e.value("shift.change", layer=e.last(), part="semantic") <= UNMOVED
 
 
 @claim(
@@ -28,8 +27,7 @@ def split_semantics_without_position(e: Evidence) -> Measured:
     R² (token) of the semantic stream of split at its best layer is at most {PRESENT}; of the position stream it is at
     least as much, else there is no position to hold."""
     _positions(e)
-    peak = e.peak("split", "token", "semantic")
-    return peak, peak <= PRESENT
+    return e.peak("split", "token", "semantic") <= PRESENT
 
 
 @claim(
@@ -42,8 +40,7 @@ def split_position_without_semantics(e: Evidence) -> Measured:
     R² (intra) of the position stream of split at its best layer is at most {PRESENT}; words can reach it through the
     weights alone. Of the semantic stream it is at least as much, else nothing is known of sentences."""
     e.there(e.peak("split", "intra", "semantic"), PRESENT, "R² (intra) in the semantic stream of split")
-    peak = e.peak("split", "intra", "position")
-    return peak, peak <= PRESENT
+    return e.peak("split", "intra", "position") <= PRESENT
 
 
 @claim("SPLIT notes: dimensions reserved for position (no number printed)", "split")
@@ -53,4 +50,4 @@ def split_position_kept(e: Evidence) -> Measured:
     at least {PRESENT}, else there is nothing to keep."""
     first, last = (e.r2("split", "token", "position", layer) for layer in (1, e.last()))
     e.there(first, PRESENT, "R² (token) after the first block of the position stream of split")
-    return last, last >= KEPT * first
+    return last >= KEPT * first

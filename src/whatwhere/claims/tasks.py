@@ -14,7 +14,7 @@ from .claim import Measured, claim
 from .evidence import Evidence, Missing
 
 COMPARABLE = 0.02  # of an average score: "comparable"; DSTG's own averages lie 0.00 to 0.04 apart (Table 7)
-RIVALS = ("ap", "rope", "rp")  # the last where a run has it
+RIVALS = ("ap", "rope", "rp")  # of dstg; the last where a run has it
 _MODELS = ("dstg", "ap", "rope")
 of_tasks = partial(claim, learned=0.0)
 
@@ -24,35 +24,27 @@ def _printed(averages: Mapping[str, float], better: str, *worse: str) -> float:
     return round(averages[better] - max(averages[m] for m in worse), 4)
 
 
-def _lead(e: Evidence, family: str, *tasks: str, rivals: tuple[str, ...] = ()) -> Point:
+def _lead(e: Evidence, family: str, *tasks: str) -> Point:
     """By how much the first model of a claim is above the best of the others, on average over tasks, by default those
-    that all have.
-
-    Raises:
-        Missing: no such task, no untrained control, or training that has helped on none of them.
-    """
-    better, metric = e.models[0], f"{family}.score"
-    others = [m for m in rivals or e.models[1:] if m in e.table.seeds]
-    of_each = [set(e.table.distinct("part", metric, model)) for model in (better, *others)]
+    that all have; tasks on which training has not helped are left out, or, where they are named, refused."""
+    others = [m for m in (RIVALS if e.model == "dstg" else e.models[1:]) if m in e.table.seeds]
+    models = (e.model, *others)
+    of_each = [set(e.table.distinct("part", f"{family}.score", model)) for model in models]
     paired = set(e.table.distinct("part", f"{family}.difference"))
-    there = [str(t) for t in sorted(set.intersection(*of_each) & paired) if not tasks or t in tasks]
+    there = [task for task in sorted(set.intersection(*of_each) & paired) if not tasks or task in tasks]
     if not there or len(there) < len(tasks):
-        wanted = f"of {' and '.join(tasks)}" if tasks else "of a task that all of them have"
-        raise Missing(f"no {metric} {wanted}, paired (whatwhere evaluate {family})")
-    gains = {t: min(e.gain(family, m, t) for m in (better, *others)) for t in there} if e.step is None else {}
+        wanted = " and ".join(tasks) or "a task that all of them have"
+        raise Missing(f"no {family}.score of {wanted}, paired (whatwhere evaluate {family})")
+    gains = {t: min(e.gain(family, m, t) for m in models) for t in there} if e.step is None else {}
     taught = [task for task in there if gains.get(task, TAUGHT) >= TAUGHT]
     if not taught or len(taught) < len(tasks):
         task, least = min(gains.items(), key=lambda gain: gain[1])
         raise Missing(f"needs a gain of {TAUGHT:g} of every model over its untrained self; on {task} it is {least:.2g}")
-    left = f", without {', '.join(sorted(set(there) - set(taught)))}, where training helped too little"
-    e.remark(f"beside {', '.join(others)}; {', '.join(taught)}{left * (len(taught) < len(there))}")
+    left = ", ".join(task for task in there if task not in taught)
+    without = f", without {left}, where training helped too little" if left else ""
+    e.note = f"beside {', '.join(others)}; {', '.join(taught)}{without}"
     e.over = "rows of the tasks"
-    return smallest([average([e.beside(family, better, other, task) for task in taught]) for other in others])
-
-
-def _comparable(e: Evidence, family: str, *tasks: str) -> Measured:
-    lead = _lead(e, family, *tasks, rivals=RIVALS)
-    return lead, lead >= -COMPARABLE
+    return smallest(average([e.beside(family, e.model, other, task) for task in taught]) for other in others)
 
 
 @of_tasks("DSTG section 3.4, Table 7", *_MODELS, paper=_printed(GLUE_AVERAGES, "dstg", *RIVALS))
@@ -61,7 +53,7 @@ def dstg_costs_no_glue(e: Evidence) -> Measured:
     The score of dstg, on average over the tasks that all have, is at most {COMPARABLE} below that of the best of ap,
     rope and, where it is there, rp; the gap is shown, paired by rows. Tasks on which some of them is not {TAUGHT} above
     its untrained self do not count."""
-    return _comparable(e, "glue")
+    return _lead(e, "glue") >= -COMPARABLE
 
 
 @of_tasks(
@@ -73,7 +65,7 @@ def dstg_costs_no_squad(e: Evidence) -> Measured:
     """Separating the streams costs nothing in finding answers.
     The F1 of dstg on SQuAD 1.1 is at most {COMPARABLE} below that of the best of ap, rope and, where it is there, rp;
     the gap is shown, paired by questions. Each of them is {TAUGHT} above its untrained self, else nothing is said."""
-    return _comparable(e, "squad", "squad")
+    return _lead(e, "squad", "squad") >= -COMPARABLE
 
 
 @of_tasks("DSTG section 3.4, Table 8", *_MODELS, paper=_printed(MTEB_AVERAGES, "dstg", *RIVALS))
@@ -82,12 +74,7 @@ def dstg_costs_no_mteb(e: Evidence) -> Measured:
     The main score of dstg (mean of all tokens), on average over the tasks that all have, is at most {COMPARABLE} below
     that of the best of ap, rope and, where it is there, rp; the gap is shown, paired by rows. Tasks on which some of
     them is not {TAUGHT} above its untrained self do not count. The paper's average is over types of tasks."""
-    return _comparable(e, "mteb")
-
-
-def _ahead(e: Evidence) -> Measured:
-    lead = _lead(e, "glue")
-    return lead, lead >= 0
+    return _lead(e, "mteb") >= -COMPARABLE
 
 
 @of_tasks("TUPE section 4.2, Table 2", "tupe-a", "bert-a", paper=_printed(GLUE_AVERAGES, "tupe-a", "bert-a"))
@@ -96,7 +83,7 @@ def tupe_a_beats_bert_a_on_glue(e: Evidence) -> Measured:
     The score of tupe-a, on average over the tasks that both have, is not below that of bert-a; the gain is shown,
     paired by rows. Tasks on which one of them is not {TAUGHT} above its untrained self do not count. The paper's
     average has QQP's accuracy and both parts of MNLI."""
-    return _ahead(e)
+    return _lead(e, "glue") >= 0
 
 
 @of_tasks("TUPE section 4.2, Table 2", "tupe-r", "bert-r", paper=_printed(GLUE_AVERAGES, "tupe-r", "bert-r"))
@@ -105,7 +92,7 @@ def tupe_r_beats_bert_r_on_glue(e: Evidence) -> Measured:
     The score of tupe-r, on average over the tasks that both have, is not below that of bert-r; the gain is shown,
     paired by rows. Tasks on which one of them is not {TAUGHT} above its untrained self do not count. The paper's
     average has QQP's accuracy and both parts of MNLI."""
-    return _ahead(e)
+    return _lead(e, "glue") >= 0
 
 
 # What linear probes read: section 5.4. The paper's data are Flash-Holmes'; ours make the same questions of UD and text.
@@ -114,16 +101,15 @@ def tupe_r_beats_bert_r_on_glue(e: Evidence) -> Measured:
 def _both(e: Evidence, *tasks: str) -> Measured:
     leads, notes = [], []
     for task in tasks:
-        leads.append(_lead(e, "linguistic", task, rivals=RIVALS))
+        leads.append(_lead(e, "linguistic", task))
         notes.append(e.note)
-    e.remark("; ".join(notes))
-    least = smallest(leads)
-    return least, least >= 0
+    e.note = "; ".join(notes)
+    return smallest(leads) >= 0
 
 
 def _least_lead(*tasks: str) -> float:
-    leads = (HOLMES_BEST[task, "dstg"] - max(HOLMES_BEST[task, m] for m in RIVALS) for task in tasks)
-    return round(min(leads), 4)
+    of_task = ({model: HOLMES_BEST[task, model] for model in ("dstg", *RIVALS)} for task in tasks)
+    return min(_printed(scores, "dstg", *RIVALS) for scores in of_task)
 
 
 _SYNTAX, _STRUCTURE = ("pos", "constituents"), ("sentence-order", "readability")

@@ -88,8 +88,7 @@ def tupe_a_30_percent(e: Evidence) -> Measured:
     """Untied position needs 30 % of the steps.
     tupe-a reaches the final validation loss of bert-a in at most {FASTER} of its steps; a model that never does counts
     as 1. The paper judges by GLUE as well."""
-    share = _share_of_steps(e, "tupe-a", "bert-a")
-    return share, share <= FASTER
+    return _share_of_steps(e, "tupe-a", "bert-a") <= FASTER
 
 
 @claim(_STEPS, "tupe-r", "bert-r", paper=STEPS)
@@ -97,8 +96,7 @@ def tupe_r_30_percent(e: Evidence) -> Measured:
     """With relative position too, 30 % of the steps.
     tupe-r reaches the final validation loss of bert-r in at most {FASTER} of its steps; a model that never does counts
     as 1. The paper judges by GLUE as well."""
-    share = _share_of_steps(e, "tupe-r", "bert-r")
-    return share, share <= FASTER
+    return _share_of_steps(e, "tupe-r", "bert-r") <= FASTER
 
 
 # Correlations and patterns: sections 3.1 and 4.4.
@@ -111,8 +109,7 @@ def tupe_mixed_correlations_uniform(e: Evidence) -> Measured:
     are at most a third of that of word-to-word; the larger share is shown."""
     parts = ("word-word", "word-position", "position-word")
     word, *mixed = (average(e.heads("correlation.std", part)) for part in parts)
-    ratio = largest([m / word for m in mixed])
-    return ratio, ratio <= UNIFORM
+    return largest([m / word for m in mixed]) <= UNIFORM
 
 
 @claim("TUPE section 4.4, figure 6", "tupe-a", paper=float(len(PATTERNS)), unit="patterns")
@@ -122,9 +119,7 @@ def tupe_five_patterns(e: Evidence) -> Measured:
     shown. Not testable below five heads whose positional scores differ."""
     shares = [e.value("patterns.share", part=pattern) for pattern in PATTERNS]
     if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):
-        raise Missing(
-            f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.models[0]} has {distinct}"
-        )
+        raise Missing(f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.model} has {distinct}")
     there = np.sum([s.at >= SOME for s in shares], axis=0)
     return Point.of(there), Point.of(smallest(shares).at) >= SOME
 
@@ -136,16 +131,14 @@ def tupe_first_column(e: Evidence) -> Measured:
     other positional scores by at least {ABOVE:g} of their standard deviations; the share of such heads is shown."""
     scores, mean, std = (e.heads(f"theta.{name}") for name in ("key", "mean", "std"))
     heights = [(score - m) / s for score, m, s in zip(scores, mean, std, strict=True)]
-    share = share_above(heights, ABOVE)
-    return share, share >= LOST
+    return share_above(heights, ABOVE) >= LOST
 
 
 @claim("TUPE section 5 (no number printed)", "tupe-free", "bert-a")
 def tupe_free_form_slower(e: Evidence) -> Measured:
     """Free positional scores converge much slower than BERT.
     bert-a reaches the final validation loss of tupe-free in at most {LOST} of its steps; never counts as 1."""
-    share = _share_of_steps(e, "bert-a", "tupe-free")
-    return share, share <= LOST
+    return _share_of_steps(e, "bert-a", "tupe-free") <= LOST
 
 
 @of_losses("TUPE section 5 (no number printed)", "tupe-product", "tupe-r")
@@ -153,4 +146,4 @@ def tupe_product_bias_marginal(e: Evidence) -> Measured:
     """A relative bias made of products gains little.
     Held-out MLM losses of tupe-product and tupe-r differ by at most {MARGINAL} nats; the gain over tupe-r is shown."""
     gain = e.loss("tupe-r") - e.loss("tupe-product")
-    return gain, gain <= MARGINAL, gain >= -MARGINAL
+    return gain <= MARGINAL, gain >= -MARGINAL
