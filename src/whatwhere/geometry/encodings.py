@@ -1,12 +1,9 @@
 """Position tables that need no training, for comparison with a corpus: sinusoidal, RoPE, ALiBi, random (GEOM section
 6.3)."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
-BASE = 10000.0
 
 
 def sinusoidal(n: int, d: int) -> np.ndarray:
@@ -72,4 +69,4 @@ ENCODINGS: dict[str, Callable[[int, int], np.ndarray]] = {
 def _angles(n: int, d: int) -> np.ndarray:
     """i · 10000^(-2k/d) for k < d/2, rounded up; (n, ⌈d/2⌉)."""
     k = np.arange((d + 1) // 2)
-    return np.arange(n)[:, None] * np.exp(-2 * k / d * math.log(BASE))
+    return np.arange(n)[:, None] * np.exp(-2 * k / d * np.log(10000.0))
