@@ -148,12 +148,10 @@ def positional_counts(
         align: "start": position i is the i-th token of the row, tokens from max_positions on are left out. "relative":
             place i of `length` tokens is position floor(i / length * max_positions), so every row reaches from the
             first position to the last.
-        groups: (rows,) the group of each row, 0 to n_groups - 1; position i of group g is row g * max_positions + i of
-            the result.
+        groups: (rows,) the group of each row, 0 to n_groups - 1; its position i is row group * max_positions + i.
 
     Raises:
-        ValueError: an id, a group or an option out of range, rows that are no integers, or another number of groups
-        than of rows.
+        ValueError: an id, a group or an option out of range, rows that are no integers, not a group for each row.
     """
     tally, done = Tally(vocab_size, max_positions, special_ids, align, n_groups), 0
     for ids, starts in _blocks(windows):

@@ -1,5 +1,4 @@
-"""Euclidean distances between rows, sparse or dense, and Hellinger distances between the token distributions of
-positions (GEOM sections 2 and 5.1)."""
+"""Token distributions of positions, and Hellinger and Euclidean distances of rows (GEOM sections 2 and 5.1)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -38,8 +37,7 @@ class Distributions:
 
 
 def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: float = MIN_SUPPORT) -> Distributions:
-    """Shares of the tokens at each position, from counts (n, V), sparse or dense; thin and unoccupied positions are
-    left out and listed.
+    """Shares of the tokens at each position, from counts (n, V); thin and unoccupied positions are left out and listed.
 
     `smoothing` is added to every count before normalising. Positions without any token have no distribution and are
     left out, unless there is smoothing and min_support = 0: then they become uniform, as in GEOM. Its protocol,

@@ -1,5 +1,4 @@
-"""Position tables that need no training, for comparison with a corpus: sinusoidal, RoPE, ALiBi, random (GEOM section
-6.3)."""
+"""Position tables that need no training, for comparison: sinusoidal, RoPE, ALiBi, random (GEOM section 6.3)."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,8 +12,7 @@ def sinusoidal(n: int, d: int) -> np.ndarray:
 
 
 def rope(n: int, d: int, head_width: int = 64) -> np.ndarray:
-    """RoPE as a table: the rotation of each position, cos and sin of i / 10000^(2k/head_width), repeated for every
-    head; (n, d).
+    """RoPE as a table: cos and sin of i / 10000^(2k/head_width) for position i, repeated for every head; (n, d).
 
     RoPE has no table: it turns queries and keys. GEOM gives its stress without saying of what; these columns come
     within 1 % of it with heads 64 wide (the distances are those of `sinusoidal` at width head_width, times √(d /

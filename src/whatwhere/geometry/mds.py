@@ -33,8 +33,7 @@ class MDS:
     rank: number of eigenvalues of B above rounding: the dimensions of an exact fit (with r eigenvalues: at most r).
     stress: GEOM eq. 4, raw, of the coordinates against the distances that were given.
     note: empty, or one sentence on what is not as asked.
-    history, converged: of SMACOF, falling stress before the first and after every step; whether the last fall was below
-        tol.
+    history, converged: of SMACOF, stress before the first and after every step; whether the last fall was below tol.
     """
 
     coords: np.ndarray
@@ -111,12 +110,10 @@ def smacof(
     1. Start from classical MDS, or from `init`.
     2. Guttman transform: X <- B(X) X / n with B(X)_ij = -dist_ij / d_ij(X) off the diagonal (0 where d_ij = 0) and rows
       that sum to 0.
-    3. Stop when stress falls by less than `tol` of itself, or after `max_iter` steps; `note` then says that it still
-      falls.
+    3. Stop when stress falls by less than `tol` of itself, or after `max_iter` steps; then `note` says so.
 
     Stress never rises, and the last coordinates are those of least stress. It ends in a local minimum, which in one
-    dimension may be far from the best. At the rank of the distances classical MDS is exact already and comes back as it
-    is.
+    dimension may be far from the best. At the rank of the distances classical MDS is exact already and comes back.
 
     Args:
         dist: (n, n) distances.

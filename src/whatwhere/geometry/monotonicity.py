@@ -1,5 +1,4 @@
-"""Do distances grow with the distance between positions? Violated triples; how Toeplitz or circulant a matrix is (GEOM
-section 6.6 and remark 7)."""
+"""Do distances grow with that of positions? Violated triples; Toeplitz, circulant shares (GEOM 6.6, remark 7)."""
 
 from typing import NamedTuple
 
@@ -22,8 +21,7 @@ class Share(NamedTuple):
 
 
 def monotonicity_violations(table: np.ndarray) -> float:
-    """Share of the triples of positions that a table (n, d) orders against their distance in the sequence (GEOM section
-    6.6).
+    """Share of the triples of positions that a table (n, d) orders against their distance in the text (GEOM 6.6).
 
     Triples of distinct i, j, k with |i - j| < |i - k|; violated if |p_i - p_j| > |p_i - p_k| + 1e-9 · the largest
     distance. 0 for a table that is monotone, 0.5 for a random one. Up to 1,024 positions every triple is counted, in
@@ -36,8 +34,7 @@ def monotonicity_violations(table: np.ndarray) -> float:
 
 
 def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> Share:
-    """`monotonicity_violations` with its 95 % interval (Wilson's) over the random triples; exact up to 1,024 positions,
-    and the interval a point."""
+    """`monotonicity_violations` with Wilson's 95 % interval over the random triples; a point where all are counted."""
     table = check_table(table)
     if len(table) <= EXACT_UP_TO:
         share = violations_of_distances(distances(table))
@@ -84,8 +81,7 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
 
 
 def toeplitz_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
-    """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix explains (the mean of
-    every diagonal).
+    """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix (diagonal means) explains.
 
     1 if the entries depend on j - i alone; about 1/n for a symmetric matrix without such an order. The diagonal is left
     out: distances have zeros there and few counts raise it in B, so that a matrix of noise would look like a Toeplitz

@@ -43,8 +43,7 @@ class Corrected:
 
     @property
     def signed(self) -> np.ndarray:
-        """(m, m) roots of the squares, with the sign of the square: for orders and correlations, which cutting at 0
-        would bias."""
+        """(m, m) roots of the squares with their sign, for orders and correlations, which cutting at 0 would bias."""
         return np.sign(self.squares) * np.sqrt(np.abs(self.squares))
 
     @property
@@ -195,8 +194,7 @@ def _roots(counts: Any, positions: np.ndarray) -> Any:
 
 
 def thinned_roots(counts: Any, tokens: float) -> Any:
-    """Mean of √(X / tokens) with X tokens left of each count when `tokens` of a position's tokens are drawn; csr_array
-    (m, V).
+    """Mean of √(X / tokens), csr_array (m, V), X what is left of each count when `tokens` of a position's are drawn.
 
     X is binomial: each token stays with probability q = tokens / support. A position with no more than `tokens` keeps
     all: √(count / support). The mean over all draws has no randomness of its own, unlike a single draw.
@@ -220,8 +218,7 @@ def thinned_roots(counts: Any, tokens: float) -> Any:
 
 
 def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Mean of √X for X binomial with `count` and `q`, by the sum; for counts below `_STEPS`, or means below `_STEPS` /
-    4."""
+    """Mean of √X for X binomial with `count` and `q`, by the sum; counts below `_STEPS` or means below `_STEPS` / 4."""
     gone = q > 0.5  # then the sum goes over the tokens that are gone, so that its first term does not vanish
     p = np.where(gone, 1 - q, q)
     share, odds = (1 - p) ** count, p / (1 - p)
@@ -233,8 +230,7 @@ def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _series(mean: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Mean of √X for X binomial with a large mean: the square root's series in the central moments, to the third order
-    of 1/mean."""
+    """Mean of √X for X binomial with a large mean: the root's series in central moments, to third order of 1/mean."""
     v, skew, r = 1 - q, 1 - 2 * q, 1 / mean
     first = -v / 8
     second = v * skew / 16 - 15 * v**2 / 128

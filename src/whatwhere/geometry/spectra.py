@@ -98,10 +98,7 @@ def component_shares(table: np.ndarray) -> np.ndarray:
     """`spectrum(table).shares` alone, (k,): what a table of words needs (LOWDIM Table 1b).
 
     From the eigenvalues of the smaller Gram matrix, so that 30,000 rows take a second. Rounding leaves about 1e-16 in
-    each share, and shares below 1e-15 are left out.
-
-    Raises:
-        ValueError: as `spectrum`.
+    each share, and shares below 1e-15 are left out. Raises ValueError as `spectrum`.
     """
     table, _ = _scaled(table)
     centred = table - table.mean(axis=0)
@@ -121,8 +118,7 @@ def half_of_variance(shares: np.ndarray) -> int:
 def approximation(table: np.ndarray, components: int) -> np.ndarray:
     """The table (n, d) from its mean row and its first principal components alone; all of them give the table back.
 
-    Raises:
-        ValueError: as `spectrum`, or a number of components below 0.
+    Raises ValueError as `spectrum`, or for a number of components below 0.
     """
     if components < 0:
         raise ValueError(f"A table is approximated by 0 or more components. Got {components}.")
@@ -144,10 +140,7 @@ def equivariance(table: np.ndarray) -> float:
 
     In [0, 1]: 1 if inner products depend on j - i alone, about d / (d + n) for a table of independent normal values.
     The table is not centred (LOWDIM), so a mean row that is much longer than what varies enters as products that every
-    row has a part in. What the value means, `equivariance_null` says. Equal rows give 1.
-
-    Raises:
-        ValueError: as `spectrum`, but equal rows are allowed.
+    row has a part in. What the value means, `equivariance_null` says. Equal rows give 1. Else errors as of `spectrum`.
     """
     return _equivariance(_narrow(_scaled(table)[0]))
 
@@ -155,10 +148,8 @@ def equivariance(table: np.ndarray) -> float:
 def equivariance_null(table: np.ndarray, shuffles: int = 99, seed: int = 0) -> np.ndarray:
     """Equivariance of the same rows in random orders, (shuffles,), ascending: what is there without any order.
 
-    It is not 0: lag 0, the diagonal of squared lengths, stays on the diagonal in every order.
-
-    Raises:
-        ValueError: as `equivariance`, or no shuffles.
+    It is not 0: lag 0, the diagonal of squared lengths, stays on the diagonal in every order. Raises ValueError as
+    `equivariance`, or without shuffles.
     """
     if shuffles < 1:
         raise ValueError(f"The null of shuffled positions needs at least 1 shuffle. Got {shuffles}.")
@@ -169,10 +160,7 @@ def equivariance_null(table: np.ndarray, shuffles: int = 99, seed: int = 0) -> n
 
 def equivariance_of_first(table: np.ndarray, components: Sequence[int]) -> np.ndarray:
     """Equivariance of the approximation by each of the given numbers of first components (LOWDIM figure 3, as numbers).
-
-    Raises:
-        ValueError: as `equivariance`.
-    """
+    Raises ValueError as `equivariance`."""
     table = _narrow(_scaled(table)[0])
     mean = table.mean(axis=0)
     u, s, vt = np.linalg.svd(table - mean, full_matrices=False)
@@ -184,10 +172,7 @@ def isolation(table: np.ndarray) -> np.ndarray:
 
     Along a smooth curve it is near 1 everywhere. A position that training left alone, such as the first ([CLS]) and
     last ([SEP]) of LOWDIM figure 4, has no near neighbour, and its neighbours still have each other, so that it alone
-    stands out.
-
-    Raises:
-        ValueError: as `spectrum`, but equal rows are allowed.
+    stands out. Raises ValueError as `spectrum`, but for equal rows.
     """
     table, _ = _scaled(table)
     centred = table - table.mean(axis=0)
@@ -273,8 +258,7 @@ def rotations(s: Spectrum, components: int = 32) -> list[Rotation]:
 
 
 class Waves:
-    """The one wave (any frequency and phase, with a constant) that fits each column of `scores` (n, k) best, by least
-    squares.
+    """The wave (any frequency and phase, with a constant) that fits each column of `scores` (n, k) by least squares.
 
     frequency: (k,) in turns over the n positions, a multiple of 1 / `GRID`: unlike a Fourier bin it need not be whole,
         so that a half wave has frequency 0.5 whatever its phase.
@@ -318,8 +302,7 @@ class Waves:
 
 
 def _scaled(table: np.ndarray) -> tuple[np.ndarray, float]:
-    """The checked table with its largest entry at 1, and the factor back, so that squares neither vanish nor
-    overflow."""
+    """The checked table with its largest entry at 1, so that squares neither vanish nor overflow; the factor back."""
     table = check_table(table)
     scale = float(np.abs(table).max()) or 1.0
     return table / scale, scale

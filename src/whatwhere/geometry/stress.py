@@ -1,5 +1,4 @@
-"""Stress: how far the distances of a position table are from those of a corpus (GEOM eq. 4), raw and at the best
-scale; and correlations of distances."""
+"""Stress of a position table's distances against those of a corpus (GEOM eq. 4), and correlations of distances."""
 
 from typing import Literal
 
@@ -54,8 +53,7 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
 
 
 def distance_correlation(table: np.ndarray, dist: np.ndarray) -> float:
-    """Pearson correlation over pairs i<j of a table's distances and those of the corpus (GEOM section 6.7); NaN if one
-    is constant."""
+    """Pearson correlation over pairs i<j of a table's and a corpus's distances (GEOM 6.7); NaN if one is constant."""
     return _pearson(_distances_beside(table, dist), check_distances(dist))
 
 
