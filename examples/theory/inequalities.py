@@ -13,8 +13,7 @@ from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from whatwhere.geometry.distances import Rows
-from whatwhere.geometry.hellinger import hellinger, square_roots
+from whatwhere.geometry.distances import Rows, hellinger, square_roots
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from whatwhere.corpus import add_newline_token, build_tokenizer, encoding, train_tokenizer
-from whatwhere.corpus.encoding import BulkEncoder, splits_at_spaces
+from whatwhere.corpus import add_newline_token, build_tokenizer, counting, train_tokenizer
+from whatwhere.corpus.counting import BulkEncoder, splits_at_spaces
 
 
 def copied(tokenizer) -> Tokenizer:
@@ -92,7 +92,7 @@ def test_enough_tokens_are_the_first_of_all(name, enough, backends, documents):
 
 
 def test_words_are_forgotten_when_there_are_too_many(backends, documents, monkeypatch):
-    monkeypatch.setattr(encoding, "MOST_WORDS", 50)
+    monkeypatch.setattr(counting, "MOST_WORDS", 50)
     encoder = BulkEncoder(backends["wordpiece"])
     found = [row for i in range(0, 300, 10) for row in rows(*encoder.encode(documents[i : i + 10]))]
     assert found == reference(backends["wordpiece"], documents)

@@ -6,7 +6,7 @@ import random
 import numpy as np
 
 from whatwhere.corpus import build_tokenizer, count_source, open_source
-from whatwhere.corpus.overlap import containing
+from whatwhere.corpus.counting import containing
 
 
 def test_containing_equals_a_search_over_all_pairs():

@@ -3,8 +3,8 @@
 import pytest
 
 from whatwhere.corpus import open_source, source
-from whatwhere.corpus.hub import Hub
 from whatwhere.corpus.python_docs import PythonDocs
+from whatwhere.corpus.sources import Hub
 from whatwhere.corpus.synthetic import RepeatedDocuments, ThreeRegimes
 from whatwhere.corpus.text_files import Files
 

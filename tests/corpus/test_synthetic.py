@@ -7,8 +7,8 @@ import pytest
 from whatwhere.corpus import open_source
 from whatwhere.corpus.synthetic import Regimes, RepeatedDocuments, ThreeRegimes
 from whatwhere.geometry.counts import positional_counts
+from whatwhere.geometry.distances import hellinger, positional_distributions
 from whatwhere.geometry.encodings import random_table, sinusoidal
-from whatwhere.geometry.hellinger import hellinger, positional_distributions
 from whatwhere.geometry.mds import classical_mds
 from whatwhere.geometry.stress import stress
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from whatwhere.geometry import fitted_waves, rotations, spectrum
+from whatwhere.geometry import Waves, rotations, spectrum
 
 
 def circles(n, *turns, width=12, phase=0.0, seed=0):
@@ -44,8 +44,8 @@ def test_half_waves_of_a_smooth_table_are_no_rotation():
     # They draw arcs too, and one steady turn explains over 0.8 of the first two, but their frequencies lie half a turn
     # apart.
     s = spectrum(half_waves(128, 8))
-    assert fitted_waves(s.scores).frequency == pytest.approx(np.arange(1, 9) / 2, abs=0.07)
-    assert fitted_waves(s.scores).fit == pytest.approx(1, abs=0.01)
+    assert Waves(s.scores).frequency == pytest.approx(np.arange(1, 9) / 2, abs=0.07)
+    assert Waves(s.scores).fit == pytest.approx(1, abs=0.01)
     assert rotations(s) == []
 
 
@@ -76,7 +76,7 @@ def test_each_component_is_in_one_pair():
 
 def test_waves_equal_least_squares():
     series = np.random.default_rng(3).normal(size=(30, 2)) + np.sin(2 * np.pi * 2.3 * np.arange(30) / 30)[:, None]
-    waves = fitted_waves(series)
+    waves = Waves(series)
     for i in range(2):
         best = {}
         for turns in np.arange(4, 30 * 8) / 16:

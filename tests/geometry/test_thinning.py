@@ -6,7 +6,7 @@ from known_distributions import distributions, sample
 from scipy import sparse
 from scipy.stats import binom
 
-from whatwhere.geometry.thinning import thinned_roots
+from whatwhere.geometry.resampling import thinned_roots
 
 
 def expected(count, q):

@@ -18,7 +18,7 @@ from inequalities import (
 from scipy.sparse import csr_array
 from scipy.special import rel_entr, softmax
 
-from whatwhere.geometry.hellinger import hellinger
+from whatwhere.geometry.distances import hellinger
 
 
 def distributions(seed: int, n: int = 12, vocabulary: int = 5, concentration: float = 1.0) -> np.ndarray:

@@ -16,19 +16,7 @@ from .tokenizer import (
 from .windows import Window, Windows, WindowSet
 
 __all__ = [
-    "MaskedBatches",
-    "Source",
-    "Window",
-    "WindowSet",
-    "Windows",
-    "add_newline_token",
-    "build_tokenizer",
-    "build_windows",
-    "count_source",
-    "count_windows",
-    "load_tokenizer",
-    "open_source",
-    "special_token_ids",
-    "tokenizer_hash",
-    "train_tokenizer",
-]
+    "MaskedBatches", "Source", "Window", "WindowSet", "Windows", "add_newline_token", "build_tokenizer",
+    "build_windows", "count_source", "count_windows", "load_tokenizer", "open_source", "special_token_ids",
+    "tokenizer_hash", "train_tokenizer",
+]  # fmt: skip

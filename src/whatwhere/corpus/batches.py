@@ -1,8 +1,7 @@
-"""Batches as a pure function of the step: order by (seed, epoch); for masked-language modelling masks, position shift
-and padding."""
+"""Batches as a pure function of the step: order by (seed, epoch); masks, position shift and padding."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -14,13 +13,13 @@ MASKINGS = ("all", "80-10-10")
 IGNORED = -100
 
 
-class Batches(ABC):
-    """`total` rows in another random order each epoch, dealt out to steps and processes; `_collate` makes a batch of
-    some of them.
+def drawn(*key: int) -> np.random.Generator:
+    """The random numbers that belong to a key."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
-    Raises:
-        ValueError: a negative seed.
-    """
+
+class Batches(ABC):
+    """`total` rows in another random order each epoch, dealt out to steps and processes; `_collate` makes a batch."""
 
     def __init__(self, total: int, seed: int) -> None:
         if seed < 0:
@@ -35,13 +34,11 @@ class Batches(ABC):
     def permutation(self, epoch: int) -> np.ndarray:
         """The order of the rows in an epoch: (len,) int64."""
         if self._order[0] != epoch:
-            generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, epoch))))
-            self._order = epoch, generator.permutation(self.total)
+            self._order = epoch, drawn(self.seed, epoch).permutation(self.total)
         return self._order[1]
 
     def batch(self, step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
-        """The rows of process `rank` in optimizer step `step`; `batch_size` counts the rows of all `world` processes
-        together.
+        """The rows of process `rank` in optimizer step `step`; `batch_size` counts those of all `world` processes.
 
         Global sample s = step * batch_size + row; process r takes the rows r, r + world, ...
         """
@@ -56,8 +53,7 @@ class Batches(ABC):
         return self._collate(chosen)
 
     def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
-        """`limit` rows (default all), evenly spaced, in their own order as in epoch 0; the last batch may be
-        smaller."""
+        """`limit` rows (default all), evenly spaced, in their order as in epoch 0; the last batch may be smaller."""
         chosen = np.linspace(0, self.total - 1, self.total if limit is None else min(limit, self.total), dtype=np.int64)
         for begin in range(0, len(chosen), batch_size):
             yield self._collate([(0, int(i)) for i in chosen[begin : begin + batch_size]])
@@ -111,36 +107,24 @@ class MaskedBatches(Batches):
         self.ordinary = np.flatnonzero(~self.special)
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
-        """input_ids, labels (-100 where not masked), attention_mask, position_ids, document_ids if isolated: (b, n)
-        int64.
-
-        Padded on the right to the longest.
-        """
-        rows = [self._masked(epoch, index) for epoch, index in chosen]
-        longest = max(len(row[0]) for row in rows)
-        shape = len(rows), longest
-        isolate = self.windows.join == "isolate"
+        """input_ids, labels (-100 where not masked), attention_mask, position_ids, document_ids (-1 where padded) if
+        isolated: (b, n) int64, padded on the right to the longest."""
+        ids, labels, positions, documents = zip(*(self._masked(*row) for row in chosen), strict=True)
         batch = {
-            "input_ids": np.full(shape, self.pad_id, np.int64),
-            "labels": np.full(shape, IGNORED, np.int64),
-            "attention_mask": np.zeros(shape, np.int64),
-            "position_ids": np.zeros(shape, np.int64),
+            "input_ids": padded(ids, self.pad_id),
+            "labels": padded(labels, IGNORED),
+            "attention_mask": padded([np.ones(len(row)) for row in ids], 0),
+            "position_ids": padded(positions, 0),
         }
-        if isolate:
-            batch["document_ids"] = np.full(shape, -1, np.int64)
-        for i, (ids, labels, positions, documents) in enumerate(rows):
-            n = len(ids)
-            batch["input_ids"][i, :n], batch["labels"][i, :n], batch["position_ids"][i, :n] = ids, labels, positions
-            batch["attention_mask"][i, :n] = 1
-            if isolate:
-                batch["document_ids"][i, :n] = documents
+        if self.windows.join == "isolate":
+            batch["document_ids"] = padded(documents, -1)
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def _masked(self, epoch: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """input ids, labels, positions and document ids (n,) of one window."""
         ids, marks = self.windows.row(index)
         ids = ids.astype(np.int64)
-        generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, epoch, index))))
+        generator = drawn(self.seed, epoch, index)
         maskable = ((marks & SPECIAL) == 0) & ~self.special[ids]
         draw = np.where(maskable, generator.random(len(ids)), 2.0)
         masked = draw < self.mask_rate
@@ -160,3 +144,11 @@ class MaskedBatches(Batches):
             swapped = masked & (kind >= 0.9)
             ids[swapped] = self.ordinary[other[swapped]]
         return ids, labels, positions, documents
+
+
+def padded(rows: Sequence[np.ndarray], with_: int) -> np.ndarray:
+    """(rows, longest) int64, each row filled up at its end."""
+    found = np.full((len(rows), max(map(len, rows))), with_, np.int64)
+    for i, row in enumerate(rows):
+        found[i, : len(row)] = row
+    return found

@@ -16,6 +16,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from ..files import new_folder, write_array, write_json
+from ..geometry.counts import in_lists
 from .segments import SPECIAL
 from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, document_share, finished_shard, write_shard
 from .source import Source
@@ -79,30 +80,25 @@ def build_windows(
     _check_settings(out, settings)
     if (out / "manifest.json").is_file():
         return Windows(out)
-    _begin(out, settings, tokenizer)
+    write_json(out / "settings.json", settings)  # first: it says whose folder this is
+    (out / "shards").mkdir(parents=True, exist_ok=True)
+    if not (out / "tokenizer").is_dir():
+        with new_folder(out / "tokenizer") as folder:
+            tokenizer.save_pretrained(folder)
 
-    def job(number: int, threshold: float) -> Job:
-        dtype = "uint16" if len(tokenizer) <= 2**16 else "uint32"
-        return Job(
-            str(out / "shards"),
-            number,
-            length,
-            join,
-            threshold,
-            special["cls_token_id"],
-            special["sep_token_id"],
-            dtype,
-        )
+    ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
 
     def build(threshold: float) -> list[dict[str, Any]]:
-        return _build(source, pool, lambda number: job(number, threshold), progress, shard_characters)
+        def job(number: int) -> Job:
+            return Job(str(out / "shards"), number, length, join, threshold, *ids)
+
+        return _build(source, pool, job, progress, shard_characters)
 
     with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
         shards = build(held_out)
         if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
-            shards = build(
-                float(np.nextafter(min(s["least_share"] for s in shards), 1))
-            )  # too few documents: keep the smallest hash
+            least = min(s["least_share"] for s in shards)  # too few documents: keep the smallest hash
+            shards = build(float(np.nextafter(least, 1)))
         if _total(shards, "windows")["held_out"] and not _total(shards, "windows")["train"]:
             shards = build(0.0)  # the few documents, or one document again and again, all fell to the held-out side
     if not _total(shards, "windows")["train"]:
@@ -150,14 +146,6 @@ def _difference(value: Any, other: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def _begin(out: Path, settings: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> None:
-    write_json(out / "settings.json", settings)  # first: it says whose folder this is
-    (out / "shards").mkdir(parents=True, exist_ok=True)
-    if not (out / "tokenizer").is_dir():
-        with new_folder(out / "tokenizer") as folder:
-            tokenizer.save_pretrained(folder)
-
-
 def _total(shards: list[dict[str, Any]], key: str) -> dict[str, int]:
     return {split: sum(s[key][split] for s in shards) for split in SPLITS}
 
@@ -168,19 +156,6 @@ def _parts(source: Source) -> Iterator[Part]:
         if first:
             share = document_share(text)
         yield Part(text, first, share)
-
-
-def _shards_of_text(source: Source, size: int) -> Iterator[list[Part]]:
-    shard: list[Part] = []
-    characters = 0
-    for part in _parts(source):
-        shard.append(part)
-        characters += len(part.text)
-        if characters >= size:
-            yield shard
-            shard, characters = [], 0
-    if shard:
-        yield shard
 
 
 def _build(
@@ -199,17 +174,16 @@ def _build(
 
         def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
             nonlocal read
-            for number, parts in enumerate(_shards_of_text(source, size)):
+            for number, parts in enumerate(in_lists(_parts(source), size, lambda part: len(part.text))):
                 read += sum(len(part.text) for part in parts)
                 job = job_of(number)
                 digest = job.digest(parts)
-                finished = finished_shard(job, digest)
-                if finished is None:
+                if (finished := finished_shard(job, digest)) is None:
                     yield job, parts, digest
                 else:
                     take(finished)
 
-        for description in pool.each(write_shard, unfinished(), lambda: pool.worth_it(read, source.share_read())):
+        for description in pool.each(write_shard, unfinished(), lambda: (read, source.share_read())):
             take(description)
     return [done[number] for number in sorted(done)]
 

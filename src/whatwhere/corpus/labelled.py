@@ -1,19 +1,17 @@
-"""Labelled texts: read from tables (.tsv, .csv, .jsonl, also packed), encoded, and dealt out in batches for sequence
-classification."""
+"""Labelled texts: read from tables (.tsv, .csv, .jsonl, also packed), encoded, and dealt out in batches."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from .batches import Batches
-from .text_files import table_rows, whole_lines
+from .batches import Batches, padded
+from .text_files import json_rows, table_rows, whole_lines
 
 KINDS = (".tsv", ".csv", ".jsonl")
 MOST_LABELS = 1000
@@ -29,39 +27,36 @@ class LabelledTexts:
 
 
 def read_labelled(path: str | Path, text: str, label: str, text_pair: str | None = None) -> LabelledTexts:
-    """The rows of a table with a header (.tsv without quoting, .csv with) or of a JSON-lines file, plain or .gz .xz
-    .zst.
+    """The rows of a table with a header (.tsv without quoting, .csv with) or of a JSON-lines file, plain or packed.
 
     Args:
         text, text_pair, label: names of the columns or fields; a label may be a word or a whole number.
 
     Raises:
-        ValueError: no such file, an unknown ending, no such column, a row of another width or without a label, or no
-        rows.
+        ValueError: no such file or column, an unknown ending, a row of another width or without a label, or no rows.
     """
-    path = Path(path)
-    texts: list[str] = []
-    pairs: list[str] = []
-    labels: list[str] = []
+    path, data = Path(path), LabelledTexts([], [] if text_pair else None, [])
+    columns = [(text, data.texts)]
+    if text_pair and data.pairs is not None:
+        columns.append((text_pair, data.pairs))
     for place, row in _rows(path):
-        for name in (text, label, *([text_pair] if text_pair else [])):
-            if name not in row:
-                raise ValueError(
-                    f"{place}: no column {name!r}. Columns there: {', '.join(map(str, row))}. Choose with text, "
-                    "text_pair, label."
-                )
+        if lacking := [name for name in (text, label, text_pair) if name and name not in row]:
+            raise ValueError(
+                f"{place}: no column {lacking[0]!r}. Columns there: {', '.join(map(str, row))}. Choose with text, "
+                "text_pair, label."
+            )
         if not isinstance(row[label], str | int) or not str(row[label]).strip():
             raise ValueError(
                 f"{place}: the label {row[label]!r} is neither a word nor a whole number. Leave such rows out."
             )
-        for name, found in ((text, texts), *([(text_pair, pairs)] if text_pair else [])):
+        for name, found in columns:
             if not isinstance(row[name], str):
                 raise ValueError(f"{place}: {name!r} holds {type(row[name]).__name__}, not text.")
             found.append(row[name])
-        labels.append(str(row[label]).strip())
-    if not labels:
+        data.labels.append(str(row[label]).strip())
+    if not data.labels:
         raise ValueError(f"{path} holds no rows. Give a table with a header and labelled rows.")
-    return LabelledTexts(texts, pairs if text_pair else None, labels)
+    return data
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -73,13 +68,14 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ValueError(
             f"{path} has an unknown ending. A labelled table is {', '.join(KINDS)}, also with .gz, .xz or .zst."
         )
+    if kind == ".jsonl":
+        yield from json_rows(path)
+        return
     with path.open("rb") as raw:
-        if kind == ".jsonl":
-            yield from _objects(path, raw)
-        else:
-            rows = table_rows(path, raw)
-            _, names = next(rows, (0, []))
-            yield from ((f"{path}, line {number}", dict(zip(names, row, strict=True))) for number, row in rows)
+        rows = table_rows(path, raw)
+        _, names = next(rows, (0, []))
+        for number, row in rows:
+            yield f"{path}, line {number}", dict(zip(names, row, strict=True))
 
 
 def packed(path: Path) -> Path | None:
@@ -108,35 +104,12 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
             if lacking := [name for name in columns if name not in places]:
                 raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {', '.join(places)}.")
         at = [places[column] if isinstance(column, str) else column for column in columns]
+        wide = max(at) + 1
         for number, row in rows:
             place = f"{path}, line {number}"
-            if len(row) <= max(at) and gaps:
-                row = [*row, *[""] * (max(at) + 1 - len(row))]
-            if len(row) <= max(at):
-                raise ValueError(f"{place}: {len(row)} columns, where {max(at) + 1} are needed. Bring a complete copy.")
-            yield place, [row[i] for i in at]
-
-
-def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, object) of a JSON-lines file, plain or packed.
-
-    Raises:
-        ValueError: a line that is no object.
-    """
-    with path.open("rb") as raw:
-        yield from _objects(path, raw)
-
-
-def _objects(path: Path, raw: IO[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(whole_lines(path, raw), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{path}, line {number}: not JSON ({error}).") from None
-            if not isinstance(row, dict):
-                raise ValueError(f"{path}, line {number}: an object is wanted, this is a {type(row).__name__}.")
-            yield f"{path}, line {number}", row
+            if len(row) < wide and not gaps:
+                raise ValueError(f"{place}: {len(row)} columns, where {wide} are needed. Bring a complete copy.")
+            yield place, [row[i] if i < len(row) else "" for i in at]
 
 
 def label_names(labels: list[str]) -> list[str]:
@@ -182,7 +155,6 @@ class LabelledBatches(Batches):
         types: bool = False,
     ) -> None:
         super().__init__(len(data.labels), seed)
-        numbers = {name: number for number, name in enumerate(names or [])}
         if names is not None and (strange := sorted(set(data.labels) - set(names))):
             raise ValueError(
                 f"The label {strange[0]!r} does not occur in the training data. Labels there: {', '.join(names)}."
@@ -200,8 +172,9 @@ class LabelledBatches(Batches):
         self.ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
         self.types = [np.array(encoding.type_ids, np.int64) for encoding in encodings] if types else None
         if names is None:
-            self.labels = np.array([float(label) for label in data.labels], np.float32)
+            self.labels = np.array(list(map(float, data.labels)), np.float32)
         else:
+            numbers = {name: number for number, name in enumerate(names)}
             self.labels = np.array([numbers[name] for name in data.labels], np.int64)
         assert isinstance(tokenizer.pad_token_id, int)
         self.pad_id = tokenizer.pad_token_id
@@ -224,21 +197,11 @@ class LabelledBatches(Batches):
         return found.hexdigest()
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
-        """input_ids, attention_mask (b, n) and labels (b,), int64 (numbers to regress float32); token_type_ids where
-        they are wanted."""
+        """input_ids, attention_mask, perhaps token_type_ids (b, n), labels (b,): int64, numbers to regress float32."""
         numbers = [index for _, index in chosen]
         input_ids = padded([self.ids[i] for i in numbers], self.pad_id)
-        lengths = np.array([len(self.ids[i]) for i in numbers])
-        attention_mask = (np.arange(input_ids.shape[1]) < lengths[:, None]).astype(np.int64)
+        attention_mask = padded([np.ones(len(self.ids[i])) for i in numbers], 0)
         batch = {"input_ids": input_ids, "attention_mask": attention_mask, "labels": self.labels[numbers]}
         if self.types is not None:
             batch["token_type_ids"] = padded([self.types[i] for i in numbers], 0)
         return {name: torch.from_numpy(array) for name, array in batch.items()}
-
-
-def padded(rows: list[np.ndarray], with_: int) -> np.ndarray:
-    """(rows, longest) int64, each row filled up at its end."""
-    found = np.full((len(rows), max(map(len, rows))), with_, np.int64)
-    for i, row in enumerate(rows):
-        found[i, : len(row)] = row
-    return found

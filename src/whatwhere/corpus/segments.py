@@ -1,5 +1,4 @@
-"""Segments of a text: where sentences and lines begin, as character offsets, and each token's index and progress (DSTG
-section 5).
+"""Segments of a text: where sentences and lines begin, and each token's index and progress in one (DSTG section 5).
 
 Boundaries come from the characters, because a tokenizer drops line breaks and white space.
 """
@@ -22,8 +21,7 @@ _ABBREVIATIONS = frozenset(
 
 
 def segment_starts(text: str) -> np.ndarray:
-    """Character offsets at which the second, third, ... segment of `text` begins: int64, ascending (the first begins at
-    0).
+    """Character offsets at which the second, third, ... segment of `text` begins: int64, ascending.
 
     A segment ends at a line break, or at a run of . ! ? … with closing quotes and brackets and white space after it. So
     a full stop inside a number or name ("3.14", "numpy.ndarray") ends none; nor does one after a capital on its own or

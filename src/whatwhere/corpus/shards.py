@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..files import write_array, write_json
+from ..geometry.counts import in_lists
 from .segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts
 
 SPLITS = ("train", "held_out")
@@ -21,6 +23,8 @@ JOINS = ("run-on", "none", "isolate")
 SHARD_CHARACTERS = 2_000_000  # of text in a shard
 SHORTEST = 8  # a remainder of a cut document with fewer tokens is left out
 _BATCH = 262_144  # characters per call of the tokenizer: its offsets take some hundred bytes a token
+
+Tokens = tuple[np.ndarray, np.ndarray]  # ids and marks
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,10 @@ class Rows:
     ids: np.ndarray
     marks: np.ndarray
     starts: np.ndarray
-    documents: int = 0
-    characters: int = 0
-    tokens: int = 0  # of the text, special tokens not counted
-    left_out: int = 0
+    documents: int
+    characters: int
+    tokens: int  # of the text, special tokens not counted
+    left_out: int
 
 
 def document_share(text: str) -> float:
@@ -50,20 +54,19 @@ def document_share(text: str) -> float:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=7).digest(), "big") / 2**56
 
 
-def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """ids and marks of each part; special tokens written in the text are read as plain text."""
+def plain(tokenizer: Tokenizer) -> Tokenizer:
+    """`tokenizer` set to read special tokens written in a text as plain text, and to cut and fill up nothing."""
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    return tokenizer
+
+
+def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[Tokens]:
+    """ids and marks of each part; special tokens written in the text are read as plain text."""
     out = []
-    at = 0
-    while at < len(parts):
-        size, end = 0, at
-        while end < len(parts) and (end == at or size + len(parts[end].text) <= _BATCH):
-            size += len(parts[end].text)
-            end += 1
-        batch = [part.text for part in parts[at:end]]
-        for text, encoding in zip(batch, tokenizer.encode_batch(batch, add_special_tokens=False), strict=True):
+    for batch in in_lists([part.text for part in parts], _BATCH):
+        for text, encoding in zip(batch, plain(tokenizer).encode_batch(batch, add_special_tokens=False), strict=True):
             ids = np.array(encoding.ids, dtype=np.uint32)
             marks = np.zeros(len(ids), np.uint8)
             if len(ids):
@@ -72,7 +75,6 @@ def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[tuple[np.n
                 marks[0] = SEGMENT
                 marks[1:][np.diff(segment) != 0] = SEGMENT
             out.append((ids, marks))
-        at = end
     return out
 
 
@@ -82,57 +84,48 @@ def build_rows(
     """The rows of both splits of one shard; a document goes to "held_out" if its share is below `threshold`."""
     encoded = encode_parts(tokenizer, parts)
     result = {}
-    lay_out = {"run-on": _run_on, "none": _pieces, "isolate": _isolate}[join]
     for split in SPLITS:
         chosen = [i for i, part in enumerate(parts) if (part.share < threshold) == (split == "held_out")]
-        ids, marks, starts, left_out = lay_out(
-            [encoded[i] for i in chosen], [parts[i].first for i in chosen], length, cls_id, sep_id
-        )
-        result[split] = Rows(
-            ids,
-            marks,
-            starts,
-            documents=sum(parts[i].first for i in chosen),
-            characters=sum(len(parts[i].text) for i in chosen),
-            tokens=sum(len(encoded[i][0]) for i in chosen),
-            left_out=left_out,
-        )
+        tokens, opens = [encoded[i] for i in chosen], [parts[i].first for i in chosen]
+        left_out = 0
+        if join == "run-on":
+            pieces = _run_on(tokens, opens, length - 2, sep_id)
+        else:
+            pieces, left_out = _pieces(tokens, opens, length - 2)
+        ids, marks, starts = _frame(pieces, cls_id, sep_id)
+        if join == "isolate":
+            marks[starts[:-1]] |= DOCUMENT
+            starts = _packed(starts, length)
+        characters = sum(len(parts[i].text) for i in chosen)
+        result[split] = Rows(ids, marks, starts, sum(opens), characters, sum(len(i) for i, _ in tokens), left_out)
     return result
 
 
-Layout = tuple[np.ndarray, np.ndarray, np.ndarray, int]
-Encoded = Sequence[tuple[np.ndarray, np.ndarray]]
-
-
-def _run_on(encoded: Encoded, first: Sequence[bool], length: int, cls_id: int, sep_id: int) -> Layout:
-    """[CLS] text [SEP] text ... [SEP]: full rows; a separator that would open a row is left out."""
+def _run_on(encoded: Sequence[Tokens], first: Sequence[bool], room: int, sep_id: int) -> list[Tokens]:
+    """text [SEP] text ... in pieces of `room` tokens; a separator that would open a piece is left out."""
     separator = np.array([sep_id], np.uint32), np.array([SPECIAL], np.uint8)
-    stream: list[tuple[np.ndarray, np.ndarray]] = []
+    stream: list[Tokens] = []
     for (ids, marks), opens in zip(encoded, first, strict=True):
         if not len(ids):
             continue
-        if opens and stream:
-            stream.append(separator)
         if opens:
+            stream += [separator] if stream else []
             marks = marks.copy()
             marks[0] |= DOCUMENT
         stream.append((ids, marks))
     if not stream:
-        return _nothing()
-    ids = np.concatenate([i for i, _ in stream])
-    marks = np.concatenate([m for _, m in stream])
-    begin, at, room = [], 0, length - 2
+        return []
+    ids, marks = (np.concatenate(arrays) for arrays in zip(*stream, strict=True))
+    pieces, at = [], 0
     while at < len(ids):
         at += int(marks[at] & SPECIAL)
-        begin.append(at)
+        pieces.append((ids[at : at + room], marks[at : at + room]))
         at += room
-    ends = np.minimum(np.array(begin) + room, len(ids))
-    return _frame([(ids[b:e], marks[b:e]) for b, e in zip(begin, ends, strict=True)], cls_id, sep_id, 0)
+    return pieces
 
 
-def _cut(encoded: Encoded, first: Sequence[bool], room: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-    """Pieces of at most `room` tokens of one document each, and the number of tokens in the remainders that were left
-    out."""
+def _pieces(encoded: Sequence[Tokens], first: Sequence[bool], room: int) -> tuple[list[Tokens], int]:
+    """Pieces of at most `room` tokens of one document each, and the tokens of remainders that were left out."""
     pieces, left_out = [], 0
     for (ids, marks), opens in zip(encoded, first, strict=True):
         for at in range(0, len(ids), room):
@@ -144,43 +137,26 @@ def _cut(encoded: Encoded, first: Sequence[bool], room: int) -> tuple[list[tuple
     return pieces, left_out
 
 
-def _pieces(encoded: Encoded, first: Sequence[bool], length: int, cls_id: int, sep_id: int) -> Layout:
-    """[CLS] piece [SEP], each of one document."""
-    pieces, left_out = _cut(encoded, first, length - 2)
-    return _frame(pieces, cls_id, sep_id, left_out)
-
-
-def _isolate(encoded: Encoded, first: Sequence[bool], length: int, cls_id: int, sep_id: int) -> Layout:
-    """[CLS] piece [SEP] [CLS] piece [SEP] ...: a row takes the next piece as long as it fits."""
-    pieces, left_out = _cut(encoded, first, length - 2)
-    ids, marks, starts, _ = _frame(pieces, cls_id, sep_id, left_out)
-    marks[starts[:-1]] |= DOCUMENT
-    rows = [0]
-    for begin, end in zip(starts[:-1], starts[1:], strict=True):
-        if end - rows[-1] > length:
-            rows.append(int(begin))
-    if len(ids):
-        rows.append(len(ids))
-    return ids, marks, np.array(rows, np.int64), left_out
-
-
-def _frame(pieces: list[tuple[np.ndarray, np.ndarray]], cls_id: int, sep_id: int, left_out: int) -> Layout:
-    """[CLS] before and [SEP] after each piece, end to end."""
-    if not pieces:
-        return _nothing()[:3] + (left_out,)
-    starts = np.concatenate([[0], np.cumsum([len(i) + 2 for i, _ in pieces])]).astype(np.int64)
+def _frame(pieces: list[Tokens], cls_id: int, sep_id: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """ids, marks and starts of [CLS] piece [SEP], end to end."""
+    starts = np.cumsum([0, *(len(i) + 2 for i, _ in pieces)], dtype=np.int64)
     ids = np.empty(starts[-1], np.uint32)
     marks = np.full(starts[-1], SPECIAL, np.uint8)
     inside = np.ones(starts[-1], bool)
     inside[starts[:-1]] = inside[starts[1:] - 1] = False
     ids[starts[:-1]], ids[starts[1:] - 1] = cls_id, sep_id
-    ids[inside] = np.concatenate([i for i, _ in pieces])
-    marks[inside] = np.concatenate([m for _, m in pieces])
-    return ids, marks, starts, left_out
+    if pieces:
+        ids[inside], marks[inside] = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+    return ids, marks, starts
 
 
-def _nothing() -> Layout:
-    return np.empty(0, np.uint32), np.empty(0, np.uint8), np.zeros(1, np.int64), 0
+def _packed(starts: np.ndarray, length: int) -> np.ndarray:
+    """Starts of rows of framed pieces: a row takes the next piece as long as it fits."""
+    rows = [0]
+    for begin, end in pairwise(starts):
+        if end - rows[-1] > length:
+            rows.append(begin)
+    return np.unique([*rows, starts[-1]])
 
 
 @dataclass(frozen=True)
@@ -202,9 +178,8 @@ class Job:
 
     def digest(self, parts: Sequence[Part]) -> str:
         """Hash of all that decides the rows (the tokenizer apart, which a folder of windows has only one of)."""
-        digest = hashlib.sha256(
-            repr((self.length, self.join, self.threshold, self.cls_id, self.sep_id, self.dtype)).encode()
-        )
+        settings = self.length, self.join, self.threshold, self.cls_id, self.sep_id, self.dtype
+        digest = hashlib.sha256(repr(settings).encode())
         for part in parts:
             text = part.text.encode("utf-8")
             digest.update(f"\0{len(text)} {part.first}\0".encode())
@@ -224,17 +199,11 @@ def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: s
                 path = folder / f"{job.name}.{split}.{part}.npy"
                 write_array(path, array)
                 sizes[path.name] = path.stat().st_size
-    description = {
-        "name": job.name,
-        "digest": digest,
-        "files": sizes,
-        "least_share": min(part.share for part in parts),
-        "windows": {split: len(row.starts) - 1 for split, row in rows.items()},
-        **{
-            key: {split: int(getattr(row, key)) for split, row in rows.items()}
-            for key in ("documents", "characters", "tokens", "left_out")
-        },
-    }
+    least = min(part.share for part in parts)
+    description: dict[str, Any] = {"name": job.name, "digest": digest, "files": sizes, "least_share": least}
+    description["windows"] = {split: len(row.starts) - 1 for split, row in rows.items()}
+    for key in ("documents", "characters", "tokens", "left_out"):
+        description[key] = {split: int(getattr(row, key)) for split, row in rows.items()}
     write_json(folder / f"{job.name}.json", description)
     return description
 

@@ -35,12 +35,19 @@ class Source:
         return split_long(self.documents())
 
     def __iter__(self) -> Iterator[str]:
+        return self.beginnings(None)
+
+    def beginnings(self, most: int | None) -> Iterator[str]:
+        """Of each document the pieces that begin in its first `most` characters; None: all of it."""
         pieces: list[str] = []
+        size = 0
         for first, text in self.parts():
             if first and pieces:
                 yield "".join(pieces)
-                pieces = []
-            pieces.append(text)
+                pieces, size = [], 0
+            if most is None or size < most:
+                pieces.append(text)
+                size += len(text)
         if pieces:
             yield "".join(pieces)
 
@@ -59,8 +66,7 @@ def split_long(documents: Iterable[str]) -> Iterator[tuple[bool, str]]:
 
 
 def cut_point(text: str) -> int:
-    """Where to cut a text of more than PART_CHARACTERS: after the last white space among the thousand characters
-    before, else there."""
+    """Where to cut a longer text: after the last white space of the thousand characters before, else there."""
     for at in range(PART_CHARACTERS, PART_CHARACTERS - 1000, -1):
         if text[at - 1].isspace():
             return at
@@ -74,3 +80,8 @@ def valid_unicode(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def first_line(error: Exception) -> str:
+    """What a library's error says, in a line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

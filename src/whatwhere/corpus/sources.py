@@ -1,12 +1,13 @@
-"""Sources by the name that a corpus argument gives them."""
+"""Sources by the name that a corpus argument gives them, and data sets of the Hugging Face Hub."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from .hub import Hub
 from .python_docs import PythonDocs
-from .source import Source
+from .source import Source, first_line
 from .synthetic import Regimes, RepeatedDocuments, ThreeRegimes
-from .text_files import Files
+from .text_files import Files, text_field
 
 
 def open_source(spec: str | Path, field: str = "text", document: str = "auto") -> Source:
@@ -34,3 +35,75 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
             "synthetic:three-regimes[:n=32,seed=0,...]."
         )
     return Files(Path(spec).expanduser(), field, document)
+
+
+class Hub(Source):
+    """`hub:NAME[:CONFIG]`: the rows of the split "train" (or of the first split) in their order, each a document, its
+    text in `field`.
+
+    Streamed through `datasets`, so nothing of it is kept on disk; the revision is fixed at the first look, so later
+    passes read the same text. Needs the network.
+
+    Raises:
+        ValueError: no name. While reading: the Hub cannot be reached, has no such data set, configuration or field.
+    """
+
+    def __init__(self, spec: str, field: str = "text"):
+        parts = spec.removeprefix("hub:").split(":")
+        if len(parts) > 2 or not all(parts):
+            raise ValueError(
+                f"Corpus {spec!r} names no data set. Write hub:NAME or hub:NAME:CONFIG, for example "
+                "hub:HuggingFaceFW/fineweb:sample-10BT."
+            )
+        self.name, self.field = spec, field
+        self.dataset, self.config = parts[0], parts[1] if len(parts) == 2 else None
+        self._rows: Any = None
+        self._about: dict[str, Any] = {}
+        self._seen, self._total = 0, None
+
+    def _open(self) -> Any:
+        if self._rows is None:
+            import datasets  # a second, which only a corpus of the Hub is worth
+            from huggingface_hub import HfApi
+
+            try:
+                revision = HfApi().dataset_info(self.dataset).sha
+                splits = datasets.load_dataset(self.dataset, self.config, revision=revision, streaming=True)
+            except Exception as error:  # network, Hub and data set scripts raise classes of half a dozen libraries
+                raise ValueError(
+                    f"Cannot open {self.name!r} on the Hub: {first_line(error)} Check the name and the network."
+                ) from error
+            split = "train" if "train" in splits else next(iter(splits))
+            self._rows = splits[split]
+            sizes = self._rows.info.splits or {}
+            self._total = sizes[split].num_examples if split in sizes else None
+            self._about = {"dataset": self.dataset, "config": self.config, "split": split, "revision": revision}
+            self._about["field"] = self.field
+        return self._rows
+
+    def documents(self) -> Iterator[str]:
+        for number, row in enumerate(self._open(), 1):
+            self._seen = number
+            yield text_field(row, self.field, f"{self.name}, row {self._seen}")
+
+    def fingerprint(self) -> dict[str, Any]:
+        self._open()
+        return dict(self._about)
+
+    def share_read(self) -> float | None:
+        return min(1.0, self._seen / self._total) if self._total else None
+
+
+def hub_rows(name: str, config: str | None, split: str, way_out: str) -> Any:
+    """The rows of a split of a data set, kept by `datasets` in its cache; each a mapping by column.
+
+    Raises:
+        ValueError: it cannot be fetched; the message ends with `way_out`.
+    """
+    import datasets  # a second, which only the Hub is worth
+
+    try:
+        return datasets.load_dataset(name, config, split=split)
+    except Exception as error:
+        whole = ", ".join(filter(None, (name, config)))
+        raise ValueError(f"{whole} cannot be fetched ({first_line(error)[:160]}). {way_out}") from None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .batches import drawn
 from .source import Source
 
 _SUBJECTS = (
@@ -28,8 +29,7 @@ _PLACES = (
 
 
 class RepeatedDocuments(Source):
-    """`synthetic:repeat`: each document is a text A of a few sentences, another text B, and A again, each a paragraph
-    on its own line."""
+    """`synthetic:repeat`: a document is a text A of a few sentences, another text B, and A again, each on a line."""
 
     name = "synthetic:repeat"
 
@@ -44,7 +44,7 @@ class RepeatedDocuments(Source):
     def documents(self) -> Iterator[str]:
         for number in range(self.count):
             self._read = number + 1
-            generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, number))))
+            generator = drawn(self.seed, number)
             a, b = (self._text(generator) for _ in range(2))
             yield f"{a}\n{b}\n{a}"
 
@@ -83,14 +83,7 @@ class Regimes:
     other: float = 0.01
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("n", 1),
-            ("vocabulary", 3),
-            ("documents", 1),
-            ("seed", 0),
-            ("initial", 0),
-            ("terminal", 0),
-        ):
+        for name, least in {"n": 1, "vocabulary": 3, "documents": 1, "seed": 0, "initial": 0, "terminal": 0}.items():
             if getattr(self, name) < least:
                 raise ValueError(f"synthetic:three-regimes: {name}={getattr(self, name)} must be at least {least}.")
         for name in ("own", "other"):
@@ -148,21 +141,16 @@ class ThreeRegimes(Source):
         regime = np.where(np.arange(r.n) < r.initial, 0, np.where(np.arange(r.n) < r.n - r.terminal, 1, 2))
         third = np.arange(r.vocabulary) * 3 // r.vocabulary
         return np.stack(
-            [self._generator(0, i).dirichlet(np.where(third == regime[i], r.own, r.other)) for i in range(r.n)]
+            [drawn(r.seed, 0, i).dirichlet(np.where(third == regime[i], r.own, r.other)) for i in range(r.n)]
         )
 
     def documents(self) -> Iterator[str]:
         words = np.array([self.word(v) for v in range(self.regimes.vocabulary)])
         steps = np.cumsum(self.distributions(), axis=1)
         for begin in range(0, self.regimes.documents, self._BLOCK):
-            draws = self._generator(1, begin).random((self._BLOCK, self.regimes.n))
-            chosen = np.stack(
-                [
-                    np.searchsorted(step, draw * step[-1], side="right")
-                    for step, draw in zip(steps, draws.T, strict=True)
-                ],
-                axis=1,
-            )
+            draws = drawn(self.regimes.seed, 1, begin).random((self._BLOCK, self.regimes.n)).T
+            pairs = zip(steps, draws, strict=True)
+            chosen = np.stack([np.searchsorted(step, draw * step[-1], side="right") for step, draw in pairs], axis=1)
             for number, row in enumerate(words[chosen][: self.regimes.documents - begin], begin + 1):
                 self._read = number
                 yield " ".join(row)
@@ -171,9 +159,6 @@ class ThreeRegimes(Source):
     def word(v: int) -> str:
         """The word of number v."""
         return f"w{v:03}"
-
-    def _generator(self, *key: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence((self.regimes.seed, *key))))
 
     def fingerprint(self) -> dict[str, Any]:
         return {**asdict(self.regimes), "generator_sha256": hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}

@@ -14,6 +14,7 @@ import re
 import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,8 +75,8 @@ class Files(Source):
         self._done = 0
         self._now: IO[bytes] | None = None
         self._fingerprint: dict[str, Any] | None = None
-        texts = [p for p in self.paths if _kind(p) in ("text", None)]
-        self.document = document if document != "auto" or not texts else _guess_rule(texts[0], path.is_dir())
+        text = next((p for p in self.paths if _kind(p) in ("text", None)), None)
+        self.document = document if document != "auto" or text is None else _guess_rule(text, path.is_dir())
 
     def fingerprint(self) -> dict[str, Any]:
         """Names, sizes and SHA-256 of the files as stored, and how they are read."""
@@ -84,13 +85,8 @@ class Files(Source):
             files = []
             for path, size in zip(self.paths, self._sizes, strict=True):
                 with open(path, "rb") as file:
-                    files.append(
-                        {
-                            "file": str(path.relative_to(base)),
-                            "bytes": size,
-                            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
-                        }
-                    )
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                files.append({"file": str(path.relative_to(base)), "bytes": size, "sha256": digest})
             self._fingerprint = {"files": files, "field": self.field, "document": self.document}
         return self._fingerprint
 
@@ -103,18 +99,17 @@ class Files(Source):
         for path, size in zip(self.paths, self._sizes, strict=True):
             with open(path, "rb") as raw:
                 self._now = raw
-                kind = _kind(path)
-                if kind in ("text", None):
+                read = {"jsonl": _json_texts, "table": _table_texts, "parquet": _parquet_texts}.get(_kind(path) or "")
+                if read is None:
                     yield from _text_parts(_lines(_characters(path, raw)), self.document)
                 else:
-                    read = {"jsonl": _json_lines, "table": _table_rows, "parquet": _parquet_rows}[kind or ""]
                     yield from split_long(read(path, raw, self.field))
             self._done += size
             self._now = None
 
 
 def _kind(path: Path) -> str | None:
-    """ "text", "jsonl", "table" or "parquet" by the ending below a compression's; None if unknown, then text."""
+    """Kind of a file by the ending below a compression's; None if unknown, then text."""
     return _KINDS.get(_ending(path))
 
 
@@ -142,9 +137,9 @@ def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
         if ending == ".zst":
             yield from _unpack_zstd(raw)
         else:
-            stream: Any = {".gz": lambda: gzip.GzipFile(fileobj=raw), ".xz": lambda: lzma.LZMAFile(raw)}.get(
-                ending, lambda: raw
-            )()
+            stream: Any = raw
+            if ending in (".gz", ".xz"):
+                stream = gzip.GzipFile(fileobj=raw) if ending == ".gz" else lzma.LZMAFile(raw)
             while block := stream.read(_CHUNK):
                 yield block
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
@@ -246,82 +241,64 @@ def _guess_rule(path: Path, folder: bool) -> str:
     return "blank-line" if re.search(r"\n[ \t]*\n", text) else "line"
 
 
-def _json_lines(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
-    """The text of each object of a JSON-lines file; null is an empty text."""
-    number, offset, rest = 0, 0, b""
+def _json_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
+    for place, row in json_rows(path, raw, f"an object with a field {field!r}"):
+        yield text_field(row, field, place)
 
-    def text_of(line: bytes) -> str:
-        try:
-            value = json.loads(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise _not_utf8(path, offset + error.start, line[error.start]) from error
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error}).") from error
-        except RecursionError as error:
-            raise ValueError(f"{path}, line {number}: JSON nested too deeply.") from error
-        if not isinstance(value, dict):
-            raise ValueError(
-                f"{path}, line {number}: an object with a field {field!r} is wanted, this is a {type(value).__name__}."
-            )
-        return text_field(value, field, f"{path}, line {number}")
 
-    for block in _blocks(path, raw):
-        *whole, rest = (rest + block).split(b"\n") if b"\n" in block else (rest + block,)
-        for line in whole:
-            number += 1
+def json_rows(
+    path: Path, raw: IO[bytes] | None = None, wanted: str = "an object"
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, object) of each line of a JSON-lines file, plain or packed, that is not empty.
+
+    Raises:
+        ValueError: a line that is no object.
+    """
+    with path.open("rb") if raw is None else nullcontext(raw) as file:
+        for number, line in enumerate(whole_lines(path, file), 1):
             if line.strip():
-                yield text_of(line)
-            offset += len(line) + 1
-    number += 1
-    if rest.strip():
-        yield text_of(rest)
+                place = f"{path}, line {number}"
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"{place}: not JSON ({error}).") from error
+                except RecursionError as error:
+                    raise ValueError(f"{place}: JSON nested too deeply.") from error
+                if not isinstance(row, dict):
+                    raise ValueError(f"{place}: {wanted} is wanted, this is a {type(row).__name__}.")
+                yield place, row
 
 
-def _table_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
-    """The text of each row of a .tsv or .csv file with a header."""
+def _table_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     rows = table_rows(path, raw)
     _, names = next(rows, (0, []))
     if names and field not in names:
-        raise ValueError(
-            f"{path}: no field {field!r}. Its first line must name the fields, there: "
-            f"{', '.join(name[:40] for name in names)}. "
-            "Name the one that holds the text: --field NAME."
-        )
+        there = f"Its first line must name the fields, there: {', '.join(name[:40] for name in names)}"
+        raise _no_field(path, field, there)
     for _, row in rows:
         yield row[names.index(field)]
 
 
 def table_rows(path: Path, raw: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
-    """(number of its last line, fields) of each row of a .tsv or .csv file, the first one the header; all are as wide
-    as that.
+    """(number of its last line, fields) of each row of a .tsv or .csv file, the header first; all are as wide as it.
 
     Raises:
         ValueError: a row of another width, or broken quotes.
     """
-    lines = whole_lines(path, raw)
-    rows: Iterator[tuple[int, list[str]]]
-    if _ending(path) == ".tsv":
-        rows = ((number, line.rstrip("\n").split("\t")) for number, line in enumerate(lines, 1))
-    else:
-        rows = _quoted_rows(path, lines)
-    width = None
-    for number, row in rows:
-        width = len(row) if width is None else width
-        if len(row) == width:
-            yield number, row
-        elif row not in ([], [""]):
-            raise ValueError(
-                f"{path}, line {number}: {len(row)} fields, but the first line names {width}. Mend or remove the line."
-            )
-
-
-def _quoted_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """(number of its last line, fields) of each row of a .csv file."""
     csv.field_size_limit(_LONGEST_ROW)  # the module's own limit, 131,072, is less than some documents have
-    reader = csv.reader(lines, strict=True)
+    tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if _ending(path) == ".tsv" else {}
+    reader = csv.reader(whole_lines(path, raw), strict=True, **tabs)
+    width = None
     try:
         for row in reader:
-            yield reader.line_num, row
+            width = len(row) if width is None else width
+            if len(row) == width:
+                yield reader.line_num, row
+            elif row:
+                raise ValueError(
+                    f"{path}, line {reader.line_num}: {len(row)} fields, but the first line names {width}. Mend or "
+                    "remove the line."
+                )
     except csv.Error as error:
         raise ValueError(
             f"{path}, line {reader.line_num}: no comma-separated values ({error}). Mend the line, or its quotes."
@@ -346,44 +323,35 @@ def whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
 
 
 def text_field(row: dict[str, Any], field: str, place: str) -> str:
+    """The text of a field; null is an empty text."""
     if field not in row:
-        raise ValueError(
-            f"{place}: no field {field!r}. Fields there: {', '.join(map(str, row)) or 'none'}. "
-            "Name the one that holds the text: --field NAME."
-        )
+        raise _no_field(place, field, f"Fields there: {', '.join(map(str, row)) or 'none'}")
     value = row[field]
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{place}: field {field!r} is of type {type(value).__name__}, not text.")
     return value or ""
 
 
-def _parquet_rows(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
-    """The text of each row of a parquet file; null is an empty text."""
-    if path.suffix.lower() in _PACKED:  # parquet is read from its end, so a packed one is unpacked beside
-        with tempfile.TemporaryFile() as plain:
+def _no_field(place: str | Path, field: str, there: str) -> ValueError:
+    return ValueError(f"{place}: no field {field!r}. {there}. Name the one that holds the text: --field NAME.")
+
+
+def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
+    with tempfile.TemporaryFile() if path.suffix.lower() in _PACKED else nullcontext(raw) as plain:
+        if plain is not raw:  # parquet is read from its end, so a packed one is unpacked beside
             for block in _blocks(path, raw):
                 plain.write(block)
             plain.seek(0)
-            yield from _rows(path, plain, field)
-    else:
-        yield from _rows(path, raw, field)
-
-
-def _rows(path: Path, plain: IO[bytes], field: str) -> Iterator[str]:
-    try:
-        file = pq.ParquetFile(plain)
-        names = file.schema_arrow.names
-        if field not in names:
-            raise ValueError(
-                f"{path}: no field {field!r}. Fields there: {', '.join(names)}. "
-                "Name the one that holds the text: --field NAME."
-            )
-        row = 0
-        for batch in file.iter_batches(batch_size=256, columns=[field]):
-            for value in batch.column(0).to_pylist():
-                row += 1
-                yield text_field({field: value}, field, f"{path}, row {row}")
-    except pa.ArrowException as error:
-        raise ValueError(f"{path} is no readable parquet file ({str(error).splitlines()[0]}).") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: field {field!r} holds bytes that are not UTF-8 after row {row}.") from error
+        try:
+            file, row = pq.ParquetFile(plain), 0
+            names = file.schema_arrow.names
+            if field not in names:
+                raise _no_field(path, field, f"Fields there: {', '.join(names)}")
+            for batch in file.iter_batches(batch_size=256, columns=[field]):
+                for value in batch.column(0).to_pylist():
+                    row += 1
+                    yield text_field({field: value}, field, f"{path}, row {row}")
+        except pa.ArrowException as error:
+            raise ValueError(f"{path} is no readable parquet file ({str(error).splitlines()[0]}).") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: field {field!r} holds bytes that are not UTF-8 after row {row}.") from error

@@ -1,5 +1,4 @@
-"""Tokenizers: load bert-base-uncased (or any fast tokenizer), or make one from the corpus: BERT-like word pieces,
-words, characters.
+"""Tokenizers: any fast one, loaded, or one made from the corpus: BERT-like word pieces, words, characters.
 
 All can carry an [NL] token for line breaks, which BERT's normaliser drops and DSTG 3.2 needs to see a segment end.
 """
@@ -16,15 +15,15 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ..shipped import model_source
-from .source import Source, split_long
+from .source import Source, first_line, split_long
 
+_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NEWLINE_TOKEN = "[NL]"
 # A run of line breaks with the white space round it becomes one token.
 _LINE_BREAKS = Regex("\\s*[\\n\\r\u2028\u2029]\\s*")
 TRAINING_CHARACTERS = 50_000_000  # held in memory while a tokenizer is trained
 _MOST_CHARACTERS = 1000  # different characters of a trained vocabulary
-_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 # Tokenizers that are made from a corpus by name: what a token is, for text that is no prose (code, tags, protein
 # strings).
 UNITS: dict[str, pre_tokenizers.PreTokenizer] = {
@@ -37,8 +36,7 @@ MOST_UNITS = 50_000
 def build_tokenizer(
     spec: str | Path | None, texts: Iterable[str], vocab_size: int | None = None, newline_token: bool = False
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer that an argument names: "words" or "characters" of `texts`, none (a WordPiece trained on them), or
-    one to load.
+    """The tokenizer that an argument names: one to load, "words" or "characters" of `texts`, or none: a WordPiece.
 
     vocab_size: entries of one that is made; default 4,096 for a WordPiece, 50,000 for words and characters.
         newline_token: it carries [NL].
@@ -48,50 +46,38 @@ def build_tokenizer(
     """
     if spec is None:
         return train_tokenizer(texts, vocab_size or 4096, newline_token=newline_token)
-    tokenizer = (
-        unit_tokenizer(str(spec), texts, vocab_size or MOST_UNITS) if str(spec) in UNITS else load_tokenizer(spec)
-    )
+    made = str(spec) in UNITS
+    tokenizer = unit_tokenizer(str(spec), texts, vocab_size or MOST_UNITS) if made else load_tokenizer(spec)
     return add_newline_token(tokenizer) if newline_token else tokenizer
 
 
 def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
-    """A tokenizer from a vocabulary file (one token a line, BERT's form), a tokenizer folder, a Hub name, or
-    `reference` (shipped).
+    """A tokenizer from a vocabulary file, a tokenizer folder, a Hub name (needs the network), or `reference` (shipped).
 
-    A vocabulary file gives BERT's tokenizer: lower-cased unless the vocabulary itself has upper-case letters. A Hub
-    name needs the network.
+    A vocabulary file (one token a line) gives BERT's tokenizer, lower-cased unless it has upper-case letters itself.
 
     Raises:
         ValueError: nothing is there, the vocabulary lacks a special token, or the tokenizer is no fast one.
     """
     spec = model_source(spec)
-    path = Path(spec)
+    path, name = Path(spec), str(spec)
+    way_out = "Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased."
+    looks_like_path = (
+        path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or path.suffix in (".txt", ".json")
+    )
     tokenizer: Any
     if path.is_file():
         tokenizer = _from_vocabulary(path)
+    elif looks_like_path and not path.is_dir():
+        raise ValueError(f"No tokenizer at {name}. {way_out}")
     else:
-        looks_like_path = (
-            path.is_absolute()
-            or str(spec).startswith((".", "~"))
-            or str(spec).count("/") > 1
-            or path.suffix in (".txt", ".json")
-        )
-        if not path.is_dir() and looks_like_path:
-            raise ValueError(
-                f"No tokenizer at {spec}. Give a vocabulary file, a tokenizer folder or a Hub name such as "
-                "bert-base-uncased."
-            )
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(spec), trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise ValueError(
-                f"No tokenizer {str(spec)!r}: {reason} Give a vocabulary file, a tokenizer folder or a Hub name such "
-                "as bert-base-uncased."
-            ) from error
+            raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {way_out}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ValueError(
-            f"Tokenizer {str(spec)!r} is a {type(tokenizer).__name__}, which gives no character offsets. Use a fast "
+            f"Tokenizer {name!r} is a {type(tokenizer).__name__}, which gives no character offsets. Use a fast "
             "tokenizer."
         )
     special_token_ids(tokenizer)
@@ -108,8 +94,7 @@ def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
     while tokens and not tokens[-1]:
         tokens.pop()
     vocabulary = {token.rstrip("\r"): i for i, token in enumerate(tokens)}
-    missing = [t for t in SPECIAL_TOKENS if t not in vocabulary]
-    if missing:
+    if missing := [t for t in SPECIAL_TOKENS if t not in vocabulary]:
         raise ValueError(
             f"{path} has no token {missing[0]}: a vocabulary file holds one token a line, among them "
             f"{' '.join(SPECIAL_TOKENS)}."
@@ -117,11 +102,11 @@ def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
     if len(vocabulary) != len(tokens):
         raise ValueError(f"{path} names a token twice: {len(tokens)} lines, {len(vocabulary)} different tokens.")
     lowercase = not any(t != t.lower() for t in vocabulary if not (t.startswith("[") and t.endswith("]")))
-    return _wordpiece(vocabulary, lowercase=lowercase, newline_token=False)
+    return _wordpiece(vocabulary, lowercase, newline_token=False)
 
 
 def _wordpiece(vocabulary: dict[str, int], lowercase: bool, newline_token: bool) -> PreTrainedTokenizerFast:
-    """BERT's tokenizer round a vocabulary: its normaliser, pre-tokeniser and [CLS] ... [SEP] template."""
+    """BERT's tokenizer round a vocabulary."""
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -139,14 +124,11 @@ def _finished(backend: Tokenizer) -> PreTrainedTokenizerFast:
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
         special_tokens=[(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, **dict(zip(_NAMES, ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **dict(zip(_NAMES, SPECIAL_TOKENS, strict=True)))
 
 
 def _see_line_breaks(backend: Tokenizer) -> None:
-    """Makes `backend` turn each run of line breaks into [NL]: an ordinary token, masked and predicted like any
-    other."""
+    """Makes `backend` turn each run of line breaks into [NL]: an ordinary token, masked and predicted as others."""
     before = [backend.normalizer] if backend.normalizer is not None else []
     backend.normalizer = normalizers.Sequence([normalizers.Replace(_LINE_BREAKS, NEWLINE_TOKEN), *before])
     # normalized=True: the token is looked for after lower-casing, where "[NL]" reads "[nl]".
@@ -154,8 +136,7 @@ def _see_line_breaks(backend: Tokenizer) -> None:
 
 
 def add_newline_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """A copy of `tokenizer` that turns each run of line breaks into the token [NL]; a new id at the end unless the
-    vocabulary has [NL]."""
+    """A copy of `tokenizer` that turns each run of line breaks into [NL]; a new id at the end unless it has that."""
     if has_newline_token(tokenizer):
         return tokenizer
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -166,7 +147,7 @@ def add_newline_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizer
 def has_newline_token(tokenizer: PreTrainedTokenizerFast) -> bool:
     """Whether line breaks reach the model as [NL]."""
     encoding = tokenizer.backend_tokenizer.encode("a\nb", add_special_tokens=False)
-    return NEWLINE_TOKEN in tokenizer.get_vocab() and tokenizer.get_vocab()[NEWLINE_TOKEN] in encoding.ids
+    return tokenizer.get_vocab().get(NEWLINE_TOKEN) in encoding.ids
 
 
 def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
@@ -176,8 +157,7 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
         ValueError: the tokenizer lacks one of them.
     """
     ids = {f"{name}_id": getattr(tokenizer, f"{name}_id") for name in _NAMES}
-    missing = [name for name, i in ids.items() if i is None]
-    if missing:
+    if missing := [name for name, i in ids.items() if i is None]:
         raise ValueError(
             f"The tokenizer has no {missing[0].removesuffix('_id')}, which masked-language modelling needs. Use one in "
             "BERT's style."
@@ -188,8 +168,7 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
 def train_tokenizer(
     texts: Iterable[str], vocab_size: int = 4096, newline_token: bool = True, max_characters: int = TRAINING_CHARACTERS
 ) -> PreTrainedTokenizerFast:
-    """A lower-casing WordPiece tokenizer trained on `texts`: ids [PAD] 0 [UNK] 1 [CLS] 2 [SEP] 3 [MASK] 4, then [NL] 5
-    if asked.
+    """A lower-casing WordPiece trained on `texts`: ids [PAD] 0 [UNK] 1 [CLS] 2 [SEP] 3 [MASK] 4, then [NL] 5 if asked.
 
     The same texts give the same ids: after the special tokens come single characters, then longer pieces, each sorted.
     Reading stops after `max_characters`: a vocabulary of some thousand pieces hardly changes after ten million.
@@ -218,14 +197,13 @@ def train_tokenizer(
     pieces = sorted(
         set(backend.get_vocab()) - set(special), key=lambda t: (len(t.removeprefix("##")), t.startswith("##"), t)
     )
-    return _wordpiece({t: i for i, t in enumerate([*special, *pieces])}, lowercase=True, newline_token=newline_token)
+    return _wordpiece({t: i for i, t in enumerate([*special, *pieces])}, True, newline_token)
 
 
 def unit_tokenizer(
     unit: str, texts: Iterable[str], vocab_size: int = MOST_UNITS, max_characters: int = TRAINING_CHARACTERS
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of the most frequent words (what stands between white space) or characters of `texts`, as they are;
-    others are [UNK].
+    """A tokenizer of the most frequent words (between white space) or characters of `texts`; others are [UNK].
 
     Special tokens as in `train_tokenizer`, then by falling count, equal counts by the alphabet. White space is a
     character too.
@@ -240,9 +218,8 @@ def unit_tokenizer(
     found = backend.get_vocab()
     if not found:
         raise ValueError(f"No text to take {unit} from: the corpus is empty.")
-    units = [
-        token for token in sorted(found, key=found.__getitem__) if token not in SPECIAL_TOKENS
-    ]  # a text may hold their names
+    # A text may hold the names of special tokens.
+    units = [token for token in sorted(found, key=found.__getitem__) if token not in SPECIAL_TOKENS]
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *units][:vocab_size])}
     backend.model = models.WordLevel(vocabulary, unk_token="[UNK]")
     return _finished(backend)
@@ -260,8 +237,7 @@ def _beginning(texts: Iterable[str], characters: int, vocab_size: int, special: 
 
 
 def _inside_words(character: str) -> bool:
-    """Whether BERT's pre-tokeniser can leave the character inside a word: no white space, no punctuation, no Chinese
-    character."""
+    """Whether BERT's pre-tokeniser can leave the character inside a word: no space, punctuation, Chinese character."""
     return not (
         character.isspace()
         or character in string.punctuation
@@ -276,7 +252,6 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerFast) -> str:
 
 
 def tokenizer_rules(backend: Tokenizer) -> dict[str, Any]:
-    """What decides the ids of a text. (How a text is cut or filled up does not, and an earlier call may have changed
-    it.)"""
+    """What decides the ids of a text; how it is cut or filled up does not, and a call may have changed that."""
     rules: dict[str, Any] = json.loads(backend.to_str())
     return {key: value for key, value in rules.items() if key not in ("version", "truncation", "padding")}

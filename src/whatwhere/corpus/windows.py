@@ -42,16 +42,16 @@ class WindowSet:
         self.join: str = manifest["join"]
         self.special_ids: dict[str, int] = manifest["special_token_ids"]
         self.vocab_size: int = manifest["vocab_size"]
-        self._names = [s["name"] for s in manifest["shards"] if s["windows"][split]]
-        self._ends = np.cumsum([s["windows"][split] for s in manifest["shards"] if s["windows"][split]])
+        shards = [s for s in manifest["shards"] if s["windows"][split]]
+        self._names = [s["name"] for s in shards]
+        self._ends = np.cumsum([s["windows"][split] for s in shards])
         self._open: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def articles(self) -> np.ndarray | None:
-        """(len,) int64: number of the document that each row begins in, the first 0; None where rows do not say
-        (join=none)."""
+        """(len,) int64: number of the document that each row begins in, from 0; None with join=none."""
         if self.join == "none":
             return None
         found, before = [np.empty(0, np.int64)], -1
@@ -62,28 +62,25 @@ class WindowSet:
         return np.concatenate(found)
 
     def from_start(self) -> float | None:
-        """Share of the rows whose first token opens a document, in [0, 1]; None where rows do not say (join=none), or
-        there are none."""
+        """Share of the rows whose first token opens a document, in [0, 1]; None with join=none, or without rows."""
         if self.join == "none" or not len(self):
             return None
-        opens = (
-            marks[starts[:-1]] | marks[np.minimum(starts[:-1] + 1, starts[1:] - 1)]
-            for _, marks, starts in self.shards()
-        )
-        return sum(int(((found & DOCUMENT) != 0).sum()) for found in opens) / len(self)
+        opened = 0
+        for _, marks, starts in self.shards():
+            first, second = starts[:-1], np.minimum(starts[:-1] + 1, starts[1:] - 1)
+            opened += int(np.count_nonzero((marks[first] | marks[second]) & DOCUMENT))
+        return opened / len(self)
 
     def shards(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(ids, marks, starts) of each shard, memory-mapped: row i of a shard is ids[starts[i]:starts[i + 1]]; marks
-        as in segments.py."""
+        """(ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]]."""
         for number in range(len(self._names)):
             yield self._shard(number)
 
     def _shard(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if number not in self._open:
             stem = self.folder / "shards" / f"{self._names[number]}.{self.split}"
-            ids, marks, starts = (
-                np.load(f"{stem}.{part}.npy", mmap_mode="r", allow_pickle=False) for part in ("ids", "marks", "starts")
-            )
+            files = (f"{stem}.{part}.npy" for part in ("ids", "marks", "starts"))
+            ids, marks, starts = (np.load(file, mmap_mode="r", allow_pickle=False) for file in files)
             self._open[number] = ids, marks, starts
         return self._open[number]
 
@@ -123,8 +120,7 @@ class Windows:
     """A finished folder of windows: `windows["train"]`, `windows["held_out"]`, `windows.manifest`.
 
     Raises:
-        ValueError: the folder holds no finished windows, or a file of it is missing or of another size than when it was
-            written.
+        ValueError: the folder holds no finished windows, or a file of it is missing or of another size than written.
     """
 
     def __init__(self, folder: str | Path):
@@ -171,8 +167,7 @@ class Windows:
         return load_tokenizer(self.folder / "tokenizer")
 
     def made_by(self, tokenizer: PreTrainedTokenizerFast) -> bool:
-        """Whether `tokenizer` gives the ids that these windows hold: it is the one that made them, as its file or its
-        rules say.
+        """Whether `tokenizer` made these windows, as its file or its rules say.
 
         Raises:
             ValueError: the tokenizer is no fast one, or the one beside the windows is damaged.
@@ -182,14 +177,12 @@ class Windows:
             raise ValueError(f"{type(tokenizer).__name__} gives no character offsets. Use a fast tokenizer.")
         if self.manifest["tokenizer_sha256"] == tokenizer_hash(tokenizer):
             return True
-        return (self.folder / "tokenizer").is_dir() and tokenizer_rules(
-            self.tokenizer().backend_tokenizer
-        ) == tokenizer_rules(backend)
+        beside = (self.folder / "tokenizer").is_dir()
+        return beside and tokenizer_rules(self.tokenizer().backend_tokenizer) == tokenizer_rules(backend)
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
-    """The windows of the run or study of a model or checkpoint; those of another tokenizer that happen to stand there
-    are not."""
+    """The windows of the run or study of a model or checkpoint, if they are of this tokenizer."""
     for run in (folder, *list(folder.resolve().parents)[:5]):
         if (run / "corpus/manifest.json").is_file() and (windows := Windows(run / "corpus")).made_by(tokenizer):
             return windows

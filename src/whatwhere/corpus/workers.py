@@ -19,9 +19,7 @@ from tokenizers import Tokenizer
 Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
 Task = tuple[Any, ...]
 
-# A worker process takes some seconds to start (it imports torch): it is worth it if that many characters are still to
-# be done.
-WORTH_WORKERS = 20_000_000
+WORTH_WORKERS = 20_000_000  # characters still to be done: a worker process takes seconds to start (it imports torch)
 
 
 def cores() -> int:
@@ -36,8 +34,7 @@ def check_not_in_worker(caller: str) -> None:
 
 
 class Workers:
-    """Worker processes, started late and only for a large corpus; the process that owns them works too while they are
-    busy.
+    """Worker processes, started late and only for a large corpus; their owner works too while they are busy.
 
     They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
     """
@@ -52,9 +49,8 @@ class Workers:
         left = read * (1 / share - 1) if share else read
         return self.executor is not None or left >= WORTH_WORKERS
 
-    def each(self, work: Work, tasks: Iterable[Task], worth: Callable[[], bool]) -> Iterator[Any]:
-        """The results of work(tokenizer, *task), in any order. `worth`: whether this task may go to a process, started
-        if there is none."""
+    def each(self, work: Work, tasks: Iterable[Task], read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
+        """The results of work(tokenizer, *task), in any order. `read`: the characters read, and their share of all."""
         waiting: deque[tuple[Task, Future[Any]]] = deque()
 
         def collect() -> Any:
@@ -68,7 +64,7 @@ class Workers:
         for task in tasks:
             while waiting and waiting[0][1].done():
                 yield collect()
-            if len(waiting) < 2 * self.children and worth():
+            if len(waiting) < 2 * self.children and self.worth_it(*read()):
                 waiting.append((task, self.submit(work, task)))
             else:
                 yield work(self.tokenizer, *task)
@@ -79,9 +75,7 @@ class Workers:
         if self.executor is None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
             context = multiprocessing.get_context("spawn")
-            self.executor = ProcessPoolExecutor(
-                self.children, context, initializer=_start_worker, initargs=(self.file,)
-            )
+            self.executor = ProcessPoolExecutor(self.children, context, _start_worker, (self.file,))
         try:
             return self.executor.submit(_work, work, task)
         except BrokenProcessPool as error:
@@ -141,12 +135,8 @@ def progress_bar(progress: bool, what: str) -> Iterator[Callable[[int, int, floa
         task = bar.add_task(what, total=None, said="")
 
         def show(done: int, read: int, share: float | None) -> None:
-            bar.update(
-                task,
-                completed=done,
-                total=max(done, read / share) if share else None,
-                said=f"{done / 1e6:.1f} million characters",
-            )
+            total = max(done, read / share) if share else None
+            bar.update(task, completed=done, total=total, said=f"{done / 1e6:.1f} million characters")
 
         yield show
         bar.update(task, total=bar.tasks[0].completed)  # all was read, whatever was thought to be left

@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field
 
 from ..corpus import load_tokenizer
-from ..corpus.hub import hub_rows
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
+from ..corpus.sources import hub_rows
 from ..files import write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source

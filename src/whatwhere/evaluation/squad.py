@@ -13,8 +13,8 @@ import numpy as np
 from pydantic import Field
 
 from ..corpus import load_tokenizer
-from ..corpus.hub import hub_rows
 from ..corpus.labelled import packed
+from ..corpus.sources import hub_rows
 from ..corpus.text_files import whole_lines
 from ..files import write_arrays, write_json
 from ..records import Record

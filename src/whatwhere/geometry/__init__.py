@@ -1,10 +1,10 @@
 """Shapes of positions: numpy and scipy only, arrays in, arrays out, float64. Public names of the folder."""
 
 from .counts import Counts, positional_counts
+from .distances import MIN_SUPPORT, Distributions, hellinger, positional_distributions
 from .encodings import ENCODINGS, alibi, random_table, rope, sinusoidal
 from .extrapolation import extrapolate
-from .hellinger import MIN_SUPPORT, Distributions, hellinger, positional_distributions
-from .mds import MDS, Smacof, centred_gram, classical_mds, hellinger_mds, mds_of_squares, mds_table, smacof
+from .mds import MDS, centred_gram, classical_mds, hellinger_mds, mds_of_squares, mds_table, smacof
 from .monotonicity import (
     circulant_share,
     monotonicity_interval,
@@ -13,9 +13,10 @@ from .monotonicity import (
     violations_of_distances,
 )
 from .resampling import Corrected, Interval, corrected_hellinger, corrected_squares, jackknife
-from .rotations import Rotation, Waves, fitted_waves, rotations
 from .spectra import (
+    Rotation,
     Spectrum,
+    Waves,
     approximation,
     component_shares,
     dominant_turns,
@@ -26,59 +27,19 @@ from .spectra import (
     inner_products,
     isolation,
     outliers,
+    rotations,
     spectrum,
 )
 from .stress import distance_correlation, lag_correlation, stress, stress_of_distances
 
 __all__ = [
-    "Corrected",
-    "Counts",
-    "Distributions",
-    "ENCODINGS",
-    "Interval",
-    "MDS",
-    "MIN_SUPPORT",
-    "Rotation",
-    "Smacof",
-    "Spectrum",
-    "Waves",
-    "alibi",
-    "approximation",
-    "centred_gram",
-    "circulant_share",
-    "classical_mds",
-    "component_shares",
-    "corrected_hellinger",
-    "corrected_squares",
-    "distance_correlation",
-    "dominant_turns",
-    "equivariance",
-    "equivariance_null",
-    "equivariance_of_first",
-    "extrapolate",
-    "fitted_waves",
-    "half_of_variance",
-    "hellinger",
-    "hellinger_mds",
-    "inner_products",
-    "isolation",
-    "jackknife",
-    "lag_correlation",
-    "mds_of_squares",
-    "mds_table",
+    "Corrected", "Counts", "Distributions", "ENCODINGS", "Interval", "MDS", "MIN_SUPPORT", "Rotation", "Spectrum",
+    "Waves", "alibi", "approximation", "centred_gram", "circulant_share", "classical_mds", "component_shares",
+    "corrected_hellinger", "corrected_squares", "distance_correlation", "dominant_turns", "equivariance",
+    "equivariance_null", "equivariance_of_first", "extrapolate", "half_of_variance", "hellinger", "hellinger_mds",
+    "inner_products", "isolation", "jackknife", "lag_correlation", "mds_of_squares", "mds_table",
     "monotonicity_interval",
-    "monotonicity_violations",
-    "outliers",
-    "positional_counts",
-    "positional_distributions",
-    "random_table",
-    "rope",
-    "rotations",
-    "sinusoidal",
-    "smacof",
-    "spectrum",
-    "stress",
-    "stress_of_distances",
-    "toeplitz_share",
+    "monotonicity_violations", "outliers", "positional_counts", "positional_distributions", "random_table", "rope",
+    "rotations", "sinusoidal", "smacof", "spectrum", "stress", "stress_of_distances", "toeplitz_share",
     "violations_of_distances",
-]
+]  # fmt: skip

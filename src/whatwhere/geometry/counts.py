@@ -1,17 +1,16 @@
 """How often each token stands at each position: sparse counts that are made in a stream, add up, and are kept in a
-file.
+file (GEOM algorithm 1, line 3, before the division).
 
-The first step of GEOM algorithm 1 (its line 3, before the division). Special tokens are neither counted nor positions:
-position i is the i-th token of the text, from 0.
+Special tokens are neither counted nor positions: position i is the i-th token of the text, from 0.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,10 +20,11 @@ from ..files import write_arrays
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"
 _CHUNK = 1 << 20  # tokens that are sorted at once, some forty bytes each
+T = TypeVar("T")
 
 
 class Tally:
-    """Adds up rows of token ids; what `positional_counts` does for rows that come one after the other.
+    """Adds up rows of token ids; options as of `positional_counts`.
 
     Each token becomes one number, (group * n + position) * V + id. Numbers are sorted a million at a time (numpy sorts
     unsigned integers faster than they can be scattered into a table of that size), runs of equal ones become a sparse
@@ -33,13 +33,7 @@ class Tally:
     """
 
     def __init__(
-        self,
-        vocab_size: int,
-        max_positions: int,
-        *,
-        special_ids: Collection[int] = (),
-        align: str = "start",
-        n_groups: int = 1,
+        self, vocab_size: int, max_positions: int, special_ids: Collection[int], align: str, n_groups: int
     ) -> None:
         for name, value in (("vocab_size", vocab_size), ("max_positions", max_positions), ("n_groups", n_groups)):
             if value < 1:
@@ -75,7 +69,11 @@ class Tally:
         begin = 0
         while begin < len(groups):  # as many whole rows as make a chunk, at least one
             end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + _CHUNK, side="right")) - 1)
-            self._hold(self._keys_of(ids[starts[begin] : starts[end]], starts[begin : end + 1], groups[begin:end]))
+            keys = self._keys_of(ids[starts[begin] : starts[end]], starts[begin : end + 1], groups[begin:end])
+            self._keys.append(keys)
+            self._held += len(keys)
+            if self._held >= _CHUNK:
+                self._flush()
             begin = end
 
     def add_counts(self, matrix: csr_array) -> None:
@@ -87,11 +85,9 @@ class Tally:
     def total(self) -> csr_array:
         """The counts so far, (n_groups * max_positions, vocab_size) int64."""
         self._flush()
-        total = reduce(
-            add, reversed(self._sums), csr_array((len(self._row_starts) - 1, self.vocab_size), dtype=np.int64)
-        )
-        self._sums = [total]
-        return total
+        nothing = csr_array((len(self._row_starts) - 1, self.vocab_size), dtype=np.int64)
+        self._sums = [reduce(add, reversed(self._sums), nothing)]
+        return self._sums[0]
 
     def _keys_of(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """One number for each token that counts."""
@@ -117,12 +113,6 @@ class Tally:
             place = np.arange(len(ids)) - np.repeat(bounds[:-1], lengths)
             row = place * self.positions // np.repeat(lengths, lengths) + np.repeat(first_row, lengths)
         return row.astype(self._key) * self._key.type(self.vocab_size) + ids.astype(self._key)
-
-    def _hold(self, keys: np.ndarray) -> None:
-        self._keys.append(keys)
-        self._held += len(keys)
-        if self._held >= _CHUNK:
-            self._flush()
 
     def _flush(self) -> None:
         if self._held:
@@ -158,15 +148,12 @@ def positional_counts(
         align: "start": position i is the i-th token of the row, tokens from max_positions on are left out. "relative":
             place i of `length` tokens is position floor(i / length * max_positions), so every row reaches from the
             first position to the last.
-        groups: (rows,) the group of each row, 0 to n_groups - 1; position i of group g is row g * max_positions + i of
-            the result.
+        groups: (rows,) the group of each row, 0 to n_groups - 1; its position i is row group * max_positions + i.
 
     Raises:
-        ValueError: an id, a group or an option out of range, rows that are no integers, or another number of groups
-        than of rows.
+        ValueError: an id, a group or an option out of range, rows that are no integers, not a group for each row.
     """
-    tally = Tally(vocab_size, max_positions, special_ids=special_ids, align=align, n_groups=n_groups)
-    done = 0
+    tally, done = Tally(vocab_size, max_positions, special_ids, align, n_groups), 0
     for ids, starts in _blocks(windows):
         rows = len(starts) - 1
         if groups is not None and len(groups) < done + rows:
@@ -192,39 +179,30 @@ def _blocks(windows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             yield _whole_numbers(block).reshape(-1), np.arange(len(block) + 1) * length
     elif isinstance(windows, tuple) and len(windows) == 2:
         ids, starts = _whole_numbers(windows[0]), np.asarray(windows[1], dtype=np.int64)
-        if (
-            ids.ndim != 1
-            or starts.ndim != 1
-            or not len(starts)
-            or starts[0] < 0
-            or starts[-1] > len(ids)
-            or (np.diff(starts) < 0).any()
-        ):
+        inside = ids.ndim == starts.ndim == 1 and len(starts) and 0 <= starts[0] and starts[-1] <= len(ids)
+        if not inside or (np.diff(starts) < 0).any():
             raise ValueError(
                 f"starts must rise from 0 to at most {ids.size}, the number of ids; row i is ids[starts[i]:starts[i + "
                 "1]]."
             )
         yield ids, starts
     else:
-        yield from _gathered(windows)
+        for held in in_lists((_whole_numbers(row).reshape(-1) for row in windows), _CHUNK):
+            yield np.concatenate(held), np.concatenate([[0], np.cumsum([len(row) for row in held])])
 
 
-def _gathered(rows: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The rows of an iterable, a chunk at a time."""
-    held: list[np.ndarray] = []
-    tokens = 0
-    for row in rows:
-        held.append(_whole_numbers(row).reshape(-1))
-        tokens += len(held[-1])
-        if tokens >= _CHUNK:
-            yield _end_to_end(held)
-            held, tokens = [], 0
+def in_lists(things: Iterable[T], size: int, length: Callable[[Any], int] = len) -> Iterator[list[T]]:
+    """Things in lists, each of them as soon as it is of length `size` together."""
+    held: list[T] = []
+    total = 0
+    for thing in things:
+        held.append(thing)
+        total += length(thing)
+        if total >= size:
+            yield held
+            held, total = [], 0
     if held:
-        yield _end_to_end(held)
-
-
-def _end_to_end(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    return np.concatenate(rows), np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        yield held
 
 
 def _whole_numbers(ids: Any) -> np.ndarray:
@@ -236,8 +214,7 @@ def _whole_numbers(ids: Any) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Counts of a corpus by position, kept apart for groups of its documents so that intervals can be made by
-    resampling them.
+    """Counts of a corpus by position, kept apart for groups of its documents, which intervals resample.
 
     matrix: csr_array (G * n, V) int64, row g * n + i the tokens at position i in the documents of group g. positions:
         n. groups: G.
@@ -287,36 +264,21 @@ class Counts:
         Raises:
             ValueError: other positions, groups, vocabulary, alignment, tokenizer or special tokens.
         """
-        mine, theirs = (
-            {
-                "positions": c.positions,
-                "groups": c.groups,
-                "vocabulary": c.matrix.shape[1],
-                "align": c.align,
-                **{key: c.facts.get(key) for key in ("tokenizer_sha256", "special_ids")},
-            }
-            for c in (self, other)
-        )
-        for key, value in mine.items():
-            if value != theirs[key]:
+        for key in ("positions", "groups", "vocabulary", "align", "tokenizer_sha256", "special_ids"):
+            own, others = (
+                c.matrix.shape[1] if key == "vocabulary" else getattr(c, key, c.facts.get(key)) for c in (self, other)
+            )
+            if own != others:
                 raise ValueError(
-                    f"Counts of {key}={value!r} and {key}={theirs[key]!r} do not add up. Count both in the same way."
+                    f"Counts of {key}={own!r} and {key}={others!r} do not add up. Count both in the same way."
                 )
         corpora = [*self.facts.get("corpora", []), *other.facts.get("corpora", [])]
-        facts = {**self.facts, "corpora": corpora}
-        return Counts(
-            self.matrix + other.matrix, self.positions, self.groups, self.documents + other.documents, self.align, facts
-        )
+        matrix, documents = self.matrix + other.matrix, self.documents + other.documents
+        return replace(self, matrix=matrix, documents=documents, facts={**self.facts, "corpora": corpora})
 
     def save(self, path: str | Path) -> None:
         """Writes the counts to an .npz file."""
-        about = {
-            "format": FORMAT,
-            "positions": self.positions,
-            "groups": self.groups,
-            "align": self.align,
-            "facts": self.facts,
-        }
+        about = {"format": FORMAT, **{name: getattr(self, name) for name in ("positions", "groups", "align", "facts")}}
         arrays = {name: getattr(self.matrix, name) for name in ("data", "indices", "indptr", "shape")}
         write_arrays(path, {"about": json.dumps(about), "documents": self.documents, **arrays})
 

@@ -1,12 +1,8 @@
-"""Position tables that need no training, for comparison with a corpus: sinusoidal, RoPE, ALiBi, random (GEOM section
-6.3)."""
+"""Position tables that need no training, for comparison: sinusoidal, RoPE, ALiBi, random (GEOM section 6.3)."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-
-BASE = 10000.0
 
 
 def sinusoidal(n: int, d: int) -> np.ndarray:
@@ -16,8 +12,7 @@ def sinusoidal(n: int, d: int) -> np.ndarray:
 
 
 def rope(n: int, d: int, head_width: int = 64) -> np.ndarray:
-    """RoPE as a table: the rotation of each position, cos and sin of i / 10000^(2k/head_width), repeated for every
-    head; (n, d).
+    """RoPE as a table: cos and sin of i / 10000^(2k/head_width) for position i, repeated for every head; (n, d).
 
     RoPE has no table: it turns queries and keys. GEOM gives its stress without saying of what; these columns come
     within 1 % of it with heads 64 wide (the distances are those of `sinusoidal` at width head_width, times √(d /
@@ -72,4 +67,4 @@ ENCODINGS: dict[str, Callable[[int, int], np.ndarray]] = {
 def _angles(n: int, d: int) -> np.ndarray:
     """i · 10000^(-2k/d) for k < d/2, rounded up; (n, ⌈d/2⌉)."""
     k = np.arange((d + 1) // 2)
-    return np.arange(n)[:, None] * np.exp(-2 * k / d * math.log(BASE))
+    return np.arange(n)[:, None] * np.exp(-2 * k / d * np.log(10000.0))

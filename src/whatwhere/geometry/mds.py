@@ -6,15 +6,14 @@ every distance (GEOM section 5.2 says the contrary), and classical MDS is PCA of
 SMACOF does that.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from .distances import Rows, check_distances, distances, inner_products, squared_norms
-from .hellinger import hellinger, square_roots
+from .distances import Rows, check_distances, distances, hellinger, inner_products, square_roots, squared_norms
 from .stress import stress_of_distances
 
 # Beyond so many positions a few dimensions come from a truncated decomposition, without an n x n matrix.
@@ -34,6 +33,7 @@ class MDS:
     rank: number of eigenvalues of B above rounding: the dimensions of an exact fit (with r eigenvalues: at most r).
     stress: GEOM eq. 4, raw, of the coordinates against the distances that were given.
     note: empty, or one sentence on what is not as asked.
+    history, converged: of SMACOF, stress before the first and after every step; whether the last fall was below tol.
     """
 
     coords: np.ndarray
@@ -41,21 +41,13 @@ class MDS:
     rank: int
     stress: float
     note: str = ""
+    history: np.ndarray | None = None
+    converged: bool = True
 
     @property
     def noise(self) -> float:
-        """Size of the most negative eigenvalue, 0 if none is. For corrected distances, eigenvalues up to it may well be
-        chance."""
+        """Size of the most negative eigenvalue, 0 if none is; those of corrected distances up to it may be chance."""
         return max(0.0, -float(self.eigenvalues[-1]))
-
-
-@dataclass(frozen=True, eq=False)
-class Smacof(MDS):
-    """MDS by SMACOF: stress before the first and after every step in `history`, falling; `converged` if the last fall
-    was below tol."""
-
-    history: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    converged: bool = True
 
 
 def classical_mds(dist: np.ndarray, dims: int | None = None) -> MDS:
@@ -103,7 +95,7 @@ def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
 
     Args:
         p: (n, V) rows that sum to 1, sparse or dense.
-        dims: r; None or more than the rank: the rank, and `note` says so.
+        dims: as of `classical_mds`.
     """
     if dims is None or p.shape[0] <= FULL_UP_TO or dims >= p.shape[0] // 4:
         return classical_mds(hellinger(p), dims)
@@ -112,32 +104,34 @@ def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
 
 def smacof(
     dist: np.ndarray, dims: int, init: str | np.ndarray = "classical", max_iter: int = 300, tol: float = 1e-6
-) -> Smacof:
+) -> MDS:
     """Coordinates of least raw stress, by majorisation (de Leeuw 1977; Borg & Groenen, Modern MDS, ch. 8).
 
     1. Start from classical MDS, or from `init`.
     2. Guttman transform: X <- B(X) X / n with B(X)_ij = -dist_ij / d_ij(X) off the diagonal (0 where d_ij = 0) and rows
       that sum to 0.
-    3. Stop when stress falls by less than `tol` of itself, or after `max_iter` steps; `note` then says that it still
-      falls.
+    3. Stop when stress falls by less than `tol` of itself, or after `max_iter` steps; then `note` says so.
 
     Stress never rises, and the last coordinates are those of least stress. It ends in a local minimum, which in one
-    dimension may be far from the best. At the rank of the distances classical MDS is exact already and comes back as it
-    is.
+    dimension may be far from the best. At the rank of the distances classical MDS is exact already and comes back.
 
     Args:
         dist: (n, n) distances.
         dims: r; more than the rank of the classical solution: the rank, and `note` says so.
         init: "classical", or coordinates (n, r).
-        max_iter: most steps.
-        tol: relative fall of stress at which to stop.
 
     Raises:
         ValueError: as `classical_mds`; or an init of another shape.
     """
     dist = check_distances(dist)
     start = classical_mds(dist, dims)
-    coords = _start(init, start, len(dist), _checked_dims(dims))
+    coords = start.coords if isinstance(init, str) else np.asarray(init, dtype=np.float64)
+    if isinstance(init, str) and init != "classical":
+        raise ValueError(f"Unknown start {init!r}. Use 'classical', or give coordinates ({len(dist)}, {dims}).")
+    if not isinstance(init, str) and (coords.shape != (len(dist), dims) or not np.isfinite(coords).all()):
+        raise ValueError(
+            f"A start has a finite row of {dims} numbers for each of {len(dist)} positions. Got shape {coords.shape}."
+        )
     total = float(np.vdot(dist, dist))
     d = distances(coords)
     history = [float(np.sum((d - dist) ** 2)) / total]
@@ -159,8 +153,8 @@ def smacof(
             f"{note} SMACOF stopped at max_iter={max_iter}, stress still falling by {fall:.1e} of itself a step "
             f"(tol={tol:g})."
         ).strip()
-    coords, variances = _principal(coords)
-    return Smacof(coords, variances, start.rank, history[-1], note, np.array(history), converged)
+    u, s, _ = np.linalg.svd(coords - coords.mean(axis=0), full_matrices=False)  # the points on their principal axes
+    return MDS(_signed(u * s), s**2, start.rank, history[-1], note, np.array(history), converged)
 
 
 def mds_table(coords: np.ndarray, positions: np.ndarray, rank: int, rows: int | None = None) -> np.ndarray:
@@ -171,14 +165,12 @@ def mds_table(coords: np.ndarray, positions: np.ndarray, rank: int, rows: int | 
     table_file=..., table_width=rank, max_position_embeddings=rows)` loads it.
 
     Args:
-        coords: (m, r) coordinates, r at least `rank`.
+        coords: (m, r) coordinates, of which the first `rank` columns are kept.
         positions: (m,) their positions, counted from 0 without special tokens, ascending from 0.
-        rank: columns to keep.
         rows: rows of the table (default: all that there are, last position + 2).
 
     Raises:
-        ValueError: rank above r, positions that do not fit or do not begin with 0, or more rows than supported
-        positions.
+        ValueError: rank above r, positions that do not fit or do not begin with 0, or too many rows.
     """
     coords, positions = np.asarray(coords, dtype=np.float64), np.asarray(positions)
     if coords.ndim != 2 or positions.shape != coords.shape[:1] or np.any(np.diff(positions) <= 0):
@@ -198,40 +190,15 @@ def mds_table(coords: np.ndarray, positions: np.ndarray, rank: int, rows: int | 
         raise ValueError(
             f"Positions up to {positions[-1]} are supported, which makes 2 to {most} rows with [CLS]. Got rows={rows}."
         )
-    where = np.arange(rows - 1)
-    columns = [np.interp(where, positions, coords[:, c]) for c in range(rank)]
+    columns = [np.interp(np.arange(rows - 1), positions, coords[:, c]) for c in range(rank)]
     return np.concatenate([np.zeros((1, rank)), np.stack(columns, axis=1)])
 
 
 def centred_gram(squares: np.ndarray) -> np.ndarray:
     """B = -½ H D H of squared distances D (GEOM eq. 5): the inner products of the centred points; (n, n)."""
-    return _centred(-0.5 * np.asarray(squares, dtype=np.float64))
-
-
-def _centred(gram: np.ndarray) -> np.ndarray:
-    """H G H for a symmetric G."""
+    gram = -0.5 * np.asarray(squares, dtype=np.float64)
     means: np.ndarray = gram.mean(axis=0)
     return gram - means - means[:, None] + means.mean()
-
-
-def _start(init: str | np.ndarray, classical: MDS, n: int, dims: int) -> np.ndarray:
-    """Coordinates to begin with."""
-    if isinstance(init, str):
-        if init != "classical":
-            raise ValueError(f"Unknown start {init!r}. Use 'classical', or give coordinates ({n}, {dims}).")
-        return classical.coords
-    coords = np.asarray(init, dtype=np.float64)
-    if coords.shape != (n, dims) or not np.isfinite(coords).all():
-        raise ValueError(
-            f"A start has a finite row of {dims} numbers for each of {n} positions. Got shape {coords.shape}."
-        )
-    return coords
-
-
-def _principal(coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same points on their principal axes, and the sum of squares of each column."""
-    u, s, _ = np.linalg.svd(coords - coords.mean(axis=0), full_matrices=False)
-    return _signed(u * s), s**2
 
 
 def _checked_dims(dims: int) -> int:
@@ -245,8 +212,7 @@ def _embedding(b: np.ndarray, dist: np.ndarray, dims: int | None, above: float) 
     n = len(b)
     values, vectors = eigh(b, driver="evd" if n <= 4096 else "evr", overwrite_a=True, check_finite=False)
     values, vectors = values[::-1], vectors[:, ::-1]
-    least = max(_rounding(n, values[0]), -above * values[-1])
-    rank = int(np.sum(values > least))
+    rank = int(np.sum(values > max(_rounding(n, values[0]), -above * values[-1])))
     if rank == 0:
         raise ValueError(
             "All positions have the same distribution, or differ by chance alone: there is nothing to scale. Count "
@@ -264,11 +230,8 @@ def _rounding(n: int, largest: float) -> float:
 
 
 def _note(wanted: int, rank: int) -> str:
-    return (
-        f"{wanted} dimensions asked, {rank} used: that is the rank, and they reproduce all distances."
-        if wanted > rank
-        else ""
-    )
+    used = f"{wanted} dimensions asked, {rank} used: that is the rank, and they reproduce all distances."
+    return used if wanted > rank else ""
 
 
 def _signed(coords: np.ndarray) -> np.ndarray:
@@ -296,17 +259,13 @@ def _truncated(roots: Rows, dims: int) -> MDS:
     if rank == 0:
         raise ValueError("All positions have the same distribution: there is nothing to scale. Count more text.")
     coords = _signed(vectors[:, :rank] * np.sqrt(values[:rank]))
-    return MDS(coords, values, rank, _stress_in_blocks(coords, roots), _note(dims, rank))
-
-
-def _stress_in_blocks(coords: np.ndarray, roots: Rows) -> float:
-    """Raw stress of coordinates against Hellinger distances, some rows of the matrices at a time."""
+    # Raw stress against the Hellinger distances, some rows of the matrices at a time.
     points, norms = squared_norms(coords), squared_norms(roots)
     apart = total = 0.0
-    for at in range(0, len(points), _ROWS_AT_ONCE):
+    for at in range(0, n, _ROWS_AT_ONCE):
         rows = slice(at, at + _ROWS_AT_ONCE)
         d = np.sqrt(np.maximum(points[rows, None] + points - 2 * coords[rows] @ coords.T, 0))
         dist = np.sqrt(np.maximum(norms[rows, None] + norms - 2 * inner_products(roots[rows], roots), 0))
         apart += float(np.sum((d - dist) ** 2))
         total += float(np.vdot(dist, dist))
-    return apart / total
+    return MDS(coords, values, rank, apart / total, _note(dims, rank))

@@ -1,11 +1,9 @@
-"""Do distances grow with the distance between positions? Violated triples; how Toeplitz or circulant a matrix is.
-
-Sources: GEOM section 6.6 and remark 7.
-"""
+"""Do distances grow with that of positions? Violated triples; Toeplitz, circulant shares (GEOM 6.6, remark 7)."""
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import binomtest
 
 from .distances import check_distances, check_table, distances, squared_differences
 
@@ -23,8 +21,7 @@ class Share(NamedTuple):
 
 
 def monotonicity_violations(table: np.ndarray) -> float:
-    """Share of the triples of positions that a table (n, d) orders against their distance in the sequence (GEOM section
-    6.6).
+    """Share of the triples of positions that a table (n, d) orders against their distance in the text (GEOM 6.6).
 
     Triples of distinct i, j, k with |i - j| < |i - k|; violated if |p_i - p_j| > |p_i - p_k| + 1e-9 · the largest
     distance. 0 for a table that is monotone, 0.5 for a random one. Up to 1,024 positions every triple is counted, in
@@ -37,29 +34,24 @@ def monotonicity_violations(table: np.ndarray) -> float:
 
 
 def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> Share:
-    """`monotonicity_violations` with its 95 % interval over the random triples; exact up to 1,024 positions, and the
-    interval a point."""
+    """`monotonicity_violations` with Wilson's 95 % interval over the random triples; a point where all are counted."""
     table = check_table(table)
     if len(table) <= EXACT_UP_TO:
         share = violations_of_distances(distances(table))
         return Share(share, share, share)
     i, j, k = _triples(len(table), samples, np.random.default_rng(seed))
-    step = max(1, 2**22 // table.shape[1])
+    blocks = np.array_split(np.arange(len(i)), -(-len(i) * table.shape[1] // 2**22))
     near, far = (
-        np.concatenate(
-            [
-                np.sqrt(squared_differences(table[i[a : a + step]], table[b[a : a + step]]))
-                for a in range(0, len(i), step)
-            ]
-        )
-        for b in (j, k)
+        np.sqrt(np.concatenate([squared_differences(table[i[at]], table[other[at]]) for at in blocks]))
+        for other in (j, k)
     )
-    return _interval(near > far + TOLERANCE * max(near.max(), far.max()))
+    violated = near > far + TOLERANCE * max(near.max(), far.max())
+    interval = binomtest(int(violated.sum()), len(violated)).proportion_ci(method="wilson")
+    return Share(float(violated.mean()), float(interval.low), float(interval.high))
 
 
 def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = None, signed: bool = False) -> float:
-    """Share of violated triples of an (n, n) distance matrix, as `monotonicity_violations` counts them: all up to 1,024
-    positions, beyond a million random ones.
+    """Share of violated triples of an (n, n) distance matrix, as `monotonicity_violations` counts them.
 
     Args:
         dist: (n, n) distances. With `signed`, roots of corrected squares, negative where the square is: cut off at 0
@@ -84,21 +76,12 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
         d = np.delete(dist[i], i)
         nearer = lag[:, None] < lag  # (j, k)
         triples += int(np.count_nonzero(nearer))
-        nearer &= d[:, None] > (d + slack)
-        violated += int(np.count_nonzero(nearer))
+        violated += int(np.count_nonzero(nearer & (d[:, None] > d + slack)))
     return violated / triples
 
 
-def _where(positions: np.ndarray | None, n: int) -> np.ndarray:
-    where = np.arange(n) if positions is None else np.asarray(positions)
-    if where.shape != (n,) or np.any(np.diff(where) <= 0):
-        raise ValueError(f"{n} rows belong to {n} ascending positions. Got {where.shape} of them.")
-    return where.astype(np.int32)
-
-
 def toeplitz_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
-    """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix explains (the mean of
-    every diagonal).
+    """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix (diagonal means) explains.
 
     1 if the entries depend on j - i alone; about 1/n for a symmetric matrix without such an order. The diagonal is left
     out: distances have zeros there and few counts raise it in B, so that a matrix of noise would look like a Toeplitz
@@ -108,12 +91,10 @@ def toeplitz_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> f
 
 
 def circulant_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
-    """Share of the variance of the entries off the diagonal that the nearest circulant matrix explains (means over
-    equal j - i mod n).
+    """`toeplitz_share` for the nearest circulant matrix (means over equal j - i mod n), which it never exceeds.
 
-    1 only if first and last position are neighbours: the premise under which GEOM remark 7 calls sinusoids optimal. It
-    never exceeds `toeplitz_share`. About 1/(2n) for a symmetric matrix without such an order. NaN if all entries are
-    equal.
+    1 only if first and last position are neighbours: the premise under which GEOM remark 7 calls sinusoids optimal.
+    About 1/(2n) for a symmetric matrix without such an order.
     """
     return _share(matrix, positions, cyclic=True)
 
@@ -140,6 +121,13 @@ def _share(matrix: np.ndarray, positions: np.ndarray | None, cyclic: bool) -> fl
     return float(np.clip(np.sum(sizes[sizes > 0] * means**2) / total, 0.0, 1.0))
 
 
+def _where(positions: np.ndarray | None, n: int) -> np.ndarray:
+    where = np.arange(n) if positions is None else np.asarray(positions)
+    if where.shape != (n,) or np.any(np.diff(where) <= 0):
+        raise ValueError(f"{n} rows belong to {n} ascending positions. Got {where.shape} of them.")
+    return where.astype(np.int32)
+
+
 def _triples(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
     """(3, samples) random i, j, k, distinct, |i - j| < |i - k|, each such triple equally likely."""
     i, j, k = rng.integers(n, size=(3, samples + samples // 4))
@@ -147,11 +135,3 @@ def _triples(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
     j, k = np.where(swap, k, j), np.where(swap, j, k)
     good = (i != j) & (np.abs(i - j) < np.abs(i - k))
     return np.stack([i[good], j[good], k[good]])[:, :samples]
-
-
-def _interval(violated: np.ndarray) -> Share:
-    """Wilson's 95 % interval of a share."""
-    m, p, z = len(violated), float(violated.mean()), 1.959964
-    middle = (p + z**2 / (2 * m)) / (1 + z**2 / m)
-    half = z / (1 + z**2 / m) * float(np.sqrt(p * (1 - p) / m + z**2 / (4 * m**2)))
-    return Share(p, middle - half, middle + half)

@@ -2,8 +2,9 @@
 
 An estimated distribution is further from every other one than the true one is, the more so the fewer tokens it has, so
 that a corpus of noise looks like n equidistant positions. Halves of the documents have independent noise, and products
-across them are free of it. What that leaves, the shrinking of rare words' roots, cancels between positions of equal
-support only: see thinning.py.
+across them are free of it. What that leaves: the root of an estimated share is too small on average where its word was
+counted a few times only, and 0 where it was not counted at all. At equal support that shrinkage is the same and
+cancels; positions of unequal support would differ even on average.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +15,12 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import t
 
-from .distances import Rows, inner_products, squared_differences
-from .hellinger import square_roots
-from .thinning import thinned_roots
+from .distances import Rows, inner_products, square_roots, squared_differences
 
 Counts = Any  # sparse (n, V) counts of one group of documents
+
+_STEPS = 64  # numbers of tokens that are summed over; the mean number is below a quarter of it
+_SERIES_FROM = 16.0  # mean number of tokens from which three terms of a series are right to 5e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +43,7 @@ class Corrected:
 
     @property
     def signed(self) -> np.ndarray:
-        """(m, m) roots of the squares, with the sign of the square: for orders and correlations, which cutting at 0
-        would bias."""
+        """(m, m) roots of the squares with their sign, for orders and correlations, which cutting at 0 would bias."""
         return np.sign(self.squares) * np.sqrt(np.abs(self.squares))
 
     @property
@@ -64,10 +65,9 @@ def corrected_squares(a: Rows, b: Rows) -> np.ndarray:
     zero diagonal.
 
     Equal to ½(|a_i - b_j|² + |b_i - a_j|²) - ½(|a_i - b_i|² + |a_j - b_j|²). The noise of a and b is independent, so it
-    adds nothing on average, where |a_i - a_j|² contains the square of both noises. What remains: the root of a share is
-    too small on average where its word was counted a few times only. Positions of equal support shrink alike, so that
-    equal distributions are at 0 on average; of unequal support they are not, and the difference of support looks like
-    geometry. `corrected_hellinger` makes support equal.
+    adds nothing on average, where |a_i - a_j|² contains the square of both noises. Positions of equal distribution are
+    at 0 on average if their support is equal; a difference of support looks like geometry. `corrected_hellinger` makes
+    support equal.
 
     Raises:
         ValueError: shapes differ.
@@ -94,9 +94,6 @@ def corrected_hellinger(
     Args:
         groups: at least two, each of documents chosen at random (a hash of the text does); 20 to 50 are enough.
         positions: (m,) positions to keep; each needs tokens in both halves of every split.
-        splits: random splits.
-        seed: of the splits.
-        equal_support: thin all positions to equal support.
 
     Raises:
         ValueError: one group only, or a position without tokens in a half.
@@ -128,8 +125,7 @@ def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summ
 
     Args:
         groups: (n, V) counts of each group of documents.
-        statistic: gets the (n, V) counts of the documents left in, and returns a number or an array, of the same shape
-            each time.
+        statistic: gets the (n, V) counts of the documents left in; returns a number or an array, always of one shape.
         summed: False gives the statistic the list of all groups, the one left out without counts: `corrected_hellinger`
             then splits the others in the same halves each time. Other halves would add their chance to the interval, G
             - 1 times.
@@ -182,10 +178,8 @@ def _check_groups(groups: Sequence[Counts]) -> None:
             f"Noise and intervals need at least 2 groups of documents. Got {len(groups)}: of one document nothing "
             "tells what chance adds."
         )
-    if len({g.shape for g in groups}) > 1:
-        raise ValueError(
-            f"All groups have the same positions and vocabulary. Got shapes {sorted({g.shape for g in groups})}."
-        )
+    if len(shapes := {g.shape for g in groups}) > 1:
+        raise ValueError(f"All groups have the same positions and vocabulary. Got shapes {sorted(shapes)}.")
 
 
 def _roots(counts: Any, positions: np.ndarray) -> Any:
@@ -194,7 +188,51 @@ def _roots(counts: Any, positions: np.ndarray) -> Any:
     if not totals.all():
         raise ValueError(
             f"Position {positions[totals.argmin()]} has no token in one half of the documents. Keep positions with "
-            "more support "
-            "(min_support), or count more documents."
+            "more support (min_support), or count more documents."
         )
     return square_roots(counts.multiply(1 / totals[:, None]).tocsr())
+
+
+def thinned_roots(counts: Any, tokens: float) -> Any:
+    """Mean of √(X / tokens), csr_array (m, V), X what is left of each count when `tokens` of a position's are drawn.
+
+    X is binomial: each token stays with probability q = tokens / support. A position with no more than `tokens` keeps
+    all: √(count / support). The mean over all draws has no randomness of its own, unlike a single draw.
+
+    Args:
+        counts: csr_array (m, V) of whole numbers, each row with a token at least.
+        tokens: sample size to thin to.
+    """
+    support = np.asarray(counts.sum(axis=1)).ravel()
+    keep = np.minimum(tokens / support, 1.0)
+    rows = np.repeat(np.arange(len(support)), np.diff(counts.indptr))
+    count = counts.data.astype(np.int64)
+    table = _mean_root(np.arange(_STEPS), keep[:, None])  # (m, counts)
+    roots = table[rows, np.minimum(count, _STEPS - 1)]
+    many = np.flatnonzero(count >= _STEPS)
+    count, q = count[many], keep[rows[many]]
+    rare = count * q < _SERIES_FROM
+    roots[many] = np.where(rare, _mean_root(np.where(rare, count, 0), q), _series(count * q, q))
+    sizes = np.sqrt(np.minimum(tokens, support))
+    return sparse.csr_array((roots / sizes[rows], counts.indices, counts.indptr), shape=counts.shape)
+
+
+def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Mean of √X for X binomial with `count` and `q`, by the sum; counts below `_STEPS` or means below `_STEPS` / 4."""
+    gone = q > 0.5  # then the sum goes over the tokens that are gone, so that its first term does not vanish
+    p = np.where(gone, 1 - q, q)
+    share, odds = (1 - p) ** count, p / (1 - p)
+    total = np.where(gone, np.sqrt(count) * share, 0.0)  # k = 0
+    for k in range(1, _STEPS):
+        share = share * np.maximum(count - k + 1, 0) / k * odds
+        total += np.sqrt(np.where(gone, np.maximum(count - k, 0), k)) * share
+    return total
+
+
+def _series(mean: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Mean of √X for X binomial with a large mean: the root's series in central moments, to third order of 1/mean."""
+    v, skew, r = 1 - q, 1 - 2 * q, 1 / mean
+    first = -v / 8
+    second = v * skew / 16 - 15 * v**2 / 128
+    third = -5 * v * (1 - 6 * q * v) / 128 + 70 * v**2 * skew / 256 - 315 * v**3 / 1024
+    return np.sqrt(mean) * (1 + r * (first + r * (second + r * third)))

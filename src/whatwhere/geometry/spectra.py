@@ -1,24 +1,29 @@
-"""Spectra of a table of position vectors: principal components, their DCT-II and FFT, E·Eᵀ, translation equivariance,
-outliers.
+"""Spectra of a table of position vectors: principal components, their DCT-II and FFT, pairs that turn, E·Eᵀ,
+translation equivariance, outliers.
 
 Sources: DSTG section 4 (1) and appendix B.1 (two components, low DCT bins); LOWDIM sections 3 and 4, figures 1-7 (N50,
-Fourier magnitudes, E·Eᵀ from the first components, the first and last position). Pairs of components that turn:
-`rotations.py`.
+Fourier magnitudes, rotations, E·Eᵀ from the first components, the first and last position).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
-from scipy.fft import dct, irfft, rfft
+from scipy.fft import dct, fft, irfft, rfft
 from scipy.signal import find_peaks
 
 from .distances import check_table
 
-LOW_BINS = 4
 PEAK_FACTOR = 3.0  # how far a dominant frequency stands above the lows on both sides of it
 ALONE = 3.0  # isolation from which a position is an outlier, in medians
 FENCE = 3.0  # and in interquartile ranges above the upper quartile (Tukey's "far out")
+# Rotations:
+GRID = 16  # frequencies that are tried per whole turn
+SLOWEST = 0.25  # turns: below it, a piece of a wave fits any bend
+SAME = 0.25  # turns by which the frequencies of a pair may differ, half of what neighbouring half waves differ by
+APART = 1 / 12  # periods by which the shift of a pair may differ from a quarter
+STRONG = 2 / 3  # share of the pair's motion that one steady turn explains at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +39,8 @@ class Spectrum:
     low4: (k,) share in the first four bins, m = 0..3. Bin 0 counts as one of the four although centring makes it zero,
         so three bins carry power: DSTG says "within the first four bins" and no more, and this reading cannot overstate
         the share.
-    magnitudes: (k, n // 2 + 1) Fourier magnitude of each component's scores (LOWDIM figure 6). Bin m is m whole turns
-        over the n positions, which is the frequency m / n per position (0.5 is the Nyquist limit). Their sum over
-        components is LOWDIM figure 5.
+    magnitudes: (k, n // 2 + 1) Fourier magnitude of each component's scores (LOWDIM figure 6; summed, figure 5). Bin m
+        is m whole turns over the n positions, which is the frequency m / n per position (0.5 is the Nyquist limit).
     revolutions: (k,) whole turns over the n positions at which the component's Fourier magnitude is largest, from 1.
     equivariance: as `equivariance` of the table.
     """
@@ -55,13 +59,10 @@ class Spectrum:
 def spectrum(table: np.ndarray) -> Spectrum:
     """Principal components of a table of position vectors and the frequencies at which they vary.
 
-    PCA of the rows (thin SVD of the centred table). The sign of a component is chosen so that its largest DCT
-    coefficient is positive: a half wave starts high. Scaling the table changes nothing but scores and magnitudes;
-    rotating its columns changes nothing, and adding one vector to all rows nothing but `equivariance`. Components of
-    equal share are defined up to a rotation among them.
-
-    Args:
-        table: (n, d) real numbers, n at least 2, row i the vector of position i.
+    PCA of the rows of the table (n, d), row i the vector of position i (thin SVD of the centred table). The sign of a
+    component is chosen so that its largest DCT coefficient is positive: a half wave starts high. Scaling the table
+    changes nothing but scores and magnitudes; rotating its columns changes nothing, and adding one vector to all rows
+    nothing but `equivariance`. Components of equal share are defined up to a rotation among them.
 
     Raises:
         ValueError: not two-dimensional, not real, fewer than two rows, no columns, not finite, or all rows equal.
@@ -69,17 +70,15 @@ def spectrum(table: np.ndarray) -> Spectrum:
     table, scale = _scaled(table)
     n, d = table.shape
     u, s, _ = np.linalg.svd(table - table.mean(axis=0), full_matrices=False)
-    # Below this lies what rounding of the table itself leaves after centring.
-    rank = int(np.sum(s > np.finfo(float).eps * max(n, d)))
+    rank = int(np.sum(s > np.finfo(float).eps * max(n, d)))  # below: what rounding of the table leaves after centring
     if rank == 0:
         raise _all_equal(n)
     scores = u[:, :rank] * s[:rank]
     waves = dct(scores, type=2, norm="ortho", axis=0)
-    largest = waves[np.abs(waves).argmax(axis=0), np.arange(rank)]
-    scores *= np.sign(largest)
+    scores *= np.sign(waves[np.abs(waves).argmax(axis=0), np.arange(rank)])
     shares = s[:rank] ** 2 / np.sum(s[:rank] ** 2)
-    power = (waves**2).T
-    dct_power = power / power.sum(axis=1, keepdims=True)
+    dct_power = (waves**2).T
+    dct_power = dct_power / dct_power.sum(axis=1, keepdims=True)
     magnitudes = np.abs(rfft(scores, axis=0)).T
     needed = half_of_variance(shares)
     return Spectrum(
@@ -88,7 +87,7 @@ def spectrum(table: np.ndarray) -> Spectrum:
         n50_count=needed,
         scores=scores * scale,
         dct_power=dct_power,
-        low4=dct_power[:, :LOW_BINS].sum(axis=1),
+        low4=dct_power[:, :4].sum(axis=1),
         magnitudes=magnitudes * scale,
         revolutions=magnitudes[:, 1:].argmax(axis=1) + 1,
         equivariance=_equivariance(_narrow(table)),
@@ -96,14 +95,10 @@ def spectrum(table: np.ndarray) -> Spectrum:
 
 
 def component_shares(table: np.ndarray) -> np.ndarray:
-    """Share of the variance in each principal component alone, (k,), descending, sum 1: what a table of words needs
-    (LOWDIM Table 1b).
+    """`spectrum(table).shares` alone, (k,): what a table of words needs (LOWDIM Table 1b).
 
-    The same numbers as `spectrum(table).shares`, from the eigenvalues of the smaller Gram matrix, so that 30,000 rows
-    take a second. Rounding leaves about 1e-16 in each share, and shares below 1e-15 are left out.
-
-    Raises:
-        ValueError: as `spectrum`.
+    From the eigenvalues of the smaller Gram matrix, so that 30,000 rows take a second. Rounding leaves about 1e-16 in
+    each share, and shares below 1e-15 are left out. Raises ValueError as `spectrum`.
     """
     table, _ = _scaled(table)
     centred = table - table.mean(axis=0)
@@ -123,8 +118,7 @@ def half_of_variance(shares: np.ndarray) -> int:
 def approximation(table: np.ndarray, components: int) -> np.ndarray:
     """The table (n, d) from its mean row and its first principal components alone; all of them give the table back.
 
-    Raises:
-        ValueError: as `spectrum`, or a number of components below 0.
+    Raises ValueError as `spectrum`, or for a number of components below 0.
     """
     if components < 0:
         raise ValueError(f"A table is approximated by 0 or more components. Got {components}.")
@@ -135,11 +129,8 @@ def approximation(table: np.ndarray, components: int) -> np.ndarray:
 
 
 def inner_products(table: np.ndarray, components: int | None = None) -> np.ndarray:
-    """E·Eᵀ (n, n), the inner products of all pairs of position vectors; with `components`, of the approximation (LOWDIM
-    figure 3).
-
-    The table is not centred, as in LOWDIM; its approximation keeps the mean row.
-    """
+    """E·Eᵀ (n, n), the inner products of all pairs of position vectors, not centred; with `components`, of the
+    approximation (LOWDIM figure 3)."""
     used = check_table(table) if components is None else approximation(table, components)
     return used @ used.T
 
@@ -149,10 +140,7 @@ def equivariance(table: np.ndarray) -> float:
 
     In [0, 1]: 1 if inner products depend on j - i alone, about d / (d + n) for a table of independent normal values.
     The table is not centred (LOWDIM), so a mean row that is much longer than what varies enters as products that every
-    row has a part in. What the value means, `equivariance_null` says.
-
-    Raises:
-        ValueError: as `spectrum`, but equal rows are allowed (1: all inner products are equal).
+    row has a part in. What the value means, `equivariance_null` says. Equal rows give 1. Else errors as of `spectrum`.
     """
     return _equivariance(_narrow(_scaled(table)[0]))
 
@@ -160,10 +148,8 @@ def equivariance(table: np.ndarray) -> float:
 def equivariance_null(table: np.ndarray, shuffles: int = 99, seed: int = 0) -> np.ndarray:
     """Equivariance of the same rows in random orders, (shuffles,), ascending: what is there without any order.
 
-    It is not 0: lag 0, the diagonal of squared lengths, stays on the diagonal in every order.
-
-    Raises:
-        ValueError: as `equivariance`, or no shuffles.
+    It is not 0: lag 0, the diagonal of squared lengths, stays on the diagonal in every order. Raises ValueError as
+    `equivariance`, or without shuffles.
     """
     if shuffles < 1:
         raise ValueError(f"The null of shuffled positions needs at least 1 shuffle. Got {shuffles}.")
@@ -174,10 +160,7 @@ def equivariance_null(table: np.ndarray, shuffles: int = 99, seed: int = 0) -> n
 
 def equivariance_of_first(table: np.ndarray, components: Sequence[int]) -> np.ndarray:
     """Equivariance of the approximation by each of the given numbers of first components (LOWDIM figure 3, as numbers).
-
-    Raises:
-        ValueError: as `equivariance`.
-    """
+    Raises ValueError as `equivariance`."""
     table = _narrow(_scaled(table)[0])
     mean = table.mean(axis=0)
     u, s, vt = np.linalg.svd(table - mean, full_matrices=False)
@@ -189,10 +172,7 @@ def isolation(table: np.ndarray) -> np.ndarray:
 
     Along a smooth curve it is near 1 everywhere. A position that training left alone, such as the first ([CLS]) and
     last ([SEP]) of LOWDIM figure 4, has no near neighbour, and its neighbours still have each other, so that it alone
-    stands out.
-
-    Raises:
-        ValueError: as `spectrum`, but equal rows are allowed.
+    stands out. Raises ValueError as `spectrum`, but for equal rows.
     """
     table, _ = _scaled(table)
     centred = table - table.mean(axis=0)
@@ -209,25 +189,16 @@ def isolation(table: np.ndarray) -> np.ndarray:
 
 def outliers(table: np.ndarray) -> np.ndarray:
     """Positions that stand alone, ascending: isolation above `ALONE` and above the upper quartile by `FENCE`
-    interquartile ranges.
-
-    The first and last position of a model whose training always puts [CLS] and [SEP] there are found this way (LOWDIM
-    section 4).
-    """
+    interquartile ranges. So the first and last of a model whose training always puts [CLS] and [SEP] there (LOWDIM
+    section 4)."""
     alone = isolation(table)
     low, high = np.quantile(alone, [0.25, 0.75])
     return np.flatnonzero((alone > ALONE) & (alone > high + FENCE * (high - low)))
 
 
 def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
-    """The frequencies, in whole turns over the table, at which the summed Fourier magnitudes peak, highest peak first
-    (LOWDIM figure 5).
-
-    A peak stands above the lows on both of its sides by `PEAK_FACTOR`.
-
-    Args:
-        magnitudes: (k, bins) as in `Spectrum`, of all components.
-    """
+    """The frequencies, in whole turns over the table, at which the summed Fourier magnitudes (k, bins) of `Spectrum`
+    peak, highest peak first (LOWDIM figure 5). A peak stands above the lows on both of its sides by `PEAK_FACTOR`."""
     total = magnitudes.sum(axis=0)
     floor = max(float(total.max()), np.finfo(float).tiny) * 1e-12
     # Bin 0 is zero by centring, a low before the first bin, so that one turn can be a peak.
@@ -236,9 +207,102 @@ def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
     return peaks[np.argsort(-logs[peaks], kind="stable")]
 
 
+@dataclass(frozen=True)
+class Rotation:
+    """A pair of components (counted from 0) whose scores draw a circle, once each is brought to the same length.
+
+    turns: whole turns and parts of them over the table. frequencies: those of the waves that fit each component best,
+        in turns.
+    shift: phase between the two in periods, in [0, 0.5]; a rotation has 0.25.
+    strength: share of the pair's motion that one turn at steady speed explains, in [0, 1].
+    share: share of the table's variance in the pair.
+    """
+
+    first: int
+    second: int
+    turns: float
+    frequencies: tuple[float, float]
+    shift: float
+    strength: float
+    share: float
+
+
+def rotations(s: Spectrum, components: int = 32) -> list[Rotation]:
+    """Disjoint pairs among the first `components` that form a rotation, in the order of their share of the variance:
+    equal frequency, a quarter of a period apart (LOWDIM section 4, figure 4).
+
+    A pair qualifies if its frequencies differ by at most `SAME` turns, its shift from a quarter period by at most
+    `APART`, and one steady turn explains at least `STRONG` of its motion. Of pairs that share a component, the stronger
+    one is kept. Two neighbouring half waves, cos πmt and cos π(m + 1)t, also draw an arc, and the principal components
+    of any smooth table are such half waves; but their frequencies lie half a turn apart. A table of fewer than 8
+    positions has too few points for a frequency and gives no pairs.
+    """
+    if len(s.scores) < 8:
+        return []
+    waves = Waves(s.scores[:, :components])
+    found = []
+    for i, j in combinations(range(len(waves.frequency)), 2):
+        frequencies = float(waves.frequency[i]), float(waves.frequency[j])
+        if abs(frequencies[0] - frequencies[1]) <= SAME:
+            strength = waves.circle(i, j)
+            best = int(strength.argmax())
+            shift = waves.shift(i, j, best)
+            if strength[best] >= STRONG and abs(shift - 0.25) <= APART:
+                share, turns = float(s.shares[i] + s.shares[j]), float(waves.turns[best])
+                found.append(Rotation(i, j, turns, frequencies, shift, float(strength[best]), share))
+    kept: list[Rotation] = []
+    for pair in sorted(found, key=lambda r: -r.strength):
+        if not {pair.first, pair.second} & {c for r in kept for c in (r.first, r.second)}:
+            kept.append(pair)
+    return sorted(kept, key=lambda r: -r.share)
+
+
+class Waves:
+    """The wave (any frequency and phase, with a constant) that fits each column of `scores` (n, k) by least squares.
+
+    frequency: (k,) in turns over the n positions, a multiple of 1 / `GRID`: unlike a Fourier bin it need not be whole,
+        so that a half wave has frequency 0.5 whatever its phase.
+    fit: (k,) share of the variance that the wave explains.
+    turns: (m,) the frequencies that are tried.
+
+    The columns are centred and of length 1. As a wave is fitted together with a constant, its cosine and sine are
+    centred too; the 2 × 2 matrix of their products follows from the transform of a constant at f and 2f.
+    """
+
+    def __init__(self, scores: np.ndarray) -> None:
+        n = len(scores)
+        centred = scores - scores.mean(axis=0)
+        lengths = np.linalg.norm(centred, axis=0)
+        padded = GRID * n
+        bins = np.arange(int(np.ceil(SLOWEST * GRID)), padded // 2)
+        self.turns = bins / GRID
+        self.x = rfft(centred / np.where(lengths > 0, lengths, 1.0), padded, axis=0)[bins].T  # (k, m)
+        ones = fft(np.ones(n), padded)
+        once, twice = ones[bins], ones[2 * bins % padded]
+        self.circled = n - np.abs(once) ** 2 / n
+        cc = (n + twice.real) / 2 - once.real**2 / n
+        ss = (n - twice.real) / 2 - once.imag**2 / n
+        cs = -twice.imag / 2 + once.real * once.imag / n
+        c, s = self.x.real, -self.x.imag
+        determinant = cc * ss - cs**2
+        self.cosine, self.sine = (ss * c - cs * s) / determinant, (cc * s - cs * c) / determinant
+        fits = self.cosine * c + self.sine * s
+        self.frequency, self.fit = self.turns[fits.argmax(axis=1)], fits.max(axis=1)
+
+    def circle(self, i: int, j: int) -> np.ndarray:
+        """Share of the motion of x + iy that α·exp(±iωt) + γ explains, at each frequency, in the better direction."""
+        x, y = self.x[i], self.x[j]
+        return (np.abs(x) ** 2 + np.abs(y) ** 2 + 2 * np.abs((x * y.conj()).imag)) / (2 * self.circled)
+
+    def shift(self, i: int, j: int, at: int) -> float:
+        """Phase between the fitted waves of two columns at one frequency, in periods, in [0, 0.5]."""
+        first = complex(self.cosine[i, at], -self.sine[i, at])
+        phase = np.angle(first * complex(self.cosine[j, at], self.sine[j, at]))
+        return float(abs(phase) / (2 * np.pi))
+
+
 def _scaled(table: np.ndarray) -> tuple[np.ndarray, float]:
-    """The checked table with its largest entry at 1, and the factor back, so that squares neither vanish nor
-    overflow."""
+    """The checked table with its largest entry at 1, so that squares neither vanish nor overflow; the factor back."""
     table = check_table(table)
     scale = float(np.abs(table).max()) or 1.0
     return table / scale, scale
@@ -257,8 +321,7 @@ def _narrow(table: np.ndarray) -> np.ndarray:
 
 
 def _equivariance(table: np.ndarray) -> float:
-    """R² of the nearest Toeplitz matrix (the mean of every diagonal) to P = table · tableᵀ, without building the (n, n)
-    matrix.
+    """R² of the nearest Toeplitz matrix (the mean of every diagonal) to P = table · tableᵀ, without the (n, n) matrix.
 
     Sum of P² over all entries is the same sum for tableᵀ · table, and the sum over diagonal lag is sum_i table_i ·
     table_{i+lag}, the autocorrelation of the columns.

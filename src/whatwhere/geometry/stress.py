@@ -1,5 +1,4 @@
-"""Stress: how far the distances of a position table are from those of a corpus (GEOM eq. 4), raw and at the best
-scale."""
+"""Stress of a position table's distances against those of a corpus (GEOM eq. 4), and correlations of distances."""
 
 from typing import Literal
 
@@ -16,14 +15,7 @@ def stress(table: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
     Raises:
         ValueError: another number of rows than `dist` has, NaN, or distances that are none.
     """
-    table = check_table(table)
-    if len(table) != len(dist):
-        raise ValueError(
-            f"The table has {len(table)} rows, the distances {len(dist)} positions. Take the rows of the positions "
-            "that are kept: "
-            "table[positions], and without row 0 where that is [CLS]."
-        )
-    return stress_of_distances(distances(table), dist, scale)
+    return stress_of_distances(_distances_beside(table, dist), dist, scale)
 
 
 def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
@@ -35,9 +27,7 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
     / mean(dist²): the mark to beat.
 
     Args:
-        d: (n, n) distances of a table.
-        dist: (n, n) distances of the corpus.
-        scale: "raw" or "optimal".
+        d, dist: (n, n) distances of a table and of the corpus.
 
     Raises:
         ValueError: unknown scale, shapes that differ, distances with NaN or not symmetric, or all of `dist` zero.
@@ -63,15 +53,8 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
 
 
 def distance_correlation(table: np.ndarray, dist: np.ndarray) -> float:
-    """Pearson correlation over pairs i<j of a table's distances and those of the corpus (GEOM section 6.7); NaN if one
-    is constant."""
-    table, dist = check_table(table), check_distances(dist)
-    if len(table) != len(dist):
-        raise ValueError(
-            f"The table has {len(table)} rows, the distances {len(dist)} positions. Take the rows of the positions "
-            "kept."
-        )
-    return _pearson(distances(table), dist)
+    """Pearson correlation over pairs i<j of a table's and a corpus's distances (GEOM 6.7); NaN if one is constant."""
+    return _pearson(_distances_beside(table, dist), check_distances(dist))
 
 
 def lag_correlation(dist: np.ndarray, positions: np.ndarray | None = None, signed: bool = False) -> float:
@@ -84,6 +67,17 @@ def lag_correlation(dist: np.ndarray, positions: np.ndarray | None = None, signe
     dist = check_distances(dist, signed)
     where = np.arange(len(dist)) if positions is None else np.asarray(positions)
     return _pearson(np.abs(where[:, None] - where).astype(float), dist)
+
+
+def _distances_beside(table: np.ndarray, dist: np.ndarray) -> np.ndarray:
+    """Distances of the rows of a table that has as many as `dist`."""
+    table = check_table(table)
+    if len(table) != len(dist):
+        raise ValueError(
+            f"The table has {len(table)} rows, the distances {len(dist)} positions. Take the rows of the positions "
+            "that are kept: table[positions], and without row 0 where that is [CLS]."
+        )
+    return distances(table)
 
 
 def _pearson(a: np.ndarray, b: np.ndarray) -> float:
