@@ -20,10 +20,9 @@ from torch.nn import functional as F
 from ..encoder.blocks import RMSNorm
 from ..encoder.rotary import rotate, rotation
 from ..records import Record
-from .bootstrap import document_mean
 from .passes import Batch, Documents, Progress, batches, body_of, first_position, name_of, rows_on
 from .scores import MeanScores, content_free_terms, counted_tokens, pattern_records
-from .who import Who
+from .who import Who, document_mean
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")
 STATISTICS = ("share", "row", "column", "std")

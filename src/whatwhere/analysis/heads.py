@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ..records import Record
-from .bootstrap import document_means, interval
-from .passes import NO_WORDS, Batch, Reader, body_of, check_passed, check_terms, device_of, evaluating, name_of
-from .who import Who
+from .passes import Batch, Reader, body_of, check_passed, check_terms, check_words, device_of, evaluating, name_of
+from .who import Who, document_means, interval
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure
 # 2's corners against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents
@@ -174,12 +173,10 @@ class HeadTaxonomy(Reader):
 
     def records(self, who: Who) -> list[Record]:
         kl = self.kl
-        read = ~np.isnan(kl).any(axis=(1, 2, 3))
-        if not read.any():
-            raise ValueError(NO_WORDS)
-        kl, articles = kl[read], None if self.articles is None else self.articles[read]
-        documents, layers, heads, _ = kl.shape
-        mean, drawn = document_means(kl, articles=articles)
+        check_words(kl)
+        layers, heads = kl.shape[1:3]
+        documents = np.isfinite(kl).all(axis=(1, 2, 3)).sum()
+        mean, drawn = document_means(kl, articles=self.articles)
         share, shares = term_shares(mean), term_shares(drawn)
         label, labels = head_labels(share), head_labels(shares)
         # A draw without shares counts as the mean's; a head without any has no record.

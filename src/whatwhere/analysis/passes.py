@@ -17,8 +17,7 @@ from torch import Tensor
 
 from ..encoder import EncoderConfig
 from ..records import Record
-from .bootstrap import DRAWS, Mean, document_mean
-from .who import Axes, Who
+from .who import DRAWS, Axes, Mean, Who, document_mean
 
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10
@@ -376,8 +375,7 @@ class Reader:
         check_passed(self.values)
         keys = sorted(key for key in self.values if isinstance(key, tuple))
         values = np.stack([self.values[key] for key in keys], axis=1)
-        if np.isnan(values).all():
-            raise ValueError(NO_WORDS)
+        check_words(values)
         return values, {("layer", "part"): [(block + 1, part) for block, part in keys]}
 
     def mean(self, values: np.ndarray, draws: int = DRAWS) -> Mean:
@@ -385,10 +383,13 @@ class Reader:
         return document_mean(values, draws, articles=self.articles)
 
 
-NO_WORDS = (
-    "No document has a regular token, so there is nothing to average over. Give documents of at least 3 tokens: [CLS], "
-    "a word, [SEP]."
-)
+def check_words(values: np.ndarray) -> None:
+    """Raises ValueError where no document has a value."""
+    if np.isnan(values).all():
+        raise ValueError(
+            "No document has a regular token, so there is nothing to average over. Give documents of at least 3 "
+            "tokens: [CLS], a word, [SEP]."
+        )
 
 
 def check_passed(seen: Any) -> None:
