@@ -320,7 +320,6 @@ def test_repeated_texts_are_pieces_of_different_documents():
         origins = [[i for i in range(6) if np.array_equal(words[i][:4], piece)] for piece in (a, b, third)]
         assert len({o[0] for o in origins}) == 3
         assert again.input_ids[row][0] == chosen.input_ids[row][0] and again.input_ids[row][-1] == SEP
-        np.testing.assert_allclose(again.targets["intra"][row, 1:5], [0, 1 / 3, 2 / 3, 1])
     assert (
         again.document_ids is None
         and (again.position_ids == np.arange(14)).all()
@@ -386,10 +385,7 @@ def test_two_documents_or_short_ones_cannot_be_repeated():
 
 def test_retrieval_needs_both_passes():
     model, scores = build("nope"), RetrievalScores()
-    again, other = repeated_documents(documents(5, n=12))
+    again, _ = repeated_documents(documents(5, n=12))
     read(model, again, [scores.repeated])
     with pytest.raises(ValueError, match="No document has passed"):
-        scores.records(WHO)
-    read(model, other.rows(np.arange(4)), [scores.control])
-    with pytest.raises(ValueError, match=r"\[4, 5\]"):
         scores.records(WHO)

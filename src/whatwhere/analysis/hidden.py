@@ -184,13 +184,13 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     """Share of the variance between groups without what chance adds: (η² - c) / (1 - c), c = (groups - 1) / (tokens -
     1).
 
-    η² = between / total is that of one-way analysis of variance. If groups mean nothing, so that every order of the
-    tokens over them is as likely, its mean over the orders is exactly c, whatever their sizes: the corrected share is
-    then 0 on average (and may be negative), and it is 1 for a pure function of the group. It equals Kelley's ε², 1 -
-    (within / (tokens - groups)) / (total / (tokens - 1)).
+    η² = between / total is that of one-way analysis of variance. If groups mean nothing, its mean over all orders of
+    the tokens is exactly c, whatever the sizes of the groups: the corrected share is then 0 on average (and may be
+    negative), and it is 1 for a pure function of the group. It equals Kelley's ε², 1 - (within / (tokens - groups)) /
+    (total / (tokens - 1)).
 
-    counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean. At most
-    1; nan without variance, or where no group has two tokens.
+    counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean. nan
+    without variance, or where no group has two tokens.
     """
     tokens, groups = float(counts.sum()), int(np.count_nonzero(counts))
     if not total > 0 or tokens <= groups:

@@ -154,10 +154,9 @@ def probe_records(
 ) -> list[Record]:
     """R² of linear probes for the three targets at every hidden[l], as records.
 
-    Split s (index) puts a random fifth of the documents, drawn from seed s, in the test; the same documents for every
-    model, so models can be compared split by split. Special tokens are left out, and one-token segments from the
-    intra-segment target. For a model with a position stream the probes also read each stream alone, parts "position"
-    and "semantic".
+    Split s (index) puts a random fifth of the documents in the test, the same for every model, so models can be
+    compared split by split. Special tokens are left out, and one-token segments from the intra-segment target. For a
+    model with a position stream the probes also read each stream alone, parts "position" and "semantic".
 
     Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and the same
     with `.chance`: targets shuffled across tokens. `probe.documents` and `probe.length` say how many documents of how
@@ -167,7 +166,6 @@ def probe_records(
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
         window_set: held-out windows, see `choose_documents`.
-        splits: number of splits; the 95 % interval needs two.
         components: numbers k of principal components, for example (2, 8): the probes also read only the first k of each
             part, parts "all.pca2", "position.pca2", ...: the control that says how much of a part's position a figure
             of its two components shows. They are those of the training tokens of each split (scikit-learn's PCA before
@@ -329,13 +327,11 @@ def regression_records(
     regular ones (from the start again if it has fewer): what the streams of all documents have in common, of the
     position stream most. `.chance`: of its tokens in random order: the floor, near 0.
 
-    All models run side by side over the same batches; sums of outer products are all that is kept, at most 2 GiB of
-    them at a time. What needs more is done layer by layer, with a pass of the models for each such chunk.
+    All models run side by side over the same batches; what needs more than `MEMORY` has a pass for each chunk.
 
     Args:
         reference_model: has a position stream (`config.position_size` > 0).
         models: the baselines by name; the reference itself may be among them, its own states say all of its streams.
-        documents: of all models, see `choose_documents`; m windows of n tokens.
         seed: of all these models; goes into the records only.
         batch_size: documents at a time, at least 2.
 

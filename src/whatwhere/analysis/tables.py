@@ -95,9 +95,8 @@ def table_arrays(table: Any) -> dict[str, np.ndarray]:
     """Arrays for the figures of one position table: those of `table_records`, more of each, and pictures of E·Eᵀ.
 
     scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all
-        components.
-    rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows, rows) of E·Eᵀ
-    from 2, 5 and 10 components, where the table has more, and from all; products_of: the number of components of each.
+    components. rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows,
+    rows) of E·Eᵀ from 2, 5 and 10 components, where the table has more, and from all; products_of: their numbers.
     """
     table = _array(table)
     s = spectrum(table)
