@@ -20,7 +20,7 @@ from .course import local_records, low_rank_records, separation_records
 from .heads import HeadTaxonomy
 from .hidden import PositionVariance, SentenceMaps, shift_records
 from .matrices import projection_records
-from .passes import Documents, Reader, read
+from .passes import Documents, Reader, as_float64, read
 from .probes import probe_records
 from .scores import PatternCounts, score_records, theta_records
 from .tables import table_records
@@ -78,7 +78,7 @@ class Subject:
     def table(self) -> Any:
         """The position table (rows, width), float64, or None."""
         table = self.model.position_table()
-        return None if table is None else table.detach().double().cpu().numpy()
+        return None if table is None else as_float64(table)
 
     def has(self, needs: Sequence[str]) -> bool:
         """Whether there is everything of that name."""

@@ -221,14 +221,14 @@ class NeighbourWeights(WeightReader):
         return [*records, who.record("local.even", *self.mean(self.values["even"]), n=n)]
 
 
-def local_records(run: str | Path, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
+def local_records(run: str | Path, documents: Documents, who: Who) -> list[Record]:
     """Records of `NeighbourWeights` for every checkpoint of a pretraining; `step` is the checkpoint's, none for
     `local.even`. ValueError: no checkpoints there."""
     records: list[Record] = []
     for step, folder in _checkpoints(run):
         model = EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
         reader = NeighbourWeights()
-        read(model, documents, [reader], batch_size)
+        read(model, documents, [reader])
         *of_step, even = reader.records(who.at(step))
         records += [*([] if records else [replace(even, step=who.step)]), *of_step]
     return records

@@ -1,16 +1,11 @@
 """What the hidden states of documents vary with: sentences and few directions, position, a shift of all positions.
 
-Whether the states of a document cluster by sentence, and how few directions they fill (DSTG section 4 (2), figure 4):
-the paper shows one document. Here are numbers over many, with a null: position alone makes every stretch of neighbours
-compact, so the sentences are compared with other cuts of the same document into stretches of the same lengths.
-
-How much of a stream, and of a probe's target, is a matter of position alone: a linear probe says what a line through
-the states can read; its R² falls with the frequencies of a position table, not only with forgetting. The share of a
-stream's variance that lies between positions asks what is there at all. For a target, the best function of position
-alone is the ceiling that no pure position stream can exceed.
-
-How much the states change when only the positions are shifted: the SPLIT notes (eq. 1) say that semantic states do not
-depend on position. Their values do not, but the attention weights do, and through them the semantic stream.
+DSTG section 4 (2) and figure 4 show one document. Here are numbers over many, with a null: position alone makes every
+stretch of neighbours compact, so sentences are compared with other cuts of the document into stretches of the same
+lengths. A linear probe says what a line through the states can read; its R² falls with the frequencies of a position
+table, not only with forgetting. The share of a stream's variance that lies between positions asks what is there at all.
+The SPLIT notes (eq. 1) say that semantic states do not depend on position: their values do not, but the attention
+weights do, and through them the semantic stream.
 """
 
 import logging

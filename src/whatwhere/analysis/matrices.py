@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 
 from ..encoder import Encoder
@@ -23,7 +22,7 @@ from ..geometry import sinusoidal
 from ..geometry.distances import distances
 from ..records import Record
 from .geometry import CorpusDistances, rows_of
-from .passes import body_of, first_position
+from .passes import as_float64, body_of, first_position
 from .who import Who
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names
@@ -56,11 +55,13 @@ def score_matrices(model: Any) -> ScoreMatrices:
         blocks, rows = [q.T @ k for q, k in _query_key(body, 0)], body.position_table()
         if rows is None:
             return ScoreMatrices(blocks, None, [])
-        apart = None if body.untied is None else _array(body.untied.query.weight).T @ _array(body.untied.key.weight)
-        return ScoreMatrices(blocks, _array(rows), blocks if apart is None else [apart])
+        apart = (
+            None if body.untied is None else as_float64(body.untied.query.weight).T @ as_float64(body.untied.key.weight)
+        )
+        return ScoreMatrices(blocks, as_float64(rows), blocks if apart is None else [apart])
     try:
         attentions = [layer.attention.self for layer in body.encoder.layer]
-        blocks = [_array(a.query.weight).T @ _array(a.key.weight) for a in attentions]
+        blocks = [as_float64(a.query.weight).T @ as_float64(a.key.weight) for a in attentions]
     except (AttributeError, TypeError):
         raise ValueError(
             f"{type(model).__name__} has no encoder.layer[l].attention.self.query and .key, so W_Q and W_K of its "
@@ -69,18 +70,14 @@ def score_matrices(model: Any) -> ScoreMatrices:
     positions = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
     if positions is None or positions.weight.shape[1] != len(blocks[0]):
         return ScoreMatrices(blocks, None, [])
-    return ScoreMatrices(blocks, _array(positions.weight)[first_position(model) :], blocks)
+    return ScoreMatrices(blocks, as_float64(positions.weight)[first_position(model) :], blocks)
 
 
 def _query_key(encoder: Any, stream: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """W_Q and W_K (heads · d_head, width of the stream) of each block; stream 0 holds positions, -1 words."""
     rows = encoder.config.num_attention_heads * encoder.config.d_head
-    weights = (_array(layer.attention.qkv[stream].weight) for layer in encoder.layers)
+    weights = (as_float64(layer.attention.qkv[stream].weight) for layer in encoder.layers)
     return [(weight[:rows], weight[rows : 2 * rows]) for weight in weights]
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()
 
 
 def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Record]:
@@ -133,7 +130,7 @@ def _scores(words: np.ndarray, weights: list[tuple[np.ndarray, np.ndarray]], hea
 def scores_of_model(model: Any) -> Scores:
     """Those of one of our models; of two streams those of the semantic one."""
     encoder = body_of(model)
-    words = _array(encoder.word_embeddings.weight)
+    words = as_float64(encoder.word_embeddings.weight)
     return _scores(words, _query_key(encoder, -1), encoder.config.num_attention_heads)
 
 
@@ -174,7 +171,7 @@ def scores_of_folder(folder: str | Path) -> Scores:
             with safe_open(path, framework="pt") as weights:
                 for stored in weights.keys():  # noqa: SIM118  (safe_open is no dict)
                     for name in (n for n in wanted if stored == n or stored.endswith(f".{n}")):
-                        tensors[name] = _array(weights.get_tensor(stored))
+                        tensors[name] = as_float64(weights.get_tensor(stored))
         except SafetensorError as error:
             raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
     missing = [name for name in wanted if name not in tensors]

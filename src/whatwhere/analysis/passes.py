@@ -172,6 +172,11 @@ def as_numpy(values: Tensor) -> np.ndarray:
     return at_least_float32(values).cpu().numpy()
 
 
+def as_float64(values: Any) -> np.ndarray:
+    """A tensor, or an array, as an array of float64."""
+    return np.asarray(values.detach().double().cpu() if isinstance(values, Tensor) else values, dtype=np.float64)
+
+
 def rows_on(device: torch.device, rows: np.ndarray, *arrays: np.ndarray | None) -> list[Any]:
     """Rows of each array as a tensor on a device; None stays None."""
     return [None if array is None else torch.from_numpy(array[rows]).to(device) for array in arrays]

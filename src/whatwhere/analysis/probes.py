@@ -97,6 +97,11 @@ class SplitSums:
         self.total = np.zeros((kinds, self.p + 2, self.p + 1 + targets))
         self.test = np.zeros((splits, *self.total.shape))
 
+    @staticmethod
+    def size(width: int, targets: int) -> int:
+        """Numbers of one kind, of one split."""
+        return (width + 2) * (width + 1 + targets)
+
     def add(self, x: np.ndarray, y: np.ndarray, tested_in: np.ndarray, kind: int = 0) -> None:
         """Add tokens x (t, p), y (t, q) of documents that the splits `tested_in` test and all others train on."""
         x1 = np.column_stack([x - self.shift, np.ones(len(x))])
@@ -184,7 +189,7 @@ def probe_records(
     targets = probe_targets(chosen, test)
     records = [who.record("probe.documents", len(chosen)), who.record("probe.length", chosen.length)]
     config: Any = model.config
-    size = 2 * (config.hidden_size + 2) * (config.hidden_size + 1 + len(targets.columns))
+    size = 2 * SplitSums.size(config.hidden_size, len(targets.columns))
     for layers in _chunks(dict.fromkeys(range(config.num_hidden_layers + 1), size), splits):
         for layer, sums in _probe_sums(model, chosen, targets, test, layers, batch_size, progress).items():
             for part, columns in stream_columns(config).items():
@@ -350,11 +355,12 @@ def regression_records(
             f"Each of at least 2 documents must have regular tokens; {int(documents.regular.any(1).sum())} have some."
         )
     test = split_documents(len(documents), splits)
+    deepest = max((model.config.num_hidden_layers for model in models.values()), default=-1)
     sizes = {
-        (name, layer): (width + 2) * (width + 1 + len(ENDINGS) * config.hidden_size)
-        for layer in range(max((m.config.num_hidden_layers for m in models.values()), default=-1) + 1)
+        (name, layer): SplitSums.size(model.config.hidden_size, len(ENDINGS) * config.hidden_size)
+        for layer in range(deepest + 1)
         for name, model in models.items()
-        if layer <= model.config.num_hidden_layers and (width := model.config.hidden_size)
+        if layer <= model.config.num_hidden_layers
     }
     records: list[Record] = []
     for pairs in _chunks(sizes, splits):

@@ -49,9 +49,9 @@ def quantise(weights: np.ndarray) -> np.ndarray:
     return np.rint(np.sqrt(np.clip(weights, 0, 1)) * STEPS).astype(np.uint8)
 
 
-def repeated_text(seed: int = 0, sentences: int = 3) -> tuple[str, str]:
+def repeated_text(seed: int = 0) -> tuple[str, str]:
     """Title and text of the shape DOC-A + DOC-B + DOC-A (DSTG figure 3), made up; the same for the same seed."""
-    return "A + B + A", next(iter(RepeatedDocuments(documents=1, sentences=sentences, seed=seed).documents()))
+    return "A + B + A", next(iter(RepeatedDocuments(documents=1, sentences=3, seed=seed).documents()))
 
 
 def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
