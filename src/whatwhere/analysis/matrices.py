@@ -55,10 +55,10 @@ def score_matrices(model: Any) -> ScoreMatrices:
         blocks, rows = [q.T @ k for q, k in _query_key(body, 0)], body.position_table()
         if rows is None:
             return ScoreMatrices(blocks, None, [])
-        apart = (
-            None if body.untied is None else as_float64(body.untied.query.weight).T @ as_float64(body.untied.key.weight)
-        )
-        return ScoreMatrices(blocks, as_float64(rows), blocks if apart is None else [apart])
+        own = blocks
+        if body.untied is not None:
+            own = [as_float64(body.untied.query.weight).T @ as_float64(body.untied.key.weight)]
+        return ScoreMatrices(blocks, as_float64(rows), own)
     try:
         attentions = [layer.attention.self for layer in body.encoder.layer]
         blocks = [as_float64(a.query.weight).T @ as_float64(a.key.weight) for a in attentions]
