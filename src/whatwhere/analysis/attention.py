@@ -309,31 +309,27 @@ class CopyReader(WeightReader):
         self.keep((block, part), batch, (there + back).mean(1).div_(2))
 
 
-class RetrievalScores:
+def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Record]:
     """Which heads look from a token at its copy (DSTG section 4 (3): retrieval heads), by attention to known places.
 
-    `repeated` and `control` are readers, one for a pass of each set of `repeated_documents`. Records, by layer, head
-    and part: `attention.retrieval.raw`, mean over documents of the mean weight of a token of either copy on the same
-    token of the other; `attention.retrieval.control`, the same places where another text stands in place of the copy:
-    what the place alone gets; `attention.retrieval`, their paired difference, in [-1, 1].
+    Of readers of both sets of `repeated_documents`, records by layer, head and part: `attention.retrieval.raw`, mean
+    over documents of the mean weight of a token of either copy on the same token of the other;
+    `attention.retrieval.control`, the same places where another text stands in place of the copy: what the place alone
+    gets; `attention.retrieval`, their paired difference, in [-1, 1].
+
+    Raises:
+        ValueError: a set has not passed.
     """
-
-    def __init__(self) -> None:
-        self.repeated, self.control = CopyReader(), CopyReader()
-
-    def records(self, who: Who) -> list[Record]:
-        """The records. ValueError: a set has not passed."""
-        (raw, places), (control, _) = self.repeated.places(), self.control.places()  # (documents, places, h)
-        records: list[Record] = []
-        for metric, values in (("", raw - control), (".raw", raw), (".control", control)):
-            axes = {**places, "head": range(raw.shape[2])}
-            records += who.records(f"attention.retrieval{metric}", self.repeated.mean(values), axes, n=len(values))
-        return records
+    (raw, places), (place_alone, _) = repeated.places(), control.places()  # (documents, places, h)
+    axes, records = {**places, "head": range(raw.shape[2])}, []
+    for metric, values in (("", raw - place_alone), (".raw", raw), (".control", place_alone)):
+        records += who.records(f"attention.retrieval{metric}", repeated.mean(values), axes, n=len(values))
+    return records
 
 
 def retrieval_records(model: Any, documents: Documents, who: Who, progress: Progress = None) -> list[Record]:
-    """Records of `RetrievalScores` on pieces of the documents; errors: `repeated_documents`."""
-    scores = RetrievalScores()
-    for texts, reader in zip(repeated_documents(documents), (scores.repeated, scores.control), strict=True):
+    """`copy_records` of pieces of the documents; errors: `repeated_documents`."""
+    repeated, control = CopyReader(), CopyReader()
+    for texts, reader in zip(repeated_documents(documents), (repeated, control), strict=True):
         read(model, texts, [reader], progress=progress)
-    return scores.records(who)
+    return copy_records(repeated, control, who)

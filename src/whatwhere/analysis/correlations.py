@@ -115,11 +115,12 @@ def _like_bert(model: Any, body: Any) -> FirstBlock:
             "ELECTRA, CamemBERT, XLM-RoBERTa, ALBERT, DistilBERT)."
         )
     (query, key), (words, positions, norm, types) = pair, parts
-    heads, table = int(model.config.num_attention_heads), positions.weight[first_position(model) :]
-    types, between = None if types is None else types.weight[0], _first_of(body, ((path,) for path in _BETWEEN))
-    scale = (query.weight.shape[0] // heads) ** -0.5
-    pairs = (query.weight, query.bias), (key.weight, key.bias)
-    return FirstBlock(words, table, types, norm, between, *pairs, heads, scale)
+    table = positions.weight[first_position(model) :]
+    types = None if types is None else types.weight[0]
+    between = _first_of(body, ((path,) for path in _BETWEEN))
+    projections = (query.weight, query.bias), (key.weight, key.bias)
+    heads = int(model.config.num_attention_heads)
+    return FirstBlock(words, table, types, norm, between, *projections, heads, (len(query.weight) // heads) ** -0.5)
 
 
 def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tensor) -> Parts:

@@ -27,8 +27,6 @@ SHUFFLES = 10
 SHOWN = 4  # documents whose scores are kept for the figure
 ROUNDING = 1e-13  # of the squares of float32 states: a sum of squares, or a variance, below that share is none
 GROUPS = 16  # of articles, left out one after the other for the interval
-CORPUS = ""  # `model` of the records of ceilings: facts about the texts
-SHIFTED = 100  # documents whose positions are shifted
 
 _log = logging.getLogger(__name__)
 
@@ -302,7 +300,7 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
             y, counts = targets.values[..., targets.columns.index(target)], targets.counts(target)
             of_splits = ((counts & ~held_out[:, None], counts & held_out[:, None]) for held_out in test)
             values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
-            tokens, who = counts.sum(1), Who(CORPUS, study=study)
+            tokens, who = counts.sum(1), Who("", study=study)
             records += who.splits(f"r2.{target}.ceiling", values, len(chosen), test @ tokens, int(tokens.sum()))
     return records
 
@@ -316,9 +314,7 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
     return float(1 - np.sum((y[test] - fitted) ** 2) / np.sum((y[test] - y[test].mean()) ** 2))
 
 
-def shift_records(
-    model: Any, window_set: Any, who: Who, *, documents: int = SHIFTED, batch_size: int = 32
-) -> list[Record]:
+def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100) -> list[Record]:
     """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`,
     `semantic`), mean over documents.
 
@@ -335,7 +331,7 @@ def shift_records(
     there = replace(here, position_ids=here.position_ids + half)
     parts = stream_columns(config)
     changes = np.empty((len(here), config.num_hidden_layers + 1, len(parts)))
-    passes = (hidden_states(model, moved, batch_size=batch_size) for moved in (here, there))
+    passes = (hidden_states(model, moved) for moved in (here, there))
     for (indices, before), (_, after) in zip(*passes, strict=True):
         words = torch.from_numpy(here.regular[indices]).to(before[0].device)[..., None]
         for layer, (h, moved) in enumerate(zip(before, after, strict=True)):
