@@ -116,15 +116,15 @@ class AttentionScores(WeightReader):
         regular, real = batch.regular, batch.real
         n = regular.shape[1]
         self.keep((block, part), batch, _means(weights, regular, real & ~regular, real))
-        w, pool = min(n - 1, FARTHEST), _pool(n, regular.device)
+        w, pool = min(n - 1, FARTHEST), _pool(n, weights.values)
         if block == 0 and part == TOTAL:  # counted once a batch
             self.keep("special", batch, _special_keys(regular, real, weights.allowed))
             pairs, both = (tokens[:, :, None] & tokens[:, None, :] for tokens in (regular, real))  # (b, n, n)
             may = pairs if weights.allowed is None else pairs & weights.allowed[:, 0]
             self._pairs = self._pairs + lag_sums(may.sum(0)[None], w)[0]
             self._cells = self._cells + _pooled(both.sum(0), pool)
-        self._profiles[block, part] += lag_sums(pair_sums(weights.values, regular), w)
-        self._maps[block, part] += _pooled(pair_sums(weights.values, real), pool)
+        self._profiles[block, part] += lag_sums(pair_sums(weights.values, regular, pool.dtype), w)
+        self._maps[block, part] += _pooled(pair_sums(weights.values, real, pool.dtype), pool)
 
     def records(self, who: Who) -> list[Record]:
         means, places = self.places()  # (documents, places, h, kinds)
@@ -178,15 +178,14 @@ def query_mean(values: Tensor, queries: Tensor) -> Tensor:
     return (values * chosen).sum(-1) / chosen.sum(-1)
 
 
-def pair_sums(values: Tensor, tokens: Tensor) -> Tensor:
-    """Sums (h, n, n) of `values` (b or 1, h, n, n) over the documents of a batch in which both are `tokens` (b, n), in
-    float64."""
-    pairs = tokens[:, :, None] & tokens[:, None, :]
+def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
+    """Sums (h, n, n) of `values` (b or 1, h, n, n) over the documents of a batch in which both are `tokens` (b, n)."""
+    pairs = (tokens[:, :, None] & tokens[:, None, :]).to(dtype)
     if len(values) == 1:
-        return values[0].double() * pairs.sum(0)
+        return values[0].to(dtype) * pairs.sum(0)
     if bool((tokens == tokens[:1]).all()):  # alike in all documents: one mask after the sum
-        return values.sum(0, dtype=torch.float64) * pairs[0]
-    return (values * pairs[:, None]).sum(0, dtype=torch.float64)
+        return values.sum(0, dtype=dtype) * pairs[0]
+    return (values * pairs[:, None]).sum(0, dtype=dtype)
 
 
 def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
@@ -198,15 +197,15 @@ def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
     return slanted.sum(1, dtype=torch.float64)[:, n - 1 - farthest : n + farthest].cpu().numpy()
 
 
-def _pool(n: int, device: torch.device) -> Tensor:
+def _pool(n: int, like: Tensor) -> Tensor:
     """(m, n): 1 where token j is in bin i of m = min(n, 64) equal bins."""
     m = min(n, BINS)
-    return F.one_hot(torch.arange(n, device=device) * m // n, m).T.double()
+    return F.one_hot(torch.arange(n, device=like.device) * m // n, m).T.to(like.dtype)
 
 
 def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
     """Sums (..., m, m) of cells (..., n, n) by bin."""
-    return (pool @ cells.double() @ pool.T).cpu().numpy()
+    return (pool @ cells.to(pool.dtype) @ pool.T).double().cpu().numpy()
 
 
 def foreign_scores(

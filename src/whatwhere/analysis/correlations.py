@@ -132,17 +132,16 @@ def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tens
     Raises:
         ValueError: another kind of norm.
     """
-    parts = {"word": word, "position": position, "constant": constant}
-    if isinstance(norm, nn.LayerNorm):
-        parts = {name: part - part.mean(-1, keepdim=True) for name, part in parts.items()}
-    elif not isinstance(norm, RMSNorm):
-        raise ValueError(f"A sum can be followed through RMSNorm and LayerNorm, not through {type(norm).__name__}.")
-    x = parts["word"] + parts["position"] + parts["constant"]
+    x, parts = word + position + constant, {"word": word, "position": position, "constant": constant}
     weight: Any = norm.weight
-    bias: Any = getattr(norm, "bias", None)
-    factor = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt() * weight
-    parts = {name: part * factor for name, part in parts.items()}
-    return parts if bias is None else {**parts, "constant": parts["constant"] + bias}
+    if isinstance(norm, RMSNorm):
+        factor = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
+        return {name: part * factor * weight for name, part in parts.items()}
+    if not isinstance(norm, nn.LayerNorm):
+        raise ValueError(f"A sum can be followed through RMSNorm and LayerNorm, not through {type(norm).__name__}.")
+    factor = (x.var(-1, correction=0, keepdim=True) + norm.eps).rsqrt()
+    parts = {name: (part - part.mean(-1, keepdim=True)) * factor * weight for name, part in parts.items()}
+    return parts if norm.bias is None else {**parts, "constant": parts["constant"] + norm.bias}
 
 
 def _mapped(parts: Parts, weight: Tensor, bias: Tensor | None) -> Parts:

@@ -208,7 +208,7 @@ class MeanScores:
 
     def add(self, scores: Tensor, regular: Tensor) -> None:
         """Scores (b or 1, h, n, n) of documents with regular tokens (b, n)."""
-        self.total = self.total + pair_sums(scores, regular)
+        self.total = self.total + pair_sums(scores, regular, torch.float64)
         self.pairs = self.pairs + (regular[:, :, None] & regular[:, None, :]).sum(0)
         self.documents += len(regular)
 
