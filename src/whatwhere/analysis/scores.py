@@ -129,7 +129,7 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
         ValueError: not a square matrix of finite numbers of at least 3 tokens.
     """
     scores = np.asarray(scores, dtype=np.float64)
-    n = len(scores)
+    n = len(scores) if scores.ndim else 0
     if scores.shape != (n, n) or n < 3:
         raise ValueError(
             f"A pattern needs content-free scores (n, n) of at least 3 regular tokens; got shape {scores.shape}."
