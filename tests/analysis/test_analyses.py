@@ -6,9 +6,8 @@ import torch
 from small_documents import documents
 
 import whatwhere as ww
-from whatwhere.analysis import ANALYSES, INSIDE, PLAIN
+from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, Analysis, Subject
 from whatwhere.analysis.passes import Reader
-from whatwhere.analysis.subject import Analysis, Subject
 from whatwhere.analysis.who import Who
 from whatwhere.study.inside import measure
 
@@ -46,7 +45,7 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
     model, calls = encoder(), []
     model.register_forward_hook(lambda *given: calls.append(1))
     told = []
-    subject = Subject(ME, model, documents(6), batch_size=2, progress=lambda *state: told.append(state))
+    subject = Subject(ME, model, documents(20), progress=lambda *state: told.append(state))
     analyses = [
         Analysis("a", reader=Counter),
         Analysis("b", reader=Counter, arrays="counts"),
@@ -55,7 +54,7 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
         Analysis("e", lambda s: [s.who.record("texts", len(s.some(4)))]),
     ]
     measured = measure(subject, analyses)
-    assert len(calls) == 3 and told[-1] == ("heads", 6, 6)
+    assert len(calls) == 3 and told[-1] == ("heads", 20, 20)
     assert [(r.metric, r.value, r.model) for r in measured.records] == [
         ("batches", 3.0, "m"),  # once, though two analyses say it
         ("texts", 4.0, "m"),

@@ -10,10 +10,9 @@ from encoder_models import KINDS, build, config, inputs, real
 
 import whatwhere as ww
 from whatwhere.analysis import heads
-from whatwhere.analysis.bootstrap import draw_documents
 from whatwhere.analysis.heads import HeadTaxonomy, head_labels, removal_kl, separable_terms, term_names, term_shares
 from whatwhere.analysis.passes import Documents, read
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import Who, draw_documents
 from whatwhere.records import select
 
 SEVERAL_TERMS = [

@@ -226,8 +226,6 @@ def test_bad_input():
     features[1][4, 5, 6] = np.nan
     with pytest.raises(ValueError, match=r"hidden\[1\] has NaN"):
         maps(features, documents())
-    with pytest.raises(ValueError, match="shuffles=0"):
-        SentenceMaps(Fixed(features), shuffles=0)
     with pytest.raises(ValueError, match="No document has passed"):
         SentenceMaps(Fixed(features)).records(Who("m", 0, "s"))
     assert SentenceMaps(Fixed(features)).arrays() == {}

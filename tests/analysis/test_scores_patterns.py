@@ -266,8 +266,3 @@ def test_nothing_seen_or_too_short_is_an_error():
     read(model, documents(3, n=4), [reader])
     with pytest.raises(ValueError, match="at least 3 regular tokens"):
         reader.records(WHO)
-
-
-def test_a_model_of_another_configuration_is_an_error():
-    with pytest.raises(ValueError, match="Block 0 has no term 'absolute'; it has"):
-        read(build("rp"), documents(), [PatternCounts(build("tupe-a"))])

@@ -1,13 +1,18 @@
-"""What is inside a trained model: all that a study measures on each.
+"""What is inside a trained model: all that a study measures on each, and the form that every analysis has.
 
 A new analysis is a file of this folder and an entry of `ANALYSES`.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from ..files import Arrays
 from ..records import Record
-from .ablation import KINDS, ablation_records, document_loss_records
+from .ablation import KINDS, ablation_records, document_loss_records, swap_records
 from .attention import AttentionScores, foreign_scores, retrieval_records
 from .centres import centre_records
 from .correlations import correlation_records
@@ -15,17 +20,98 @@ from .course import local_records, low_rank_records, separation_records
 from .heads import HeadTaxonomy
 from .hidden import PositionVariance, SentenceMaps, shift_records
 from .matrices import projection_records
-from .passes import read
+from .passes import Documents, Reader, as_float64, read
 from .probes import probe_records
 from .scores import PatternCounts, score_records, theta_records
-from .subject import Analysis, Subject
-from .swap import swap_records
 from .tables import table_records
+from .who import Who
 
 REPEATED = 100  # documents that are repeated for the retrieval heads
 CONTROLS = 200  # documents that the untrained model reads
 AT_CHECKPOINTS = 16  # documents that the model of every checkpoint reads
 SCORED = 16  # documents over which the spread of the scores is measured
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model and what there is to look at it with; an analysis is done where there is all that it needs.
+
+    who: of the records. held_out: windows to probe. documents: those of them that the analyses inside read.
+    untrained: the model of step 0. run: folder (str or Path) of the training, with checkpoints.
+    corpus: `CorpusDistances` of the texts. None, of all these: there is no such thing.
+    probed, splits, components: documents, splits, components of `probe_records`.
+    ablated: documents whose loss is measured with parts taken out; 0: none.
+    thorough: blocks and heads by all kinds of ablation, not by removing alone, which takes three times as long.
+    progress: is told what is done, how much of how much.
+    """
+
+    who: Who
+    model: Any
+    documents: Documents | None = None
+    held_out: Any = None
+    untrained: Any = None
+    run: Any = None
+    corpus: Any = None
+    probed: int = 500
+    splits: int = 5
+    components: Sequence[int] = ()
+    ablated: int = 32
+    thorough: bool = False
+    progress: Callable[[str, int, int], None] | None = None
+
+    @property
+    def terms(self) -> bool:
+        """Whether the scores of the model are a sum of named terms: the encoders of this package."""
+        return hasattr(self.model, "inspecting")
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that it tells of attention is its weights: the encoders of other packages."""
+        return not self.terms
+
+    @property
+    def loss(self) -> bool:
+        """Whether the loss of documents is wanted, and the model has one."""
+        return bool(self.terms and hasattr(self.model, "head") and self.ablated)
+
+    @property
+    def table(self) -> Any:
+        """The position table (rows, width), float64, or None."""
+        table = self.model.position_table()
+        return None if table is None else as_float64(table)
+
+    def has(self, needs: Sequence[str]) -> bool:
+        """Whether there is everything of that name."""
+        return all((value := getattr(self, name)) is not None and value is not False for name in needs)
+
+    def some(self, most: int | None = None) -> Documents:
+        """The documents, or `most` of them, evenly spaced."""
+        assert self.documents is not None
+        count = len(self.documents) if most is None else min(most, len(self.documents))
+        return self.documents.rows(np.arange(count) * len(self.documents) // count)
+
+    def show(self, what: str) -> Callable[[int, int], None] | None:
+        """How a part of an analysis says how far it is."""
+        return None if self.progress is None else partial(self.progress, what)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """An analysis: a reader of the one pass of the documents, or a function of the subject.
+
+    name: in `left_out`. reader: makes a reader for the model. measure: gives records, or records and arrays.
+    needs: attributes of the subject without which it is not done. arrays: what the name of its file of arrays begins
+        with.
+    optional: a model that has nothing of the kind (a ValueError) is told of in `left_out`; anywhere else it is an
+    error.
+    """
+
+    name: str
+    measure: Callable[[Subject], list[Record] | tuple[list[Record], Arrays]] | None = None
+    reader: Callable[[Any], Reader] | None = None
+    needs: tuple[str, ...] = ("documents",)
+    arrays: str = ""
+    optional: bool = False
 
 
 def _probes(s: Subject, untrained: bool = False) -> list[Record]:
@@ -41,7 +127,7 @@ def _tables(s: Subject) -> tuple[list[Record], Arrays]:
 
 
 def _ablations(s: Subject) -> list[Record]:
-    measure = partial(ablation_records, s.model, s.some(s.ablated), s.who, batch_size=s.batch_size)
+    measure = partial(ablation_records, s.model, s.some(s.ablated), s.who)
     if s.thorough:
         return measure(progress=s.show("ablation"))
     records = measure(kinds=KINDS[:1], progress=s.show("ablation"))
@@ -52,16 +138,16 @@ def _ablations(s: Subject) -> list[Record]:
 def _controls(s: Subject) -> list[Record]:
     """Before the first step: words and the table alone make some of each."""
     start, sentences, variance = s.who.at(0), SentenceMaps(s.untrained), PositionVariance(s.untrained)
-    read(s.untrained, s.some(CONTROLS), [sentences, variance], s.batch_size)
-    scores = score_records(s.untrained, s.some(SCORED), start, batch_size=s.batch_size)
+    read(s.untrained, s.some(CONTROLS), [sentences, variance])
+    scores = score_records(s.untrained, s.some(SCORED), start)
     return sentences.records(start) + variance.records(start) + scores
 
 
 def _centres(s: Subject) -> list[Record]:
-    records = centre_records(s.model, s.some(), s.corpus, s.who, batch_size=s.batch_size)
+    records = centre_records(s.model, s.some(), s.corpus, s.who)
     if s.untrained is None:
         return records
-    return records + centre_records(s.untrained, s.some(CONTROLS), s.corpus, s.who.at(0), batch_size=s.batch_size)
+    return records + centre_records(s.untrained, s.some(CONTROLS), s.corpus, s.who.at(0))
 
 
 # Of every model of a study.
@@ -79,32 +165,22 @@ INSIDE = (
     Analysis("variance", reader=PositionVariance),
     Analysis(
         "attention",
-        lambda s: foreign_scores(s.model, s.some(), s.who, batch_size=s.batch_size, progress=s.show("attention")),
+        lambda s: foreign_scores(s.model, s.some(), s.who, progress=s.show("attention")),
         needs=("documents", "whole"),
         arrays="attention",
     ),
     Analysis(
         "retrieval",
-        lambda s: retrieval_records(
-            s.model, s.some(REPEATED), s.who, batch_size=s.batch_size, progress=s.show("retrieval")
-        ),
+        lambda s: retrieval_records(s.model, s.some(REPEATED), s.who, progress=s.show("retrieval")),
         needs=("documents", "terms"),
         optional=True,
     ),
-    Analysis(
-        "scores",
-        lambda s: score_records(s.model, s.some(SCORED), s.who, batch_size=s.batch_size),
-        needs=("documents", "terms"),
-    ),
+    Analysis("scores", lambda s: score_records(s.model, s.some(SCORED), s.who), needs=("documents", "terms")),
     Analysis("θ", lambda s: theta_records(s.model, s.some(), s.who), needs=("documents", "terms"), optional=True),
     Analysis(
         "correlations", lambda s: correlation_records(s.model, s.some(), s.who), arrays="correlations", optional=True
     ),
-    Analysis(
-        "losses",
-        lambda s: document_loss_records(s.model, s.some(), s.who, batch_size=s.batch_size),
-        needs=("documents", "loss"),
-    ),
+    Analysis("losses", lambda s: document_loss_records(s.model, s.some(), s.who), needs=("documents", "loss")),
     Analysis("ablations", _ablations, needs=("documents", "loss")),
     Analysis(
         "swapped rows",

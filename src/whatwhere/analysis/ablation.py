@@ -1,9 +1,13 @@
 """What a model needs: the rise of its masked-language loss when a term of the attention scores, or a stream, is taken
-away.
+away, or when two tokens change places.
 
 A term is removed (set to 0), replaced by its mean over documents, or shuffled over positions, in all blocks, in one, or
-in one head; everything else is the model as it is. A stream is changed where it enters a block. Each document is
-compared with itself: same tokens, same masks.
+in one head; everything else is the model as it is. Each document is compared with itself: same tokens, same masks.
+
+GEOM section 4, hypothesis H2: for every i ≠ j, swapping positions i and j strictly increases the expected loss, with P
+fixed. The tokens at i and j, with the words that are hidden there, are given each other's position; everything that the
+model derives from positions, table, biases and rotation, follows, so this is exactly a text with two tokens exchanged.
+One pair among n tokens hardly moves the mean loss, so the two tokens are looked at apart from the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,45 +19,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..encoder.attention import Layout
 from ..encoder.blocks import Streams
-from ..encoder.registry import nearest
+from ..intervals import LOSS_ROUNDING, share_interval
 from ..records import Record
-from .bootstrap import document_mean
+from . import passes
 from .heads import term_names
-from .passes import (
-    NO_WORDS,
-    Documents,
-    Progress,
-    at_least_float32,
-    check_masked_lm,
-    device_of,
-    evaluating,
-    name_of,
-    rows_on,
-)
-from .who import Who
+from .passes import Documents, Progress, device_of, rows_on
+from .who import Axes, Who, document_mean
 
 KINDS = ("remove", "mean", "shuffle")
 BY = ("all", "layer", "head")
+STREAMS = ("stream.position", "stream.semantic")
 MASK_RATE = 0.2
-SEED = 0  # of masks and permutations: the same for all models, so that they can be compared document by document
 IGNORED = -100
-
-_STREAM = "stream."
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What to ablate, one after the other; None means all that the model has.
-
-    parts: names of terms, `stream.position`, `stream.semantic`. layers: 1 ... L, blocks, for "layer" and "head". heads:
-    from 0, for "head".
-    """
-
-    parts: Sequence[str] | None = None
-    layers: Sequence[int] | None = None
-    heads: Sequence[int] | None = None
+PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside
+SWAPPED = ("swapped", "others")
 
 
 @dataclass(frozen=True)
@@ -67,7 +47,7 @@ class _Ablation:
 
     @property
     def stream(self) -> bool:
-        return self.part.startswith(_STREAM)
+        return self.part in STREAMS
 
 
 def ablation_records(
@@ -75,18 +55,16 @@ def ablation_records(
     documents: Documents,
     who: Who,
     *,
-    mask_rate: float = MASK_RATE,
     kinds: Sequence[str] = KINDS,
     by: Sequence[str] = BY,
-    choices: Choices | None = None,
     batch_size: int = 8,
     progress: Progress = None,
 ) -> list[Record]:
     """Records of the masked-language loss and of its rise, in nats, paired over documents.
 
     `ablation.loss`: mean over documents of the mean over their masked tokens (see `masked`), and of each document
-    (index), so that models can be compared document by document. `ablation.KIND` with `part` = the term or stream,
-    `layer` = number of the block (None: all), `head` (None: all): the rise. Kinds:
+    (index). `ablation.KIND` with `part` = the term or stream, `layer` = number of the block (None: all), `head` (None:
+    all): the rise. Kinds:
 
     - `remove`: the term is 0; a stream is 0 at every token.
     - `mean`: the term at a pair (i, j) is its mean over the documents of the batch at (i, j), of those in which i may
@@ -102,39 +80,33 @@ def ablation_records(
     Args:
         model: an `EncoderForMaskedLM`.
         by: "all" blocks and heads at once, each "layer", each "head".
-        choices: what to ablate; default: everything.
-        batch_size: documents at a time; the last batch takes the rest along, so every mean is over at least as many (if
-            there are).
+        batch_size: documents at a time; the last batch takes the rest along, so that no mean is over fewer.
         progress: counts ablations over all batches.
 
     Raises:
-        ValueError: another model, unknown names, layers or heads, a rate outside (0, 1), or means of a single document.
+        ValueError: another model, documents without a word, or means of a single document.
     """
-    check_masked_lm(model, "An ablation")
-    _check(documents, mask_rate, kinds, by, batch_size)
-    ablations = _plan(model, kinds, by, choices or Choices())
-    ids, labels = masked(documents, mask_rate, model.config.mask_token_id)
-    order = permutations(documents)
+    passes.check_masked_lm(model, "An ablation")
+    if "mean" in kinds and min(len(documents), batch_size) < 2:
+        raise ValueError(
+            f"A mean over documents needs at least 2 in a batch; got {len(documents)} with batch_size={batch_size}. "
+            "Leave out the kind mean or give more."
+        )
+    ablations = _plan(model, kinds, by)
+    given = (*masked(documents, MASK_RATE, model.config.mask_token_id), permutations(documents))
     groups = np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size))
     values = np.empty((len(documents), 1 + len(ablations)))  # the loss, and every rise
-    with evaluating(model), torch.inference_mode():
+    with passes.evaluating(model), torch.inference_mode():
         for number, rows in enumerate(groups):
-            batch = _Batch(model, documents, rows, ids, labels, order)
+            batch = _Batch(model, documents, rows, *given)
             with model.encoder.inspecting(batch.see):
                 values[rows, 0] = batch.start()
                 for k, rise in enumerate(batch.rises(ablations), 1):
                     values[rows, k] = rise
                     if progress is not None:
                         progress(number * len(ablations) + k, len(groups) * len(ablations))
-    read = ~np.isnan(values[:, 0])
-    if not read.any():
-        raise ValueError(NO_WORDS)
-    mean = document_mean(values[read], articles=None if documents.articles is None else documents.articles[read])
     places = [("loss", None, None, None), *((a.kind, a.part, a.layer, a.head) for a in ablations)]
-    axes = {("metric", "part", "layer", "head"): places}
-    loss, *changes = who.records("ablation.", mean, axes, n=read.sum())
-    each = who.records("ablation.loss", values[:, 0], {"index": range(len(values))}, n=1)
-    return [loss, *each, *changes]
+    return _over_documents(who, "ablation.", values, {("metric", "part", "layer", "head"): places}, documents)
 
 
 def document_loss_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
@@ -144,39 +116,42 @@ def document_loss_records(model: Any, documents: Documents, who: Who, *, batch_s
     Raises:
         ValueError: another model, or documents without a word.
     """
-    check_masked_lm(model, "A loss")
+    passes.check_masked_lm(model, "A loss")
     ids, labels = masked(documents, MASK_RATE, model.config.mask_token_id)
-    values, order = np.empty(len(documents)), np.zeros_like(ids)
-    with evaluating(model), torch.inference_mode():
-        for rows in np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size)):
-            values[rows] = _Batch(model, documents, rows, ids, labels, order).start()
-    read = ~np.isnan(values)
-    if not read.any():
-        raise ValueError(NO_WORDS)
-    mean = document_mean(values[read, None], articles=None if documents.articles is None else documents.articles[read])
-    whole = who.records("loss.", mean, {"metric": ["document"]}, n=read.sum())
-    return [*whole, *who.records("loss.document", values, {"index": range(len(values))}, n=1)]
+    sums = np.empty(len(documents))
+    with passes.evaluating(model), torch.inference_mode():
+        for rows in passes.batches(np.arange(len(documents)), batch_size):
+            sums[rows] = _losses(model, documents, rows, ids, labels, documents.position_ids).sum(1)
+    count = (labels != IGNORED).sum(1)
+    values = np.divide(sums, count, out=np.full_like(sums, np.nan), where=count > 0)
+    return _over_documents(who, "loss.", values[:, None], {"metric": ["document"]}, documents)
 
 
-def masked(documents: Documents, mask_rate: float, mask_id: int, seed: int = SEED) -> tuple[np.ndarray, np.ndarray]:
+def _over_documents(who: Who, metric: str, values: np.ndarray, axes: Axes, documents: Documents) -> list[Record]:
+    """Records of the means of `values` (documents, entries), of the first entry also of each document."""
+    passes.check_words(values)
+    mean = document_mean(values, articles=documents.articles)
+    loss, *others = who.records(metric, mean, axes, n=np.isfinite(values).sum(0))
+    return [loss, *who.records(loss.metric, values[:, 0], {"index": range(len(values))}, n=1), *others]
+
+
+def masked(documents: Documents, mask_rate: float, mask_id: int) -> tuple[np.ndarray, np.ndarray]:
     """Token ids and labels (m, n): in each document `mask_rate` of the regular tokens, at least one, are [MASK]; labels
     are -100 elsewhere.
 
-    Which ones depends on the seed, the number of the document and its regular tokens alone, so all models are asked for
-    the same.
+    Which ones depends on the number of the document and its regular tokens alone, so all models are asked for the same.
     """
-    draws = np.where(documents.regular, np.random.default_rng(seed).random(documents.regular.shape), np.inf)
+    draws = np.where(documents.regular, np.random.default_rng(0).random(documents.regular.shape), np.inf)
     tokens = documents.regular.sum(1)
     count = np.where(tokens > 0, np.maximum(1, np.round(mask_rate * tokens)), 0)
     chosen = (draws.argsort(1).argsort(1) < count[:, None]) & documents.regular
     return np.where(chosen, mask_id, documents.input_ids), np.where(chosen, documents.input_ids, IGNORED)
 
 
-def permutations(documents: Documents, seed: int = SEED) -> np.ndarray:
-    """(m, n): at each regular token the place of another one of the same document, at random; other tokens stay at
-    their own."""
+def permutations(documents: Documents) -> np.ndarray:
+    """(m, n): at each regular token the place of another one of the same document, at random; other tokens stay."""
     m, n = documents.regular.shape
-    generator = np.random.default_rng((seed, 1))
+    generator = np.random.default_rng((0, 1))
     order = np.tile(np.arange(n), (m, 1))
     for i in range(m):
         numbers = np.zeros(n, dtype=np.int64) if documents.document_ids is None else documents.document_ids[i]
@@ -186,9 +161,22 @@ def permutations(documents: Documents, seed: int = SEED) -> np.ndarray:
     return order
 
 
-def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy (tokens,) in nats, computed in at least float32, as float64."""
-    return F.cross_entropy(at_least_float32(logits), labels, reduction="none").double()
+def _token_losses(model: Any, hidden: Tensor, labels: Tensor) -> Tensor:
+    """(b, n) cross-entropy in nats, computed in at least float32, as float64; 0 where nothing is masked."""
+    chosen = labels != IGNORED
+    losses = torch.zeros(labels.shape, dtype=torch.float64, device=labels.device)
+    logits = passes.at_least_float32(model.head(hidden[chosen]))
+    losses[chosen] = F.cross_entropy(logits, labels[chosen], reduction="none").double()
+    return losses
+
+
+def _losses(
+    model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray
+) -> np.ndarray:
+    """`_token_losses` of some documents, for other token ids and position ids (m, n) than their own."""
+    arrays = ids, documents.attention_mask, positions, documents.document_ids
+    *inputs, wanted = rows_on(device_of(model), rows, *arrays, labels)
+    return _token_losses(model, model.encoder(*inputs).last_hidden_state, wanted).cpu().numpy()
 
 
 class _Batch:
@@ -197,17 +185,15 @@ class _Batch:
     def __init__(
         self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray
     ) -> None:
-        self.model, self.encoder = model, model.encoder
+        self.model, self.encoder, device = model, model.encoder, device_of(model)
         arrays = ids, documents.attention_mask, documents.position_ids, documents.document_ids
-        given = rows_on(device_of(model), rows, *arrays)
-        self.labels, self.order, self.regular = rows_on(device_of(model), rows, labels, order, documents.regular)
-        self.layout: Layout = self.encoder.layout(*given)
+        given = rows_on(device, rows, *arrays)
+        self.labels, self.order, self.regular = rows_on(device, rows, labels, order, documents.regular)
+        self.layout = self.encoder.layout(*given)
         self.inputs: list[Streams] = [self.encoder.embed(given[0], self.layout.position_ids)]
-        allowed = self.layout.allowed
         self.pairs: Tensor | None = None  # (b, 1, n, n): who looks at whom, where not everywhere
-        if allowed is not None:
-            n = allowed.shape[-1]
-            self.pairs = allowed.expand(-1, -1, n, -1)
+        if (allowed := self.layout.allowed) is not None:
+            self.pairs = allowed.expand(-1, -1, allowed.shape[-1], -1)
             if given[1] is not None:
                 self.pairs = self.pairs & given[1].bool()[:, None, :, None]
         self.now: _Ablation | None = None
@@ -231,7 +217,6 @@ class _Batch:
 
     def rises(self, ablations: Sequence[_Ablation]) -> Iterator[np.ndarray]:
         """The rise of each document's loss (b,) by each ablation."""
-        blocks = range(len(self.encoder.layers))
         before: dict[tuple[bool, int | None], np.ndarray] = {}
         for ablation in ablations:
             if ablation.kind == "mean" and ablation.part in self.constant:
@@ -240,31 +225,30 @@ class _Batch:
             first = (ablation.layer or 1) - 1
             key = ablation.stream, ablation.layer
             if key not in before:
-                self.same = set() if ablation.stream else set(blocks) if ablation.layer is None else {first}
-                before[key] = self.losses(self.run(self.inputs[first], first))
+                blocks = range(len(self.encoder.layers)) if ablation.layer is None else [first]
+                self.same = set() if ablation.stream else set(blocks)
+                before[key] = self.run(self.inputs[first], first)
                 self.same = set()
             streams = self.inputs[first]
             if ablation.stream:
                 streams = self.changed_streams(streams, ablation)
             else:
                 self.now = ablation
-            after = self.losses(self.run(streams, first))
+            after = self.run(streams, first)
             self.now = None
             yield after - before[key]
 
-    def run(self, streams: Streams, first: int) -> Streams:
-        """The streams behind the last block, of those that enter the block `first`."""
+    def run(self, streams: Streams, first: int) -> np.ndarray:
+        """The loss of each document (b,), of the streams that enter the block `first`."""
         for layer in self.encoder.layers[first:]:
             streams = layer(streams, self.layout, "sdpa")[0]
-        return streams
+        return self.losses(streams)
 
     def losses(self, streams: Streams) -> np.ndarray:
         """Mean cross-entropy (b,) of the masked tokens of each document; nan where there is none."""
         hidden = torch.cat(streams if self.encoder.norm is None else self.encoder.norm(streams), dim=-1)
-        chosen = self.labels != IGNORED
-        each = token_losses(self.model.head(hidden[chosen]), self.labels[chosen])
-        sums = each.new_zeros(len(chosen)).index_add_(0, chosen.nonzero()[:, 0], each)
-        return np.asarray((sums / chosen.sum(1)).cpu().numpy())
+        sums = _token_losses(self.model, hidden, self.labels).sum(1)
+        return np.asarray((sums / (self.labels != IGNORED).sum(1)).cpu().numpy())
 
     def changed(self, term: Tensor, now: _Ablation) -> Tensor:
         """The term (b or 1, h, n, n) with the heads of an ablation changed and the others as they are."""
@@ -292,7 +276,7 @@ class _Batch:
 
     def changed_streams(self, streams: Streams, now: _Ablation) -> Streams:
         """The streams (position, semantic), each (b, n, d_stream), with one of them changed."""
-        which = ("position", "semantic").index(now.part.removeprefix(_STREAM))
+        which = STREAMS.index(now.part)
         x = streams[which]
         if now.kind == "remove":
             x = torch.zeros_like(x)
@@ -303,63 +287,93 @@ class _Batch:
         return tuple(x if k == which else stream for k, stream in enumerate(streams))
 
 
-def _plan(model: Any, kinds: Sequence[str], by: Sequence[str], choices: Choices) -> list[_Ablation]:
-    """Every ablation that was asked for."""
+def _plan(model: Any, kinds: Sequence[str], by: Sequence[str]) -> list[_Ablation]:
     config = model.config
-    known = term_names(model) + ([f"{_STREAM}position", f"{_STREAM}semantic"] if config.position_size else [])
-    name = name_of(model)
-    parts = known if choices.parts is None else list(choices.parts)
-    for part in parts:
-        if part not in known:
-            raise ValueError(
-                f"{name} has no term or stream {part!r}.{nearest(part, known)} It has: {', '.join(known)}."
-            )
-    layers = _numbers(choices.layers, range(1, config.num_hidden_layers + 1), "layer", name)
-    heads = _numbers(choices.heads, range(config.num_attention_heads), "head", name)
+    layers, heads = range(1, config.num_hidden_layers + 1), range(config.num_attention_heads)
     places: dict[str, list[tuple[int | None, int | None]]] = {
         "all": [(None, None)],
         "layer": [(layer, None) for layer in layers],
         "head": [(layer, head) for layer in layers for head in heads],
     }
-    ablations = [
+    terms, streams = term_names(model), STREAMS if config.position_size else ()
+    return [
         _Ablation(kind, part, layer, head)
-        for layer, head in (place for way in BY if way in by for place in places[way])
-        for part in parts
+        for layer, head in (place for way in by for place in places[way])
+        for part in (*terms, *(streams if head is None else ()))
         for kind in kinds
-        if head is None or not part.startswith(_STREAM)
     ]
-    if not ablations:
+
+
+def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tuple[int, int]]]:
+    """Lag 1, 2, 4, ... -> at most `pairs` pairs (i, i + lag) of the positions (sorted), evenly spaced over them."""
+    by_lag, lag = {}, 1
+    while len(starts := positions[np.isin(positions + lag, positions)].tolist()):
+        chosen = np.unique(np.linspace(0, len(starts) - 1, min(pairs, len(starts))).round().astype(int))
+        by_lag[lag] = [(starts[c], starts[c] + lag) for c in chosen]
+        lag *= 2
+    return by_lag
+
+
+def swap_records(
+    model: Any, documents: Documents, who: Who, *, pairs: int = PAIRS, progress: Progress = None
+) -> list[Record]:
+    """Records of the rise of the masked-language loss, in nats, when the tokens at two positions change places.
+
+    Lags are 1, 2, 4, ... as far as the positions of regular tokens go; of each at most `pairs` pairs, evenly spaced.
+    Masks are those of the ablations. A document counts for a pair if it has regular tokens at both positions and one of
+    them is masked, and only then runs through the model: 36 % of the full ones.
+
+    - `swap.loss` (index: lag; part "swapped": masked tokens at the two positions, "others": all other masked tokens of
+      the same documents): mean of the paired rise over pairs and tokens of a document, then over documents, with the
+      bootstrap's 95 % interval over articles; n: documents.
+    - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all documents is above
+      0 by more than rounding, with Wilson's interval; n: pairs. At random it is one half.
+
+    [] for a model without any position encoding.
+
+    Raises:
+        ValueError: not an `EncoderForMaskedLM`, or no document with two regular positions.
+    """
+    passes.check_masked_lm(model, "A swap")
+    if {model.config.absolute, model.config.relative, model.config.rotation} == {"none"}:
+        return []
+    lags = swap_pairs(np.unique(documents.position_ids[documents.regular]), pairs)
+    if not lags:
         raise ValueError(
-            f"A stream has no heads; got by={', '.join(by)} for {', '.join(parts)}. Ablate it by all or by layer."
+            "No document has two positions with regular tokens that could be swapped. Give longer documents."
         )
-    return ablations
+    ids, labels = masked(documents, MASK_RATE, model.config.mask_token_id)
+    positions = documents.position_ids
+    sums, counts = (np.zeros((len(documents), len(lags), len(SWAPPED))) for _ in range(2))
+    positive = np.zeros((len(lags), 2), dtype=int)  # pairs that raise the loss, pairs with a masked token
+    chosen = [(at, i, j) for at, of_lag in enumerate(lags.values()) for i, j in of_lag]
+    with passes.evaluating(model), torch.inference_mode():
+        before = _losses(model, documents, np.arange(len(documents)), ids, labels, positions)
+        for done, (at, i, j) in enumerate(chosen, 1):
+            both = _with_both(documents, i, j)
+            moved = both & (labels != IGNORED)
+            rows = np.flatnonzero(moved.any(1))
+            if len(rows):
+                rise = _losses(model, documents, rows, ids, labels, np.where(both, i + j - positions, positions))
+                rise -= before[rows]
+                for k, tokens in enumerate((moved[rows], (labels[rows] != IGNORED) & ~moved[rows])):
+                    sums[rows, at, k] += np.where(tokens, rise, 0.0).sum(1)
+                    counts[rows, at, k] += tokens.sum(1)
+                positive[at] += rise[moved[rows]].mean() > LOSS_ROUNDING, 1
+            if progress is not None:
+                progress(done, len(chosen))
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    mean = document_mean(means, articles=documents.articles)
+    records = who.records("swap.loss", mean, {"index": list(lags), "part": SWAPPED}, n=np.isfinite(means).sum(0))
+    for lag, (hits, tried) in zip(lags, positive.tolist(), strict=True):
+        if tried:
+            records.append(who.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried))
+    return records
 
 
-def _numbers(chosen: Sequence[int] | None, known: range, what: str, name: str) -> list[int]:
-    numbers = list(known if chosen is None else chosen)
-    for number in numbers:
-        if number not in known:
-            raise ValueError(f"{name} has no {what} {number}; its {what}s are {known[0]} to {known[-1]}.")
-    return numbers
-
-
-def _check(documents: Documents, mask_rate: float, kinds: Sequence[str], by: Sequence[str], batch_size: int) -> None:
-    if not 0 < mask_rate < 1:
-        raise ValueError(f"mask_rate={mask_rate} must lie between 0 and 1, for example {MASK_RATE}.")
-    for asked, known, what in ((kinds, KINDS, "kind of ablation"), (by, BY, "way to ablate")):
-        if not asked:
-            raise ValueError(f"No {what} was given. There are: {', '.join(known)}.")
-        for name in asked:
-            if name not in known:
-                raise ValueError(f"No {what} {name!r}.{nearest(name, known)} There are: {', '.join(known)}.")
-    fewest = min(len(documents), batch_size)
-    if fewest < 1:
-        raise ValueError(
-            f"An ablation needs at least 1 document and a batch_size of at least 1; got {len(documents)} and "
-            f"{batch_size}."
-        )
-    if "mean" in kinds and fewest < 2:
-        raise ValueError(
-            f"A mean over documents needs at least 2 in a batch; got {len(documents)} with batch_size={batch_size}. "
-            "Leave out the kind mean or give more."
-        )
+def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
+    """(documents, n) which tokens are the regular ones at position i or j of a document that has both."""
+    spans = np.arange(len(documents))[:, None] * documents.length + np.zeros_like(documents.position_ids)
+    spans += 0 if documents.document_ids is None else documents.document_ids
+    at_i, at_j = (documents.regular & (documents.position_ids == k) for k in (i, j))
+    return (at_i | at_j) & np.isin(spans, np.intersect1d(spans[at_i], spans[at_j]))

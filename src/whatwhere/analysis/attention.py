@@ -1,5 +1,4 @@
-"""Where heads look: attention weights of each term of the scores alone and of their sum, summed up per head while
-documents pass.
+"""Where heads look: attention weights of each term of the scores alone and of their sum.
 
 DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside that of the sum. The weights of a batch
 are reduced at once, to means per document, to a profile over lags and to a coarse map, so that memory does not grow
@@ -10,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -71,13 +71,12 @@ class WeightReader(Reader, ABC):
             raise ValueError(
                 f"Block {block} has no term of its attention scores. A scheme needs at least one product or bias."
             )
-        total: Tensor | None = None
         for name, scores in terms.items():
-            total = scores if total is None else total + scores
             weights = softmax_weights(scores, allowed)
             self.weights(batch, block, name, weights)
-        assert total is not None
-        self.weights(batch, block, TOTAL, weights if len(terms) == 1 else softmax_weights(total, allowed))
+        if len(terms) > 1:
+            weights = softmax_weights(reduce(torch.add, terms.values()), allowed)
+        self.weights(batch, block, TOTAL, weights)
 
     @abstractmethod
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
@@ -122,11 +121,10 @@ class AttentionScores(WeightReader):
             self.keep("special", batch, _special_keys(regular, real, weights.allowed))
             pairs, both = (tokens[:, :, None] & tokens[:, None, :] for tokens in (regular, real))  # (b, n, n)
             may = pairs if weights.allowed is None else pairs & weights.allowed[:, 0]
-            self._pairs = self._pairs + lag_sums(may.sum(0).to(weights.values.dtype)[None], w)[0]
-            self._cells = self._cells + _pooled(both.sum(0).to(weights.values.dtype), pool)
-        everything, inside = _over_documents(weights.values, regular, real)
-        self._profiles[block, part] += lag_sums(inside, w)
-        self._maps[block, part] += _pooled(everything, pool)
+            self._pairs = self._pairs + lag_sums(may.sum(0)[None], w)[0]
+            self._cells = self._cells + _pooled(both.sum(0), pool)
+        self._profiles[block, part] += lag_sums(pair_sums(weights.values, regular, pool.dtype), w)
+        self._maps[block, part] += _pooled(pair_sums(weights.values, real, pool.dtype), pool)
 
     def records(self, who: Who) -> list[Record]:
         means, places = self.places()  # (documents, places, h, kinds)
@@ -138,7 +136,6 @@ class AttentionScores(WeightReader):
         ]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays; see the class. Empty before a document has passed."""
         if not self._profiles:
             return {}
         blocks, parts = sorted({b for b, _ in self._profiles}), list(dict.fromkeys(p for _, p in self._profiles))
@@ -181,20 +178,14 @@ def query_mean(values: Tensor, queries: Tensor) -> Tensor:
     return (values * chosen).sum(-1) / chosen.sum(-1)
 
 
-def _over_documents(p: Tensor, regular: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums (h, n, n) over the documents of a batch of weights p (b or 1, h, n, n): of all tokens, and of pairs of
-    regular ones."""
-
-    def summed(tokens: Tensor) -> Tensor:
-        pairs = (tokens[:, :, None] & tokens[:, None, :]).to(p.dtype)  # (b, n, n)
-        if len(p) == 1:
-            return p[0] * pairs.sum(0)
-        if bool((tokens == tokens[:1]).all()):  # alike in all documents: one mask after the sum
-            return whole * pairs[0]
-        return (p * pairs[:, None]).sum(0)
-
-    whole = p.sum(0)
-    return summed(real), summed(regular)
+def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
+    """Sums (h, n, n) of `values` (b or 1, h, n, n) over the documents of a batch in which both are `tokens` (b, n)."""
+    pairs = (tokens[:, :, None] & tokens[:, None, :]).to(dtype)
+    if len(values) == 1:
+        return values[0].to(dtype) * pairs.sum(0)
+    if bool((tokens == tokens[:1]).all()):  # alike in all documents: one mask after the sum
+        return values.sum(0, dtype=dtype) * pairs[0]
+    return (values * pairs[:, None]).sum(0, dtype=dtype)
 
 
 def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
@@ -209,13 +200,12 @@ def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
 def _pool(n: int, like: Tensor) -> Tensor:
     """(m, n): 1 where token j is in bin i of m = min(n, 64) equal bins."""
     m = min(n, BINS)
-    bins = torch.arange(n, device=like.device) * m // n
-    return F.one_hot(bins, m).T.to(like.dtype)
+    return F.one_hot(torch.arange(n, device=like.device) * m // n, m).T.to(like.dtype)
 
 
 def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
     """Sums (..., m, m) of cells (..., n, n) by bin."""
-    return (pool @ cells @ pool.T).double().cpu().numpy()
+    return (pool @ cells.to(pool.dtype) @ pool.T).double().cpu().numpy()
 
 
 def foreign_scores(
@@ -268,8 +258,8 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     and a text is one attention span.
 
     Returns:
-        Both sets, text by text the same but for the last piece. Target "segment" is 0, 1, 2 in the three pieces, -1 at
-        special tokens.
+        Both sets, text by text the same but for the last piece. Their one target, "segment", is 0, 1, 2 in the three
+        pieces, -1 at special tokens.
 
     Raises:
         ValueError: fewer than three documents, or fewer than three regular tokens in them.
@@ -301,14 +291,8 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
         segments.append(np.repeat([-1, 0, 1, 2, -1], [lead[i], piece, middle[i], piece, tail[i]]))
     segment = np.stack(segments)
     positions = np.tile(np.arange(n), (len(chosen), 1))
-    starts = np.stack([np.argmax(segment == s, axis=1) for s in range(3)])  # (3, documents)
-    lengths = np.stack([(segment == s).sum(1) for s in range(3)])
-    within, rows = np.maximum(segment, 0), np.arange(len(chosen))[:, None]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        intra = (positions - starts[within, rows]) / np.where(lengths > 1, lengths - 1.0, np.nan)[within, rows]
-    targets = {"token": positions / n, "segment": segment.astype(np.float64), "intra": intra}
     articles = None if documents.articles is None else documents.articles[chosen]
-    made = Documents(np.stack(repeated), positions, None, segment >= 0, targets, articles=articles)
+    made = Documents(np.stack(repeated), positions, None, segment >= 0, {"segment": segment}, articles=articles)
     return made, replace(made, input_ids=np.stack(control))
 
 
@@ -324,38 +308,27 @@ class CopyReader(WeightReader):
         self.keep((block, part), batch, (there + back).mean(1).div_(2))
 
 
-class RetrievalScores:
+def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Record]:
     """Which heads look from a token at its copy (DSTG section 4 (3): retrieval heads), by attention to known places.
 
-    `repeated` and `control` are readers, one for a pass of each set of `repeated_documents`. Records, by layer, head
-    and part: `attention.retrieval.raw`, mean over documents of the mean weight of a token of either copy on the same
-    token of the other; `attention.retrieval.control`, the same places where another text stands in place of the copy:
-    what the place alone gets; `attention.retrieval`, their paired difference, in [-1, 1].
+    Of readers of both sets of `repeated_documents`, records by layer, head and part: `attention.retrieval.raw`, mean
+    over documents of the mean weight of a token of either copy on the same token of the other;
+    `attention.retrieval.control`, the same places where another text stands in place of the copy: what the place alone
+    gets; `attention.retrieval`, their paired difference, in [-1, 1].
+
+    Raises:
+        ValueError: a set has not passed.
     """
-
-    def __init__(self) -> None:
-        self.repeated, self.control = CopyReader(), CopyReader()
-
-    def records(self, who: Who) -> list[Record]:
-        """The records. ValueError: a set has not passed, or the two differ in their number of documents."""
-        (raw, places), (control, _) = self.repeated.places(), self.control.places()  # (documents, places, h)
-        if len(raw) != len(control):
-            raise ValueError(
-                "Both sets of repeated documents must pass once, whole; seen were "
-                f"{sorted((len(raw), len(control)))} documents."
-            )
-        records: list[Record] = []
-        for metric, values in (("", raw - control), (".raw", raw), (".control", control)):
-            axes = {**places, "head": range(raw.shape[2])}
-            records += who.records(f"attention.retrieval{metric}", self.repeated.mean(values), axes, n=len(values))
-        return records
+    (raw, places), (place_alone, _) = repeated.places(), control.places()  # (documents, places, h)
+    axes, records = {**places, "head": range(raw.shape[2])}, []
+    for metric, values in (("", raw - place_alone), (".raw", raw), (".control", place_alone)):
+        records += who.records(f"attention.retrieval{metric}", repeated.mean(values), axes, n=len(values))
+    return records
 
 
-def retrieval_records(
-    model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
-) -> list[Record]:
-    """Records of `RetrievalScores` on pieces of the documents; errors: `repeated_documents`."""
-    scores = RetrievalScores()
-    for texts, reader in zip(repeated_documents(documents), (scores.repeated, scores.control), strict=True):
-        read(model, texts, [reader], batch_size, progress)
-    return scores.records(who)
+def retrieval_records(model: Any, documents: Documents, who: Who, progress: Progress = None) -> list[Record]:
+    """`copy_records` of pieces of the documents; errors: `repeated_documents`."""
+    repeated, control = CopyReader(), CopyReader()
+    for texts, reader in zip(repeated_documents(documents), (repeated, control), strict=True):
+        read(model, texts, [reader], progress=progress)
+    return copy_records(repeated, control, who)

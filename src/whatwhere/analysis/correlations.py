@@ -1,5 +1,4 @@
-"""Four correlations in the first block of a model that adds a position table to its words (TUPE section 3.1, eq. 6,
-figure 2).
+"""Four correlations in the first block of a model that adds positions to its words (TUPE section 3.1, eq. 6, figure 2).
 
 With x = w + p at the input, scale · (x W_Q)(x W_K)ᵀ is the sum of word-word, word-position, position-word and
 position-position. The norm in between is kept exact: it divides each token by one number, found for the whole x and
@@ -20,10 +19,9 @@ from torch.nn import functional as F
 from ..encoder.blocks import RMSNorm
 from ..encoder.rotary import rotate, rotation
 from ..records import Record
-from .bootstrap import document_mean
-from .passes import Batch, Documents, Progress, batches, body_of, first_position, name_of, rows_on
+from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
 from .scores import MeanScores, content_free_terms, counted_tokens, pattern_records
-from .who import Who
+from .who import Who, document_mean
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")
 STATISTICS = ("share", "row", "column", "std")
@@ -78,22 +76,13 @@ def _own(model: Any, body: Any) -> FirstBlock:
             "terms (attention_terms). The four correlations are those of ap, sinusoidal, low-rank, fourier, bert-a and "
             "bert-r."
         )
-    layer = body.layers[0]
-    project, qk = layer.attention.qkv[0], config.num_attention_heads * config.d_head
-    query, key = project.weight[: 2 * qk].split(qk)
-    of_query, of_key = (None, None) if project.bias is None else project.bias[: 2 * qk].split(qk)
-    return FirstBlock(
-        words=body.word_embeddings,
-        positions=table,
-        types=None,
-        norm=(body.embedding_norm or layer.attention_norm).norms[0],
-        between=None,
-        query=(query, of_query),
-        key=(key, of_key),
-        heads=config.num_attention_heads,
-        scale=config.scale,
-        turn=None if config.rotation == "none" else lambda x, at: rotate(x, *rotation(at, config, x.dtype)),
-    )
+    layer, heads = body.layers[0], config.num_attention_heads
+    project, rows = layer.attention.qkv[0], heads * config.d_head
+    biases = (None, None) if project.bias is None else project.bias[: 2 * rows].split(rows)
+    query, key = zip(project.weight[: 2 * rows].split(rows), biases, strict=True)
+    norm = (body.embedding_norm or layer.attention_norm).norms[0]
+    turn = None if config.rotation == "none" else lambda x, at: rotate(x, *rotation(at, config, x.dtype))
+    return FirstBlock(body.word_embeddings, table, None, norm, None, query, key, heads, config.scale, turn)
 
 
 # Where models built like BERT keep the projections of their first block: BERT and its kin, ALBERT, DistilBERT.
@@ -126,18 +115,12 @@ def _like_bert(model: Any, body: Any) -> FirstBlock:
             "ELECTRA, CamemBERT, XLM-RoBERTa, ALBERT, DistilBERT)."
         )
     (query, key), (words, positions, norm, types) = pair, parts
+    table = positions.weight[first_position(model) :]
+    types = None if types is None else types.weight[0]
+    between = _first_of(body, ((path,) for path in _BETWEEN))
+    projections = (query.weight, query.bias), (key.weight, key.bias)
     heads = int(model.config.num_attention_heads)
-    return FirstBlock(
-        words=words,
-        positions=positions.weight[first_position(model) :],
-        types=None if types is None else types.weight[0],
-        norm=norm,
-        between=_first_of(body, ((path,) for path in _BETWEEN)),
-        query=(query.weight, query.bias),
-        key=(key.weight, key.bias),
-        heads=heads,
-        scale=(query.weight.shape[0] // heads) ** -0.5,
-    )
+    return FirstBlock(words, table, types, norm, between, *projections, heads, (len(query.weight) // heads) ** -0.5)
 
 
 def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tensor) -> Parts:
@@ -158,9 +141,7 @@ def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tens
         raise ValueError(f"A sum can be followed through RMSNorm and LayerNorm, not through {type(norm).__name__}.")
     factor = (x.var(-1, correction=0, keepdim=True) + norm.eps).rsqrt()
     parts = {name: (part - part.mean(-1, keepdim=True)) * factor * weight for name, part in parts.items()}
-    if norm.bias is not None:
-        parts["constant"] = parts["constant"] + norm.bias
-    return parts
+    return parts if norm.bias is None else {**parts, "constant": parts["constant"] + norm.bias}
 
 
 def _mapped(parts: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
@@ -209,7 +190,7 @@ def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids:
 
 
 def correlation_records(
-    model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
+    model: Any, documents: Documents, who: Who, *, batch_size: int = 8
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and maps of the four correlations between regular tokens, for each head of the first block (layer 1).
 
@@ -238,7 +219,7 @@ def correlation_records(
     device = block.positions.device
     values = np.empty((len(documents), len(CORRELATIONS), 3, block.heads))
     means = {part: MeanScores() for part in CORRELATIONS}
-    for rows in batches(np.arange(len(documents)), batch_size, progress):
+    for rows in batches(np.arange(len(documents)), batch_size):
         with torch.inference_mode():
             batch = Batch.of(documents, rows, device)
             regular = counted_tokens(batch)

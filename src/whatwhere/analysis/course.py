@@ -36,8 +36,6 @@ SHARES = 10  # components whose share is recorded
 REACH = 8  # tokens on each side that are neighbours
 OFFSETS = range(-REACH, REACH + 1)  # key minus query
 
-Curve = list[tuple[int, float]]  # (step, validation loss) by step
-
 
 def _checkpoints(run: str | Path) -> list[tuple[int, Path]]:
     """(step, folder) of every checkpoint of a training."""
@@ -76,11 +74,10 @@ def separation_records(
     """Records of a run's position table at every checkpoint; `step` is the checkpoint's, n the number of rows.
 
     `part` says which rows: None all of them; "used" the first `used`, that the training's texts reach (the others have
-    no gradient, so what is measured on them is how they began); "corpus" those of the corpus's positions (row i + 1 is
-    position i; row 0 is [CLS]). Of each part: `separation` (smallest |p_i - p_j|, GEOM figure 5) and its quantiles,
-    `violations` (figure 6), `pca.share`, `n50`, `change` (|P - P_0| / |P_0| in Frobenius norm, P_0 the table of the
-    first checkpoint). Of "corpus" also `stress.raw`, `stress.optimal` and `correlation` of the distances (figure 7).
-    There are no intervals: only several seeds can give them.
+    no gradient); "corpus" those of the corpus's positions (row i + 1 is position i; row 0 is [CLS]). Of each part:
+    `separation` (smallest |p_i - p_j|, GEOM figure 5) and its quantiles, `violations` (figure 6), `pca.share`, `n50`,
+    `change` (|P - P_0| / |P_0| in Frobenius norm, P_0 the table of the first checkpoint). Of "corpus" also
+    `stress.raw`, `stress.optimal` and `correlation` of the distances (figure 7). Only several seeds can give intervals.
 
     Raises:
         ValueError: see `checkpoint_tables`; a corpus with positions that the table does not have.
@@ -96,26 +93,25 @@ def separation_records(
             parts["corpus"] = rows_of(corpus, len(table))
         for part, chosen in parts.items():
             rows, before = table[chosen], start[chosen]
-            record = partial(who.at(step).record, part=part, n=len(rows))
-            records += _shape(rows, who.at(step), part=part, n=len(rows))
-            records.append(record("change", np.linalg.norm(rows - before) / np.linalg.norm(before)))
+            place: dict[str, Any] = {"part": part, "n": len(rows)}
+            records += _shape(rows, who.at(step), **place)
+            values = {"change": float(np.linalg.norm(rows - before) / np.linalg.norm(before))}
             if part == "corpus" and corpus is not None:
-                values = corpus.stress(rows)
+                values |= corpus.stress(rows)
                 values |= {f"correlation{e}": distance_correlation(rows, dist) for e, dist in corpus.kinds().items()}
-                records += [record(metric, value) for metric, value in values.items()]
+            records += [who.at(step).record(metric, value, **place) for metric, value in values.items()]
     return records
 
 
 def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> list[Record]:
-    """Records of how near the best approximations of a table of rank 1, 2, 3, 5, 8 come to the corpus's distances (GEOM
-    remark 8).
+    """Records of how near a table of low rank comes to the corpus's distances at best (GEOM remark 8).
 
-    Index: the rank. `low_rank.stress.raw` and `low_rank.stress.optimal` of part "table", the centred rows of the
-    corpus's positions cut to their first principal components (the best approximation of that rank, Eckart & Young),
-    and of part "mds", the corpus's own classical MDS at the rank; the optimal one also of "random", the mean of 8
-    tables of independent normal values. `low_rank.closed`: (random - table) ÷ (random - mds) at the optimal scale, the
-    share of the way from a random table to the corpus's own; above 1 where the table has less stress, as classical MDS
-    is not the table of least stress. Ranks above the width of the table are left out. n: rows. No intervals.
+    Index: the rank, 1, 2, 3, 5, 8. `low_rank.stress.raw` and `low_rank.stress.optimal` of part "table", the centred
+    rows of the corpus's positions cut to their first principal components (the best approximation of that rank, Eckart
+    & Young), and of part "mds", the corpus's own classical MDS at the rank; the optimal one also of "random", the mean
+    of 8 tables of independent normal values. `low_rank.closed`: (random - table) ÷ (random - mds) at the optimal scale,
+    the share of the way from a random table to the corpus's own; above 1 where the table has less stress, as classical
+    MDS is not the table of least stress. Ranks above the width of the table are left out. n: rows. No intervals.
 
     Raises:
         ValueError: a corpus with positions that the table does not have.
@@ -225,22 +221,21 @@ class NeighbourWeights(WeightReader):
         return [*records, who.record("local.even", *self.mean(self.values["even"]), n=n)]
 
 
-def local_records(run: str | Path, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
+def local_records(run: str | Path, documents: Documents, who: Who) -> list[Record]:
     """Records of `NeighbourWeights` for every checkpoint of a pretraining; `step` is the checkpoint's, none for
     `local.even`. ValueError: no checkpoints there."""
     records: list[Record] = []
     for step, folder in _checkpoints(run):
         model = EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
         reader = NeighbourWeights()
-        read(model, documents, [reader], batch_size)
+        read(model, documents, [reader])
         *of_step, even = reader.records(who.at(step))
         records += [*([] if records else [replace(even, step=who.step)]), *of_step]
     return records
 
 
 def convergence_records(records: Sequence[Record], *, study: str) -> list[Record]:
-    """For every ordered pair of models and each seed that both have: when the model reaches the baseline's final
-    validation loss.
+    """When a model reaches another's final validation loss, for every ordered pair and each seed that both have.
 
     `convergence.reached` (part: the baseline) is 1.0 if the model's final validation loss is not above the baseline's,
     else 0.0. `convergence.share`, only where reached: step from which on the model's loss stays at or below the
@@ -250,8 +245,8 @@ def convergence_records(records: Sequence[Record], *, study: str) -> list[Record
     the number of the model's validations.
 
     All models of a study train on the same batches, so a share of steps is a share of tokens; it is one of time or
-    operations only where steps cost the same (`whatwhere study --match`). There are no intervals: only several seeds
-    can give them. A training that diverged has reached nothing, and nothing is said about when others reach it.
+    operations only where steps cost the same (`whatwhere study --match`). Only several seeds can give intervals. A
+    training that diverged has reached nothing, and nothing is said about when others reach it.
 
     Args:
         records: of a study; those with metric "loss", part "validation" and a step are read.
@@ -270,9 +265,9 @@ def convergence_records(records: Sequence[Record], *, study: str) -> list[Record
     return pairs
 
 
-def reached(curve: Curve, loss: float) -> float | None:
-    """Step, between validations by linear interpolation, from which on a curve stays at or below `loss`; None if it
-    ends above."""
+def reached(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
+    """Step, between validations by linear interpolation, from which on a curve of (step, loss) stays at or below
+    `loss`; None if it ends above."""
     above = [not value <= loss for _, value in curve]  # nan is above
     if above[-1]:
         return None
@@ -283,7 +278,7 @@ def reached(curve: Curve, loss: float) -> float | None:
     return a + (b - a) * (high - loss) / (high - low) if math.isfinite(high) else float(b)
 
 
-def _curves(records: Sequence[Record]) -> dict[tuple[str, int | None], Curve]:
+def _curves(records: Sequence[Record]) -> dict[tuple[str, int | None], list[tuple[int, float]]]:
     """The validation losses of each training, by step; without trainings that have none after step 0."""
     losses: dict[tuple[str, int | None], dict[int, float]] = {}
     for r in select(records, metric="loss", part="validation"):

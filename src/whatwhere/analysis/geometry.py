@@ -1,5 +1,4 @@
-"""How much position matters in a corpus, and how well position tables fit it: every statistic of GEOM sections 5 and 6
-with its interval.
+"""How much position matters in a corpus, and how well position tables fit it (GEOM sections 5 and 6).
 
 Two geometries side by side: "plug-in", the Hellinger distances of the counted distributions, as GEOM has them; and
 "corrected", without what few samples add (`geometry.corrected_hellinger`). A statistic of the second has the ending
@@ -38,6 +37,7 @@ from ..geometry import (
 from ..geometry.counts import Counts
 from ..geometry.distances import distances
 from ..geometry.stress import Scale
+from ..records import Record, select
 
 SCALES: tuple[Scale, ...] = ("raw", "optimal")
 # Splits of the documents for each interval: fewer than for the value, so an interval is rather too wide.
@@ -79,25 +79,13 @@ class Plan:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Statistic:
-    """One number of a corpus: metric, part (encoding) and index (rank, width, component or position) as in `Record`;
-    interval if any."""
-
-    metric: str
-    value: float
-    part: str | None = None
-    index: int | None = None
-    low: float | None = None
-    high: float | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Geometry:
     """The geometry of the positions of one corpus; m positions kept of n.
 
     dist: (m, m) plug-in distances. corrected: without noise, or None (paper's protocol).
-    mds, mds_corrected: classical MDS of both at full rank. statistics: every number.
+    mds, mds_corrected: classical MDS of both at full rank. statistics: every number, without the corpus's name; part:
+    encoding, index: rank, width, component or position.
     dist_half, squares_half: (m, m) half 95 % intervals of `dist` and of the corrected squares, or None.
     """
 
@@ -106,7 +94,7 @@ class Geometry:
     corrected: Corrected | None
     mds: MDS
     mds_corrected: MDS | None
-    statistics: list[Statistic]
+    statistics: list[Record]
     dist_half: np.ndarray | None = None
     squares_half: np.ndarray | None = None
 
@@ -145,8 +133,7 @@ def rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
     return at
 
 
-Key = tuple[str, str | None, int | None]
-TableKey = tuple[str, int | None]  # encoding, and its width where it is not that of the run
+Key = tuple[str, str | None, int | None]  # metric, part, index
 
 
 def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
@@ -202,7 +189,7 @@ def corpus_geometry(
             f"{int(counts.documents.sum())} document, or equal ones: nothing tells what chance adds to its distances. "
             "Give two at least; --set document=line or blank-line cuts a text into documents."
         )
-    compared = _Compared.of(plan, counts.positions, positions)
+    compared = _Compared(plan, counts.positions, positions)
     show("distances", 0, 1)
     dist = hellinger(taken.p)
     corrected = None if plan.paper else corrected_hellinger(groups, positions, plan.splits, plan.seed)
@@ -260,13 +247,13 @@ def _scaled(squares: np.ndarray) -> MDS | None:
         return None
 
 
-def _statistic(key: Key, value: float, half: float | None) -> Statistic:
+def _statistic(key: Key, value: float, half: float | None) -> Record:
     """One number with its interval; mean squares become their roots."""
     low, high = (None, None) if half is None or abs(value) < 1e-12 else (value - half, value + half)
     if key[0].startswith("distance.mean"):
         value, low, high = _signed_root(value), low and _signed_root(low), high and _signed_root(high)
     metric, part, index = key
-    return Statistic(metric, value, part, index, low, high)
+    return Record("", "", metric, value, low, high, part=part, index=index)
 
 
 def _signed_root(square: float) -> float:
@@ -284,31 +271,25 @@ def _with_ratios(values: dict[Key, float]) -> dict[Key, float]:
     return values
 
 
-@dataclass(frozen=True, eq=False)
 class _Compared:
-    """The positions (m,) of a corpus that are measured, and the tables they are compared with.
+    """The positions (m,) of a corpus of n that are measured, and the tables they are compared with.
 
     tables: rows of the positions. apart: (m, m) distances of these, and of the encodings that GEOM figure 4 follows
-    over d.
+    over d, by name and width (None: that of the run).
     """
 
-    plan: Plan
-    positions: np.ndarray
-    tables: Mapping[str, np.ndarray]
-    apart: Mapping[TableKey, np.ndarray]
-
-    @classmethod
-    def of(cls, plan: Plan, n: int, positions: np.ndarray) -> "_Compared":
-        """Of some of n positions."""
-        tables = {name: table[positions] for name, table in encoding_tables(plan, n).items()}
-        apart: dict[TableKey, np.ndarray] = {(name, None): distances(table) for name, table in tables.items()}
+    def __init__(self, plan: Plan, n: int, positions: np.ndarray) -> None:
+        self.plan, self.positions = plan, positions
+        self.tables = {name: table[positions] for name, table in encoding_tables(plan, n).items()}
+        self.apart: dict[tuple[str, int | None], np.ndarray] = {
+            (name, None): distances(table) for name, table in self.tables.items()
+        }
         for d in plan.dims:
             for name in ("sinusoidal", *(["rope"] if d % min(64, d) == 0 else [])):  # RoPE has whole heads
-                apart[name, d] = distances(ENCODINGS[name](n, d)[positions])
-        return cls(plan, positions, tables, apart)
+                self.apart[name, d] = distances(ENCODINGS[name](n, d)[positions])
 
     def both(self, dist: np.ndarray, mds: MDS, corrected: Corrected | None) -> dict[Key, float]:
-        """Every number of one geometry that gets an interval, plug-in and, with the ending `.corrected`, corrected."""
+        """Every number that gets an interval, plug-in and, with the ending `.corrected`, corrected."""
         values = _with_ratios(dict(self._statistics(dist, mds)))
         if corrected is not None:
             others = _with_ratios(dict(self._statistics(corrected.signed, _scaled(corrected.squares))))
@@ -369,17 +350,15 @@ class _Compared:
         other half.
 
         At full rank MDS fits the distances that it is given exactly, noise and all; on other documents the noise is a
-        fault. Mean over `splits` random halves, each used both ways. The other tables are measured on the same
-        distances. The part "noise" has one half's distances themselves against those of the other, for comparison; a
-        table of few dimensions has less noise and may well be below. The part "mds.chosen" is MDS at the rank that the
-        half it was fitted on would choose (its own halves, one fitted, one judging), so that nothing is chosen on what
-        it is judged by.
+        fault. Mean over `splits` random halves, each used both ways. "noise" has one half's distances themselves
+        against those of the other; a table of few dimensions has less noise and may well be below. "mds.chosen" is MDS
+        at the rank that the half it was fitted on would choose (its own halves, one fitted, one judging), so that
+        nothing is chosen on what it is judged by.
         """
         plan, rng = self.plan, np.random.default_rng(self.plan.seed)
         values: dict[Key, list[float]] = defaultdict(list)
         for _ in range(max(1, plan.splits // 2)):
-            order = rng.permutation(len(groups))
-            parts = np.array_split(order, 2)
+            parts = np.array_split(rng.permutation(len(groups)), 2)
             halves = [self._corrected(groups, half, plan.splits) for half in parts]
             for (fitted, other), half in zip((halves, halves[::-1]), parts, strict=True):
                 dist = other.distances
@@ -441,8 +420,8 @@ def stands_out(geometry: Geometry) -> bool:
     )
 
 
-def _held_out_of(geometry: Geometry, part: str) -> list[Statistic]:
-    return [s for s in geometry.statistics if s.metric == "stress.held_out" and s.part == part]
+def _held_out_of(geometry: Geometry, part: str) -> list[Record]:
+    return select(geometry.statistics, metric="stress.held_out", part=part)
 
 
 def scatter(

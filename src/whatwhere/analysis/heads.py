@@ -1,11 +1,11 @@
-"""What drives each attention head: the weight of each term of its scores by removing it (DSTG section 4 (3), eq. 4,
-figure 2).
+"""What drives each attention head: each term of its scores removed (DSTG section 4 (3), eq. 4, figure 2).
 
 KL(A ‖ A without t) = Σ_j A_ij t_ij - lse(l_i) + lse(l_i - t_i), l the sum of all terms and lse the log of the sum of
 exp over the allowed keys: a softmax for each term and one of all, no logarithm of a weight that has underflowed.
 """
 
 from contextlib import suppress
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ..records import Record
-from .bootstrap import document_means, interval
-from .passes import NO_WORDS, Batch, Reader, body_of, check_passed, check_terms, device_of, evaluating, name_of
-from .who import Who
+from .passes import Batch, Reader, body_of, check_passed, check_terms, check_words, device_of, evaluating, name_of
+from .who import Axes, Who, document_means, interval
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure
 # 2's corners against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents
@@ -49,8 +48,7 @@ def term_names(model: Any) -> list[str]:
 
 
 def separable_terms(model: Any) -> list[str]:
-    """As `term_names`, of a model whose scores have at least two terms, so that one can be removed and something is
-    left.
+    """As `term_names`, of a model whose scores have two terms or more, so that something is left without one.
 
     Raises:
         ValueError: the model is not one of ours, or has a single term; the message says which and why.
@@ -84,9 +82,7 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
         none.
     """
     parts = list(terms.values())
-    wide = torch.float32
-    for part in parts:
-        wide = torch.promote_types(wide, part.dtype)
+    wide = reduce(torch.promote_types, (part.dtype for part in parts), torch.float32)
     h, n = parts[0].shape[1:3]
     b, device = len(queries), queries.device
     step = max(1, min(h, PIECE // (n * n)))
@@ -174,23 +170,19 @@ class HeadTaxonomy(Reader):
 
     def records(self, who: Who) -> list[Record]:
         kl = self.kl
-        read = ~np.isnan(kl).any(axis=(1, 2, 3))
-        if not read.any():
-            raise ValueError(NO_WORDS)
-        kl, articles = kl[read], None if self.articles is None else self.articles[read]
-        documents, layers, heads, _ = kl.shape
-        mean, drawn = document_means(kl, articles=articles)
+        check_words(kl)
+        layers, heads = kl.shape[1:3]
+        documents = np.isfinite(kl).all(axis=(1, 2, 3)).sum()
+        mean, drawn = document_means(kl, articles=self.articles)
         share, shares = term_shares(mean), term_shares(drawn)
         label, labels = head_labels(share), head_labels(shares)
         # A draw without shares counts as the mean's; a head without any has no record.
         shares = np.where(np.isnan(shares), np.nan_to_num(share), shares)
         names = [*self.names, SEVERAL]
         of_label, of_labels = (np.mean(of[..., None] == np.arange(len(names)), axis=(-3, -2)) for of in (label, labels))
-        places: dict[Any, Any] = {"layer": range(1, layers + 1), "head": range(heads)}
-        by_label = {
-            ("layer", "head", "part"): [(layer + 1, head, names[k]) for (layer, head), k in np.ndenumerate(label)]
-        }
-        by_term = {**places, "metric": self.names}
+        by_term: Axes = {"layer": range(1, layers + 1), "head": range(heads), "metric": self.names}
+        labelled = [(layer + 1, head, names[k]) for (layer, head), k in np.ndenumerate(label)]
+        by_label: Axes = {("layer", "head", "part"): labelled}
         return [
             *who.records("kl.", (mean, *interval(drawn)), by_term, n=documents),
             *who.records("kl.share.", (share, *interval(shares)), by_term, n=documents),

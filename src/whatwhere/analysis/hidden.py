@@ -1,22 +1,15 @@
 """What the hidden states of documents vary with: sentences and few directions, position, a shift of all positions.
 
-Whether the states of a document cluster by sentence, and how few directions they fill (DSTG section 4 (2), figure 4):
-the paper shows one document. Here are numbers over many, with a null: position alone makes every stretch of neighbours
-compact, so the sentences are compared with other cuts of the same document into stretches of the same lengths.
-
-How much of a stream, and of a probe's target, is a matter of position alone: a linear probe says what a line through
-the states can read (DSTG section 5); its R² falls with the frequencies of a position table, not only with forgetting.
-The share of a stream's variance that lies between positions asks what is there at all. For a target, the best function
-of position alone is the ceiling that no pure position stream can exceed.
-
-How much the states change when only the positions are shifted (the claim of the SPLIT notes, eq. 1): the notes say that
-semantic states do not depend on position. Their values do not, but the attention weights do, and through them the
-semantic stream. Here the same tokens stand once at the start of the position table and once further on.
+DSTG section 4 (2) and figure 4 show one document. Here are numbers over many, with a null: position alone makes every
+stretch of neighbours compact, so sentences are compared with other cuts of the document into stretches of the same
+lengths. A linear probe says what a line through the states can read; its R² falls with the frequencies of a position
+table, not only with forgetting. The share of a stream's variance that lies between positions asks what is there at all.
+The SPLIT notes (eq. 1) say that semantic states do not depend on position: their values do not, but the attention
+weights do, and through them the semantic stream.
 """
 
 import logging
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,8 +27,6 @@ SHUFFLES = 10
 SHOWN = 4  # documents whose scores are kept for the figure
 ROUNDING = 1e-13  # of the squares of float32 states: a sum of squares, or a variance, below that share is none
 GROUPS = 16  # of articles, left out one after the other for the interval
-CORPUS = ""  # `model` of the records of ceilings: facts about the texts
-SHIFTED = 100  # documents whose positions are shifted
 
 _log = logging.getLogger(__name__)
 
@@ -58,20 +49,18 @@ class SentenceMaps(Reader):
     Documents of fewer than two sentences, of sentences of one token each, or with equal states in every sentence have
     no `sentences.*`; n says so, and if none is left the log does and there are no such records.
 
-    shuffles: orders of the lengths, drawn from a seed fixed for each document. shown: documents, the first of the pass,
-    whose component scores `arrays` gives.
+    shuffles: orders of the lengths, drawn from a seed fixed for each document.
     """
 
     wants_hidden = True
 
-    def __init__(self, model: Any, shuffles: int = SHUFFLES, shown: int = SHOWN) -> None:
+    def __init__(self, model: Any, shuffles: int = SHUFFLES) -> None:
         super().__init__()
-        if shuffles < 1:
-            raise ValueError(
-                f"The null needs at least 1 order of the sentences. Got shuffles={shuffles}. The default is {SHUFFLES}."
-            )
-        self.parts, self.layers = stream_columns(model.config), model.config.num_hidden_layers + 1
-        self.shuffles, self.shown = shuffles, shown
+        self.parts, self.layers, self.shuffles = (
+            stream_columns(model.config),
+            model.config.num_hidden_layers + 1,
+            shuffles,
+        )
         self._scores: dict[str, list[np.ndarray]] = {part: [] for part in self.parts}
         self._segments: list[np.ndarray] = []
 
@@ -100,7 +89,7 @@ class SentenceMaps(Reader):
                 values[:, :, layer, i] = _top2(x[..., columns]) / divisor, ratios[:, 0], null
         for metric, of_metric in zip(("hidden.top2", "sentences.separation", "sentences.null"), values, strict=True):
             self.keep(metric, batch, of_metric)
-        for row in range(min(len(segments), self.shown - len(self._segments))):
+        for row in range(min(len(segments), SHOWN - len(self._segments))):
             self._segments.append(segments[row].astype(np.float32))
             for part, columns in self.parts.items():
                 of_row = [h[row, :, columns].detach().cpu().double().numpy() for h in hidden]
@@ -130,9 +119,8 @@ class SentenceMaps(Reader):
         """
         if not self._segments:
             return {}
-        return {f"scores.{part}": np.stack(scores) for part, scores in self._scores.items()} | {
-            "segments": np.stack(self._segments)
-        }
+        scores = {f"scores.{part}": np.stack(scores) for part, scores in self._scores.items()}
+        return {**scores, "segments": np.stack(self._segments)}
 
 
 def _cuts(segments: np.ndarray, shuffles: int, document: int) -> np.ndarray:
@@ -189,13 +177,13 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     """Share of the variance between groups without what chance adds: (η² - c) / (1 - c), c = (groups - 1) / (tokens -
     1).
 
-    η² = between / total is that of one-way analysis of variance. If groups mean nothing, so that every order of the
-    tokens over them is as likely, its mean over the orders is exactly c, whatever their sizes: the corrected share is
-    then 0 on average (and may be negative), and it is 1 for a pure function of the group. It equals Kelley's ε², 1 -
-    (within / (tokens - groups)) / (total / (tokens - 1)).
+    η² = between / total is that of one-way analysis of variance. If groups mean nothing, its mean over all orders of
+    the tokens is exactly c, whatever the sizes of the groups: the corrected share is then 0 on average (and may be
+    negative), and it is 1 for a pure function of the group. It equals Kelley's ε², 1 - (within / (tokens - groups)) /
+    (total / (tokens - 1)).
 
-    counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean. At most
-    1; nan without variance, or where no group has two tokens.
+    counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean. nan
+    without variance, or where no group has two tokens.
     """
     tokens, groups = float(counts.sum()), int(np.count_nonzero(counts))
     if not total > 0 or tokens <= groups:
@@ -225,6 +213,9 @@ class PositionVariance(Reader):
 
     Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes whatever the documents (tiny: 10
     MB).
+
+    counts: (groups, positions) regular tokens. sums: of each layer, of their states (groups, positions, width), less
+    the mean state of the first batch, so that squares do not cancel.
     """
 
     wants_hidden = True
@@ -232,49 +223,41 @@ class PositionVariance(Reader):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.parts, self.width = stream_columns(model.config), model.config.hidden_size
-        self._documents = 0
+        self.counts, self.sums = torch.zeros(0), list[Tensor]()
         self._groups = np.zeros(0, dtype=np.int64)  # (documents,)
-        self._counts = torch.zeros(0)  # (groups, positions)
-        self._sums: list[Tensor] = []  # of each layer (groups, positions, width), about `_shift`
-        self._squares: list[Tensor] = []  # (groups, parts)
-        self._shift: list[Tensor] = []  # (width,), a mean of the first batch, so that squares do not cancel
+        self._squares: list[Tensor] = []  # of each layer (groups, parts)
+        self._shift: list[Tensor] = []  # (width,)
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
         regular = torch.from_numpy(batch.documents.regular[batch.indices])
-        if not self._sums:
-            self._begin(batch.documents, hidden, regular)
-        self._documents += len(batch.indices)
-        groups, positions = self._counts.shape
-        cells = self._groups[batch.indices][:, None] * positions + batch.documents.position_ids[batch.indices]
-        cells = torch.from_numpy(cells)[regular]
-        self._counts.view(-1).index_add_(0, cells, torch.ones(len(cells), dtype=torch.float64))
+        if not self.sums:
+            self._groups = article_groups(batch.documents)
+            self.counts = torch.zeros(self._groups.max() + 1, batch.documents.position_ids.max() + 1).double()
+        groups, positions = self._groups[batch.indices][:, None], batch.documents.position_ids[batch.indices]
+        cells = torch.from_numpy(groups * self.counts.shape[1] + positions)[regular]
+        self.counts.view(-1).index_add_(0, cells, torch.ones(len(cells), dtype=torch.float64))
         for layer, states in enumerate(hidden):
-            x = states.detach().cpu()[regular].double() - self._shift[layer]  # (tokens, width)
+            x = states.detach().cpu()[regular].double()  # (tokens, width)
+            if layer == len(self.sums):
+                self.sums.append(x.new_zeros(*self.counts.shape, self.width))
+                self._squares.append(x.new_zeros(len(self.counts), len(self.parts)))
+                self._shift.append(x.mean(0) if len(x) else x.new_zeros(self.width))
+            x -= self._shift[layer]
             squares = torch.stack([torch.linalg.vecdot(x[:, c], x[:, c]) for c in self.parts.values()], dim=1)
             check_finite(squares, f"hidden[{layer}]")
-            self._sums[layer].view(groups * positions, -1).index_add_(0, cells, x)
-            self._squares[layer].index_add_(0, cells // positions, squares)
-
-    def _begin(self, documents: Documents, hidden: tuple[Tensor, ...], regular: Tensor) -> None:
-        self._groups = article_groups(documents)
-        groups, positions = int(self._groups.max()) + 1, int(documents.position_ids.max()) + 1
-        self._counts = torch.zeros(groups, positions, dtype=torch.float64)
-        for states in hidden:
-            self._sums.append(torch.zeros(groups, positions, self.width, dtype=torch.float64))
-            self._squares.append(torch.zeros(groups, len(self.parts), dtype=torch.float64))
-            words = states.detach().cpu()[regular].double()
-            self._shift.append(words.mean(0) if len(words) else torch.zeros(self.width, dtype=torch.float64))
+            self.sums[layer].flatten(0, 1).index_add_(0, cells, x)
+            self._squares[layer].index_add_(0, cells // self.counts.shape[1], squares)
 
     def records(self, who: Who) -> list[Record]:
-        check_passed(self._sums)
-        groups, records = len(self._counts), []
-        for layer in range(len(self._sums)):
-            left = [self._shares(layer, g) for g in range(groups)] if groups > 1 else []
+        check_passed(self.sums)
+        records, groups = [], range(len(self.counts)) if len(self.counts) > 1 else ()
+        for layer in range(len(self.sums)):
+            left = [self._shares(layer, group) for group in groups]
             for part, value in self._shares(layer, None).items():
                 if np.isfinite(value):
-                    low, high = jackknife_interval(value, [shares[part] for shares in left]) or (None, None)
-                    record = partial(who.record, layer=layer, part=part, n=self._documents)
-                    records.append(record("variance.position", value, low, high))
+                    ends = jackknife_interval(value, [shares[part] for shares in left]) or ()
+                    place = {"layer": layer, "part": part, "n": len(self._groups)}
+                    records.append(who.record("variance.position", value, *ends, **place))
         return records
 
     def _shares(self, layer: int, left_out: int | None) -> dict[str, float]:
@@ -284,7 +267,7 @@ class PositionVariance(Reader):
             summed = of_groups.sum(0)
             return np.asarray(summed if left_out is None else summed - of_groups[left_out])
 
-        counts, sums, squares = total(self._counts), total(self._sums[layer]), total(self._squares[layer])
+        counts, sums, squares = total(self.counts), total(self.sums[layer]), total(self._squares[layer])
         tokens, whole, shift = counts.sum(), sums.sum(0), np.asarray(self._shift[layer])
         between = (sums**2 / np.maximum(counts, 1)[:, None]).sum(0) - whole**2 / tokens  # (width,)
         shares = {}
@@ -317,7 +300,7 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
             y, counts = targets.values[..., targets.columns.index(target)], targets.counts(target)
             of_splits = ((counts & ~held_out[:, None], counts & held_out[:, None]) for held_out in test)
             values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
-            tokens, who = counts.sum(1), Who(CORPUS, study=study)
+            tokens, who = counts.sum(1), Who("", study=study)
             records += who.splits(f"r2.{target}.ceiling", values, len(chosen), test @ tokens, int(tokens.sum()))
     return records
 
@@ -331,9 +314,7 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
     return float(1 - np.sum((y[test] - fitted) ** 2) / np.sum((y[test] - y[test].mean()) ** 2))
 
 
-def shift_records(
-    model: Any, window_set: Any, who: Who, *, documents: int = SHIFTED, batch_size: int = 32
-) -> list[Record]:
+def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100) -> list[Record]:
     """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`,
     `semantic`), mean over documents.
 
@@ -350,7 +331,7 @@ def shift_records(
     there = replace(here, position_ids=here.position_ids + half)
     parts = stream_columns(config)
     changes = np.empty((len(here), config.num_hidden_layers + 1, len(parts)))
-    passes = (hidden_states(model, moved, batch_size=batch_size) for moved in (here, there))
+    passes = (hidden_states(model, moved) for moved in (here, there))
     for (indices, before), (_, after) in zip(*passes, strict=True):
         words = torch.from_numpy(here.regular[indices]).to(before[0].device)[..., None]
         for layer, (h, moved) in enumerate(zip(before, after, strict=True)):
@@ -358,9 +339,8 @@ def shift_records(
                 sizes = (((x * words)[..., columns]).double().flatten(1).norm(dim=1) for x in (moved - h, h))
                 changes[indices, layer, i] = torch.divide(*sizes).cpu().numpy()
     records = []
-    for layer, of_layer in enumerate(np.moveaxis(changes, 0, 2)):
-        for part, values in zip(parts, of_layer, strict=True):
-            low, high = seed_interval(values) or (None, None)
-            record = partial(who.record, layer=layer, part=part, n=len(values))
-            records.append(record("shift.change", values.mean(), low, high))
+    for layer, i in np.ndindex(changes.shape[1:]):
+        values, part = changes[:, layer, i], list(parts)[i]
+        ends = seed_interval(values) or ()
+        records.append(who.record("shift.change", values.mean(), *ends, layer=layer, part=part, n=len(values)))
     return records

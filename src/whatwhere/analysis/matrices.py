@@ -1,5 +1,4 @@
-"""What the matrices M = W_Q W_Kᵀ of the attention make of differences between positions: distances of a table, means of
-words.
+"""What the matrices M = W_Q W_Kᵀ of the attention make of differences between positions.
 
 Stress of a position table behind the M of each block (GEOM section 6.8, figure 8). Conditions H1 and H3 of GEOM's
 separation theorem (section 4): H1: ē_i ≠ ē_j, where ē_i is the mean word embedding at position i. H3: M(ē_i - ē_j) ≠ 0,
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 
 from ..encoder import Encoder
@@ -24,7 +22,7 @@ from ..geometry import sinusoidal
 from ..geometry.distances import distances
 from ..records import Record
 from .geometry import CorpusDistances, rows_of
-from .passes import body_of, first_position
+from .passes import as_float64, body_of, first_position
 from .who import Who
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names
@@ -47,43 +45,39 @@ class ScoreMatrices:
 def score_matrices(model: Any) -> ScoreMatrices:
     """M = W_Qᵀ W_K of every block, for weights as torch keeps them, (out, in).
 
-    x_i M x_jᵀ is the sum over all heads of q_i · k_j before the scale, without biases, rotations and norms. With two
-    streams, M and table are those of the position stream.
+    x_i M x_jᵀ is the sum over all heads of q_i · k_j before the scale, without biases, rotations and norms.
 
     Raises:
         ValueError: the model is neither ours nor laid out as BERT (`encoder.layer[l].attention.self.query`).
     """
     body = body_of(model)
     if isinstance(body, Encoder):
-        untied, rows = body.untied, body.position_table()
-        blocks = [q.T @ k for q, k in _query_key(body, 0)]
+        blocks, rows = [q.T @ k for q, k in _query_key(body, 0)], body.position_table()
         if rows is None:
             return ScoreMatrices(blocks, None, [])
-        apart = [] if untied is None else [_array(untied.query.weight).T @ _array(untied.key.weight)]
-        return ScoreMatrices(blocks, _array(rows), apart or blocks)
+        own = blocks
+        if body.untied is not None:
+            own = [as_float64(body.untied.query.weight).T @ as_float64(body.untied.key.weight)]
+        return ScoreMatrices(blocks, as_float64(rows), own)
     try:
         attentions = [layer.attention.self for layer in body.encoder.layer]
-        blocks = [_array(a.query.weight).T @ _array(a.key.weight) for a in attentions]
+        blocks = [as_float64(a.query.weight).T @ as_float64(a.key.weight) for a in attentions]
     except (AttributeError, TypeError):
         raise ValueError(
             f"{type(model).__name__} has no encoder.layer[l].attention.self.query and .key, so W_Q and W_K of its "
             "blocks are not found. Encoders of this package and of BERT's layout have them: BERT, RoBERTa, ELECTRA."
         ) from None
     positions = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
-    table = None if positions is None else _array(positions.weight)[first_position(model) :]
-    same = table is not None and table.shape[1] == len(blocks[0])
-    return ScoreMatrices(blocks, table if same else None, blocks if same else [])
+    if positions is None or positions.weight.shape[1] != len(blocks[0]):
+        return ScoreMatrices(blocks, None, [])
+    return ScoreMatrices(blocks, as_float64(positions.weight)[first_position(model) :], blocks)
 
 
 def _query_key(encoder: Any, stream: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """W_Q and W_K (heads · d_head, width of the stream) of each block; stream 0 holds positions, -1 words."""
     rows = encoder.config.num_attention_heads * encoder.config.d_head
-    weights = (_array(layer.attention.qkv[stream].weight) for layer in encoder.layers)
+    weights = (as_float64(layer.attention.qkv[stream].weight) for layer in encoder.layers)
     return [(weight[:rows], weight[rows : 2 * rows]) for weight in weights]
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()
 
 
 def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Record]:
@@ -93,8 +87,8 @@ def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Re
     matrix of block l; n is the number of positions. Part "sinusoidal": P is the sinusoidal table of the matrices'
     width, row i position i, the paper's measure. Part "own": P is the model's table, row i + 1 position i, as row 0 is
     [CLS]; absent for models without one, and where its width is not that of the blocks (ELECTRA-small). Where the table
-    is untied from the words, the only matrix that reads it is U_Qᵀ U_K, one for all blocks: layer 1, while "sinusoidal"
-    goes through the blocks as in every model. With two streams, matrices and width are those of the position stream.
+    is untied from the words, the only matrix that reads it is U_Qᵀ U_K, one for all blocks: layer 1. With two streams,
+    matrices and width are those of the position stream.
 
     Raw stress grows with the square of the scale of M, which says little: the paper's peaks are in it, its "near-zero"
     of an untrained model is 1 here, all distances being nearly 0 beside the corpus's. Neither is the attention of the
@@ -110,21 +104,18 @@ def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Re
     tables = [("sinusoidal", sinusoids, matrices.blocks)]
     if matrices.table is not None:
         tables.append(("own", matrices.table[rows_of(corpus, len(matrices.table))], matrices.own))
-    records = []
-    for part, table, behind in tables:
-        for layer, projected in enumerate([table, *(table @ m for m in behind)]):
-            record = partial(who.record, part=part, layer=layer, n=len(positions))
-            records += [record(f"projected.{metric}", value) for metric, value in corpus.stress(projected).items()]
-    return records
+    return [
+        who.record(f"projected.{metric}", value, part=part, layer=layer, n=len(positions))
+        for part, table, behind in tables
+        for layer, projected in enumerate([table, *(table @ m for m in behind)])
+        for metric, value in corpus.stress(projected).items()
+    ]
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What the content term of attention scores is made of, float64.
-
-    words: (V, d) word embeddings. query, key: (layers, heads, d_head, d) matrices that turn a vector into a head's
-    query or key.
-    """
+    """What the content term of attention scores is made of, float64: word embeddings (V, d), and the matrices (layers,
+    heads, d_head, d) that turn a vector into a head's query or key."""
 
     words: np.ndarray
     query: np.ndarray
@@ -137,10 +128,9 @@ def _scores(words: np.ndarray, weights: list[tuple[np.ndarray, np.ndarray]], hea
 
 
 def scores_of_model(model: Any) -> Scores:
-    """The word embeddings and the query and key matrices of one of our models; of two streams those of the semantic
-    one."""
+    """Those of one of our models; of two streams those of the semantic one."""
     encoder = body_of(model)
-    words = _array(encoder.word_embeddings.weight)
+    words = as_float64(encoder.word_embeddings.weight)
     return _scores(words, _query_key(encoder, -1), encoder.config.num_attention_heads)
 
 
@@ -166,8 +156,7 @@ def bert_like(folder: str | Path) -> dict[str, Any]:
 
 
 def scores_of_folder(folder: str | Path) -> Scores:
-    """The same of a transformers folder in BERT's form (BERT, RoBERTa, ELECTRA), read by name from its safetensors; no
-    model is built.
+    """Those of a transformers folder in BERT's form, read by name from its safetensors; no model is built.
 
     Raises:
         ValueError: see `bert_like`; weights that are missing, pickled or damaged.
@@ -182,7 +171,7 @@ def scores_of_folder(folder: str | Path) -> Scores:
             with safe_open(path, framework="pt") as weights:
                 for stored in weights.keys():  # noqa: SIM118  (safe_open is no dict)
                     for name in (n for n in wanted if stored == n or stored.endswith(f".{n}")):
-                        tensors[name] = _array(weights.get_tensor(stored))
+                        tensors[name] = as_float64(weights.get_tensor(stored))
         except SafetensorError as error:
             raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
     missing = [name for name in wanted if name not in tensors]
@@ -209,40 +198,32 @@ def condition_records(scores: Scores, p: Any, who: Who, *, halves: Sequence[tupl
     Raises:
         ValueError: the vocabularies of corpus and model differ, or fewer than two positions.
     """
-    means = _means(p, scores)
+    if p.shape[1] != len(scores.words):
+        raise ValueError(
+            f"The corpus is counted over {p.shape[1]} tokens, the model has {len(scores.words)}. Count with the "
+            "model's own tokenizer."
+        )
+    means = np.asarray(p @ scores.words)  # ē (m, d)
     if len(means) < 2:
         raise ValueError(
             f"Positions are compared in pairs; got {len(means)}. Count more text, or lower the support that is asked "
             "for."
         )
-    noise = [_means(a, scores) - _means(b, scores) for a, b in halves]
+    noise = [np.asarray(a @ scores.words - b @ scores.words) for a, b in halves]
     record = partial(who.record, n=len(means))
     records = _smallest(means, noise, "h1", record)
     for layer, (queries, keys) in enumerate(zip(scores.query, scores.key, strict=True)):
         for head, (query, key) in enumerate(zip(queries, keys, strict=True)):
             for part, outer, inner in (("M", query, key), ("M^T", key, query)):
-                # M = W_Q W_Kᵀ with the paper's W (d, d_head), which are our matrices transposed; rows are multiplied
-                # from the right.
+                # M = W_Q W_Kᵀ with the paper's W (d, d_head), our matrices transposed; rows meet it from the right.
                 matrix = inner.T @ outer
                 here = partial(record, layer=layer, head=head, part=part)
                 records += _smallest(means @ matrix, [n @ matrix for n in noise], "h3", here)
     return records
 
 
-def _means(p: Any, scores: Scores) -> np.ndarray:
-    """ē (m, d): the mean word embedding at each position."""
-    if p.shape[1] != len(scores.words):
-        raise ValueError(
-            f"The corpus is counted over {p.shape[1]} tokens, the model has {len(scores.words)}. Count with the "
-            "model's own tokenizer."
-        )
-    return np.asarray(p @ scores.words)
-
-
 def _smallest(vectors: np.ndarray, noise: Sequence[np.ndarray], metric: str, record: "partial[Record]") -> list[Record]:
     apart = distances(vectors)[np.triu_indices(len(vectors), 1)]
-    records = [record(metric, float(apart.min())), record(f"{metric}.median", float(np.median(apart)))]
-    if noise:
-        floor = float(np.mean([np.linalg.norm(n, axis=1).mean() for n in noise]))
-        records.append(record(f"{metric}.floor", floor))
-    return records
+    records = [record(metric, apart.min()), record(f"{metric}.median", np.median(apart))]
+    floors = [np.linalg.norm(n, axis=1).mean() for n in noise]
+    return [*records, record(f"{metric}.floor", np.mean(floors))] if floors else records

@@ -7,8 +7,8 @@ numbers is kept once its batch is done, so memory is bounded by one batch.
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from torch import Tensor
 
 from ..encoder import EncoderConfig
 from ..records import Record
-from .bootstrap import DRAWS, Mean, document_mean
-from .who import Axes, Who
+from .who import DRAWS, Axes, Mean, Who, document_mean
 
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10
@@ -32,14 +31,11 @@ _log = logging.getLogger(__name__)
 class Documents:
     """m windows of n tokens each, as arrays (m, n).
 
-    regular: False at special tokens, which no probe sees.
+    document_ids: None where a window is one attention span. regular: False at special tokens, which no probe sees.
     targets: "token" = position / n; "segment" = index of the token's segment in the window, from 0; "intra" = progress
-        in the segment, 0 at its first token, 1 at its last, nan in segments of one token. Values at special tokens mean
-        nothing.
-    document_ids: None where a window is one attention span. attention_mask: (m, n), 0 at padding, which is not regular;
-        None: no padding.
-    articles: (m,) which article of the corpus each begins in, as windows of one article are not independent; None: each
-        is its own.
+        in the segment, 0 at its first token, 1 at its last, nan in segments of one token. At special tokens: anything.
+    attention_mask: 0 at padding, which is not regular; None: no padding. articles: (m,) which article of the corpus
+        each begins in, as windows of one article are not independent; None: each is its own.
     """
 
     input_ids: np.ndarray
@@ -60,20 +56,15 @@ class Documents:
 
     def rows(self, chosen: np.ndarray) -> "Documents":
         """Some of the documents, by number, in that order."""
-        return self._cut(chosen, slice(None))
+        return self._each(lambda array: array[chosen])
 
     def first(self, n: int) -> "Documents":
         """The first n tokens of each document."""
-        return self._cut(slice(None), slice(n))
+        return self._each(lambda array: array[:, :n] if array.ndim > 1 else array)
 
-    def _cut(self, chosen: Any, tokens: slice) -> "Documents":
-        def cut(array: Any) -> Any:
-            return None if array is None else array[chosen][:, tokens]
-
-        ids, positions, spans = cut(self.input_ids), cut(self.position_ids), cut(self.document_ids)
-        targets = {name: cut(values) for name, values in self.targets.items()}
-        articles = None if self.articles is None else self.articles[chosen]
-        return Documents(ids, positions, spans, cut(self.regular), targets, cut(self.attention_mask), articles)
+    def _each(self, cut: Callable[[np.ndarray], np.ndarray]) -> "Documents":
+        arrays = {name: cut(array) for name, array in vars(self).items() if isinstance(array, np.ndarray)}
+        return replace(self, **arrays, targets={name: cut(values) for name, values in self.targets.items()})
 
 
 def choose_documents(window_set: Any, documents: int = 500) -> Documents:
@@ -90,7 +81,10 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
         raise ValueError(
             f"Probes need at least {FEWEST_DOCUMENTS} documents. Got documents={documents}. The paper uses 500."
         )
-    lengths = _lengths(window_set)
+    if hasattr(window_set, "lengths"):  # windows on disk know them without being read
+        lengths = np.asarray(window_set.lengths())
+    else:
+        lengths = np.array([len(window_set[i].input_ids) for i in range(len(window_set))], dtype=np.int64)
     longest = int(lengths.max(initial=0))
     full = np.flatnonzero(lengths == longest)
     if len(full) < FEWEST_DOCUMENTS:
@@ -100,8 +94,8 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             "join=run-on."
         )
     if len(full) < documents:
-        message = "Probes use %d documents of %d tokens, not %d: the held-out part has no more."
-        _log.warning(message, len(full), longest, documents)
+        told = "Probes use %d documents of %d tokens, not %d: the held-out part has no more."
+        _log.warning(told, len(full), longest, documents)
     else:
         full = full[np.arange(documents) * len(full) // documents]
     windows = [window_set[int(i)] for i in full]
@@ -109,28 +103,15 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
     def stack(name: str, dtype: type) -> np.ndarray:
         return np.stack([np.asarray(getattr(w, name)) for w in windows]).astype(dtype)
 
-    position_ids, segments = stack("position_ids", np.int64), stack("segments", np.int64)
+    ids, positions, segments = (stack(name, np.int64) for name in ("input_ids", "position_ids", "segments"))
     # Positions restart only in windows of isolated documents; anywhere else tokens attend over the whole window.
-    isolated = bool((position_ids[:, 1:] <= position_ids[:, :-1]).any())
+    isolated = bool((positions[:, 1:] <= positions[:, :-1]).any())
+    spans = stack("document_ids", np.int64) if isolated else None
+    intra = stack("progress", np.float64)
+    targets = {"token": positions / longest, "segment": segments.astype(np.float64), "intra": intra}
     articles = window_set.articles() if hasattr(window_set, "articles") else None
-    return Documents(
-        input_ids=stack("input_ids", np.int64),
-        position_ids=position_ids,
-        document_ids=stack("document_ids", np.int64) if isolated else None,
-        regular=segments >= 0,
-        targets={
-            "token": position_ids / position_ids.shape[1],
-            "segment": segments.astype(np.float64),
-            "intra": stack("progress", np.float64),
-        },
-        articles=None if articles is None else np.asarray(articles)[full],
-    )
-
-
-def _lengths(window_set: Any) -> np.ndarray:
-    if hasattr(window_set, "lengths"):  # windows on disk know them without being read
-        return np.asarray(window_set.lengths())
-    return np.array([len(window_set[i].input_ids) for i in range(len(window_set))], dtype=np.int64)
+    articles = None if articles is None else np.asarray(articles)[full]
+    return Documents(ids, positions, spans, segments >= 0, targets, articles=articles)
 
 
 def body_of(model: Any) -> Any:
@@ -189,6 +170,11 @@ def at_least_float32(values: Tensor) -> Tensor:
 def as_numpy(values: Tensor) -> np.ndarray:
     """As `at_least_float32`, on the CPU."""
     return at_least_float32(values).cpu().numpy()
+
+
+def as_float64(values: Any) -> np.ndarray:
+    """A tensor, or an array, as an array of float64."""
+    return np.asarray(values.detach().double().cpu() if isinstance(values, Tensor) else values, dtype=np.float64)
 
 
 def rows_on(device: torch.device, rows: np.ndarray, *arrays: np.ndarray | None) -> list[Any]:
@@ -287,8 +273,8 @@ def hidden_states(
     batch_size: int = 32,
     progress: Progress = None,
 ) -> Generator[tuple[np.ndarray, tuple[Tensor, ...]], None, None]:
-    """(numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the documents, as `outputs`, in
-    evaluation mode; the model is left in the mode it was in.
+    """(numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the documents, as `outputs`; the
+    model runs in evaluation mode and is left in the mode it was in.
 
     Raises:
         ValueError: the model returns another number of hidden states, or other widths, than its configuration says; or,
@@ -376,8 +362,7 @@ class Reader:
         check_passed(self.values)
         keys = sorted(key for key in self.values if isinstance(key, tuple))
         values = np.stack([self.values[key] for key in keys], axis=1)
-        if np.isnan(values).all():
-            raise ValueError(NO_WORDS)
+        check_words(values)
         return values, {("layer", "part"): [(block + 1, part) for block, part in keys]}
 
     def mean(self, values: np.ndarray, draws: int = DRAWS) -> Mean:
@@ -385,10 +370,13 @@ class Reader:
         return document_mean(values, draws, articles=self.articles)
 
 
-NO_WORDS = (
-    "No document has a regular token, so there is nothing to average over. Give documents of at least 3 tokens: [CLS], "
-    "a word, [SEP]."
-)
+def check_words(values: np.ndarray) -> None:
+    """Raises ValueError where no document has a value."""
+    if np.isnan(values).all():
+        raise ValueError(
+            "No document has a regular token, so there is nothing to average over. Give documents of at least 3 "
+            "tokens: [CLS], a word, [SEP]."
+        )
 
 
 def check_passed(seen: Any) -> None:
@@ -406,18 +394,16 @@ def read(
         ValueError: a reader needs terms and the model has none by name: it is not one of ours.
     """
     device, order = device_of(model), np.arange(len(documents))
-    now: Batch | None = None
     of_terms, of_hidden = [r for r in readers if r.wants_terms], [r for r in readers if r.wants_hidden]
-    watching: AbstractContextManager[None] = nullcontext()
+    now: Batch
+
+    def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        for reader in of_terms:
+            reader.terms(now, block, terms, allowed)
+
     if of_terms:
         check_terms(model)
-
-        def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-            assert now is not None
-            for reader in of_terms:
-                reader.terms(now, block, terms, allowed)
-
-        watching = model.inspecting(see)
+    watching = model.inspecting(see) if of_terms else nullcontext()
     with watching, closing(hidden_states(model, documents, order, batch_size)) as passing:
         for rows in batches(order, batch_size, progress):
             now = Batch.of(documents, rows, device)  # before the model reads it

@@ -1,15 +1,16 @@
-"""Linear probes for position: how well a ridge regression reads position, segment and progress off every hidden state.
+"""Ridge regressions from hidden states: to positions (linear probes), and to the streams of another model.
 
 DSTG section 5 (tables 2-4): 500 documents of the maximum length, 400 to fit and 100 to test, five random splits, Ridge,
-R². Equal to scikit-learn's Ridge(alpha=penalty) and r2_score in float64, and after `Sums.project` to its PCA before
-them, but each token is looked at once however many fits there are: all share sums of outer products.
+R²; B.2 (figure 8): how much of one model's streams is in another's states. Equal to scikit-learn's Ridge and r2_score
+in float64, and after `Sums.project` to its PCA before them, but each token is looked at once however many fits there
+are: all share sums of outer products.
 """
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,12 @@ from ..records import Record
 from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states
 from .who import Who
 
-MEMORY = 2 << 30  # bytes of sums held at a time; with more, the model runs once for every chunk of layers
+PENALTY = 1.0  # on the coefficients and not on the intercept
+MEMORY = 2 << 30  # bytes of sums held at a time; with more, the models run once for every chunk of layers
+STREAMS = ("position", "semantic")
+# Targets of a regression: of the same token, of another document's, of another document's in random order.
+ENDINGS = ("", ".place", ".chance")
+CONSTANT = 1e-12  # a target whose squares about its mean are a smaller share of the largest target's does not vary
 
 _log = logging.getLogger(__name__)
 
@@ -57,15 +63,14 @@ def principal_axes(sums: Sums, components: int) -> np.ndarray:
     return axes[:, ::-1]
 
 
-def ridge_r2(train: Sums, test: Sums, penalty: float) -> np.ndarray:
+def ridge_r2(train: Sums, test: Sums) -> np.ndarray:
     """(q,) R² on the test tokens of the ridge regression of each target on all features of the training tokens.
 
-    The penalty is on the coefficients and not on the intercept, and R² is 1 - squared errors / squares about the mean
-    of the test tokens: below 0 where that mean would have been better. Meaningless for a target that does not vary in
-    the test.
+    R² is 1 - squared errors / squares about the mean of the test tokens: below 0 where that mean would have been
+    better. Meaningless for a target that does not vary in the test.
     """
     gram, moments = train.moments()
-    gram[np.diag_indices_from(gram)] += penalty
+    gram[np.diag_indices_from(gram)] += PENALTY
     try:
         weights = cho_solve(cho_factor(gram, lower=True), moments)
     except LinAlgError:  # equal features so large that the penalty is lost in rounding
@@ -77,10 +82,68 @@ def ridge_r2(train: Sums, test: Sums, penalty: float) -> np.ndarray:
     return 1.0 - residual / test.spread()
 
 
-def check_penalty(penalty: float) -> None:
-    """Raises ValueError where a ridge penalty is not positive."""
-    if not penalty > 0:
-        raise ValueError(f"The ridge penalty must be above 0. Got {penalty}. The paper's is 1.")
+class SplitSums:
+    """Sums over tokens of [x, 1]ᵀ[x, 1, y] and of y², for states x (p wide) and targets y (q): what `Sums` needs.
+
+    Those of all documents and of the documents that each split tests, so that any split and part is solved without
+    another look at a token; apart for each kind of tokens. `shift` is a vector near the mean of x, without which states
+    far from zero would lose their digits in the sums.
+
+    total: (kinds, p + 2, p + 1 + q), the last row the squares of y; test: (splits, ...) of these.
+    """
+
+    def __init__(self, shift: np.ndarray, targets: int, splits: int, kinds: int = 1) -> None:
+        self.shift, self.p, self.q = shift, len(shift), targets
+        self.total = np.zeros((kinds, self.p + 2, self.p + 1 + targets))
+        self.test = np.zeros((splits, *self.total.shape))
+
+    @staticmethod
+    def size(width: int, targets: int) -> int:
+        """Numbers of one kind, of one split."""
+        return (width + 2) * (width + 1 + targets)
+
+    def add(self, x: np.ndarray, y: np.ndarray, tested_in: np.ndarray, kind: int = 0) -> None:
+        """Add tokens x (t, p), y (t, q) of documents that the splits `tested_in` test and all others train on."""
+        x1 = np.column_stack([x - self.shift, np.ones(len(x))])
+        products = np.hstack([x1.T @ x1, x1.T @ y])
+        squares = np.einsum("tq,tq->q", y, y)
+        for sums in (self.total[kind], *(self.test[s, kind] for s in tested_in)):
+            sums[:-1] += products
+            sums[-1, self.p + 1 :] += squares
+
+    def pairs(
+        self, x: slice = slice(None), y: Sequence[int] | None = None, kinds: slice = slice(None)
+    ) -> Iterator[tuple[Sums, Sums]]:
+        """Training and test sums of each split, of features in columns `x`, targets `y` (default: all) and some kinds
+        of tokens."""
+        one, at = self.p, np.arange(self.p)[x]
+        to = self.p + 1 + np.arange(self.q)[slice(None) if y is None else y]
+        total = self.total[kinds].sum(0)
+        for test in self.test[:, kinds].sum(1):
+            train, held_out = (
+                Sums(m[one, one], m[at, one], m[one, to], m[np.ix_(at, at)], m[np.ix_(at, to)], m[-1, to])
+                for m in (total - test, test)
+            )
+            yield train, held_out
+
+
+def _tested_together(test: np.ndarray, indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Documents of a batch that the same splits test: (splits, rows of the batch)."""
+    patterns, which = np.unique(test[:, indices], axis=1, return_inverse=True)
+    return [(np.flatnonzero(p), np.flatnonzero(which.ravel() == i)) for i, p in enumerate(patterns.T)]
+
+
+def _chunks(values: Mapping[Any, int], splits: int) -> list[list[Any]]:
+    """What has sums of so many values, in runs that fit in MEMORY."""
+    chunks: list[list[Any]] = []
+    held = 0
+    for key, size in values.items():
+        held += 8 * (splits + 2) * size
+        if not chunks or held > MEMORY:
+            chunks.append([])
+            held = 8 * (splits + 2) * size
+        chunks[-1].append(key)
+    return chunks
 
 
 def probe_records(
@@ -90,17 +153,15 @@ def probe_records(
     *,
     documents: int = 500,
     splits: int = 5,
-    penalty: float = 1.0,
     batch_size: int = 32,
     progress: Progress = None,
     components: Sequence[int] = (),
 ) -> list[Record]:
     """R² of linear probes for the three targets at every hidden[l], as records.
 
-    Split s (index) puts a random fifth of the documents, drawn from seed s, in the test; the same documents for every
-    model, so models can be compared split by split. Special tokens are left out, and one-token segments from the
-    intra-segment target. For a model with a position stream the probes also read each stream alone, parts "position"
-    and "semantic".
+    Split s (index) puts a random fifth of the documents in the test, the same for every model, so models can be
+    compared split by split. Special tokens are left out, and one-token segments from the intra-segment target. For a
+    model with a position stream the probes also read each stream alone, parts "position" and "semantic".
 
     Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and the same
     with `.chance`: targets shuffled across tokens. `probe.documents` and `probe.length` say how many documents of how
@@ -110,18 +171,15 @@ def probe_records(
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
         window_set: held-out windows, see `choose_documents`.
-        splits: number of splits; the 95 % interval needs two.
-        penalty: ridge penalty, on the coefficients and not on the intercept.
         components: numbers k of principal components, for example (2, 8): the probes also read only the first k of each
             part, parts "all.pca2", "position.pca2", ...: the control that says how much of a part's position a figure
             of its two components shows. They are those of the training tokens of each split (scikit-learn's PCA before
             its Ridge); a part with fewer than k columns has no such probe.
 
     Raises:
-        ValueError: too few documents, a penalty, a number of splits or of components that is not positive, or hidden
-            states that are not finite.
+        ValueError: too few documents, a number of splits or of components that is not positive, or hidden states that
+            are not finite.
     """
-    check_penalty(penalty)
     if any(k < 1 for k in components):
         raise ValueError(
             f"Probes read at least 1 principal component. Got components={tuple(components)}. For example (2, 8)."
@@ -129,16 +187,14 @@ def probe_records(
     chosen = choose_documents(window_set, documents)
     test = split_documents(len(chosen), splits)
     targets = probe_targets(chosen, test)
-    records = [
-        who.record("probe.documents", len(chosen)),
-        who.record("probe.length", chosen.length),
-    ]
-    for layers in _chunks(model.config, splits):
-        sums_of_layers = gram_sums(model, chosen, targets, test, layers, batch_size, progress)
-        for layer, sums in zip(layers, sums_of_layers, strict=True):
-            for part, columns in stream_columns(model.config).items():
+    records = [who.record("probe.documents", len(chosen)), who.record("probe.length", chosen.length)]
+    config: Any = model.config
+    size = 2 * SplitSums.size(config.hidden_size, len(targets.columns))
+    for layers in _chunks(dict.fromkeys(range(config.num_hidden_layers + 1), size), splits):
+        for layer, sums in _probe_sums(model, chosen, targets, test, layers, batch_size, progress).items():
+            for part, columns in stream_columns(config).items():
                 fewer = [k for k in sorted(set(components)) if k <= columns.stop - columns.start]
-                for (k, target), values in sums.r2(columns, penalty, fewer).items():
+                for (k, target), values in _probe_r2(sums, targets, columns, fewer).items():
                     tokens = targets.counts(target).sum(1)  # (documents,)
                     place = {"part": part if k is None else f"{part}.pca{k}", "layer": layer}
                     tests, n = test @ tokens, int(tokens.sum())
@@ -208,114 +264,188 @@ def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
     return Targets(columns, np.stack(values, axis=-1), kinds)
 
 
-class GramSums:
-    """Sums of z zᵀ over the tokens of one layer, z = [hidden - shift, 1, targets]: all that a ridge regression and its
-    R² need.
-
-    They are kept for all documents and for the test documents of every split, apart for tokens that have an
-    intra-segment target and tokens that have none, so any split, target, part and penalty is solved without another
-    look at a token. `shift` is any vector near the mean; without it, features far from zero would lose their digits in
-    the sums.
-
-    total: (2, m, m), test: (splits, 2, m, m); m = width + 1 + number of target columns.
-    """
-
-    def __init__(self, shift: np.ndarray, columns: Sequence[str], splits: int) -> None:
-        self.shift, self.columns, self.width = shift, list(columns), len(shift)
-        size = self.width + 1 + len(columns)
-        self.total = np.zeros((2, size, size))
-        self.test = np.zeros((splits, 2, size, size))
-        self._group = np.zeros((2, size, size))
-
-    def add(self, kind: int, hidden: np.ndarray, targets: np.ndarray) -> None:
-        """Add tokens of the running group: hidden (t, width), targets (t, columns); kind 0 has an intra-segment
-        target."""
-        z = np.empty((len(hidden), self.total.shape[1]))
-        np.subtract(hidden, self.shift, out=z[:, : self.width])
-        z[:, self.width] = 1.0
-        z[:, self.width + 1 :] = targets
-        self._group[kind] += z.T @ z
-
-    def close(self, splits: np.ndarray) -> None:
-        """End a group of documents, tested in the given splits and trained on in all others."""
-        self.total += self._group
-        self.test[splits] += self._group
-        self._group[:] = 0.0
-
-    def r2(
-        self, columns: slice, penalty: float, components: Sequence[int] = ()
-    ) -> dict[tuple[int | None, str], list[float]]:
-        """R² in every split of ridge regressions on some columns of the hidden state, by (None, target column); and by
-        (k, target column) for each k of `components` of regressions on that many principal components of the columns.
-
-        The components are those of the training tokens of the split that have the target.
-        """
-        r2: dict[tuple[int | None, str], list[float]] = defaultdict(list)
-        x = np.arange(self.width)[columns]
-        for kinds in (slice(0, 2), slice(0, 1)):
-            targets = [c for c in self.columns if c.startswith("intra") == (kinds.stop == 1)]
-            y = self.width + 1 + np.array([self.columns.index(c) for c in targets], dtype=np.int64)
-            total = self.total[kinds].sum(0)
-            for held_out in self.test[:, kinds].sum(1) if targets else ():
-                pair = [self._sums(sums, x, y) for sums in (total - held_out, held_out)]
-                axes = principal_axes(pair[0], max(components)) if components else np.zeros((len(x), 0))
-                for k in (None, *components):
-                    train, test = pair if k is None else (sums.project(axes[:, :k]) for sums in pair)
-                    for target, value in zip(targets, ridge_r2(train, test, penalty), strict=True):
-                        r2[k, target].append(float(value))
-        return r2
-
-    def _sums(self, sums: np.ndarray, x: np.ndarray, y: np.ndarray) -> Sums:
-        """Features in columns `x` of z, targets in columns `y`."""
-        one = self.width
-        xx, xy = sums[np.ix_(x, x)], sums[np.ix_(x, y)]
-        return Sums(sums[one, one], sums[x, one], sums[one, y], xx, xy, np.diag(sums)[y])
-
-
-def gram_sums(
-    model: torch.nn.Module,
+def _probe_sums(
+    model: Any,
     documents: Documents,
     targets: Targets,
     test: np.ndarray,
     layers: Sequence[int],
-    batch_size: int = 32,
-    progress: Progress = None,
-) -> list[GramSums]:
-    """Sums of the given layers, from one pass of the documents through the model; `test` as from `split_documents`."""
-    patterns = [tuple(np.flatnonzero(column)) for column in test.T]
-    order = np.array(sorted(range(len(documents)), key=lambda i: patterns[i]))
-    sums: list[GramSums] = []
-    open_pattern = patterns[order[0]]
-    for indices, hidden in hidden_states(model, documents, order, batch_size, progress):
-        arrays = [as_numpy(hidden[layer]) for layer in layers]
-        if not sums:
-            shifts = [a[documents.regular[indices]].mean(axis=0, dtype=np.float64) for a in arrays]
-            sums = [GramSums(shift, targets.columns, len(test)) for shift in shifts]
-        for pattern, group in groupby(range(len(indices)), key=lambda i: patterns[indices[i]]):
-            if pattern != open_pattern:
-                _close(sums, open_pattern)
-                open_pattern = pattern
-            rows = list(group)
-            run = slice(rows[0], rows[-1] + 1)
-            kinds, values = targets.kinds[indices[run]], targets.values[indices[run]]
-            for kind in (0, 1):
-                mask = kinds == kind
-                for s, array in zip(sums, arrays, strict=True):
-                    s.add(kind, array[run][mask], values[mask])
-    _close(sums, open_pattern)
-    for layer, s in zip(layers, sums, strict=True):
-        check_finite(s.total, f"hidden[{layer}]")
+    batch_size: int,
+    progress: Progress,
+) -> dict[int, SplitSums]:
+    """Sums of the given layers by kind of token, from one pass of the documents through the model."""
+    sums: dict[int, SplitSums] = {}
+    for indices, hidden in hidden_states(model, documents, np.lexsort(test[::-1]), batch_size, progress):
+        for layer in layers:
+            states = as_numpy(hidden[layer])
+            if layer not in sums:
+                shift = states[documents.regular[indices]].mean(axis=0, dtype=np.float64)
+                sums[layer] = SplitSums(shift, len(targets.columns), len(test), kinds=2)
+            for tested_in, rows in _tested_together(test, indices):
+                for kind in (0, 1):
+                    mask, y = targets.kinds[indices[rows]] == kind, targets.values[indices[rows]]
+                    sums[layer].add(states[rows][mask], y[mask], tested_in, kind)
+    for layer, of_layer in sums.items():
+        check_finite(of_layer.total, f"hidden[{layer}]")
     return sums
 
 
-def _close(sums: Sequence[GramSums], splits: Sequence[int]) -> None:
-    for s in sums:
-        s.close(np.array(splits, dtype=np.int64))
+def _probe_r2(
+    sums: SplitSums, targets: Targets, columns: slice, components: Sequence[int]
+) -> dict[tuple[int | None, str], list[float]]:
+    """R² in every split of ridge regressions on some columns of the hidden state, by (None, target); and by (k, target)
+    on the first k principal components of these columns over the training tokens that have the target."""
+    r2: dict[tuple[int | None, str], list[float]] = defaultdict(list)
+    for intra, kinds in ((False, slice(0, 2)), (True, slice(0, 1))):
+        y = [i for i, name in enumerate(targets.columns) if name.startswith("intra") == intra]
+        for pair in sums.pairs(columns, y, kinds) if y else ():
+            axes = principal_axes(pair[0], max(components)) if components else np.zeros((0, 0))
+            for k in (None, *components):
+                train, test = pair if k is None else (s.project(axes[:, :k]) for s in pair)
+                for i, value in zip(y, ridge_r2(train, test), strict=True):
+                    r2[k, targets.columns[i]].append(float(value))
+    return r2
 
 
-def _chunks(config: Any, splits: int) -> list[list[int]]:
-    """Layers 0 .. L in runs whose sums fit in MEMORY."""
-    size = config.hidden_size + 1 + 2 * len(TARGETS)
-    step = max(1, MEMORY // (8 * 2 * (splits + 2) * size**2))
-    layers = list(range(config.num_hidden_layers + 1))
-    return [layers[i : i + step] for i in range(0, len(layers), step)]
+def regression_records(
+    reference_model: Any,
+    models: Mapping[str, Any],
+    documents: Documents,
+    *,
+    study: str,
+    reference: str = "dstg",
+    seed: int | None,
+    splits: int = 5,
+    batch_size: int = 8,
+    progress: Progress = None,
+) -> list[Record]:
+    """R² of ridge regressions from the hidden states of each model onto the position and the semantic stream of a
+    reference model.
+
+    Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`,
+    each split and their mean (`Who.splits`; n: documents). The value is the mean over the target columns of R²; columns
+    that do not vary are left out. Regular tokens only; splits as of the probes (`split_documents`). States of layer l
+    of a model of L blocks are set against those of layer l of the reference, or of the nearest relative depth,
+    l · L_reference / L, where it has another number of blocks; `layer` is the model's.
+
+    Two controls, with the targets of another document of the set. `.place`: of its token in the same place among the
+    regular ones (from the start again if it has fewer): what the streams of all documents have in common, of the
+    position stream most. `.chance`: of its tokens in random order: the floor, near 0.
+
+    All models run side by side over the same batches; what needs more than `MEMORY` has a pass for each chunk.
+
+    Args:
+        reference_model: has a position stream (`config.position_size` > 0).
+        models: the baselines by name; the reference itself may be among them, its own states say all of its streams.
+        seed: of all these models; goes into the records only.
+        batch_size: documents at a time, at least 2.
+
+    Raises:
+        ValueError: a reference without streams, a document without regular tokens, or hidden states that are not
+            finite.
+    """
+    config = reference_model.config
+    if not getattr(config, "position_size", 0):
+        raise ValueError(
+            f"{reference} has no position stream to predict (position_size is 0). Give a model with two streams: dstg, "
+            "split or low-rank."
+        )
+    if len(documents) < 2 or not documents.regular.any(1).all():
+        raise ValueError(
+            f"Each of at least 2 documents must have regular tokens; {int(documents.regular.any(1).sum())} have some."
+        )
+    test = split_documents(len(documents), splits)
+    deepest = max((model.config.num_hidden_layers for model in models.values()), default=-1)
+    sizes = {
+        (name, layer): SplitSums.size(model.config.hidden_size, len(ENDINGS) * config.hidden_size)
+        for layer in range(deepest + 1)
+        for name, model in models.items()
+        if layer <= model.config.num_hidden_layers
+    }
+    records: list[Record] = []
+    for pairs in _chunks(sizes, splits):
+        of_pairs = _regression_sums(reference_model, models, documents, test, pairs, batch_size, progress)
+        for (name, layer), sums in of_pairs.items():
+            splits_of = partial(Who(name, seed, study).splits, documents=len(documents), n=len(documents))
+            for metric, values in _regression_r2(sums, stream_columns(config)).items():
+                records += splits_of(metric, values, tested=test.sum(1), part=reference, layer=layer)
+    return records
+
+
+def _regression_sums(
+    reference_model: Any,
+    models: Mapping[str, Any],
+    documents: Documents,
+    test: np.ndarray,
+    pairs: list[tuple[str, int]],
+    batch_size: int,
+    progress: Progress,
+) -> dict[tuple[str, int], SplitSums]:
+    """Sums of the given baselines and layers, from one pass of these baselines and the reference side by side."""
+    # Documents that the same splits test one after the other, so that most batches need one sum.
+    order = np.lexsort(test[::-1])
+    depth = reference_model.config.num_hidden_layers
+    # Each model once, the reference first.
+    running = {id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))}
+    passes = [
+        hidden_states(model, documents, order, batch_size, progress if model is reference_model else None)
+        for model in running.values()
+    ]
+    sums: dict[tuple[str, int], SplitSums] = {}
+    shifts: dict[int, np.ndarray] = {}  # of the targets, by layer of the reference
+    # The last document of the batch before, and its states in the reference.
+    before: tuple[int, list[np.ndarray]] | None = None
+    for states in zip(*passes, strict=True):
+        indices, hidden = states[0][0], dict(zip(running, (h for _, h in states), strict=True))
+        reference_states = [as_numpy(h) for h in states[0][1]]
+        partners = [(indices[r - 1], [h[r - 1] for h in reference_states]) for r in range(len(indices))]
+        partners[0] = before or partners[0]
+        before = indices[-1], [h[-1] for h in reference_states]
+        regular = documents.regular[indices]
+        for name, layer in pairs:
+            x = as_numpy(hidden[id(models[name])][layer])
+            target = int(layer * depth / models[name].config.num_hidden_layers + 0.5)
+            y = reference_states[target]
+            if (name, layer) not in sums:
+                x_mean, y_mean = (a[regular].mean(axis=0, dtype=np.float64) for a in (x, y))
+                shifts.setdefault(target, np.tile(y_mean, len(ENDINGS)))
+                sums[name, layer] = SplitSums(x_mean, len(shifts[target]), len(test))
+            for tested_in, rows in _tested_together(test, indices):
+                of_rows = [
+                    _targets(documents, int(indices[r]), y[r], partners[r][0], partners[r][1][target]) for r in rows
+                ]
+                inputs = np.concatenate([x[r][regular[r]] for r in rows])
+                sums[name, layer].add(inputs, np.concatenate(of_rows) - shifts[target], tested_in)
+    for (name, layer), of_pair in sums.items():
+        check_finite(of_pair.total, f"hidden[{layer}] of {name} or its reference")
+    return sums
+
+
+def _targets(documents: Documents, document: int, states: np.ndarray, partner: int, others: np.ndarray) -> np.ndarray:
+    """Targets (t, 3 q) for the t regular tokens of a document, by ending: its own, another's in the same places,
+    another's in random order."""
+    same = states[documents.regular[document]]
+    other = others[documents.regular[partner]]
+    places = np.arange(len(same)) % len(other)
+    return np.hstack([same, other[places], other[np.random.default_rng([1, document]).permutation(places)]])
+
+
+def _regression_r2(sums: SplitSums, parts: Mapping[str, slice]) -> dict[str, list[float]]:
+    """Mean R² of each split for the streams of the reference and their controls, by metric; without streams that do not
+    vary."""
+    r2: dict[str, list[float]] = defaultdict(list)
+    width = sums.q // len(ENDINGS)
+    for train, test in sums.pairs():
+        spread = np.minimum(train.spread(), test.spread())
+        with np.errstate(divide="ignore", invalid="ignore"):  # of targets that do not vary
+            of_columns = ridge_r2(train, test)
+        for i, ending in enumerate(ENDINGS):
+            for stream in STREAMS:
+                columns = np.arange(i * width, (i + 1) * width)[parts[stream]]
+                varies = columns[spread[columns] > CONSTANT * spread.max()]
+                if len(varies):
+                    r2[f"regression.{stream}{ending}"].append(float(of_columns[varies].mean()))
+    complete = {metric: values for metric, values in r2.items() if len(values) == len(sums.test)}
+    if len(complete) < len(ENDINGS) * len(STREAMS):
+        _log.warning("No regression onto a stream that does not vary; left: %s.", ", ".join(complete) or "none")
+    return complete

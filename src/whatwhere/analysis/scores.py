@@ -1,5 +1,4 @@
-"""The terms of the attention scores before the softmax: their spread, TUPE's θ beside the scores that it replaces,
-their patterns.
+"""The terms of the attention scores before the softmax: their spread, TUPE's θ, their patterns.
 
 DSTG 3.1 projects both streams to one head width and says that the variances of the two products are thereby matched.
 With weights of one spread σ and normed inputs, a product q·k/√d_head of a stream d wide has the standard deviation σ²d:
@@ -15,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import softmax
+from scipy.special import entr, softmax
 from torch import Tensor
 
 from ..records import Record
+from .attention import pair_sums
 from .passes import (
     Batch,
     Documents,
@@ -152,9 +152,7 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
         return "local", 1 - uniform / close
     if close <= uniform / LIFT:
         return "global", 1 - close / uniform
-    with np.errstate(divide="ignore"):
-        logs = np.where(weights > 0, np.log(weights, where=weights > 0, out=np.zeros_like(weights)), 0.0)
-    entropy = float(-(weights * logs).sum(1).mean() / np.log(n))
+    entropy = float(entr(weights).sum(1).mean() / np.log(n))
     return ("broad", entropy) if entropy >= SPREAD else ("global", 1 - entropy)
 
 
@@ -172,18 +170,16 @@ def content_free_terms(model: Any) -> list[str]:
     config = model.config
     names = ["absolute"] if config.position_size or config.untied != "none" else []
     names += ["relative"] if config.relative != "none" else []
-    if not names:
-        name = name_of(model)
-        why = f"{name} knows no positions."
-        if config.absolute != "none":
-            why = (
-                f"{name} adds its positions to the words. Its first block has a position-position correlation: "
-                "correlation_records."
-            )
-        elif config.rotation != "none":
-            why = f"in {name} the position turns queries and keys of words: without words there is no score."
-        raise ValueError(f"No term of the attention scores is free of content: {why}")
-    return names
+    if names:
+        return names
+    name = name_of(model)
+    why = f"{name} knows no positions."
+    if config.absolute != "none":
+        why = f"{name} adds its positions to the words. Its first block has a position-position correlation: "
+        why += "correlation_records."
+    elif config.rotation != "none":
+        why = f"in {name} the position turns queries and keys of words: without words there is no score."
+    raise ValueError(f"No term of the attention scores is free of content: {why}")
 
 
 def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
@@ -207,27 +203,17 @@ class MeanScores:
     """Mean over documents of scores (n, n) between regular tokens, for any number of heads, a batch at a time."""
 
     def __init__(self) -> None:
-        self.total: Tensor | None = None
-        self.pairs: Tensor | None = None
+        self.total, self.pairs = (torch.zeros((), dtype=torch.float64) for _ in range(2))
         self.documents = 0
 
     def add(self, scores: Tensor, regular: Tensor) -> None:
         """Scores (b or 1, h, n, n) of documents with regular tokens (b, n)."""
-        pairs = (regular[:, :, None] & regular[:, None, :]).to(scores.dtype)  # (b, n, n)
-        if len(scores) == 1:
-            total = scores[0].double() * pairs.sum(0)
-        elif bool((regular == regular[:1]).all()):  # alike in all documents: one mask after the sum
-            total = scores.sum(0, dtype=torch.float64) * pairs[0]
-        else:
-            total = (scores * pairs[:, None]).sum(0, dtype=torch.float64)
-        count = pairs.sum(0, dtype=torch.float64)
-        self.total = total if self.total is None else self.total.add_(total)
-        self.pairs = count if self.pairs is None else self.pairs.add_(count)
+        self.total = self.total + pair_sums(scores, regular, torch.float64)
+        self.pairs = self.pairs + (regular[:, :, None] & regular[:, None, :]).sum(0)
         self.documents += len(regular)
 
     def mean(self) -> np.ndarray:
         """(h, m, m): positions that hold no regular token in half of the documents or more are left out."""
-        assert self.total is not None and self.pairs is not None
         often = self.pairs.diagonal() > self.documents / 2  # so that every two of them meet in some document
         mean: np.ndarray = (self.total / self.pairs)[:, often][:, :, often].cpu().numpy()
         return mean
@@ -243,11 +229,9 @@ def counted_tokens(batch: Batch) -> Tensor:
 
 
 class PatternCounts(Reader):
-    """A `Reader` of the position terms, `absolute` + `relative`: means over documents between regular tokens, and their
-    patterns.
+    """A `Reader` of the position terms, `absolute` + `relative`: the patterns of their means over documents.
 
     What special tokens get in their place (DSTG eq. 1, TUPE eq. 9) is left out with them. Records: `pattern_records`.
-    The maps of each term are in the arrays of `AttentionScores`.
 
     Raises:
         ValueError: the model has no content-free term; see `content_free_terms`.
@@ -261,12 +245,6 @@ class PatternCounts(Reader):
         self._means: dict[int, MeanScores] = {}
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        missing = [name for name in self.names if name not in terms]
-        if missing:
-            raise ValueError(
-                f"Block {block} has no term {missing[0]!r}; it has {', '.join(terms)}. Give the model of this "
-                "configuration."
-            )
         total = sum((terms[name] for name in self.names[1:]), start=terms[self.names[0]])
         self._means.setdefault(block, MeanScores()).add(total, counted_tokens(batch))
 

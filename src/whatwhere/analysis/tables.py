@@ -28,6 +28,7 @@ from ..geometry import (
 )
 from ..records import Record
 from ..shipped import model_source
+from .passes import as_float64
 from .who import Who
 
 SHARES = 10  # components whose share is recorded
@@ -61,7 +62,7 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
     Raises:
         ValueError: the table is not finite, or all its rows are equal.
     """
-    table = _array(table)
+    table = as_float64(table)
     s, null, lonely = spectrum(table), equivariance_null(table, SHUFFLES), outliers(table)
     n, by_order = len(table), {"index": range(SHARES)}
     first = [k for k in FIRST if k < len(s.shares)]
@@ -86,7 +87,7 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
 def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Records and arrays of a model's word table, all rows: shares and N50 and errors as of a position table, part
     "words" (LOWDIM Table 1b)."""
-    table = _array(table)
+    table = as_float64(table)
     shares = component_shares(table)
     return _share_records(who, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
 
@@ -95,11 +96,10 @@ def table_arrays(table: Any) -> dict[str, np.ndarray]:
     """Arrays for the figures of one position table: those of `table_records`, more of each, and pictures of E·Eᵀ.
 
     scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all
-        components.
-    rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows, rows) of E·Eᵀ
-    from 2, 5 and 10 components, where the table has more, and from all; products_of: the number of components of each.
+    components. rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows,
+    rows) of E·Eᵀ from 2, 5 and 10 components, where the table has more, and from all; products_of: their numbers.
     """
-    table = _array(table)
+    table = as_float64(table)
     s = spectrum(table)
     rows = np.arange(0, len(table), -(-len(table) // PRODUCTS))
     counts = [k for k in PRODUCTS_OF if k < len(s.shares)]
@@ -115,10 +115,6 @@ def table_arrays(table: Any) -> dict[str, np.ndarray]:
         "products": np.array(pictures),
         "products_of": np.array([*counts, len(s.shares)]),
     }
-
-
-def _array(table: Any) -> np.ndarray:
-    return table.detach().double().cpu().numpy() if hasattr(table, "detach") else np.asarray(table)
 
 
 def _share_records(who: Who, shares: np.ndarray, total: int, **columns: Any) -> list[Record]:
@@ -201,14 +197,9 @@ def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[lis
 def _tables_of_model(folder: Path, source: str, words: bool, name: str | None = None) -> list[SourceTable]:
     place = folder.resolve()
     seed = _SEED.fullmatch(place.name)
-    positions = SourceTable(
-        name=name or (place.parent.name if seed else place.name),
-        kind=POSITIONS,
-        rows=read_table(folder).numpy(),
-        seed=int(seed[1]) if seed else None,
-        source=source,
-        config=_config(folder),
-    )
+    name = name or (place.parent.name if seed else place.name)
+    rows = read_table(folder).numpy()
+    positions = SourceTable(name, POSITIONS, rows, int(seed[1]) if seed else None, source, _config(folder))
     if not words:
         return [positions]
     return [positions, replace(positions, kind=WORDS, rows=read_table(folder, words=True).numpy())]

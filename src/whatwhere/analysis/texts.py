@@ -5,20 +5,18 @@ the model uses. On disk a weight w is one byte, round(255 √w): wrong by at mos
 and by less where weights are small.
 """
 
-import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..corpus.synthetic import RepeatedDocuments
-from ..files import write_arrays, write_json
-from .attention import TOTAL, softmax_weights
-from .passes import body_of, device_of, eager, evaluating
+from ..files import read_json, write_arrays, write_json
+from .attention import TOTAL, WeightReader, Weights, attention_weights
+from .passes import Batch, Documents, read
 from .who import Who
 
 INDEX = "explorer.json"
@@ -51,9 +49,9 @@ def quantise(weights: np.ndarray) -> np.ndarray:
     return np.rint(np.sqrt(np.clip(weights, 0, 1)) * STEPS).astype(np.uint8)
 
 
-def repeated_text(seed: int = 0, sentences: int = 3) -> tuple[str, str]:
+def repeated_text(seed: int = 0) -> tuple[str, str]:
     """Title and text of the shape DOC-A + DOC-B + DOC-A (DSTG figure 3), made up; the same for the same seed."""
-    return "A + B + A", next(iter(RepeatedDocuments(documents=1, sentences=sentences, seed=seed).documents()))
+    return "A + B + A", next(iter(RepeatedDocuments(documents=1, sentences=3, seed=seed).documents()))
 
 
 def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
@@ -72,7 +70,7 @@ def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
 
 
 def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: str = "") -> TextMaps:
-    """The attention of every head in one text; blocks are seen one after the other and nothing else of a block is kept.
+    """The attention of every head in one text.
 
     model: an encoder of this package, or any of transformers that gives attention weights (`total` only, `missing` says
     why); it is left in the mode and with the attention backend it had. input_ids: (n,), special tokens included.
@@ -90,11 +88,40 @@ def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: s
     most = most_tokens(model)
     if most is not None and len(input_ids) > most:
         raise ValueError(f"The model has {most} positions; the text {title!r} has {len(input_ids)} tokens. Shorten it.")
-    device = device_of(model)
-    ids = torch.from_numpy(input_ids)[None].to(device)
-    with evaluating(model), torch.inference_mode():
-        weights, missing = _terms(model, ids) if hasattr(model, "inspecting") else _whole(model, ids)
-    return TextMaps(title, list(tokens), weights, missing)
+    ids = input_ids[None]
+    text = Documents(ids, np.arange(len(input_ids))[None], None, np.ones(ids.shape, dtype=bool), {})
+    if not hasattr(model, "inspecting"):
+        ((_, attentions),) = attention_weights(model, text)
+        missing = (
+            f"{type(model).__name__} does not say which part of its scores comes from position, so only the attention "
+            "itself is shown; the encoders of whatwhere have named terms."
+        )
+        whole = np.stack([a[0].float().cpu().numpy() for a in attentions])
+        return TextMaps(title, list(tokens), {TOTAL: whole}, missing)
+    reader, missing = _Maps(), ""
+    read(model, text, [reader])
+    blocks = len(reader.maps[TOTAL])
+    names = [name for name, maps in reader.maps.items() if len(maps) == blocks]  # that every block has
+    if len(names) == 2:  # one term and the total, which are the same
+        preset, term = getattr(model.config, "preset", None), names[0]
+        missing = (
+            f"The attention scores of {f'`{preset}`' if preset else 'this model'} are one term (`{term}`), so only "
+            "their softmax is shown."
+        )
+        names = [TOTAL]
+    names.sort(key=lambda name: (name == TOTAL, _ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+    return TextMaps(title, list(tokens), {name: np.stack(reader.maps[name]) for name in names}, missing)
+
+
+class _Maps(WeightReader):
+    """The weights (h, n, n) of every block, by part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maps: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
+        self.maps[part].append(weights.values[0].float().cpu().numpy())
 
 
 def most_tokens(model: Any) -> int | None:
@@ -106,47 +133,6 @@ def most_tokens(model: Any) -> int | None:
     if not isinstance(most, int) or most < 1:
         return None
     return most - 2 if "roberta" in kind or kind in ("camembert", "mpnet") else most  # counted from the padding id
-
-
-def _terms(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
-    blocks: list[dict[str, np.ndarray]] = []
-    names: set[str] = set()
-    shape = (1, model.config.num_attention_heads, ids.shape[1], ids.shape[1])
-
-    def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        names.update(terms)
-        scores = dict(terms) if len(terms) > 1 else {}
-        scores[TOTAL] = torch.stack(torch.broadcast_tensors(*terms.values())).sum(0)
-        weights = {name: softmax_weights(s.expand(shape), allowed).values[0] for name, s in scores.items()}
-        blocks.append({name: w.float().cpu().numpy() for name, w in weights.items()})
-
-    with model.inspecting(see):
-        body_of(model)(ids)
-    order = {name: i for i, name in enumerate(_ORDER)}
-    common = sorted(set.intersection(*map(set, blocks)), key=lambda n: (n == TOTAL, order.get(n, len(order)), n))
-    missing = ""
-    if len(common) == 1:
-        preset = getattr(model.config, "preset", None)
-        missing = (
-            f"The attention scores of {f'`{preset}`' if preset else 'this model'} are one term "
-            f"({', '.join(f'`{n}`' for n in sorted(names))}), so only their softmax is shown."
-        )
-    return {name: np.stack([block.pop(name) for block in blocks]) for name in common}, missing
-
-
-def _whole(model: Any, ids: Tensor) -> tuple[dict[str, np.ndarray], str]:
-    name = type(model).__name__
-    with eager(model):
-        attentions = getattr(model(input_ids=ids, output_attentions=True), "attentions", None)
-    if not attentions or any(a is None or a.dim() != 4 for a in attentions):
-        raise ValueError(
-            f"{name} gives no attention weights (output_attentions). Use an encoder of transformers that does."
-        )
-    missing = (
-        f"{name} does not say which part of its scores comes from position, so only the attention itself is shown; the "
-        "encoders of whatwhere have named terms."
-    )
-    return {TOTAL: np.stack([a[0].float().cpu().numpy() for a in attentions])}, missing
 
 
 def save_texts(
@@ -188,29 +174,16 @@ def save_texts(
     write_arrays(path, arrays)
     if profile is not None:
         write_arrays(out / "arrays" / f"attention-{stem}.npz", profile)
-    entry = {
-        "name": name,
-        "seed": seed,
-        "file": f"arrays/{path.name}",
-        "terms": list(maps.weights),
-        "missing": maps.missing,
-        "texts": shown,
-    }
-    places = [i for i, e in enumerate(entries) if e["name"] == name and e["seed"] == seed]
-    at = places[0] if places else len(entries)
-    entries[at : at + 1] = [entry]
-    write_json(out / INDEX, entries)
+    about = {"file": f"arrays/{path.name}", "terms": list(maps.weights), "missing": maps.missing, "texts": shown}
+    by_model = {(entry["name"], entry["seed"]): entry for entry in entries}
+    by_model[name, seed] = {"name": name, "seed": seed, **about}
+    write_json(out / INDEX, list(by_model.values()))
     return path
 
 
 def _read_index(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        whole = isinstance(entries, list) and all(isinstance(e, dict) and {"name", "seed"} <= set(e) for e in entries)
-        if not whole:
-            raise ValueError("no list of entries")
-    except (UnicodeDecodeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({error}). Delete it and write the texts of every model again.") from error
+    way_out = "Delete it and write the texts of every model again."
+    entries = read_json(path, way_out) if path.is_file() else []
+    if not isinstance(entries, list) or not all(isinstance(e, dict) and {"name", "seed"} <= set(e) for e in entries):
+        raise ValueError(f"{path} is no list of entries. {way_out}")
     return entries

@@ -1,4 +1,4 @@
-"""Whose records they are, and records of an array with named axes."""
+"""Whose records they are, means over documents with their intervals, and records of an array with named axes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,9 +9,11 @@ import numpy as np
 from ..intervals import split_interval
 from ..metrics import unit
 from ..records import Record
-from .bootstrap import Mean
 
+Mean = tuple[np.ndarray, np.ndarray, np.ndarray]  # mean, low, high; ends are nan where there is no interval
 Axes = Mapping[Any, Sequence[Any]]  # a column of `Record`, or a tuple of them -> its values along an axis
+
+DRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Who:
         """A record of each entry of an array that is not nan, in the order of the array.
 
         Args:
-            values: (...), or a `Mean` of three such arrays; ends that are nan are none.
+            values: (...), or a `Mean` of three such arrays.
             axes: the column of `Record` that each axis of the array runs through, and the values of that column:
                 `{"layer": range(1, L + 1), "head": range(h)}`. An axis of several columns has a tuple of them, and
                 tuples of values. Values of the column "metric" are appended to `metric`.
@@ -72,3 +74,50 @@ class Who:
             low, high = (end[place] for end in ends) if ends else (None, None)
             records.append(self.record(name, v, low, high, **columns, **here))
         return records
+
+
+def draw_documents(documents: int, draws: int = DRAWS, articles: np.ndarray | None = None) -> np.ndarray:
+    """(draws, documents): how often each document is in each sample of as many documents, drawn with replacement.
+
+    With `articles` (documents,) whole articles are drawn, as many as there are, each with all of its documents: windows
+    of one article are alike, and drawn one by one they would make intervals too narrow. Equal calls give equal samples,
+    so that two quantities of the same documents are resampled together.
+    """
+    names, at = np.unique(np.arange(documents) if articles is None else articles, return_inverse=True)
+    return np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)[:, at]
+
+
+def document_means(
+    values: np.ndarray, draws: int = DRAWS, articles: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (...) of `values` (documents, ...) over the documents, and over each of `draw_documents` (draws, ...).
+
+    Documents with nan have no value and are left out, of the quantity concerned alone; nan where none has one. A single
+    document or article has no other sample: the mean alone, (1, ...).
+    """
+    flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+    there = ~np.isnan(flat)
+    filled = np.where(there, flat, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = filled.sum(0) / there.sum(0)
+        drawn = mean[None]
+        if len(values if articles is None else np.unique(articles)) > 1:
+            samples = draw_documents(len(values), draws, articles).astype(np.float64)
+            drawn = samples @ filled / (samples.sum(1, keepdims=True) if there.all() else samples @ there)
+    drawn = np.where(np.isnan(drawn), mean, drawn)  # samples without a value
+    return mean.reshape(values.shape[1:]), drawn.reshape(-1, *values.shape[1:])
+
+
+def interval(drawn: np.ndarray) -> np.ndarray:
+    """(2, ...): the middle 95 % of draws (draws, ...); nan of a single one."""
+    return np.quantile(drawn, [0.025, 0.975], axis=0) if len(drawn) > 1 else np.full((2, *drawn.shape[1:]), np.nan)
+
+
+def document_mean(values: np.ndarray, draws: int = DRAWS, articles: np.ndarray | None = None) -> Mean:
+    """Mean, low and high, each (...), of `document_means`: the percentile bootstrap's 95 % interval.
+
+    It speaks of this model on other documents like these, not of another training seed.
+    """
+    mean, drawn = document_means(values, draws, articles)
+    low, high = interval(drawn)
+    return mean, low, high

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.geometry import Geometry, Statistic, stands_out
+from ..analysis.geometry import Geometry, stands_out
 from ..records import Record
 
-Numbers = Mapping[tuple[str, str | None, int | None], Statistic]
+Numbers = Mapping[tuple[str, str | None, int | None], Record]
 
 
 def summary(

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis import INSIDE
+from ..analysis import INSIDE, Subject
 from ..analysis.passes import choose_documents
-from ..analysis.subject import Subject
 from ..analysis.texts import most_tokens, repeated_text, save_texts
 from ..analysis.who import Who
 from ..files import read_json

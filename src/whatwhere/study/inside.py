@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis import Analysis, Subject
 from ..analysis.geometry import CorpusDistances, Plan, corpus_geometry
 from ..analysis.passes import read
-from ..analysis.subject import Analysis, Subject
 from ..analysis.who import Who
 from ..corpus import Windows, count_windows
 from ..files import Arrays
@@ -57,7 +57,7 @@ def measure(subject: Subject, analyses: Iterable[Analysis]) -> Measurements:
     readers = {a: reader for a, reader in readers.items() if reader is not None}
     if readers:
         show = subject.show("heads" if subject.terms else "sentences")
-        read(subject.model, subject.some(), list(readers.values()), subject.batch_size, show)
+        read(subject.model, subject.some(), list(readers.values()), progress=show)
     for analysis in possible:
         result: Any = None
         if analysis in readers:

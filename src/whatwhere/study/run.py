@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..analysis import ANALYSES, PLAIN
+from ..analysis import ANALYSES, PLAIN, Subject
 from ..analysis.course import convergence_records
 from ..analysis.geometry import CorpusDistances
 from ..analysis.heads import term_names
 from ..analysis.hidden import ceiling_records
 from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
-from ..analysis.regression import regression_records
-from ..analysis.subject import Subject
+from ..analysis.probes import regression_records
 from ..analysis.texts import INDEX, repeated_text, save_texts
 from ..analysis.who import Who
 from ..claims import evaluate

@@ -7,8 +7,7 @@ import torch
 from encoder_models import build
 from small_documents import documents
 
-from whatwhere.analysis.ablation import masked
-from whatwhere.analysis.swap import swap_pairs, swap_records
+from whatwhere.analysis.ablation import masked, swap_pairs, swap_records
 from whatwhere.analysis.who import Who
 from whatwhere.records import select
 

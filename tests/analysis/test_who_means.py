@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whatwhere.analysis.bootstrap import document_mean, draw_documents
+from whatwhere.analysis.who import document_mean, draw_documents
 
 
 def test_intervals_are_quantiles_of_resampled_means():
