@@ -134,29 +134,22 @@ def looks(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
         edge = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1}
         edge |= {"line": {"color": "@surface", "width": 3}}
         names = [metric(look).name for look in looks]
-        panel = heatmap(
-            z,
-            list(range(len(every))),
-            names,
-            _panel_of(model, term, sum(m == model for m, _, _ in seen)),
-            "layer.head %{customdata}<br>%{y}: %{z:.3f}",
-            (0.0, 1.0),
-            ("layer, its heads side by side", ""),
-            height=24 * len(z) + 62,
-            trace={"customdata": [[f"{layer}.{head}" for layer, head in every]] * len(z), "ygap": 1},
-            xaxis={"tickvals": middles[::step], "ticktext": [str(every[i][0]) for i in firsts[::step]]},
-            yaxis={"tickvals": names},
-            shapes=[edge | {"x0": i - 0.5, "x1": i - 0.5} for i in firsts[1:]],
-        )
-        yield (
-            panel,
-            [
-                row(model, seed, short(term), *at, name, p, p.n)
-                for look, name in zip(looks, names, strict=True)
-                for seed in seeds_of(run, model)
-                for at, p in heads(run, look, model, term, seed).items()
-            ],
-        )
+        look: dict[str, Any] = {
+            "height": 24 * len(z) + 62,
+            "trace": {"customdata": [[f"{layer}.{head}" for layer, head in every]] * len(z), "ygap": 1},
+            "xaxis": {"tickvals": middles[::step], "ticktext": [str(every[i][0]) for i in firsts[::step]]},
+            "yaxis": {"tickvals": names},
+            "shapes": [edge | {"x0": i - 0.5, "x1": i - 0.5} for i in firsts[1:]],
+        }
+        title, axes = _panel_of(model, term, sum(m == model for m, _, _ in seen)), ("layer, its heads side by side", "")
+        hover = "layer.head %{customdata}<br>%{y}: %{z:.3f}"
+        rows = [
+            row(model, seed, short(term), *at, metric(name).name, p, p.n)
+            for name in looks
+            for seed in seeds_of(run, model)
+            for at, p in heads(run, name, model, term, seed).items()
+        ]
+        yield heatmap(z, range(len(every)), names, title, hover, (0.0, 1.0), axes, **look), rows
 
 
 def _terms_alone(lines: Sequence[Line]) -> dict[str, Point]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -120,31 +121,21 @@ def _map(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
     share = {(m, b): p for b in run.models for m, p in run.values("convergence.share", part=b).items() if m != b}
     models = sorted(run.models, key=lambda m: -sum(model == m for model, _ in share))
     z = np.array([[p.value if (p := share.get((m, b))) else np.nan for b in models] for m in models])
+    told = {pair: rounded(p) for pair, p in share.items()}
     texts = [
-        [
-            f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: {rounded(p) if (p := share.get((m, b))) else 'never'}"
-            for b in models
-        ]
+        [f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: {told.get((m, b), 'never')}" for b in models]
         for m in models
     ]
     places = list(range(1, len(models) + 1))
-    names = [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]
-    panel = heatmap(
-        z,
-        places,
-        places,
-        "",
-        "%{text}",
-        (0.0, 1.0),
-        ("final loss of", ""),
-        height=24 * len(models) + 64,
-        trace={"hoverinfo": "text", "text": texts},
-        yaxis={"tickvals": places, "ticktext": names},
-        xaxis={"tickvals": [i for i in places if i == 1 or i % 5 == 0]},
-        margin={"l": round(CHARACTER * max(min(len(m), LABEL_LIMIT) + 3 for m in models)) + 16},
-    )
+    look: dict[str, Any] = {
+        "height": 24 * len(models) + 64,
+        "trace": {"hoverinfo": "text", "text": texts},
+        "yaxis": {"tickvals": places, "ticktext": [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]},
+        "xaxis": {"tickvals": [i for i in places if i == 1 or i % 5 == 0]},
+        "margin": {"l": round(CHARACTER * max(min(len(m), LABEL_LIMIT) + 3 for m in models)) + 16},
+    }
     if rows:
-        yield panel, rows
+        yield heatmap(z, places, places, "", "%{text}", (0.0, 1.0), ("final loss of", ""), **look), rows
 
 
 def convergence(run: Run) -> Figure | None:

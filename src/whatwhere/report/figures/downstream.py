@@ -1,6 +1,7 @@
 """What the encoders are good for: scores on tasks, fine-tuned, probed, or by the vectors of texts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...papers import FLASH_HOLMES, GLUE, SQUAD
@@ -15,6 +16,7 @@ from ..titles import best, claimed, coded, digits, rounded
 SCORE = Axis("score", include=(0.0, 1.0))
 RIGHT = Axis("share right", "share", include=(0.0, 1.0))
 MTEB = ("mteb.score", "mteb.score.cls", "mteb.score.semantic", "mteb.score.position")
+_Tasks = partial(Rows, columns=("Task", "", "Model"), width=300)
 STREAMS = {"semantic": "semantic", "position": "absolute"}  # -> its colour
 
 
@@ -41,7 +43,7 @@ def _best_of_first(metric: str, sentence: str, write: Callable[[Point], str] = d
     return title
 
 
-@Rows(
+@_Tasks(
     "glue",
     "Score by task and model",
     lambda run, rows: (
@@ -49,9 +51,7 @@ def _best_of_first(metric: str, sentence: str, write: Callable[[Point], str] = d
         or _best_of_first("glue.score", "On")(run, rows)
     ),
     x=SCORE,
-    columns=("Task", "", "Model"),
     records=("glue.score: part = task, none: average; step = 0 untrained",),
-    width=300,
 )
 def glue(run: Run) -> Iterator[Row]:
     """Score on the development rows of each task after fine-tuning: settings and step are chosen on one half of the
@@ -85,14 +85,13 @@ def courses(run: Run) -> Iterator[Line]:
                 yield line_of(run, points, model, panel=task)
 
 
-@Rows(
+@_Tasks(
     "squad",
     "F1 and exact match by task and model",
     _best_of_first("squad.f1", "By F1 on", write=rounded),
     x=Axis("share", "share", include=(0.0, 1.0)),
     columns=("Task", "Score", "Model"),
     records=("squad.f1, squad.exact: part = task, step = 0 untrained", "squad.unanswerable: F1 of no answer at all"),
-    width=300,
 )
 def answers(run: Run) -> Iterator[Row]:
     """Words that answers and those of the annotators have in common (F1), and answers that are theirs, after
@@ -104,14 +103,13 @@ def answers(run: Run) -> Iterator[Row]:
             yield from _rows(run, metric, task, printed, group=name)
 
 
-@Rows(
+@_Tasks(
     "blimp",
     "Share of pairs right by field and model",
     lambda run, rows: best(coded(run.values("blimp")), "Of BLiMP's pairs most are right by", write=rounded),
     x=Axis("share of pairs right", "share", include=(0.4, 0.8)),
     columns=("Field", "", "Model"),
     records=("blimp.field: part = field, step = 0 untrained", "blimp.paradigm: part = paradigm"),
-    width=300,
     levels={0.5: "chance: 50\u202f%"},
 )
 def grammar(run: Run) -> Iterator[Row]:
@@ -143,14 +141,12 @@ def _best_vectors(run: Run, rows: object) -> str:
     return title
 
 
-@Rows(
+@_Tasks(
     "mteb",
     "Score of text vectors by task and model",
     _best_vectors,
     x=SCORE,
-    columns=("Task", "", "Model"),
     records=tuple(f"{name}: part = task, step = 0 untrained" for name in MTEB),
-    width=300,
 )
 def vectors(run: Run) -> Iterator[Row]:
     """Main score of each of mteb's tasks: correlation with people's scores of pairs, accuracy, V-measure of clusters,
@@ -161,17 +157,15 @@ def vectors(run: Run) -> Iterator[Row]:
             yield from _row(run, metric, model, task, {}, name=name)
 
 
-@Rows(
+@_Tasks(
     "linguistic",
     "Share right by task and model",
     _best_of_first("linguistic.score", "On", write=rounded),
     x=RIGHT,
-    columns=("Task", "", "Model"),
     records=(
         "linguistic.score: part = task, step = 0 untrained",
         "linguistic.surface, linguistic.commonest: part = task",
     ),
-    width=300,
 )
 def read_off(run: Run) -> Iterator[Row]:
     """Share of test rows that linear probes of the last layer have right; of readability the correlation, of blimp the
@@ -184,14 +178,13 @@ def read_off(run: Run) -> Iterator[Row]:
         yield from _rows(run, "linguistic.score", task, {})
 
 
-@Rows(
+@_Tasks(
     "linguistic-streams",
     "Share right by task, model and stream",
     _best_of_first("linguistic.score.semantic", "From the semantic stream alone, on", write=rounded),
     x=RIGHT,
     columns=("Task", "Model", "Stream"),
     records=("linguistic.score.semantic, linguistic.score.position: part = task, step = 0 untrained",),
-    width=300,
 )
 def streams(run: Run) -> Iterator[Row]:
     """Share of test rows that linear probes of one stream of the last layer have right. After the last block the
@@ -203,14 +196,13 @@ def streams(run: Run) -> Iterator[Row]:
                 yield from _row(run, metric, model, task, {}, name=name, group=model, colour=colour)
 
 
-@Rows(
+@_Tasks(
     "holmes",
     "Mean score by field and model",
     _best_of_first("holmes.field", "Of the data sets of", write=rounded),
     x=SCORE,
     columns=("Field", "", "Model"),
     records=("holmes.field: part = field, step = 0 untrained", "holmes.phenomenon, holmes.dataset"),
-    width=300,
 )
 def fields(run: Run) -> Iterator[Row]:
     """Mean score of linear probes over the data sets of each field of Holmes: macro F1, of numbers the correlation."""

@@ -1,5 +1,6 @@
 """Which encoding fits a corpus: stress, held-out stress, order of distances, and what a table costs."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -65,19 +66,15 @@ def values_of(run: Run, metric: str, c: Corpus) -> dict[str, dict[str, Point]]:
 def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
     """Ranks shown beside the full one: of `smacof` the largest; of `mds` that of the least stress on other documents,
     for this is the table that is written, or that of `smacof` where nothing was held out."""
-    at: dict[str, set[int]] = {
-        part: {
-            rank
-            for suffix in SUFFIX.values()
-            for rank in run.table.points("stress.optimal" + suffix, c.model, by="index", part=part)
-        }
+    metrics = ["stress.optimal" + suffix for suffix in SUFFIX.values()]
+    mds, smacof = (
+        {rank for metric in metrics for rank in run.table.points(metric, c.model, by="index", part=part)}
         for part in FITTED
-    }
-    ranks = {"smacof": max(at["smacof"])} if at["smacof"] else {}
+    )
     held = run.table.points("stress.held_out", c.model, by="index", part="mds")
-    rank = min(held, key=lambda r: held[r].value, default=None)
-    rank = rank if rank in at["mds"] else ranks.get("smacof")
-    return ranks | ({"mds": rank} if rank is not None else {})
+    rank, most = min(held, key=lambda r: held[r].value, default=None), max(smacof, default=None)
+    ranks = {"smacof": most, "mds": rank if rank in mds else most}
+    return {part: rank for part, rank in ranks.items() if rank is not None}
 
 
 def last(kinds: Mapping[str, Point]) -> Point:
@@ -96,12 +93,8 @@ def _rows(values: Values, panel: str, axis_: str = "") -> list[Row]:
     """A row an encoding, from the lowest to the highest, the corpus itself before all, what has no corrected value
     after all."""
     counts = counting(values)
-    rows = [
-        Row(shown(e), kinds, panel, colour=colour(e), axis=axis_, counts=e in counts) for e, kinds in values.items()
-    ]
-    return sorted(
-        rows, key=lambda row: (row.name != shown(CORPUS), row.value is None, row.value.value if row.value else 0.0)
-    )
+    rows = [Row(shown(e), of, panel, colour=colour(e), axis=axis_, counts=e in counts) for e, of in values.items()]
+    return sorted(rows, key=lambda row: (row.name != shown(CORPUS), row.value.value if row.value else math.inf))
 
 
 def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any], str]:

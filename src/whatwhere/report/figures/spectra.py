@@ -87,7 +87,7 @@ def _slow(run: Run, panels: object) -> str:
     return f"Components that vary slowly, at a tenth of the highest frequency or below: {each(slow)}"
 
 
-def _score_maps(id: str, components: int, title: Callable[[Run, object], str]) -> Draw:
+def _score_maps(id: str, most: int, title: Callable[[Run, object], str]) -> Draw:
     @Maps(
         id,
         "Scores of the first components",
@@ -95,28 +95,28 @@ def _score_maps(id: str, components: int, title: Callable[[Run, object], str]) -
         columns=("Model", "Position", *(f"Component {k + 1}" for k in range(FEW_SCORES))),
         records=("arrays/*.npz: scores",),
         width=380,
-        gaps=lambda run, panels: {"components": str(components), **_drawn("scores")(run, panels)},
+        gaps=lambda run, panels: {"most": str(most), **_drawn("scores")(run, panels)},
     )
     def draw(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
-        """Scores of at most {components} principal components along the positions. Colours end at the 99th percentile
+        """Scores of at most {most} principal components along the positions. Colours end at the 99th percentile
         of each table.{drawn}"""
-        tables, short = tables_of(run, "scores"), components <= FEW_SCORES
+        tables, short = tables_of(run, "scores"), most <= FEW_SCORES
         for model, (_, arrays) in tables.items():
-            scores, listed = arrays["scores"][:, :components].T, arrays["scores"][:, :FEW_SCORES]
+            scores, listed = arrays["scores"][:, :most].T, arrays["scores"][:, :FEW_SCORES]
             columns = thinned(scores.shape[1], 128 if len(tables) > schemes.FEW or not short else 256)
             extent = float(np.quantile(np.abs(scores), 0.99)) or 1.0
+            components = range(1, len(scores) + 1)
+            height = 74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380)))
+            ticks = {"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None}
+            look: dict[str, Any] = {
+                "note": schemes.table_note(run, model),
+                "height": height,
+                "signed": True,
+                "yaxis": ticks,
+            }
+            z, limits, axes = scores[:, columns], (-extent, extent), ("position", "component")
             panel = heatmap(
-                scores[:, columns],
-                columns,
-                range(1, len(scores) + 1),
-                model,
-                "component %{y}, position %{x}: %{z:.3g}",
-                (-extent, extent),
-                ("position", "component"),
-                note=schemes.table_note(run, model),
-                height=74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380))),
-                signed=True,
-                yaxis={"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None},
+                z, columns, components, model, "component %{y}, position %{x}: %{z:.3g}", limits, axes, **look
             )
             empty = [Cell("")] * (FEW_SCORES - listed.shape[1])
             yield panel, [row(model, i, *listed[i], *empty) for i in thinned(len(listed), LISTED)]

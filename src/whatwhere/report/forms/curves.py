@@ -249,21 +249,15 @@ def line_of(run: Run, points: Mapping[Any, Point], model: str, part: str = "", *
 
 
 def of_models(
-    run: Run,
-    name: str,
-    *,
-    streams: bool = False,
-    apart: bool = False,
-    before: bool = False,
-    models: Iterable[str] | None = None,
+    run: Run, name: str, *, streams: bool = False, apart: bool = False, before: bool = False, models: Iterable[str] = ()
 ) -> list[Line]:
     """A line for every model and part of a metric, and what a paper prints of it.
 
     streams: of models with streams these alone. apart: a panel a model; where models are many, families share one
-    anyway. before: the untrained models too.
+    anyway. before: the untrained models too. models: some in this order, all by default.
     """
     lines = []
-    for model in run.models if models is None else models:
+    for model in models or run.models:
         parts = sorted(run.parts(name, model) or [""], key=lambda part: part == "all")
         for part in parts[:-1] if streams and len(parts) > 1 and parts[-1] == "all" else parts:
             points = run.curve(name, model, part or None)
