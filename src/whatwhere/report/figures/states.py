@@ -10,18 +10,7 @@ from ...points import Point, highest
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, row
 from ..forms.axes import EMBEDDED, R2, Axis
-from ..forms.curves import (
-    ASIDE,
-    EVERYWHERE,
-    FULL,
-    LEVEL,
-    MOST_LINES,
-    OURS,
-    Curves,
-    Line,
-    in_families,
-    of_models,
-)
+from ..forms.curves import ASIDE, EVERYWHERE, FULL, LEVEL, MOST_LINES, OURS, Curves, Line, in_families, of_models
 from ..forms.form import Draw, beside, drawn, line, shaded, symbols
 from ..forms.maps import rounded
 from ..numbers import count
