@@ -255,6 +255,8 @@ def scatter(run: Run) -> Figure | None:
         names = c.names("scatter_names")
         if dist is None or lag is None or tables is None:
             continue
+        if tables.shape != (len(names), len(dist)) or len(lag) != len(dist):
+            continue
         kept = [i for i in thinned(len(dist), most(run)) if np.isfinite(dist[i]) and np.isfinite(lag[i])]
         dist, lag, tables, sizes[c.name] = dist[kept], lag[kept].astype(int), tables[:, kept], len(kept)
         # The distances come from the same file as the corrected matrix: they are corrected where there is one.
