@@ -10,9 +10,11 @@ from whatwhere.papers import DSTG_R2
 from whatwhere.points import Point
 from whatwhere.records import Record, read_records
 from whatwhere.report import page_of
-from whatwhere.report.figures import attention, buys, corpus, fits, heads, shape, spectra, structure, where
+from whatwhere.report.figures import attention, buys, corpus, fits, heads, shape, spectra, states
 from whatwhere.report.forms.axes import Axis, round_numbers
 from whatwhere.report.forms.curves import ASIDE, BEFORE, LEVEL, MANY, Curves, Line, of_models, paper_curve
+from whatwhere.report.forms.maps import Maps
+from whatwhere.report.forms.points import Cloud
 from whatwhere.report.forms.rows import Row, Rows
 from whatwhere.report.run import Run, load_run
 
@@ -31,33 +33,35 @@ def pages(whole, everything, geometry_folder):
 
 
 CURVES = (
-    where.POSITION,
-    *where.PROBES,
-    where.VARIANCE,
-    where.COMPONENTS,
-    where.SHIFT,
-    heads.LAYERS,
-    attention.NEIGHBOURS,
-    shape.FLAT,
+    states.position,
+    *states.PROBES,
+    states.variance,
+    states.components,
+    states.shift,
+    heads.by_layer,
+    attention.neighbours,
+    shape.flat,
 )
 CURVES += (
-    shape.SPECTRUM,
-    shape.SEPARATION,
-    structure.SENTENCES,
-    buys.LOSS,
-    fits.HELD_OUT,
-    corpus.BETWEEN,
-    spectra.FIRST,
+    shape.spectrum,
+    shape.separation,
+    states.sentences,
+    buys.loss,
+    fits.held_out,
+    corpus.between,
+    spectra.first,
 )
-ROWS = (heads.ABLATION, attention.PATTERN, buys.CONVERGENCE, fits.STRESS, fits.VIOLATIONS, spectra.EQUIVARIANCE)
+ROWS = (heads.ablation, attention.patterns, buys.convergence_rows, fits.stress, fits.violations, spectra.equivariance)
+
+
+def id_of(draw):
+    """The id that a drawn form is declared with."""
+    return draw.__self__.id
 
 
 def test_no_form_has_more_than_twelve_fields():
-    assert all(
-        len(form.__dataclass_fields__) <= 12
-        for form in (Curves, Rows, type(attention.LOOKING), type(heads.HEADS), Line, Row)
-    )
-    assert len({form.id for form in (*CURVES, *ROWS)}) == len((*CURVES, *ROWS))
+    assert all(len(form.__dataclass_fields__) <= 12 for form in (Curves, Rows, Maps, Cloud, Line, Row))
+    assert len({id_of(draw) for draw in (*CURVES, *ROWS)}) == len((*CURVES, *ROWS))
 
 
 def marks(figure, axis):
@@ -68,7 +72,9 @@ def marks(figure, axis):
 @pytest.mark.parametrize("page", ["whole", "all", "geometry"])
 def test_every_number_of_a_curve_or_a_row_stands_in_its_table(pages, page):
     axes = (
-        {form.id: "y" for form in CURVES} | {form.id: "x" for form in ROWS} | {"separation": "y", "corpus-stress": "x"}
+        {id_of(draw): "y" for draw in CURVES}
+        | {id_of(draw): "x" for draw in ROWS}
+        | {"separation": "y", "corpus-stress": "x"}
     )
     seen = [f for f in pages[page] if f.id in axes]
     assert len(seen) > 4
@@ -81,7 +87,7 @@ def test_every_number_of_a_curve_or_a_row_stands_in_its_table(pages, page):
 def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build):
     run = load_run(build(models=("split", "ap", "rope"), shifts=True))
     known = {v for r in run.records if r.metric == "shift.change" for v in (r.value, r.low, r.high)}
-    figure = where.SHIFT.draw(run)
+    figure = states.shift(run)
     assert (
         set(marks(figure, "y")) <= known
         and {row[3].raw for row in figure.table.rows} <= known
@@ -94,16 +100,16 @@ def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build):
     labels = {note["text"] for note in figure.panels[0].layout["annotations"]}
     assert labels == {"split position", "split semantic", "ap", "rope"}
     steps = {r.value for r in run.records if r.metric == "loss"}
-    assert {c.raw for row in buys.LOSS.draw(run).table.rows for c in row[4:5]} <= steps | {None, run.plateau()}
+    assert {c.raw for row in buys.loss(run).table.rows for c in row[4:5]} <= steps | {None, run.plateau()}
 
 
 def test_rows_of_heads_and_stress_are_the_recorded_ones(whole, geometry_folder):
-    for folder, form, metrics in (
-        (whole, heads.ABLATION, ("ablation.",)),
-        (geometry_folder, fits.STRESS, ("stress.",)),
+    for folder, draw, metrics in (
+        (whole, heads.ablation, ("ablation.",)),
+        (geometry_folder, fits.stress, ("stress.",)),
     ):
         known = {r.value for r in read_records(folder / "records.parquet") if r.metric.startswith(metrics)}
-        figure = form.draw(load_run(folder))
+        figure = draw(load_run(folder))
         assert {v for v in marks(figure, "x") if v != 1e-4} <= known and len(marks(figure, "x")) > 8
         assert all(len(row) == len(figure.table.columns) for row in figure.table.rows)
 
@@ -111,9 +117,9 @@ def test_rows_of_heads_and_stress_are_the_recorded_ones(whole, geometry_folder):
 def test_points_and_maps_of_heads_are_the_recorded_ones(whole):
     run = load_run(whole)
     known = {r.value for r in run.records if r.head is not None}
-    figure = heads.HEADS.draw(run)
+    figure = heads.by_head(run)
     assert set(marks(figure, "y")) <= known and {row[8].raw for row in figure.table.rows} <= known
-    looks = attention.LOOKING.draw(run)
+    looks = attention.looks(run)
     assert {row[6].raw for row in looks.table.rows} <= known
     cells = [v for p in looks.panels for row in p.data[0]["z"] for v in row if v is not None]
     assert all(min(abs(v - k) for k in known) < 5e-4 for v in cells[:200])
@@ -121,12 +127,12 @@ def test_points_and_maps_of_heads_are_the_recorded_ones(whole):
 
 def test_nothing_is_drawn_where_nothing_was_measured():
     assert not [
-        form.id for form in (*CURVES, *ROWS, heads.HEADS, attention.LOOKING) if form.draw(Run("empty")) is not None
+        id_of(draw) for draw in (*CURVES, *ROWS, heads.by_head, attention.looks) if draw(Run("empty")) is not None
     ]
 
 
 def test_a_point_that_no_gradient_reaches_is_hollow_and_its_way_dotted(build):
-    figure = where.SHIFT.draw(load_run(build(models=("dstg",), shifts=True)))
+    figure = states.shift(load_run(build(models=("dstg",), shifts=True)))
     marked = [t for t in figure.panels[0].data if "@surface" in t.get("marker", {}).get("color", ())]
     assert len(marked) == 1 and marked[0]["marker"]["color"].count("@surface") == 1
     assert sum(t["line"]["dash"] == "1px,4px" for t in figure.panels[0].data if t["mode"] == "lines") == 1
@@ -136,25 +142,29 @@ def test_a_point_that_no_gradient_reaches_is_hollow_and_its_way_dotted(build):
 @pytest.mark.parametrize("depth", [4, 6, 12])
 def test_the_papers_layers_stand_at_the_same_relative_depth(build, depth):
     run = load_run(build(layers=depth))
-    curve = paper_curve(run, DSTG_R2, "r2.token", "ap", "all")
+    curve = paper_curve(run, "r2.token", "ap", "all")
     assert list(curve) == [k * depth / 6 for k in range(1, 7)] and max(curve) == depth
     assert [p.value for p in curve.values()] == [DSTG_R2["r2.token", "ap", "all", k] for k in range(1, 7)]
 
 
 def lines(*kinds, points=3):
     at = {float(x): Point.between(0.1 * x, 0.1 * x - 0.01, 0.1 * x + 0.01) for x in range(points)}
-    return lambda run: [
-        Line({0: Point.between(0.5)} if kind == LEVEL else at, f"m{i}", kind=kind) for i, kind in enumerate(kinds)
-    ]
+
+    def source(run):
+        """What. More."""
+        for i, kind in enumerate(kinds):
+            yield Line({0: Point.between(0.5)} if kind == LEVEL else at, f"m{i}", kind=kind)
+
+    return source
 
 
 def form(source, **more):
     axes = {"x": Axis("layer", "layer"), "y": Axis("y")} | more
-    return Curves("f", "shift.change", source, lambda run, of: f"{len(of)} lines", "What. More", "Table", **axes)
+    return Curves("f", "Table", lambda run, of: f"{len(of)} lines", metric="shift.change", **axes)(source)
 
 
 def test_kinds_of_lines_differ_in_marks_and_all_but_levels_have_rows_of_their_own():
-    figure = form(lines("this run", BEFORE, LEVEL, ASIDE)).draw(Run("r"))
+    figure = form(lines("this run", BEFORE, LEVEL, ASIDE))(Run("r"))
     assert figure.title == "1 lines" and figure.subtitle.startswith(
         "What (one training seed, 95\u202f% interval over documents). More"
     )
@@ -164,7 +174,7 @@ def test_kinds_of_lines_differ_in_marks_and_all_but_levels_have_rows_of_their_ow
 
 
 def test_long_lines_have_a_band_and_no_marks():
-    (panel,) = form(lines("this run", points=MANY + 1), x=Axis("step", "steps", word="step")).draw(Run("r")).panels
+    (panel,) = form(lines("this run", points=MANY + 1), x=Axis("step", "steps", word="step"))(Run("r")).panels
     assert [t.get("fill") for t in panel.data] == ["toself", None] and panel.data[1]["mode"] == "lines"
 
 
@@ -195,23 +205,15 @@ def test_ticks_are_round_and_few(top):
 
 def test_values_below_a_logarithmic_floor_are_drawn_there_and_written_whole():
     row = Row("exact", {"": Point.between(1e-30)})
-    made = Rows(
-        "f",
-        "stress.raw",
-        lambda run: [row, Row("far", {"": Point.between(5.0)})],
-        lambda *_: "t",
-        "w",
-        "c",
-        Axis("x", "log", floor=1e-4),
-    )
-    figure = made.draw(Run("r"))
+    made = Rows("f", "c", lambda *_: "t", metric="stress.raw", x=Axis("x", "log", floor=1e-4))
+    figure = made(lambda run: [row, Row("far", {"": Point.between(5.0)})])(Run("r"))
     assert marks(figure, "x") == [1e-4, 5.0] and figure.table.rows[0][2].raw == 1e-30
     assert [n["text"] for n in figure.panels[0].layout["annotations"]] == ["0", "5"]
 
 
 def test_seeds_and_splits_are_told_apart_under_the_title(build):
     one, three = (
-        where.POSITION.draw(load_run(build(str(n), models=("ap",), seeds=tuple(range(n))))).subtitle for n in (1, 3)
+        states.position(load_run(build(str(n), models=("ap",), seeds=tuple(range(n))))).subtitle for n in (1, 3)
     )
     assert "one training seed, 95\u202f% interval over document splits" in one and "mean over 3 training seeds" in three
 
@@ -236,5 +238,5 @@ def test_a_table_at_every_step_is_drawn_of_the_corpus_rows_where_there_are_any()
         at(0, 3.0, "corpus"),
         at(5, 4.0, "corpus"),
     ]
-    assert marks(shape.SEPARATION.draw(Run("r", records=records)), "y") == [3.0, 4.0]
-    assert marks(shape.SEPARATION.draw(Run("r", records=records[:4])), "y") == [1.0, 2.0]
+    assert marks(shape.separation(Run("r", records=records)), "y") == [3.0, 4.0]
+    assert marks(shape.separation(Run("r", records=records[:4])), "y") == [1.0, 2.0]

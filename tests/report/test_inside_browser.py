@@ -8,7 +8,7 @@ from geometry_run import make_run
 from page_view import View
 
 from whatwhere.records import Record
-from whatwhere.report.figures import buys, corpus, fits, shape, structure, where
+from whatwhere.report.figures import buys, corpus, fits, shape, states
 from whatwhere.report.page import Page, Section, write_page
 from whatwhere.report.run import load_run
 
@@ -54,12 +54,12 @@ def page(demo, tmp_path_factory):
     extra += [replace(r, step=0, value=0.5) for r in probes] + [replace(r, part=f"{r.part}.pca2") for r in probes]
     study = replace(study, records=study.records + extra, arrays={"geometry-corpus": run.corpora[0].arrays})
     made = [
-        *structure.others(study),
-        buys.CONVERGENCE.draw(study),
-        shape.PROJECTED.draw(study),
-        shape.SEPARATION.draw(study),
+        *states.others(study),
+        buys.convergence_rows(study),
+        shape.projected(study),
+        shape.separation(study),
     ]
-    made += [*fits.of_study(study), *where.probes(study), where.COMPONENTS.draw(study)]
+    made += [*fits.of_study(study), *states.probes(study), states.components(study)]
     figures = [
         replace(f, choice="") for f in made if f.id != "sentences" and not f.id.startswith(("hidden", "variance"))
     ]

@@ -9,7 +9,7 @@ from ..metrics import METHODS
 from ..papers import bibtex
 from . import facts, methods, schemes
 from .explorer import STUDY_BUDGET, load_explorer
-from .figures import buys, corpus, shape, spectra, where
+from .figures import buys, corpus, shape, spectra, states
 from .numbers import count, number
 from .page import How, Page, Section, render_page
 from .pick import pick
@@ -70,7 +70,7 @@ def study_page(run: Run, **rest: Any) -> Page:
         "claims": run.claims,
         "how": study_how(run),
     }
-    return page(run, STUDY, where.POSITION.draw, **(around | rest))
+    return page(run, STUDY, states.position, **(around | rest))
 
 
 def study_how(run: Run) -> How:
@@ -107,7 +107,7 @@ def geometry_page(run: Run) -> Page:
     return page(
         run,
         GEOMETRY,
-        corpus.LAG.draw,
+        corpus.lag,
         summary=_geometry_summary(run),
         caveats=geometry_caveats(run),
         notes=_notes(run),
@@ -174,7 +174,7 @@ def spectra_page(run: Run) -> Page:
     return page(
         run,
         SPECTRA,
-        shape.SPECTRUM.draw if len(run.models) > 1 else shape.table_map,
+        shape.spectrum if len(run.models) > 1 else shape.table_map,
         summary=_spectra_summary(run, entries),
         caveats=_spectra_caveats(run, entries),
         lead=[("What came out", sentences)] if sentences else [],

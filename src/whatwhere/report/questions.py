@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .figures import attention, buys, corpus, downstream, fits, heads, shape, spectra, structure, where
+from .figures import attention, buys, corpus, downstream, fits, heads, shape, spectra, states
 from .page import Section
 from .run import Run
 
@@ -62,7 +62,7 @@ STUDY = (
         "learning",
         "How fast does each learn?",
         "All models see the same batches with the same masks, so their losses can be compared step by step.",
-        [buys.LOSS.draw, buys.convergence],
+        [buys.loss, buys.convergence],
         short="Learning",
     ),
     Question(
@@ -70,16 +70,16 @@ STUDY = (
         "Who does the work in attention?",
         "The scores of attention are a sum of terms. What becomes of the attention, or of the loss, when one is taken "
         "away says which head goes by meaning, by absolute or by relative position.",
-        [heads.taxonomy, heads.ABLATION.draw, attention.NEIGHBOURS.draw],
+        [heads.taxonomy, heads.ablation, attention.neighbours],
         short="Attention",
-        more=[heads.LAYERS.draw, heads.HEADS.draw, *(form.draw for form in attention.LOOKS_AT)],
+        more=[heads.by_layer, heads.by_head, *attention.LOOKS_AT],
     ),
     Question(
         "shape",
         "What shape does position take?",
         "A position table is a list of vectors, one a position; its principal components show what training made of "
         "it.",
-        [shape.table_map, shape.SPECTRUM.draw, where.VARIANCE.draw],
+        [shape.table_map, shape.spectrum, states.variance],
         short="Shape",
         more=shape.MORE,
     ),
@@ -88,9 +88,9 @@ STUDY = (
         "What structure does it know?",
         "Sentences and lines are structure that needs no labels. A linear probe reads where a token stands, in its "
         "document and in its sentence: R² of 1 is a perfect reading, 0 no better than the mean.",
-        [where.probes, structure.SENTENCES.draw],
+        [states.probes, states.sentences],
         short="Structure",
-        more=[where.COMPONENTS.draw, where.SHIFT.draw, structure.others],
+        more=[states.components, states.shift, states.others],
     ),
     Question(
         "downstream",
@@ -98,14 +98,14 @@ STUDY = (
         "Each encoder is held against tasks with labels or against grammar, and beside it the same encoder with "
         "weights drawn anew: what pre-training gave is the difference.",
         [
-            downstream.GLUE_SCORES.draw,
-            downstream.COURSES.draw,
-            downstream.ANSWERS.draw,
-            downstream.READ_OFF.draw,
-            downstream.ALONE.draw,
-            downstream.GRAMMAR.draw,
-            downstream.FIELDS.draw,
-            downstream.VECTORS.draw,
+            downstream.glue,
+            downstream.courses,
+            downstream.answers,
+            downstream.read_off,
+            downstream.streams,
+            downstream.grammar,
+            downstream.fields,
+            downstream.vectors,
         ],
         short="Tasks",
     ),
@@ -127,35 +127,35 @@ GEOMETRY = (
         "support",
         "What is counted?",
         "A position that few documents reach is counted on few tokens, and its distances are mostly noise.",
-        [corpus.SUPPORT.draw],
+        [corpus.support],
         [corpus.overview],
     ),
     Question(
         "distances",
         "How far apart?",
         "Two positions are close if the same tokens stand there equally often.",
-        [corpus.MATRIX.draw, corpus.BETWEEN.draw],
+        [corpus.matrix, corpus.between],
     ),
     Question(
         "shape",
         "What shape?",
         "Distances can be drawn as points in space. Few components hold most of a simple shape; noise needs a "
         "component of its own for every position.",
-        [corpus.maps_of, corpus.SPECTRUM.draw],
+        [corpus.maps_of, corpus.spectrum],
     ),
     Question(
         "fit",
         "Which encoding fits?",
         "A position encoding also puts positions at distances from each other. Here these are held against the "
         "distances of the corpus.",
-        [fits.STRESS.draw, fits.scatter, fits.HELD_OUT.draw, fits.DIMENSIONS.draw, fits.VIOLATIONS.draw],
+        [fits.stress, fits.scatter, fits.held_out, fits.dimensions, fits.violations],
         [fits.correlations, fits.parameters],
     ),
     Question(
         "training",
         "Over training",
         "Position tables of models at their kept checkpoints.",
-        [corpus.SEPARATIONS.draw],
+        [corpus.separations],
         [corpus.hypotheses],
     ),
 )
@@ -166,7 +166,7 @@ SPECTRA = (
         "How many dimensions does it use?",
         "Principal components in the order of their variance. Few hold most of a table of learned positions; words "
         "need many.",
-        [spectra.SHARES.draw, shape.SPECTRUM.draw],
+        [spectra.shares, shape.spectrum],
         [spectra.table],
     ),
     Question(
@@ -174,20 +174,20 @@ SPECTRA = (
         "What path do positions take?",
         "From the first position to the last, the vectors of a learned table draw a curve. Seen along single "
         "components it is a wave, seen along two an arc or a circle.",
-        [shape.table_map, spectra.rotations, spectra.SCORES.draw, spectra.ALL.draw],
+        [shape.table_map, spectra.rotations, spectra.scores, spectra.all_scores],
     ),
     Question(
         "waves",
         "How fast does it vary?",
         "The same scores, taken apart into waves along the positions: cosines of half waves, and Fourier's whole "
         "turns.",
-        [shape.FREQUENCIES.draw, spectra.MAGNITUDES.draw, spectra.COMPONENT_MAGNITUDES.draw],
+        [shape.frequencies, spectra.magnitudes, spectra.component_magnitudes],
     ),
     Question(
         "distance",
         "Does distance alone count?",
         "If the inner product of two positions depends on their distance alone, the matrix of all inner products has "
         "equal entries along every diagonal.",
-        [spectra.EQUIVARIANCE.draw, spectra.FIRST.draw, spectra.PRODUCTS.draw],
+        [spectra.equivariance, spectra.first, spectra.products],
     ),
 )

@@ -199,6 +199,10 @@ class Run:
         """Layer -> value of the finished model, or of the model at a step (0: untrained)."""
         return self.table.points(metric, model, by="layer", part=part, step=step)
 
+    def values(self, metric: str, **where: Any) -> dict[str, Point]:
+        """Model -> value of the finished model, where it was measured."""
+        return {m: p for m in self.models if (p := self.table.point(metric, m, **where)) is not None}
+
     def depth(self, model: str) -> int:
         """Number of layers of a model: its configuration's, or the deepest layer that records name (at least 1)."""
         return self._depths.get(model, 1)

@@ -1,7 +1,8 @@
 """What a scheme buys: loss over training, how soon a model reaches another's loss, and what each costs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -9,9 +10,9 @@ from ...points import Point
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, measured, row, text, value
 from ..forms.axes import Axis
-from ..forms.curves import EVERYWHERE, LEVEL, OURS, Curves, Line, in_families
+from ..forms.curves import EVERYWHERE, LEVEL, OURS, Curves, Line, in_families, line_of
+from ..forms.form import INTERVAL
 from ..forms.maps import Maps, heatmap
-from ..forms.marks import LEVEL as INTERVAL
 from ..forms.rows import PAPER, Row, Rows
 from ..numbers import compact, duration, memory
 from ..run import Run
@@ -23,42 +24,35 @@ PAPER_SHARE = 0.3  # TUPE 4.2: a better GLUE average than its baselines after 30
 PAIRS = [("tupe-a", "bert-a"), ("tupe-r", "bert-r"), ("tupe-a", "bert-r"), ("tupe-r", "bert-a")]
 
 
-def _losses(run: Run) -> Sequence[Line]:
-    """Validation and training loss by step; of many models the validation losses alone, a panel a family."""
-    lines: list[Line] = []
-    for part, panel in (("validation", "Validation loss"), ("train", "Training loss")):
-        if not (lines and schemes.many(run)):
-            for model in run.models:
-                points = run.table.points("loss", model, by="step", part=part)
-                look = schemes.colour(run, model), schemes.marks(run)[model]
-                lines += [Line(points, model, "", *look, panel=panel, thick=1.8)] if points else []
-    if schemes.many(run):
-        lines = in_families(run, lines)
-    if (level := run.plateau()) is not None:
-        lines.append(Line({0: Point.between(level)}, "unigram", kind=LEVEL, panel=EVERYWHERE))
-    return lines
-
-
-def _loss_words(run: Run, lines: Sequence[Line]) -> str:
+def _gaps(run: Run, lines: Sequence[Line]) -> Mapping[str, str]:
     steps = {each.name: max(each.points) for each in lines if each.kind == OURS and max(each.points)}
     rates = [t.value / most for model, most in steps.items() if (t := run.table.point("tokens", model))]
     rate = f". A step sees {compact(rates[0])} tokens" if rates and max(rates) <= 1.01 * min(rates) else ""
     level = ". Dashed: the entropy of token frequencies, where a model that learns nothing else stays"
-    return f"Cross-entropy of masked tokens in nats{rate}{level if run.plateau() is not None else ''}"
+    return {"rate": rate, "level": level if run.plateau() is not None else ""}
 
 
-LOSS = Curves(
+@Curves(
     "loss",
-    "loss",
-    _losses,
-    losses,
-    _loss_words,
     "Loss by step, as drawn",
-    Axis("nats"),
-    Axis("steps", word="step"),
+    losses,
+    y=Axis("nats"),
+    x=Axis("steps", word="step"),
     records=("loss: part, step", "loss.unigram"),
     width=400,
+    gaps=_gaps,
 )
+def loss(run: Run) -> Iterator[Line]:
+    """Cross-entropy of masked tokens in nats{rate}{level}."""
+    lines: list[Line] = []
+    many = schemes.many(run)  # of these the validation losses alone, a panel a family
+    for part, panel in (("validation", "Validation loss"), ("train", "Training loss")):
+        if not (lines and many):
+            curves = {m: run.table.points("loss", m, by="step", part=part) for m in run.models}
+            lines += [line_of(run, points, m, panel=panel, thick=1.8) for m, points in curves.items() if points]
+    yield from in_families(run, lines) if many else lines
+    if (level := run.plateau()) is not None:
+        yield Line({0: Point.between(level)}, "unigram", kind=LEVEL, panel=EVERYWHERE)
 
 
 def _shares(run: Run) -> Iterator[Row]:
@@ -78,9 +72,10 @@ def _shares(run: Run) -> Iterator[Row]:
         yield from sorted(against, key=lambda row: row.value.value if row.value else 2.0)
 
 
-def _soonest(run: Run, rows: Sequence[Row]) -> str:
+def _soonest(run: Run, drawn: object) -> str:
     if told := claimed(run, "tupe-a-30-percent", "tupe-r-30-percent", what="share of the steps"):
         return told
+    rows = list(_shares(run))
     points = {f"`{row.name}` to the {row.panel[0].lower()}{row.panel[1:]}": row.value for row in rows if row.value}
     if not points:
         return "No model reaches the final loss of another before its own end"
@@ -88,76 +83,68 @@ def _soonest(run: Run, rows: Sequence[Row]) -> str:
     return judged(run, [m for m in run.young if any(row.panel.endswith(f"of {m}") for row in rows)][:1], told)
 
 
-_CONVERGENCE_WORDS = (
-    "The share of its own steps from which on a model's validation loss stays at or below the baseline's at the end, "
-    "between two validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do"
-)
-_CONVERGENCE_RECORDS = tuple(f"convergence.{what}: model, part = baseline, seed" for what in ("share", "reached"))
+_SHARE = "Share of its steps to each baseline's final loss"
+_CONVERGENCE = tuple(f"convergence.{what}: model, part = baseline, seed" for what in ("share", "reached"))
 
-CONVERGENCE = Rows(
+
+@Rows(
     "convergence",
-    "convergence.share",
-    _shares,
+    _SHARE,
     _soonest,
-    f"{_CONVERGENCE_WORDS}. Hollow: TUPE's 30\u202f% of the steps for a better GLUE average, for BERT-base and 1M "
-    "steps",
-    "Share of its steps to each baseline's final loss",
-    Axis("share of its steps", "share", (0, 1), top=1.25),
-    ("Baseline", "", "Model"),
-    _CONVERGENCE_RECORDS,
-    280,
+    x=Axis("share of its steps", "share", (0, 1), top=1.25),
+    columns=("Baseline", "", "Model"),
+    records=_CONVERGENCE,
+    width=280,
 )
+def convergence_rows(run: Run) -> Iterator[Row]:
+    """The share of its own steps from which on a model's validation loss stays at or below the baseline's at the end,
+    between two validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do.
+    Hollow: TUPE's 30\u202f% of the steps for a better GLUE average, for BERT-base and 1M steps."""
+    yield from _shares(run)
 
 
-def _share_map(run: Run) -> Iterator[Panel]:
-    """Models by baselines, where they are many: shares as colours, nothing where the loss is never reached."""
-    if next(_shares(run), None) is None:
-        return
-    share = {(m, b): run.table.point("convergence.share", m, part=b) for m in run.models for b in run.models if m != b}
-    models = sorted(run.models, key=lambda m: -sum(p is not None for (model, _), p in share.items() if model == m))
+@Maps(
+    "convergence",
+    _SHARE,
+    _soonest,
+    columns=("Baseline", "Model", "Share of its steps", "Low", "High"),
+    records=_CONVERGENCE,
+    width=280,
+    every=True,
+)
+def _map(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
+    """The share of its own steps from which on a model's validation loss stays at or below the baseline's at the end,
+    between two validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do. A row a
+    model, columns in the same order its baselines; empty: never."""
+    never = [Cell("never"), Cell(""), Cell("")]
+    rows = [row(each.panel, each.name, *([each.value] if each.value else never)) for each in _shares(run)]
+    share = {(m, b): p for b in run.models for m, p in run.values("convergence.share", part=b).items() if m != b}
+    models = sorted(run.models, key=lambda m: -sum(model == m for model, _ in share))
     z = np.array([[p.value if (p := share.get((m, b))) else np.nan for b in models] for m in models])
+    told = {pair: rounded(p) for pair, p in share.items()}
     texts = [
-        [
-            f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: {rounded(p) if (p := share.get((m, b))) else 'never'}"
-            for b in models
-        ]
+        [f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: {told.get((m, b), 'never')}" for b in models]
         for m in models
     ]
     places = list(range(1, len(models) + 1))
-    left = round(CHARACTER * max(min(len(m), LABEL_LIMIT) + 3 for m in models)) + 16
-    yield heatmap(
-        z,
-        places,
-        places,
-        "",
-        "%{text}",
-        (0.0, 1.0),
-        ("final loss of", ""),
-        height=24 * len(models) + 64,
-        trace={"hoverinfo": "text", "text": texts},
-        yaxis={"tickvals": places, "ticktext": [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]},
-        xaxis={"tickvals": [i for i in places if i == 1 or i % 5 == 0]},
-        margin={"l": left},
-    )
+    look: dict[str, Any] = {
+        "height": 24 * len(models) + 64,
+        "trace": {"hoverinfo": "text", "text": texts},
+        "yaxis": {"tickvals": places, "ticktext": [f"{plain(m, LABEL_LIMIT)} {i}" for i, m in enumerate(models, 1)]},
+        "xaxis": {"tickvals": [i for i in places if i == 1 or i % 5 == 0]},
+        "margin": {"l": round(CHARACTER * max(min(len(m), LABEL_LIMIT) + 3 for m in models)) + 16},
+    }
+    if rows:
+        yield heatmap(z, places, places, "", "%{text}", (0.0, 1.0), ("final loss of", ""), **look), rows
 
 
-CONVERGENCE_MAP = Maps(
-    "convergence",
-    _share_map,
-    lambda run: _soonest(run, list(_shares(run))),
-    lambda run: f"{_CONVERGENCE_WORDS}. A row a model, columns in the same order its baselines; empty: never.",
-    "Share of its steps to each baseline's final loss",
-    ("Baseline", "Model", "Share of its steps", "Low", "High"),
-    lambda run: [
-        row(r.panel, r.name, *([r.value] if r.value else [Cell("never"), Cell(""), Cell("")])) for r in _shares(run)
-    ],
-    _CONVERGENCE_RECORDS,
-    280,
-    every=True,
-)
+def convergence(run: Run) -> Figure | None:
+    """How soon a model reaches another's loss: rows, or a map where models are many."""
+    return _map(run) if schemes.many(run) else convergence_rows(run)
+
 
 # Column of the table of costs -> (metric, how it is written).
-COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
+COSTS = {
     "Parameters": ("parameters", compact),
     "of them embeddings": ("parameters.embedding", compact),
     "Operations/token": ("operations", compact),
@@ -190,8 +177,3 @@ def costs(run: Run) -> Table | None:
     rows = [list(compress(row, shown)) for row in rows]
     records = ("loss: part", "accuracy: part", *(metric for metric, _ in kinds.values()))
     return Table.of("costs", caption, list(compress(columns, shown)), rows, *records)
-
-
-def convergence(run: Run) -> Figure | None:
-    """How soon a model reaches another's loss: rows, or a map where models are many."""
-    return (CONVERGENCE_MAP if schemes.many(run) else CONVERGENCE).draw(run)

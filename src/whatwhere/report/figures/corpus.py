@@ -19,7 +19,7 @@ from ..forms.points import path
 from ..numbers import count
 from ..run import CORPUS, Corpus, Run
 from ..titles import best, coded, digits, each, rounded
-from .shape import CORRECTED, SEPARATION
+from .shape import CORRECTED, separation
 
 COUNTED, CLEAN = "as counted", "corrected"
 SUFFIX = {COUNTED: "", CLEAN: CORRECTED}
@@ -53,17 +53,6 @@ def _title(run: Run, c: Corpus, more: str = "") -> str:
 # ---- support, distances ----
 
 
-def _lags(run: Run) -> Iterator[Line]:
-    for c in run.corpora:
-        if (lag := c.array("lag")) is None:
-            continue
-        for kind, key in ((CLEAN, "lag_mean_corrected"), (COUNTED, "lag_mean")):
-            points = curve(c.array(key), lag.astype(int).tolist(), trained=False)
-            yield Line(points, c.name, kind, mark=DASHES[kind], panel=_title(run, c))
-        if floor := run.table.point("floor.mean", c.model):
-            yield Line({0: floor}, "noise floor", kind=LEVEL, panel=_title(run, c))
-
-
 def chance(run: Run) -> list[str]:
     """Corpora whose distances, corrected, are not separable from none."""
     clean = of_each(run, "distance.mean" + CORRECTED)
@@ -84,49 +73,29 @@ def _apart(run: Run, lines: Sequence[Line]) -> str:
     return told + (f"; not separable from chance in {', '.join(f'`{n}`' for n in noise)}" if noise else "")
 
 
-LAG = Curves(
+@Curves(
     "lag",
-    "distance.mean",
-    _lags,
-    _apart,
-    "Root mean square Hellinger distance of the token distributions of two positions against their lag, as counted and "
-    "corrected for the bias of small samples (largest possible: 1.41). It is below 0 where the corrected squares are "
-    "on average, which is noise. Noise floor: the distance of one position from itself in two halves of the documents, "
-    "mean over positions; all documents together have less noise than a half",
     "Root mean square distance by lag",
-    Axis("distance", include=(0,)),
-    Axis("lag", word="lag"),
-    ("Corpus", "Distances"),
-    ("arrays/geometry-*.npz", "distance.mean, floor.mean"),
-    300,
+    _apart,
+    y=Axis("distance", include=(0,)),
+    x=Axis("lag"),
+    columns=("Corpus", "Distances"),
+    records=("arrays/geometry-*.npz", "distance.mean, floor.mean"),
+    width=300,
 )
-
-
-def _support(run: Run) -> Iterator[Line]:
+def lag(run: Run) -> Iterator[Line]:
+    """Root mean square Hellinger distance of the token distributions of two positions against their lag, as counted and
+    corrected for the bias of small samples (largest possible: 1.41). It is below 0 where the corrected squares are on
+    average, which is noise. Noise floor: the distance of one position from itself in two halves of the documents, mean
+    over positions; all documents together have less noise than a half."""
     for c in run.corpora:
-        if (counted := c.array("support")) is None:
+        if (lag := c.array("lag")) is None:
             continue
-        panel, left = _title(run, c, "tokens at each position"), {*c.left_out}
-        tokens = {i: p for i, p in curve(counted, trained=False).items() if p.value > 0}
-        for name, colour, out in (("kept", "absolute", False), ("left out", "combined", True)):
-            points = {i: p for i, p in tokens.items() if (i in left) == out}
-            yield Line(points, c.name, name, colour, panel=panel, axis="tokens")
-        if (floor := c.array("floor")) is None or len(floor) != len(c.positions):
-            continue
-        at, panel = c.positions, _title(run, c, "noise floor and neighbours")
-        noise = curve(floor, at, trained=False)
-        low, high = (curve(c.array(f"floor_{end}"), at) for end in ("low", "high"))
-        if len(low) == len(high) == len(at):
-            noise = {i: _within(p, low[i], high[i]) for i, p in noise.items()}
-        yield Line(noise, c.name, "noise floor", "combined", panel=panel, axis="distance")
-        for kind, matrix in _distances(c).items():
-            if len(matrix) == len(at):
-                points = curve(np.diagonal(matrix, 1), at, trained=False)
-                yield Line(points, c.name, kind, mark=DASHES[kind], panel=panel, axis="distance", thick=1.6)
-
-
-def _within(p: Point, low: Point, high: Point) -> Point:
-    return replace(Point.between(p.value, low.value, high.value), trained=False)
+        for kind, key in ((CLEAN, "lag_mean_corrected"), (COUNTED, "lag_mean")):
+            points = curve(c.array(key), lag.astype(int).tolist(), trained=False)
+            yield Line(points, c.name, kind, mark=DASHES[kind], panel=_title(run, c))
+        if floor := run.table.point("floor.mean", c.model):
+            yield Line({0: floor}, "noise floor", kind=LEVEL, panel=_title(run, c))
 
 
 def _distances(c: Corpus) -> dict[str, np.ndarray]:
@@ -148,93 +117,102 @@ def _supported(run: Run, lines: Sequence[Line]) -> str:
     return f"Positions that are counted often enough: {each(shares)}"
 
 
-SUPPORT = Curves(
+@Curves(
     "support",
-    "floor.mean",
-    _support,
-    _supported,
-    "Tokens counted at each position, on a logarithmic axis; positions with too few are grey and take part in nothing "
-    "below, unless the run follows the paper's protocol. The other panels: distance of a position from itself in two "
-    "halves of the documents (grey, band: 95\u202f% of the random halves) and of each position from the next, as "
-    "counted (dashed) and corrected (solid)",
     "Support, noise floor and distance to the next position",
-    {"tokens": Axis("tokens", "log", (1,), floor=1), "distance": Axis("distance", include=(0,))},
-    Axis("position", word="position"),
-    ("Corpus", "What"),
-    ("arrays/geometry-*.npz",),
-    400,
+    _supported,
+    metric="floor.mean",
+    y={"tokens": Axis("tokens", "log", (1,), floor=1), "distance": Axis("distance", include=(0,))},
+    x=Axis("position"),
+    columns=("Corpus", "What"),
+    records=("arrays/geometry-*.npz",),
+    width=400,
 )
+def support(run: Run) -> Iterator[Line]:
+    """Tokens counted at each position, on a logarithmic axis; positions with too few are grey and take part in nothing
+    below, unless the run follows the paper's protocol. The other panels: distance of a position from itself in two
+    halves of the documents (grey, band: 95\u202f% of the random halves) and of each position from the next, as counted
+    (dashed) and corrected (solid)."""
+    for c in run.corpora:
+        if (counted := c.array("support")) is None:
+            continue
+        panel, left = _title(run, c, "tokens at each position"), {*c.left_out}
+        tokens = {i: p for i, p in curve(counted, trained=False).items() if p.value > 0}
+        for name, colour, out in (("kept", "absolute", False), ("left out", "combined", True)):
+            points = {i: p for i, p in tokens.items() if (i in left) == out}
+            yield Line(points, c.name, name, colour, panel=panel, axis="tokens")
+        if (floor := c.array("floor")) is None or len(floor) != len(c.positions):
+            continue
+        at, panel = c.positions, _title(run, c, "noise floor and neighbours")
+        noise, low, high = (
+            curve(values, at, trained=False) for values in (floor, c.array("floor_low"), c.array("floor_high"))
+        )
+        if len(low) == len(high) == len(at):
+            noise = {
+                i: replace(Point.between(p.value, low[i].value, high[i].value), trained=False) for i, p in noise.items()
+            }
+        yield Line(noise, c.name, "noise floor", "combined", panel=panel, axis="distance")
+        for kind, matrix in _distances(c).items():
+            if len(matrix) == len(at):
+                points = curve(np.diagonal(matrix, 1), at, trained=False)
+                yield Line(points, c.name, kind, mark=DASHES[kind], panel=panel, axis="distance", thick=1.6)
 
 
-def _matrices(run: Run) -> Iterator[Panel]:
-    """The Hellinger matrices, as counted and corrected, on the same colours within each kind."""
-    drawn = [(kind, c, m) for c in run.corpora for kind, m in _distances(c).items()]
-    side = min(256, int((CELLS[not run.measured] / max(1, len(drawn))) ** 0.5))
-    for kind, c, m in drawn:
-        at, positions = thinned(len(m), side), c.positions
-        top = max(float(np.nanmax(other)) for k, _, other in drawn if k == kind) or 1.0
-        places = [positions[i] for i in at]
-        z, hover = np.maximum(m[np.ix_(at, at)], 0.0), "positions %{x} and %{y}<br>distance %{z:.3f}"
-        title, axes = _title(run, c, kind), ("position", "position")
-        yield heatmap(z, places, places, title, hover, (0.0, top), axes, height=560, square=True)
-
-
-def _lag_alone(run: Run) -> str:
+def _lag_alone(run: Run, panels: object) -> str:
     points, kind = first(run, "toeplitz")
     sentence = f"The lag alone accounts for most of the distances ({kind}) in"
     return best(coded(points), sentence, write=rounded) if points else "Distances between positions"
 
 
-def _matrix_rows(run: Run) -> Iterator[list[Cell]]:
-    """Distances of each position to the next and to the first; every single one is in the array."""
-    for c in run.corpora:
-        kinds, positions = [_distances(c).get(kind) for kind in SUFFIX], c.positions
-        for i in thinned(len(positions), most(run)):
-            of = [m[i, j] if m is not None and max(i, j) < len(m) else None for j in (i + 1, 0) for m in kinds]
-            yield row(c.name, positions[i], *of)
-
-
-MATRIX = Maps(
+@Maps(
     "matrix",
-    _matrices,
-    _lag_alone,
-    lambda run: (
-        "Distance of every two positions. Colours run from 0 at the ground of the page to the largest value of each "
-        "kind; a corrected distance whose square came out negative, which is noise, is drawn as 0. In the centred "
-        "matrix of squared distances each has its sign; what depends on the lag alone is its Toeplitz part. Large "
-        "matrices are thinned; all is in arrays/."
-    ),
     "Distances of each position to the next and to the first; every single one is in arrays/",
-    ("Corpus", "Position", "To the next", "corrected", "To the first", "corrected "),
-    _matrix_rows,
-    ("arrays/geometry-*.npz: distance, corrected", "toeplitz, circulant"),
-    400,
+    _lag_alone,
+    columns=("Corpus", "Position", "To the next", "corrected", "To the first", "corrected "),
+    records=("arrays/geometry-*.npz: distance, corrected", "toeplitz, circulant"),
+    width=400,
 )
+def matrix(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
+    """Distance of every two positions. Colours run from 0 at the ground of the page to the largest value of each kind;
+    a corrected distance whose square came out negative, which is noise, is drawn as 0. In the centred matrix of squared
+    distances each has its sign; what depends on the lag alone is its Toeplitz part. Large matrices are thinned; all is
+    in arrays/."""
+    drawn = [(kind, c, m) for c in run.corpora for kind, m in _distances(c).items()]
+    side = min(256, int((CELLS[not run.measured] / max(1, len(drawn))) ** 0.5))
+    for kind, c, m in drawn:
+        at = thinned(len(m), side)
+        top = max(float(np.nanmax(other)) for k, _, other in drawn if k == kind) or 1.0
+        places = [c.positions[i] for i in at]
+        z, hover = np.maximum(m[np.ix_(at, at)], 0.0), "positions %{x} and %{y}<br>distance %{z:.3f}"
+        title, axes = _title(run, c, kind), ("position", "position")
+        yield heatmap(z, places, places, title, hover, (0.0, top), axes, height=560, square=True), []
+    for c in run.corpora:
+        kinds, rows = [_distances(c).get(kind) for kind in SUFFIX], []
+        for i in thinned(len(c.positions), most(run)):
+            of = [m[i, j] if m is not None and max(i, j) < len(m) else None for j in (i + 1, 0) for m in kinds]
+            rows.append(row(c.name, c.positions[i], *of))
+        yield None, rows
 
 
-def _between(run: Run) -> Iterator[Line]:
+@Curves(
+    "between",
+    "Distance of two corpora by position",
+    lambda run, lines: best(
+        coded({x.name: x.end for x in lines}), "At the last position that both have, words differ most between"
+    ),
+    y=Axis("distance", include=(0,)),
+    x=Axis("position"),
+    columns=("Corpora", ""),
+    records=("between: part = two corpora, index = position",),
+    width=400,
+)
+def between(run: Run) -> Iterator[Line]:
+    """Hellinger distance between the token distributions of two corpora at the same position, as counted; 1.41 where no
+    token is shared."""
     for a, b in combinations(run.corpora, 2):
         part, name = f"{a.name}|{b.name}", f"{a.name} and {b.name}"
         curves = (run.table.points("between", model, by="index", part=part) for model in ("", a.model, b.model))
         yield Line(next(filter(None, curves), {}), name, colour="combined", panel=name)
-
-
-BETWEEN = Curves(
-    "between",
-    "between",
-    _between,
-    lambda run, lines: best(
-        coded({x.name: x.end for x in lines}), "At the last position that both have, words differ most between"
-    ),
-    "Hellinger distance between the token distributions of two corpora at the same position, as counted; 1.41 where no "
-    "token is shared",
-    "Distance of two corpora by position",
-    Axis("distance", include=(0,)),
-    Axis("position", word="position"),
-    ("Corpora", ""),
-    ("between: part = two corpora, index = position",),
-    400,
-)
 
 
 # ---- shape ----
@@ -276,7 +254,21 @@ def maps_of(run: Run) -> Figure | None:
     )
 
 
-def _eigenvalues(run: Run) -> Iterator[Line]:
+@Curves(
+    "spectrum",
+    "Eigenvalues",
+    lambda run, lines: best(coded(first(run, "rank")[0]), "Most dimensions are needed by"),
+    metric="mds.share",
+    y=Axis("eigenvalue", "log", floor=1e-6),
+    x=Axis("component"),
+    columns=("Corpus", "Distances"),
+    records=("arrays/geometry-*.npz: eigenvalues", "rank"),
+    width=400,
+)
+def spectrum(run: Run) -> Iterator[Line]:
+    """Eigenvalues of the centred matrix of squared distances, largest first, on a logarithmic axis. Corrected distances
+    have negative eigenvalues too; the size of the most negative one is the noise level, and what lies below it is not
+    told from noise."""
     for c in run.corpora:
         clean = c.array("eigenvalues_corrected")
         for kind, values in ((CLEAN, clean), (COUNTED, c.array("eigenvalues"))):
@@ -286,23 +278,6 @@ def _eigenvalues(run: Run) -> Iterator[Line]:
             yield Line(points, c.name, kind, mark=DASHES[kind], panel=_title(run, c))
         if clean is not None and (level := -float(np.nanmin(clean))) > 0:
             yield Line({0: Point.between(level)}, "noise level", kind=LEVEL, panel=_title(run, c))
-
-
-SPECTRUM = Curves(
-    "spectrum",
-    "mds.share",
-    _eigenvalues,
-    lambda run, lines: best(coded(first(run, "rank")[0]), "Most dimensions are needed by"),
-    "Eigenvalues of the centred matrix of squared distances, largest first, on a logarithmic axis. Corrected distances "
-    "have negative eigenvalues too; the size of the most negative one is the noise level, and what lies below it is "
-    "not told from noise",
-    "Eigenvalues",
-    Axis("eigenvalue", "log", floor=1e-6),
-    Axis("component", word="component"),
-    ("Corpus", "Distances"),
-    ("arrays/geometry-*.npz: eigenvalues", "rank"),
-    400,
-)
 
 
 def hypotheses(run: Run) -> Table | None:
@@ -359,4 +334,12 @@ def overview(run: Run) -> Table | None:
     return Table.of(id, caption, columns, rows) if rows else None
 
 
-SEPARATIONS = replace(SEPARATION, id="separation")
+def renamed(figure: Figure, id: str) -> Figure:
+    """The figure under another id, as is its table."""
+    return replace(figure, id=id, table=replace(figure.table, id=id))
+
+
+def separations(run: Run) -> Figure | None:
+    """The position tables of models over training, held against corpora."""
+    drawn = separation(run)
+    return drawn and renamed(drawn, "separation")

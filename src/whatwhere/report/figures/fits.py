@@ -1,7 +1,7 @@
 """Which encoding fits a corpus: stress, held-out stress, order of distances, and what a table costs."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,14 @@ from ...points import Point
 from ..figure import MOST_DIGITS, Cell, Figure, Panel, Table, row
 from ..forms.axes import SMALLEST, Axis
 from ..forms.curves import LEVEL, Curves, Line
+from ..forms.form import note, reference, shaded, symbols
 from ..forms.maps import rounded, thinned
-from ..forms.marks import note, reference, shaded, symbols
 from ..forms.rows import Row, Rows
 from ..numbers import count, interval, number
 from ..run import CORPUS, Corpus, Run
 from ..style import axis, layout, model_styles
 from ..titles import against, best, digits, each, per_cent
-from .corpus import CLEAN, COUNTED, MATRIX, SUFFIX, _title, maps_of, most
+from .corpus import CLEAN, COUNTED, SUFFIX, _title, maps_of, matrix, most, renamed
 from .shape import CORRECTED
 
 FITTED = ("mds", "smacof")  # tables made from the distances that they are then compared with
@@ -66,15 +66,15 @@ def values_of(run: Run, metric: str, c: Corpus) -> dict[str, dict[str, Point]]:
 def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
     """Ranks shown beside the full one: of `smacof` the largest; of `mds` that of the least stress on other documents,
     for this is the table that is written, or that of `smacof` where nothing was held out."""
-    at = {
-        p: {i for s in SUFFIX.values() for i in run.table.points("stress.optimal" + s, c.model, by="index", part=p)}
-        for p in FITTED
-    }
-    ranks = {"smacof": max(at["smacof"])} if at["smacof"] else {}
+    metrics = ["stress.optimal" + suffix for suffix in SUFFIX.values()]
+    mds, smacof = (
+        {rank for metric in metrics for rank in run.table.points(metric, c.model, by="index", part=part)}
+        for part in FITTED
+    )
     held = run.table.points("stress.held_out", c.model, by="index", part="mds")
-    rank = min(held, key=lambda r: held[r].value, default=None)
-    rank = rank if rank in at["mds"] else ranks.get("smacof")
-    return ranks | ({"mds": rank} if rank is not None else {})
+    rank, most = min(held, key=lambda r: held[r].value, default=None), max(smacof, default=None)
+    ranks = {"smacof": most, "mds": rank if rank in mds else most}
+    return {part: rank for part, rank in ranks.items() if rank is not None}
 
 
 def last(kinds: Mapping[str, Point]) -> Point:
@@ -93,18 +93,8 @@ def _rows(values: Values, panel: str, axis_: str = "") -> list[Row]:
     """A row an encoding, from the lowest to the highest, the corpus itself before all, what has no corrected value
     after all."""
     counts = counting(values)
-    rows = [
-        Row(shown(e), kinds, panel, colour=colour(e), axis=axis_, counts=e in counts) for e, kinds in values.items()
-    ]
-    return sorted(
-        rows, key=lambda row: (row.name != shown(CORPUS), row.value is None, row.value.value if row.value else 0.0)
-    )
-
-
-def _stress(run: Run) -> Iterator[Row]:
-    for c in run.corpora:
-        for metric, scale in (("stress.optimal", "best scale"), ("stress.raw", "raw")):
-            yield from _rows(values_of(run, metric, c), _title(run, c, scale), metric)
+    rows = [Row(shown(e), of, panel, colour=colour(e), axis=axis_, counts=e in counts) for e, of in values.items()]
+    return sorted(rows, key=lambda row: (row.name != shown(CORPUS), row.value.value if row.value else math.inf))
 
 
 def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any], str]:
@@ -113,54 +103,41 @@ def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any
     def title(run: Run, rows: Any) -> str:
         fits = {}
         for c in run.corpora:
-            values = values_of(run, metric, c)
-            points = {e: last(values[e]) for e in values if e in counting(values)}
+            every = values_of(run, metric, c)
+            points = {e: last(every[e]) for e in every if e in counting(every)}
             if known := {e: p for e, p in points.items() if ready(e)}:
                 sign = 1 if lowest else -1
                 first = min(sign * p.value for p in known.values())
                 beaten = any(sign * points[e].value <= first for e in BLIND if e in points)
                 same = "; a table that knows no position comes as near" * beaten
-                fits[c.name] = _bare(best(known, "", lowest=lowest)) + same
+                _, unclear, values = best(known, "", lowest=lowest).rpartition("Not separable:")
+                fits[c.name] = values.strip().removesuffix("; no interval") + ", not separable" * bool(unclear) + same
         return f"{sentence}: {each(fits)}" if fits else sentence
 
     return title
 
 
-def _bare(told: str) -> str:
-    """What `best` says, as part of a list."""
-    _, unclear, values = told.rpartition("Not separable:")
-    return values.strip().removesuffix("; no interval") + ", not separable" * bool(unclear)
-
-
-STRESS = Rows(
+@Rows(
     "stress",
-    "stress.optimal",
-    _stress,
-    _fits("stress.optimal", "Lowest stress of a ready-made encoding"),
-    "Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares "
-    "of the latter; 0 is a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the "
-    "table is first multiplied by the number that lowers it most. `mds` and `smacof` are made from these very "
-    "distances. All equally far: every two positions at the same distance. Half against half: corrected distances of "
-    "one half of the documents as the table of the other, for comparison. A dash: not measured against corrected "
-    "distances",
     "Stress of every encoding",
-    {
+    _fits("stress.optimal", "Lowest stress of a ready-made encoding"),
+    metric="stress.optimal",
+    x={
         "stress.optimal": Axis("stress at the best scale", include=(0,)),
         "stress.raw": Axis("raw stress", "log", floor=SMALLEST),
     },
-    ("Corpus and scale", "", "Encoding"),
-    ("stress.raw, stress.optimal, *.corrected: part = table, index = rank",),
-    330,
+    columns=("Corpus and scale", "", "Encoding"),
+    records=("stress.raw, stress.optimal, *.corrected: part = table, index = rank",),
 )
-
-
-def _violations(run: Run) -> Iterator[Row]:
+def stress(run: Run) -> Iterator[Row]:
+    """Sum of squared differences between the distances of a table and the Hellinger distances, over the sum of squares
+    of the latter; 0 is a perfect fit. Raw stress depends on the arbitrary scale of a table; at the best scale, the
+    table is first multiplied by the number that lowers it most. `mds` and `smacof` are made from these very distances.
+    All equally far: every two positions at the same distance. Half against half: corrected distances of one half of the
+    documents as the table of the other, for comparison. A dash: not measured against corrected distances."""
     for c in run.corpora:
-        values = values_of(run, "violations", c)
-        for e, kinds in values.items():
-            if e.partition(",")[0] not in (*FITTED, CORPUS):  # a table that was not made from the corpus has one value
-                values[e] = {ITSELF: last(kinds)}
-        yield from _rows(values, _title(run, c))
+        for metric, scale in (("stress.optimal", "best scale"), ("stress.raw", "raw")):
+            yield from _rows(values_of(run, metric, c), _title(run, c, scale), metric)
 
 
 def _ordered(run: Run, rows: Sequence[Row]) -> str:
@@ -177,24 +154,48 @@ def _ordered(run: Run, rows: Sequence[Row]) -> str:
     return f"Triples in which the nearer position is the more distant one: {each(shares)}"
 
 
-VIOLATIONS = Rows(
+@Rows(
     "violations",
-    "violations",
-    _violations,
-    _ordered,
-    "Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one "
-    "has the larger distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance "
-    "gives. Corrected squares that came out negative take part with their sign, so chance gives 50\u202f% there too",
     "Triples out of order",
-    Axis("triples out of order", "share", (0, 0.55)),
-    ("Corpus", "", "Encoding"),
-    ("violations: part = table",),
-    330,
-    {0.5: "chance: 50\u202f%"},
+    _ordered,
+    x=Axis("triples out of order", "share", (0, 0.55)),
+    columns=("Corpus", "", "Encoding"),
+    records=("violations: part = table",),
+    levels={0.5: "chance: 50\u202f%"},
 )
+def violations(run: Run) -> Iterator[Row]:
+    """Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one
+    has the larger distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance gives.
+    Corrected squares that came out negative take part with their sign, so chance gives 50\u202f% there too."""
+    for c in run.corpora:
+        values = values_of(run, "violations", c)
+        for e, kinds in values.items():
+            if e.partition(",")[0] not in (*FITTED, CORPUS):  # a table that was not made from the corpus has one value
+                values[e] = {ITSELF: last(kinds)}
+        yield from _rows(values, _title(run, c))
 
 
-def _held_out(run: Run) -> Iterator[Line]:
+def _supported_rank(run: Run, lines: Sequence[Line]) -> str:
+    ranks = {x.name: {f"rank {r}": p for r, p in x.points.items()} for x in lines}
+    fits = {name: best(points, "", lowest=True).strip().removesuffix("; no interval") for name, points in ranks.items()}
+    return f"The tables that fit other documents best: {each(fits)}"
+
+
+@Curves(
+    "held-out",
+    "Stress on documents not fitted",
+    _supported_rank,
+    y=Axis("stress on other documents", "log", floor=SMALLEST),
+    x=Axis("rank", "log"),
+    columns=("Corpus", "Encoding"),
+    records=("stress.held_out: part, index = rank",),
+    width=400,
+)
+def held_out(run: Run) -> Iterator[Line]:
+    """Tables made from one half of the documents, held against the corrected distances of the other half at their best
+    scale, mean over random halves. More dimensions fit the noise of the first half; the lowest values are what the
+    corpus supports; rank chosen: each half chooses its rank by itself. Dashed too: encodings that were fitted to
+    nothing; all equally far: every two positions at the same distance."""
     for c in run.corpora:
         points = run.table.points("stress.held_out", c.model, by="index", part="mds")
         if len(points) < 2:
@@ -205,31 +206,31 @@ def _held_out(run: Run) -> Iterator[Line]:
                 yield Line({0: point}, shown(part), kind=LEVEL, panel=_title(run, c))
 
 
-def _supported_rank(run: Run, lines: Sequence[Line]) -> str:
-    ranks = {x.name: {f"rank {r}": p for r, p in x.points.items()} for x in lines}
-    fits = {name: best(points, "", lowest=True).strip().removesuffix("; no interval") for name, points in ranks.items()}
-    return f"The tables that fit other documents best: {each(fits)}"
+def _growth(run: Run, lines: Sequence[Line]) -> str:
+    ends = {
+        x.name: [f"{number(x.points[at].value)} at {at}" for at in (min(x.points), max(x.points))]
+        for x in lines
+        if x.part == "sinusoidal" and x.axis == "raw"
+    }
+    if not ends:
+        return "Stress by the dimensions of a table"
+    growth = {name: ", ".join(told) for name, told in ends.items()}
+    return f"Raw stress of the sinusoidal table by its dimensions: {each(growth)}"
 
 
-HELD_OUT = Curves(
-    "held-out",
-    "stress.held_out",
-    _held_out,
-    _supported_rank,
-    "Tables made from one half of the documents, held against the corrected distances of the other half at their best "
-    "scale, mean over random halves. More dimensions fit the noise of the first half; the lowest values are what the "
-    "corpus supports; rank chosen: each half chooses its rank by itself. Dashed too: encodings that were fitted to "
-    "nothing; all equally far: every two positions at the same distance",
-    "Stress on documents not fitted",
-    Axis("stress on other documents", "log", floor=SMALLEST),
-    Axis("rank", "log", word="rank"),
-    ("Corpus", "Encoding"),
-    ("stress.held_out: part, index = rank",),
-    400,
+@Curves(
+    "dimensions",
+    "Stress by dimensions",
+    _growth,
+    y={scale: Axis("stress", "log", floor=SMALLEST) for scale in ("at the best scale", "raw")},
+    x=Axis("dimensions", "log"),
+    columns=("Corpus", "Encoding"),
+    records=("stress.raw, stress.optimal: part, index = dimensions",),
+    width=400,
 )
-
-
-def _dimensions(run: Run) -> Iterator[Line]:
+def dimensions(run: Run) -> Iterator[Line]:
+    """Stress of tables with more and more dimensions against the distances, corrected where they are, on logarithmic
+    axes. Raw stress of a table of fixed entries grows with its dimensions, for its distances do."""
     for metric, scale in (("stress.optimal", "at the best scale"), ("stress.raw", "raw")):
         clean = any(run.table.rows(metric + CORRECTED, c.model) for c in run.corpora)
         name = metric + (CORRECTED if clean else "")
@@ -243,33 +244,6 @@ def _dimensions(run: Run) -> Iterator[Line]:
                     yield Line(points, c.name, part, colour(part), marks[part], panel=panel, axis=scale)
 
 
-def _growth(run: Run, lines: Sequence[Line]) -> str:
-    growth = {}
-    for x in lines:
-        if x.part == "sinusoidal" and x.axis == "raw":
-            low, high = min(x.points), max(x.points)
-            growth[x.name] = f"{number(x.points[low].value)} at {low}, {number(x.points[high].value)} at {high}"
-    if not growth:
-        return "Stress by the dimensions of a table"
-    return f"Raw stress of the sinusoidal table by its dimensions: {each(growth)}"
-
-
-DIMENSIONS = Curves(
-    "dimensions",
-    "stress.raw",
-    _dimensions,
-    _growth,
-    "Stress of tables with more and more dimensions against the distances, corrected where they are, on logarithmic "
-    "axes. Raw stress of a table of fixed entries grows with its dimensions, for its distances do",
-    "Stress by dimensions",
-    {scale: Axis("stress", "log", floor=SMALLEST) for scale in ("at the best scale", "raw")},
-    Axis("dimensions", "log", word="dimensions"),
-    ("Corpus", "Encoding"),
-    ("stress.raw, stress.optimal: part, index = dimensions",),
-    400,
-)
-
-
 def scatter(run: Run) -> Figure | None:
     """Distances of each table at its best scale (x) against those of the corpus (y), a point a pair, coloured by lag
     (GEOM figure 7)."""
@@ -277,15 +251,11 @@ def scatter(run: Run) -> Figure | None:
     encodings = list(dict.fromkeys(n for c in run.corpora for n in c.names("scatter_names")))
     sizes = {}
     for c in run.corpora:
-        dist, lag, tables = (c.array("scatter_dist"), c.array("scatter_lag"), c.array("scatter_table", 2))
+        dist, lag, tables = c.array("scatter_dist"), c.array("scatter_lag"), c.array("scatter_table", 2)
         names = c.names("scatter_names")
-        if (
-            dist is None
-            or lag is None
-            or tables is None
-            or tables.shape != (len(names), len(dist))
-            or len(lag) != len(dist)
-        ):
+        if dist is None or lag is None or tables is None:
+            continue
+        if tables.shape != (len(names), len(dist)) or len(lag) != len(dist):
             continue
         kept = [i for i in thinned(len(dist), most(run)) if np.isfinite(dist[i]) and np.isfinite(lag[i])]
         dist, lag, tables, sizes[c.name] = dist[kept], lag[kept].astype(int), tables[:, kept], len(kept)
@@ -300,9 +270,8 @@ def scatter(run: Run) -> Figure | None:
             panels.append(_pairs(_title(run, c, shown(name)), table, dist, lag, frame, r))
         columns = dict(zip(names, tables, strict=True))
         for i in range(len(kept)):
-            rows.append(
-                row(c.name, int(lag[i]), dist[i], *(columns[e][i] if e in columns else None for e in encodings))
-            )
+            of = (columns[e][i] if e in columns else None for e in encodings)
+            rows.append(row(c.name, int(lag[i]), dist[i], *of))
     if not panels:
         return None
     drawn = "; ".join(f"{count(n, 'pair')} of `{name}`" for name, n in sizes.items())
@@ -385,5 +354,4 @@ def parameters(run: Run) -> Table | None:
 
 def of_study(run: Run) -> list[Figure]:
     """Distances, their map and the stress of every table against the corpus of a study."""
-    found = [f for f in (MATRIX.draw(run), maps_of(run), STRESS.draw(run)) if f]
-    return [replace(f, id=f"{CORPUS}-{f.id}", table=replace(f.table, id=f"{CORPUS}-{f.table.id}")) for f in found]
+    return [renamed(f, f"{CORPUS}-{f.id}") for f in (matrix(run), maps_of(run), stress(run)) if f]

@@ -1,6 +1,6 @@
 """Who uses position: the taxonomy of heads, and what a term's removal costs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,28 @@ from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, measured, row, value
 from ..forms.axes import Axis
 from ..forms.curves import LEVEL, Curves, Line
-from ..forms.marks import dots, drawn, errors, note, sample, segments, shaded, symbols
+from ..forms.form import dots, drawn, errors, note, sample, segments, shaded, symbols
 from ..forms.points import Cloud, Dot
 from ..forms.rows import Row, Rows
 from ..numbers import interval, number, percent
 from ..run import Run
 from ..style import TEXT_SIZE, axis, layout, plain
 from ..titles import best, claimed, judged, nats, of_story, story
-from .terms import SEVERAL, TOTAL, colour, in_order, meaning, short
 
+# Term -> (colour, what a head that follows it looks for, the term in a few words).
+TERMS: dict[str, tuple[str, str, str]] = {
+    "semantic": ("semantic", "meaning", "semantic"),
+    "absolute": ("absolute", "absolute position", "absolute"),
+    "relative": ("relative", "relative position", "relative"),
+    "mixed": ("combined", "words and positions in one", "mixed"),
+    "semantic_to_absolute": ("untied", "position from words", "words to positions"),
+    "absolute_to_semantic": ("untied", "words from position", "positions to words"),
+    "total": ("combined", "all terms", "total"),
+    "several": ("combined", "no term alone", "several"),
+    "stream.position": ("absolute", "the position stream", "position stream"),
+    "stream.semantic": ("semantic", "the semantic stream", "semantic stream"),
+}
+TOTAL, SEVERAL = "total", "several"
 Head = tuple[int, int]  # layer from 1, head from 0
 STABLE = 0.95  # share of bootstrap draws that must give a head the same label for it to be drawn filled
 HEIGHT = 3**0.5 / 2  # of the triangle with sides of 1
@@ -26,6 +39,28 @@ CORNERS = ((0.0, 0.0), (1.0, 0.0), (0.5, HEIGHT))
 MARGINS = 100  # pixels left and right of every panel together, so that all can be equally wide
 MOST_SHADES = 8  # layers in the key of the triangle
 LEAST = 1e-6  # nats of divergence that are drawn
+
+
+def colour(term: str) -> str:
+    """Colour name of a term; that of its stream where it has one."""
+    return TERMS.get(term, ("untied", "", ""))[0]
+
+
+def meaning(term: str) -> str:
+    """What a head of that term looks for, in words."""
+    return TERMS[term][1] if term in TERMS else term.replace("_", " ")
+
+
+def short(term: str) -> str:
+    """A term in a few words."""
+    return TERMS[term][2] if term in TERMS else term.replace("_", " ")
+
+
+def in_order(terms: Iterable[str]) -> list[str]:
+    """Terms in the order of `TERMS`, others before `total` and `several`."""
+    order = {t: i for i, t in enumerate(TERMS)}
+    last = {TOTAL: 1, SEVERAL: 2}
+    return sorted(set(terms), key=lambda t: (last.get(t, 0), order.get(t, len(order)), t))
 
 
 def seeds_of(run: Run, model: str) -> list[int | None]:
@@ -41,10 +76,10 @@ def heads(run: Run, metric: str, model: str, part: str | None = None, seed: Any 
     return run.table.points(metric, model, by=("layer", "head"), part=part, seed=chosen)
 
 
-def terms_of(run: Run, model: str, prefix: str = "kl.share.") -> list[str]:
-    """Terms that a model has records of: of metrics `prefix` and the term."""
-    names = [m for m in run.table.metrics if m.startswith(prefix) and run.table.rows(m, model)]
-    return in_order(name.removeprefix(prefix) for name in names)
+def terms_of(run: Run, model: str) -> list[str]:
+    """Terms whose share of a model's heads is recorded."""
+    names = [m for m in run.table.metrics if m.startswith("kl.share.") and run.table.rows(m, model)]
+    return in_order(name.removeprefix("kl.share.") for name in names)
 
 
 def parts_of(run: Run, metric: str, model: str) -> list[str]:
@@ -205,9 +240,8 @@ def _strip(run: Run, model: str) -> Panel:
     layers = list(range(1, depth + 1, 1 if depth <= 8 else 2))
     across = axis("layer", range=[0.4, depth + 0.6], tickvals=layers, showgrid=False)
     named = {"tickvals": [0, 0.5, 1], "ticktext": [plain(other), percent(0.5, 0), plain(first)]}
-    ground = layout(
-        340, across, axis("", range=[-0.06, 1.06], **named), {"l": room, "r": MARGINS - room, "t": 8, "b": 50}
-    )
+    up, margin = axis("", range=[-0.06, 1.06], **named), {"l": room, "r": MARGINS - room, "t": 8, "b": 50}
+    ground = layout(340, across, up, margin)
     return Panel(traces, ground, model, f"{_counts(run, model)}.", f"share of {first}, heads side by side")
 
 
@@ -235,16 +269,6 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
 # ---- ablations ----
 
 
-def _totals(run: Run) -> Iterator[Row]:
-    """Terms left out and streams shuffled; the other ways of taking them out are in the records."""
-    for model in run.models:
-        parts = {p for how in ("remove", "shuffle") for p in run.table.distinct("part", f"ablation.{how}", model)}
-        for part in sorted(in_order(parts), key=lambda p: not p.startswith("stream.")):
-            how = "shuffle" if part.startswith("stream.") else "remove"
-            if point := run.table.point(f"ablation.{how}", model, part=part):
-                yield Row(short(part), {"": point}, model, colour=colour(part))
-
-
 def _price(run: Run, rows: Sequence[Row]) -> str:
     """What the story's model can do without least, of its streams where it has any."""
     model = story(run, list(dict.fromkeys(each.panel for each in rows)))
@@ -255,22 +279,42 @@ def _price(run: Run, rows: Sequence[Row]) -> str:
     return claimed(run, "dstg-relative-least-needed") or judged(run, [model], told)
 
 
-ABLATION = Rows(
+@Rows(
     "ablation",
-    "ablation.remove",
-    _totals,
-    _price,
-    "Rise of the loss of masked words, in nats, when a term of the scores is left out of every block, or a stream is "
-    "shuffled among positions",
     "Rise of the loss without a term or a stream, nats",
-    Axis("rise of loss, nats", include=(0,)),
-    ("Model", "", "Taken out"),
-    ("ablation.remove: part", "ablation.shuffle: part", "ablation.loss"),
+    _price,
+    x=Axis("rise of loss, nats", include=(0,)),
+    columns=("Model", "", "Taken out"),
+    records=("ablation.remove: part", "ablation.shuffle: part", "ablation.loss"),
     levels={0.0: ""},
 )
+def ablation(run: Run) -> Iterator[Row]:
+    """Rise of the loss of masked words, in nats, when a term of the scores is left out of every block, or a stream is
+    shuffled among positions."""
+    for model in run.models:
+        parts = {p for how in ("remove", "shuffle") for p in run.table.distinct("part", f"ablation.{how}", model)}
+        for part in sorted(in_order(parts), key=lambda p: not p.startswith("stream.")):
+            how = "shuffle" if part.startswith("stream.") else "remove"
+            if point := run.table.point(f"ablation.{how}", model, part=part):
+                yield Row(short(part), {"": point}, model, colour=colour(part))
 
 
-def _by_layer(run: Run) -> Iterator[Line]:
+@Curves(
+    "ablation-layers",
+    "Rise of the loss without one term in one block, nats",
+    of_story(
+        "One block of {} needs most",
+        lambda lines: {f"{each.part} in layer {at}": p for each in lines for at, p in each.points.items()},
+        write=nats,
+    ),
+    y=Axis("rise of loss, nats", include=(0,)),
+    columns=("Model", "Term"),
+    records=("ablation.remove: layer, part",),
+    width=300,
+)
+def by_layer(run: Run) -> Iterator[Line]:
+    """Rise of the loss of masked words, in nats, when one term is left out of the attention scores of one block and of
+    no other."""
     for model in run.models:
         for t in in_order(run.table.distinct("part", "ablation.remove", model)):
             if not t.startswith("stream."):
@@ -278,26 +322,27 @@ def _by_layer(run: Run) -> Iterator[Line]:
         yield Line({0: Point.between(0.0)}, "as it is", kind=LEVEL, panel=model)
 
 
-LAYERS = Curves(
-    "ablation-layers",
-    "ablation.remove",
-    _by_layer,
+@Cloud(
+    "ablation-heads",
+    "Every head and term: change of attention and rise of the loss, nats",
     of_story(
-        "One block of {} needs most",
-        lambda lines: {f"{each.part} in layer {at}": p for each in lines for at, p in each.points.items()},
+        "The one head that {} needs most is",
+        lambda dots: {f"layer {d.cells[2].text}, head {d.cells[3].text} without {d.group}": d.y for d in dots},
         write=nats,
     ),
-    "Rise of the loss of masked words, in nats, when one term is left out of the attention scores of one block and of "
-    "no other",
-    "Rise of the loss without one term in one block, nats",
-    Axis("rise of loss, nats", include=(0,)),
-    columns=("Model", "Term"),
-    records=("ablation.remove: layer, part",),
-    width=300,
+    metric="ablation.remove",
+    x=Axis("change of attention (KL), nats", "log", floor=LEAST),
+    y=Axis("rise of loss, nats", include=(0,)),
+    columns=(
+        *("Model", "Seed", "Layer", "Head", "Term", "KL", "KL low", "KL high", "Rise of loss", "Low", "High"),
+        "Documents",
+    ),
+    records=("kl.*: layer, head", "ablation.remove: layer, head, part"),
+    gaps=lambda run, points: {"drawn": drawn(run.seeds, [seeds_of(run, points[0].panel)[0]])},
 )
-
-
-def _pairs(run: Run) -> Iterator[Dot]:
+def by_head(run: Run) -> Iterator[Dot]:
+    """Each point is a head without one term: how far its attention moves, and how far the loss of masked words
+    rises.{drawn}"""
     for model in run.models:
         seed = seeds_of(run, model)[0]
         for term in terms_of(run, model):
@@ -307,23 +352,3 @@ def _pairs(run: Run) -> Iterator[Dot]:
                 text = f"<b>{plain(model)}</b>, {where(at)}<br>{plain(short(term))} left out: {values}"
                 cells = [*row(model, seed, *at, short(term), kl[at]), *measured(rise[at], 5), *row(rise[at].n)]
                 yield Dot(kl[at], rise[at], model, short(term), colour(term), text, cells)
-
-
-HEADS = Cloud(
-    "ablation-heads",
-    _pairs,
-    of_story(
-        "The one head that {} needs most is",
-        lambda dots: {f"layer {d.cells[2].text}, head {d.cells[3].text} without {d.group}": d.y for d in dots},
-        write=nats,
-    ),
-    lambda run, points: (
-        "Each point is a head without one term: how far its attention moves, and how far the loss of masked words "
-        f"rises ({sample([d.y for d in points])}).{drawn(run.seeds, [seeds_of(run, points[0].panel)[0]])}"
-    ),
-    "Every head and term: change of attention and rise of the loss, nats",
-    Axis("change of attention (KL), nats", "log", floor=LEAST),
-    Axis("rise of loss, nats", include=(0,)),
-    ("Model", "Seed", "Layer", "Head", "Term", "KL", "KL low", "KL high", "Rise of loss", "Low", "High", "Documents"),
-    ("kl.*: layer, head", "ablation.remove: layer, head, part"),
-)

@@ -1,6 +1,6 @@
 """What shape position takes: the position tables, their spectra and waves, how flat states are, stress behind M."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +11,8 @@ from ...points import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
 from ..forms.axes import LAYER, SMALLEST, Axis
-from ..forms.curves import ASIDE, BEFORE, EVERYWHERE, LEVEL, OURS, PAPER, Curves, Line, in_families, of_models
-from ..forms.marks import drawn
+from ..forms.curves import ASIDE, BEFORE, EVERYWHERE, LEVEL, OURS, PAPER, Curves, Line, in_families, line_of, of_models
+from ..forms.form import drawn
 from ..forms.points import path
 from ..numbers import percent
 from ..run import CORPUS, Run
@@ -23,9 +23,6 @@ DASHES = ("solid", "6px,4px", "2px,3px")
 # DSTG section 4 (1); for its `ap` it says "under 0.2 %", which is a bound and no value to draw.
 TOP2 = {model: v for (metric, model, _), v in DSTG_TABLES.items() if metric == "pca.top2"}
 LOW4 = {"dstg": (DSTG_TABLES["dct.low4", "dstg", 0], DSTG_TABLES["dct.low4", "dstg", 1])}
-# DSTG section 4 (2): the first two components of the position stream retain "about 90 %" of the variance, layer by
-# layer; its figure omits the last layer, which no gradient reaches.
-FLATNESS = {("hidden.top2", "dstg", "position", layer): 0.9 for layer in range(1, 6)}
 # GEOM figure 8, pretrained BERT-base on SST-2, raw stress as its caption has it; layers 4 to 11 lie between 1,100 and
 # 1,900.
 PROJECTED_PAPER, PROJECTED_DEPTH = {3: 5000.0, 12: 2500.0}, 12
@@ -43,38 +40,23 @@ STEPS = {
 }
 
 
-def _note(run: Run, model: str) -> str:
-    return f"{model} ({note})" if (note := schemes.table_note(run, model)) else model
-
-
+@Curves("table-waves", "", lambda run, lines: "", metric="pca.share", y=Axis("score"), x=Axis("position"))
 def _waves(run: Run) -> Iterator[Line]:
+    """Components 1 to 3 along the positions."""
     for model, (_, arrays) in run.drawn.items():
-        if (scores := arrays.get("scores")) is not None and scores.ndim == 2:
-            for i, (column, dash) in enumerate(zip(scores.T, DASHES, strict=False), 1):
-                panel = f"{model}, along the text"
-                yield Line(curve(column), model, str(i), mark=(dash, "circle"), panel=panel)
+        if "scores" in arrays:
+            for i, (column, dash) in enumerate(zip(arrays["scores"].T, DASHES, strict=False), 1):
+                yield Line(curve(column), model, str(i), mark=(dash, "circle"), panel=f"{model}, along the text")
 
 
-_ALONG = Curves(
-    "table-waves",
-    "pca.share",
-    _waves,
-    lambda run, lines: "",
-    "",
-    "",
-    Axis("score"),
-    Axis("position", word="position"),
-)
+def _theirs(values: Mapping[str, Point]) -> dict[str, Point]:
+    return {f"`{model}`'s": p for model, p in values.items()}
 
 
 def table_map(run: Run) -> Figure | None:
     """Every position table on its first two components, positions joined in order; below, its components along
     positions."""
-    tables = {
-        m: (seed, arrays)
-        for m, (seed, arrays) in run.drawn.items()
-        if (scores := arrays.get("scores")) is not None and scores.ndim == 2 and scores.shape[1] >= 2
-    }
+    tables = {m: held for m, held in run.drawn.items() if "scores" in held[1] and held[1]["scores"].shape[1] >= 2}
     if not tables:
         return None
     dense = len(tables) > schemes.FEW
@@ -88,12 +70,10 @@ def table_map(run: Run) -> Figure | None:
         panels.append(path(scores, names, model, alt, remark, alone=alone, height=280 if dense else 430))
         empty = [Cell("")] * (3 - len(scores[0, :3]))
         rows += [row(model, seed, i, *at[:3], *empty) for i, at in enumerate(scores)]
-    top2 = {m: p for m in tables if (p := run.table.point("pca.top2", m))}
     title = claimed(run, "dstg-2d-collapse", what="share of two components")
-    if title is None and top2:
-        sentence = "Two components hold most of the variance of"
-        values = {f"`{m}`'s": p for m, p in top2.items()}
-        title = judged(run, [story(run, list(top2))], best(values, sentence, write=per_cent))
+    if title is None and (top2 := {m: p for m, p in run.values("pca.top2").items() if m in tables}):
+        told = best(_theirs(top2), "Two components hold most of the variance of", write=per_cent)
+        title = judged(run, [story(run, list(top2))], told)
     rings = any(len(arrays.get("outliers", ())) for _, arrays in tables.values())
     subtitle = (
         "The position table of each model on its first two principal components; one point a position, joined in "
@@ -101,7 +81,7 @@ def table_map(run: Run) -> Figure | None:
         "components 1 (solid), 2 (dashed) and 3 (dotted) along the positions."
     )
     columns = ["Model", "Seed", "Position", "Component 1", "Component 2", "Component 3"]
-    along = _ALONG.draw(run)
+    along = _waves(run)
     return Figure(
         "table-map",
         title or "The position tables, first two principal components",
@@ -122,24 +102,9 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
     return {i + 1: p for i, p in run.table.points("pca.share", model, by="index").items()}
 
 
-def _spectrum(run: Run) -> Sequence[Line]:
-    lines = []
-    for model in run.models:
-        shares = shares_of(run, model)
-        sums, look = running_sums(shares), (schemes.colour(run, model), schemes.marks(run)[model])
-        lines.append(Line({k: p for k, p in sums.items() if k <= COMPONENTS}, model, "", *look))
-        lines.append(Line(shares, model, "share of this component alone", kind=ASIDE))
-        lines.append(Line({k: p for k, p in sums.items() if k > COMPONENTS}, model, kind=ASIDE))
-        if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
-            lines.append(Line({2: Point.between(printed)}, model, "", *look, PAPER))
-    several = sum(each.kind == OURS and bool(each.points) for each in lines) > schemes.FEW
-    return in_families(run, lines) if several else lines
-
-
-SPECTRUM = Curves(
+@Curves(
     "table-spectrum",
-    "pca.share",
-    _spectrum,
+    "Cumulative share of the variance by number of components",
     lambda run, lines: (
         claimed(run, "ap-table-high-dimensional", "lowdim-few-dimensions")
         or judged(
@@ -148,91 +113,78 @@ SPECTRUM = Curves(
             best(at(lines, 2), "Two components hold most of the table of", write=per_cent),
         )
     ),
-    "Cumulative share of the variance of each position table by its first components. A table with few columns fills "
-    "its space with few components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)",
-    "Cumulative share of the variance by number of components",
-    Axis("share of variance", "share", (0, 1)),
-    Axis("number of components", "log", word="components"),
+    y=Axis("share of variance", "share", (0, 1)),
+    x=Axis("number of components", "log", word="components"),
     columns=("Model", ""),
     records=("pca.share: index, step", "arrays/*.npz"),
 )
-
-
-def _frequencies(run: Run) -> Iterator[Line]:
-    for model, (_, arrays) in run.drawn.items():
-        if (power := arrays.get("dct_power")) is None or power.ndim != 2 or power.shape[1] < 2:
-            continue
-        printed = LOW4.get(schemes.preset(run, model), ())
-        for i, of in enumerate(power[:3]):
-            points, mark = running_sums(curve(of, range(1, len(of) + 1))), (DASHES[i], "circle")
-            yield (line := Line(points, model, f"component {i + 1}", mark=mark, panel=_note(run, model)))
-            if i < len(printed):
-                yield replace(line, points={4: Point.between(printed[i])}, kind=PAPER)
+def spectrum(run: Run) -> Sequence[Line]:
+    """Cumulative share of the variance of each position table by its first components. A table with few columns fills
+    its space with few components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)."""
+    lines = []
+    for model in run.models:
+        shares = shares_of(run, model)
+        sums = running_sums(shares)
+        lines.append(line_of(run, {k: p for k, p in sums.items() if k <= COMPONENTS}, model))
+        lines.append(Line(shares, model, "share of this component alone", kind=ASIDE))
+        lines.append(Line({k: p for k, p in sums.items() if k > COMPONENTS}, model, kind=ASIDE))
+        if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
+            lines.append(line_of(run, {2: Point.between(printed)}, model, kind=PAPER))
+    several = sum(each.kind == OURS and bool(each.points) for each in lines) > schemes.FEW
+    return in_families(run, lines) if several else lines
 
 
 def _slowest(run: Run, lines: Sequence[Line]) -> str:
-    values = {f"`{m}`'s": p for m in run.models if (p := run.table.point("dct.low4", m, index=0))}
-    what = "power in the four lowest frequencies"
+    what, values = "power in the four lowest frequencies", _theirs(run.values("dct.low4", index=0))
     told = best(values, "The first component is the slowest wave in", write=lambda p: f"{per_cent(p)} of its {what}")
     return claimed(run, "dstg-low-frequency", what=what) or told
 
 
-FREQUENCIES = Curves(
+@Curves(
     "table-frequencies",
-    "dct.low4",
-    _frequencies,
-    _slowest,
-    "Cumulative power of the type-II cosine transform of components 1 to 3 over positions, lowest frequencies first",
     "Cumulative power by number of lowest frequencies",
-    Axis("power", "share", (0, 1)),
-    Axis("number of lowest frequencies", "log", word="frequencies"),
-    ("Model", "Component"),
-    ("arrays/*.npz", "dct.low4: index"),
-    330,
+    _slowest,
+    y=Axis("power", "share", (0, 1)),
+    x=Axis("number of lowest frequencies", "log", word="frequencies"),
+    columns=("Model", "Component"),
+    records=("arrays/*.npz", "dct.low4: index"),
+    width=330,
 )
+def frequencies(run: Run) -> Iterator[Line]:
+    """Cumulative power of the type-II cosine transform of components 1 to 3 over positions, lowest frequencies
+    first."""
+    for model, (_, arrays) in run.drawn.items():
+        if (power := arrays.get("dct_power")) is None or power.shape[1] < 2:
+            continue
+        printed = LOW4.get(schemes.preset(run, model), ())
+        note = schemes.table_note(run, model)
+        for i, of in enumerate(power[:3]):
+            points, mark = running_sums(curve(of, range(1, len(of) + 1))), (DASHES[i], "circle")
+            line = Line(points, model, f"component {i + 1}", mark=mark, panel=f"{model} ({note})" if note else model)
+            yield line
+            if i < len(printed):
+                yield replace(line, points={4: Point.between(printed[i])}, kind=PAPER)
 
-FLAT = Curves(
+
+@Curves(
     "hidden-flat",
-    "hidden.top2",
-    lambda run: in_families(run, of_models(run, "hidden.top2", paper=FLATNESS)),
+    "Share of the first two components by layer",
     finding(
         "dstg-hidden-two-dimensional", sentence="Two components hold most at the end in", what="share", write=per_cent
     ),
-    "Share of the variance within a document that the first two principal components of its states hold, mean over "
-    "documents. Hollow and unjoined: the paper’s “about 90 %” of its position stream, at the same relative depth",
-    "Share of the first two components by layer",
-    Axis("", "share", (0, 1)),
+    y=Axis("", "share", (0, 1)),
     records=("hidden.top2: part, layer",),
     width=250,
 )
+def flat(run: Run) -> list[Line]:
+    """Share of the variance within a document that the first two principal components of its states hold, mean over
+    documents. Hollow and unjoined: the paper’s “about 90 %” of its position stream, at the same relative depth."""
+    return in_families(run, of_models(run, "hidden.top2"))
 
 
-def _projected(run: Run) -> Iterator[Line]:
-    """Stress of the sinusoidal table in grey and of the model's own in colour, at the best scale and raw, corrected
-    where it is."""
-    ending = CORRECTED if any(m.startswith("projected.") and m.endswith(CORRECTED) for m in run.table.metrics) else ""
-    for axis, scale in (("optimal", "Best scale"), ("raw", "Raw")):
-        for part, words in (("sinusoidal", "sinusoidal"), ("own", "own table")):
-            for model in run.models:
-                colour = schemes.colour(run, model) if part == "own" else "combined"
-                metric, mark = f"projected.stress.{axis}{ending}", schemes.marks(run)[model]
-                panel = f"{scale}, {words}" if schemes.many(run) else scale
-                for step in (None, 0):
-                    points = run.curve(metric, model, part, step)
-                    if part == "own" and set(points) == {0, 1}:  # one matrix for all blocks (TUPE) is measured once
-                        points |= {layer: points[1] for layer in range(2, run.depth(model) + 1)}
-                    if step is None or not schemes.many(run):
-                        kind = OURS if step is None else BEFORE
-                        yield Line(points, model, words, colour, mark, kind, panel, axis)
-                if axis == "raw" and part == "sinusoidal" and run.depth(model) == PROJECTED_DEPTH and points:
-                    printed = {k: Point.between(v) for k, v in PROJECTED_PAPER.items()}
-                    yield Line(printed, model, words, colour, mark, PAPER, panel, axis)
-
-
-PROJECTED = Curves(
+@Curves(
     "projected",
-    "projected.stress.optimal",
-    _projected,
+    "Stress behind M by layer; layer 0 is the table itself",
     lambda run, lines: (
         claimed(run, "geom-layer-peak-optimal", "geom-layer-peak")
         or best(
@@ -241,41 +193,57 @@ PROJECTED = Curves(
             lowest=True,
         )
     ),
-    "Stress of a position table multiplied by M = W_Qᵀ W_K of each layer, against the Hellinger distances of the "
-    "corpus; layer 0 is the table itself. Raw stress grows with the size of M, which is arbitrary; at the best scale "
-    "only the shape counts. Norms, biases and earlier blocks are left out. GEOM figure 8, raw, pretrained BERT-base "
-    "(12 layers) on SST-2: about 5,000 in layer 3, 1,100 to 1,900 in layers 4 to 11, 2,500 in layer 12",
-    "Stress behind M by layer; layer 0 is the table itself",
-    {"optimal": Axis("stress at the best scale", include=(0,)), "raw": Axis("raw stress", "log", floor=SMALLEST)},
-    replace(LAYER, title="layer (0: the table itself)"),
-    ("Model", "Table"),
-    ("projected.stress.*: layer, part = sinusoidal or own",),
-    400,
+    metric="projected.stress.optimal",
+    y={"optimal": Axis("stress at the best scale", include=(0,)), "raw": Axis("raw stress", "log", floor=SMALLEST)},
+    x=replace(LAYER, title="layer (0: the table itself)", word="layer"),
+    columns=("Model", "Table"),
+    records=("projected.stress.*: layer, part = sinusoidal or own",),
+    width=400,
 )
+def projected(run: Run) -> Iterator[Line]:
+    """Stress of a position table multiplied by M = W_Qᵀ W_K of each layer, against the Hellinger distances of the
+    corpus; layer 0 is the table itself. Raw stress grows with the size of M, which is arbitrary; at the best scale only
+    the shape counts. Norms, biases and earlier blocks are left out. GEOM figure 8, raw, pretrained BERT-base (12
+    layers) on SST-2: about 5,000 in layer 3, 1,100 to 1,900 in layers 4 to 11, 2,500 in layer 12."""
+    many = schemes.many(run)
+    ending = CORRECTED if any(m.startswith("projected.") and m.endswith(CORRECTED) for m in run.table.metrics) else ""
+    for axis, scale in (("optimal", "Best scale"), ("raw", "Raw")):
+        for part, words in (("sinusoidal", "sinusoidal"), ("own", "own table")):
+            for model in run.models:
+                colour = schemes.colour(run, model) if part == "own" else "combined"
+                metric, panel = f"projected.stress.{axis}{ending}", f"{scale}, {words}" if many else scale
+                line = Line({}, model, words, colour, schemes.marks(run)[model], panel=panel, axis=axis)
+                for kind, step in ((OURS, None), (BEFORE, 0)):
+                    points = run.curve(metric, model, part, step)
+                    if part == "own" and set(points) == {0, 1}:  # one matrix for all blocks (TUPE) is measured once
+                        points |= {layer: points[1] for layer in range(2, run.depth(model) + 1)}
+                    if kind == OURS or not many:
+                        yield replace(line, points=points, kind=kind)
+                if axis == "raw" and part == "sinusoidal" and run.depth(model) == PROJECTED_DEPTH and points:
+                    printed = {k: Point.between(v) for k, v in PROJECTED_PAPER.items()}
+                    yield replace(line, points=printed, kind=PAPER)
 
 
-def _centres(run: Run) -> list[Line]:
-    lines = [] if unplaced(run.table) is not None else of_models(run, "hidden.stress", before=True)
-    levels = [p for model in run.models if (p := run.table.point("hidden.stress.level", model))]
-    levels = levels if len({p.value for p in levels}) == 1 else []  # of one corpus
-    level = [Line({0: levels[0]}, "all positions equally far", kind=LEVEL, panel=EVERYWHERE)] if levels else []
-    return [*in_families(run, lines), *level] if lines else []
-
-
-CENTRES = Curves(
+@Curves(
     "hidden-stress",
-    "hidden.stress",
-    _centres,
+    "Stress of the mean states of positions by layer",
     finding(
         "geom-states-peak", sentence="Positions lie most as in the corpus at the end in", what="ratio", lowest=True
     ),
-    "Stress of the mean states of positions, after every layer, against the Hellinger distances of the corpus, at the "
-    "best scale",
-    "Stress of the mean states of positions by layer",
-    Axis("stress at the best scale", include=(0,)),
+    y=Axis("stress at the best scale", include=(0,)),
     records=("hidden.stress: part, layer", "hidden.stress.level"),
     width=250,
 )
+def centres(run: Run) -> list[Line]:
+    """Stress of the mean states of positions, after every layer, against the Hellinger distances of the corpus, at the
+    best scale."""
+    if unplaced(run.table) is not None or not (lines := of_models(run, "hidden.stress", before=True)):
+        return []
+    levels = list(run.values("hidden.stress.level").values())
+    if len({p.value for p in levels}) != 1:  # not of one corpus
+        return in_families(run, lines)
+    level = Line({0: levels[0]}, "all positions equally far", kind=LEVEL, panel=EVERYWHERE)
+    return [*in_families(run, lines), level]
 
 
 def _by_step(run: Run, metric: str, model: str, index: int | None) -> dict[int, Point]:
@@ -284,7 +252,29 @@ def _by_step(run: Run, metric: str, model: str, index: int | None) -> dict[int, 
     return next(filter(None, curves), {})
 
 
-def _over_steps(run: Run) -> Iterator[Line]:
+def _separated(run: Run, lines: Sequence[Line]) -> str:
+    ends = {each.name: (each.points[min(each.points)], each.end) for each in lines if each.axis == lines[0].axis}
+    changes = "; ".join(f"`{name}` {digits(first)} → {digits(last)}" for name, (first, last) in ends.items())
+    return (
+        claimed(run, "geom-separation-flat", "geom-separation-positive")
+        or f"Smallest distance of two positions, first to last step: {changes}"
+    )
+
+
+@Curves(
+    "table-steps",
+    "Position tables over training",
+    _separated,
+    y={metric: Axis("", "share" if metric in ("violations", "change") else "linear", (0,)) for metric, _ in STEPS},
+    x=Axis("step", "steps"),
+    records=tuple(f"{metric}: step, part" for metric, _ in STEPS),
+    width=300,
+)
+def separation(run: Run) -> Iterator[Line]:
+    """The position table of each model at its kept checkpoints. Steps on a logarithmic axis from 0. Distances are
+    Euclidean, between the rows that the corpus's positions name, else those that training texts reach, else all. GEOM,
+    BERT-base on SST-2: smallest distance 0.70 from scratch and 0.35 pretrained, flat; triples out of order 48.2\u202f%
+    and 25.4\u202f%."""
     for (metric, index), words in STEPS.items():
         for model in run.models:
             points, mark = _by_step(run, metric, model, index), schemes.marks(run)[model]
@@ -298,31 +288,5 @@ def _over_steps(run: Run) -> Iterator[Line]:
             yield Line({0: Point.between(0.5)}, "chance", kind=LEVEL, panel="Triples out of order", axis=metric)
 
 
-def _separated(run: Run, lines: Sequence[Line]) -> str:
-    ends = {each.name: (each.points[min(each.points)], each.end) for each in lines if each.axis == lines[0].axis}
-    changes = "; ".join(f"`{name}` {digits(first)} → {digits(last)}" for name, (first, last) in ends.items())
-    return (
-        claimed(run, "geom-separation-flat", "geom-separation-positive")
-        or f"Smallest distance of two positions, first to last step: {changes}"
-    )
-
-
-SEPARATION = Curves(
-    "table-steps",
-    "separation",
-    _over_steps,
-    _separated,
-    "The position table of each model at its kept checkpoints. Steps on a logarithmic axis from 0. Distances are "
-    "Euclidean, between the rows that the corpus's positions name, else those that training texts reach, else all. "
-    "GEOM, BERT-base on SST-2: smallest distance 0.70 from scratch and 0.35 pretrained, flat; triples out of order "
-    "48.2\u202f% and 25.4\u202f%",
-    "Position tables over training",
-    {metric: Axis("", "share" if metric in ("violations", "change") else "linear", (0,)) for metric, _ in STEPS},
-    Axis("step", "steps", word="step"),
-    records=tuple(f"{metric}: step, part" for metric, _ in STEPS),
-    width=300,
-)
-
-
 # What few ask: frequencies, flatness of states, stress of states and behind M, tables over training.
-MORE = tuple(form.draw for form in (FREQUENCIES, FLAT, CENTRES, PROJECTED, SEPARATION))
+MORE = (frequencies, flat, centres, projected, separation)

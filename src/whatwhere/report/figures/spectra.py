@@ -1,7 +1,7 @@
 """Position tables on their own (LOWDIM figures 1 to 7): shares beside words, score maps, rotations, Fourier magnitudes,
 E·Eᵀ."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count as numbered
 from typing import Any
 
@@ -12,8 +12,8 @@ from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, row, value
 from ..forms.axes import Axis
 from ..forms.curves import Curves, Line
+from ..forms.form import Draw, drawn
 from ..forms.maps import Maps, heatmap, thinned
-from ..forms.marks import drawn
 from ..forms.points import path
 from ..forms.rows import Row, Rows
 from ..numbers import count, fixed, percent
@@ -35,24 +35,13 @@ def tables_of(run: Run, key: str) -> dict[str, tuple[int | None, dict[str, np.nd
     return {m: found for m, found in run.drawn.items() if key in found[1]}
 
 
-def _seeds(run: Run, key: str) -> str:
-    return drawn(run.seeds, [seed for seed, _ in tables_of(run, key).values()])
+def _drawn(key: str) -> Callable[[Run, object], Mapping[str, str]]:
+    return lambda run, _: {"drawn": drawn(run.seeds, [seed for seed, _ in tables_of(run, key).values()])}
 
 
 def _of_drawn(run: Run, metric: str, model: str) -> dict[Any, Point]:
     """Index -> value of the drawn table."""
     return run.table.points(metric, model, by="index", seed=run.drawn[model][0]) if model in run.drawn else {}
-
-
-def _shares(run: Run) -> Iterator[Line]:
-    for model, (seed, _) in tables_of(run, "shares").items():
-        positions, words = shares_of(run, model), curve(run.words.get((model, seed)), numbered(1))
-        yield Line(_visible(positions), model, "positions", "absolute", panel=model)
-        yield Line(_visible(words), model, "words", "semantic", ("6px,4px", "circle"), panel=model)
-
-
-def _visible(points: dict[int, Point]) -> dict[int, Point]:
-    return {k: p for k, p in points.items() if p.value >= LOWEST}
 
 
 def _halves(run: Run, lines: Sequence[Line]) -> str:
@@ -64,51 +53,30 @@ def _halves(run: Run, lines: Sequence[Line]) -> str:
     return best(points, sentence, lowest=True, write=per_cent)
 
 
-SHARES = Curves(
+@Curves(
     "table-shares",
-    "pca.share",
-    _shares,
-    _halves,
-    "Share of the variance in each principal component, largest first, both axes logarithmic. Positions solid, words "
-    "of the same model dashed",
     "Share of variance by component",
-    Axis("share of variance", "log", floor=LOWEST),
-    Axis("component", "log", word="component"),
-    ("Model", "Table"),
-    ("pca.share: index", "arrays/*.npz: shares"),
-    260,
+    _halves,
+    y=Axis("share of variance", "log", floor=LOWEST),
+    x=Axis("component", "log"),
+    columns=("Model", "Table"),
+    records=("pca.share: index", "arrays/*.npz: shares"),
+    width=260,
 )
+def shares(run: Run) -> Iterator[Line]:
+    """Share of the variance in each principal component, largest first, both axes logarithmic. Positions solid, words
+    of the same model dashed."""
+    for model, (seed, _) in tables_of(run, "shares").items():
+        words = curve(run.words.get((model, seed)), numbered(1))
+        for name, points, colour, dash in (
+            ("positions", shares_of(run, model), "absolute", "solid"),
+            ("words", words, "semantic", "6px,4px"),
+        ):
+            visible = {k: p for k, p in points.items() if p.value >= LOWEST}
+            yield Line(visible, model, name, colour, (dash, "circle"), panel=model)
 
 
-def _scores(run: Run, components: int) -> Iterator[Panel]:
-    tables, short = tables_of(run, "scores"), components <= FEW_SCORES
-    for model, (_, arrays) in tables.items():
-        scores = arrays["scores"][:, :components].T
-        columns = thinned(scores.shape[1], 128 if len(tables) > schemes.FEW or not short else 256)
-        extent = float(np.quantile(np.abs(scores), 0.99)) or 1.0
-        yield heatmap(
-            scores[:, columns],
-            columns,
-            range(1, len(scores) + 1),
-            model,
-            "component %{y}, position %{x}: %{z:.3g}",
-            (-extent, extent),
-            ("position", "component"),
-            note=schemes.table_note(run, model),
-            height=74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380))),
-            signed=True,
-            yaxis={"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None},
-        )
-
-
-def _score_rows(run: Run) -> Iterator[list[Cell]]:
-    for model, (_, arrays) in tables_of(run, "scores").items():
-        scores = arrays["scores"][:, :FEW_SCORES]
-        empty = [Cell("")] * (FEW_SCORES - scores.shape[1])
-        yield from [row(model, i, *scores[i], *empty) for i in thinned(len(scores), LISTED)]
-
-
-def _slow(run: Run) -> str:
+def _slow(run: Run, panels: object) -> str:
     slow = {}
     for model in tables_of(run, "scores"):
         if turns := _of_drawn(run, "fft.turns", model):
@@ -119,25 +87,45 @@ def _slow(run: Run) -> str:
     return f"Components that vary slowly, at a tenth of the highest frequency or below: {each(slow)}"
 
 
-def _score_maps(id: str, components: int, title: Callable[[Run], str]) -> Maps:
-    return Maps(
+def _score_maps(id: str, most: int, title: Callable[[Run, object], str]) -> Draw:
+    @Maps(
         id,
-        lambda run: _scores(run, components),
-        title,
-        lambda run: (
-            f"Scores of at most {components} principal components along the positions. Colours end at the 99th "
-            f"percentile of each table.{_seeds(run, 'scores')}"
-        ),
         "Scores of the first components",
-        ("Model", "Position", *(f"Component {k + 1}" for k in range(FEW_SCORES))),
-        _score_rows,
-        ("arrays/*.npz: scores",),
-        380,
+        title,
+        columns=("Model", "Position", *(f"Component {k + 1}" for k in range(FEW_SCORES))),
+        records=("arrays/*.npz: scores",),
+        width=380,
+        gaps=lambda run, panels: {"most": str(most), **_drawn("scores")(run, panels)},
     )
+    def draw(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
+        """Scores of at most {most} principal components along the positions. Colours end at the 99th percentile
+        of each table.{drawn}"""
+        tables, short = tables_of(run, "scores"), most <= FEW_SCORES
+        for model, (_, arrays) in tables.items():
+            scores, listed = arrays["scores"][:, :most].T, arrays["scores"][:, :FEW_SCORES]
+            columns = thinned(scores.shape[1], 128 if len(tables) > schemes.FEW or not short else 256)
+            extent = float(np.quantile(np.abs(scores), 0.99)) or 1.0
+            components = range(1, len(scores) + 1)
+            height = 74 + (len(scores) * 16 if short else max(180, min(3 * len(scores), 380)))
+            ticks = {"tickvals": [1, *range(5, 15, 5)] if short else None, "nticks": 5, "dtick": None}
+            look: dict[str, Any] = {
+                "note": schemes.table_note(run, model),
+                "height": height,
+                "signed": True,
+                "yaxis": ticks,
+            }
+            z, limits, axes = scores[:, columns], (-extent, extent), ("position", "component")
+            panel = heatmap(
+                z, columns, components, model, "component %{y}, position %{x}: %{z:.3g}", limits, axes, **look
+            )
+            empty = [Cell("")] * (FEW_SCORES - listed.shape[1])
+            yield panel, [row(model, i, *listed[i], *empty) for i in thinned(len(listed), LISTED)]
+
+    return draw
 
 
-SCORES = _score_maps("table-scores", FEW_SCORES, _slow)
-ALL = _score_maps("table-scores-all", ALL_SCORES, lambda run: "Scores of all components")
+scores = _score_maps("table-scores", FEW_SCORES, _slow)
+all_scores = _score_maps("table-scores-all", ALL_SCORES, lambda run, panels: "Scores of all components")
 
 
 def rotating(run: Run, model: str) -> list[tuple[str, float, float, float]]:
@@ -159,46 +147,37 @@ def rotations(run: Run) -> Figure | None:
     panels, rows, turning = [], [], {}
     for model, (_, arrays) in tables.items():
         pairs, scores = rotating(run, model), arrays["scores"]
-        alone, height = {*arrays.get("outliers", ())}, 280 if dense else 430
+        look: dict[str, Any] = {"alone": {*arrays.get("outliers", ())}, "height": 280 if dense else 430}
         for part, turns, _, share in pairs[: 1 if dense else PAIRS]:
             columns = [int(c) - 1 for c in part.split("+")]
             if max(columns) < scores.shape[1]:
                 alt = f"Components {part} of {model} over the positions, {fixed(turns, 1)} turns."
                 remark = f"{fixed(turns, 1)} turns, {percent(share)} of the variance"
                 names = [f"component {c + 1}" for c in columns]
-                panels.append(
-                    path(scores[:, columns], names, f"{model}, {part}", alt, remark, alone=alone, height=height)
-                )
+                panels.append(path(scores[:, columns], names, f"{model}, {part}", alt, remark, **look))
         for part, turns, *shares in pairs:
             rows.append(row(model, part, value(turns, fixed(turns, 2)), *(value(s, percent(s)) for s in shares)))
         if pairs:
-            first = ", ".join(fixed(turns, 1) for _, turns, _, _ in pairs[:PAIRS])
-            turning[model] = f"{count(len(pairs), 'pair')} ({first}{', …' * (len(pairs) > PAIRS)} turns)"
+            few = ", ".join(fixed(turns, 1) for _, turns, _, _ in pairs[:PAIRS])
+            turning[model] = f"{count(len(pairs), 'pair')} ({few}{', …' * (len(pairs) > PAIRS)} turns)"
     if not panels:
         return None
-    subtitle = (
+    words = (
         "Pairs of equal frequency, a quarter of a period apart, of whose motion one steady turn explains at least two "
         f"thirds, largest share of the variance first, at most {PAIRS} a table. Neighbouring half waves draw arcs too "
-        f"and are not counted.{_seeds(run, 'scores')}"
+        f"and are not counted.{_drawn('scores')(run, panels)['drawn']}"
     )
-    columns_ = ["Model", "Components", "Turns", "Explained by one turn", "Share of variance"]
+    heads = ["Model", "Components", "Turns", "Explained by one turn", "Share of variance"]
     return Figure(
         "table-rotations",
         f"Pairs of components that turn together: {each(turning)}",
-        subtitle,
+        words,
         panels,
-        Table.of("rotations", "Every pair that rotates", columns_, rows),
+        Table.of("rotations", "Every pair that rotates", heads, rows),
         width=230 if dense else 300,
         even=True,
         records=("rotation.*: part",),
     )
-
-
-def _magnitudes(run: Run) -> Iterator[Line]:
-    for model, (_, arrays) in tables_of(run, "magnitude_sum").items():
-        total = arrays["magnitude_sum"][1:]
-        points = curve(total / (total.max() or 1.0), range(1, len(total) + 1))
-        yield Line(points, model, panel=model, thick=1.8)
 
 
 def _peaks(run: Run, lines: Sequence[Line]) -> str:
@@ -207,162 +186,129 @@ def _peaks(run: Run, lines: Sequence[Line]) -> str:
     return f"Dominant frequencies, in turns over the table: {each(named)}"
 
 
-MAGNITUDES = Curves(
+@Curves(
     "table-magnitudes",
-    "fft.sum",
-    _magnitudes,
-    _peaks,
-    "Fourier magnitudes of the scores, summed over all components, as a share of the largest; both axes are "
-    "logarithmic, and half as many turns as positions is the highest frequency there is. In the title: peaks three "
-    "times as high as the lows around",
     "Summed Fourier magnitudes",
-    Axis("magnitude", "log", floor=1e-6),
-    Axis("turns over the table", "log", word="turns"),
+    _peaks,
+    metric="fft.sum",
+    y=Axis("magnitude", "log", floor=1e-6),
+    x=Axis("turns over the table", "log", word="turns"),
     records=("arrays/*.npz: magnitude_sum", "fft.peak: index"),
     width=330,
 )
+def magnitudes(run: Run) -> Iterator[Line]:
+    """Fourier magnitudes of the scores, summed over all components, as a share of the largest; both axes are
+    logarithmic, and half as many turns as positions is the highest frequency there is. In the title: peaks three times
+    as high as the lows around."""
+    for model, (_, arrays) in tables_of(run, "magnitude_sum").items():
+        total = arrays["magnitude_sum"][1:]
+        points = curve(total / (total.max() or 1.0), range(1, len(total) + 1))
+        yield Line(points, model, panel=model, thick=1.8)
 
 
-def _component_magnitudes(run: Run) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(model, magnitudes, each against its own largest, up to one and a half times the highest frequency that
-    counts)."""
+def _strongest(run: Run, panels: object) -> str:
+    every = {model: arrays["magnitudes"] for model, (_, arrays) in tables_of(run, "magnitudes").items()}
+    turns = {model: ", ".join(map(str, of[:5, 1:].argmax(axis=1) + 1)) for model, of in every.items()}
+    return f"The first five components turn most strongly, in times: {each(turns)}"
+
+
+@Maps(
+    "table-component-magnitudes",
+    "Fourier magnitudes of at least a tenth of the component's largest",
+    _strongest,
+    columns=("Model", "Component", "Turns", "Magnitude"),
+    records=("arrays/*.npz: magnitudes",),
+    gaps=_drawn("magnitudes"),
+)
+def component_magnitudes(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
+    """Fourier magnitude of each of the first ten components, as a share of the component's largest. Drawn up to one and
+    a half times the highest frequency at which a component with a hundredth of the variance is largest.{drawn}"""
+    hover, axes = "component %{y}, %{x} turns: %{z:.2f}", ("turns over the table", "component")
     for model, (_, arrays) in tables_of(run, "magnitudes").items():
         every = arrays["magnitudes"]
         most = every.max(axis=1, keepdims=True)
         highest = int(every[arrays["shares"][: len(every)] >= COUNTED].argmax(axis=1).max(initial=1))
         end = min(max(16, highest + highest // 2), every.shape[1] - 1, 256)
-        yield (model, every, every[:, 1 : end + 1] / np.where(most > 0, most, 1.0))
-
-
-def _magnitude_maps(run: Run) -> Iterator[Panel]:
-    hover, axes = "component %{y}, %{x} turns: %{z:.2f}", ("turns over the table", "component")
-    for model, _, z in _component_magnitudes(run):
-        turns, components = range(1, z.shape[1] + 1), range(1, len(z) + 1)
-        ticks = [k for k in (1, 4, 7, 10) if k <= len(z)]
+        z = every[:, 1 : end + 1] / np.where(most > 0, most, 1.0)
         note, height = schemes.table_note(run, model), 74 + 22 * len(z)
-        look = {"tickvals": ticks}
-        yield heatmap(z, turns, components, model, hover, (0.0, 1.0), axes, note=note, height=height, yaxis=look)
-
-
-def _strongest(run: Run) -> str:
-    every = {model: magnitudes[:5, 1:].argmax(axis=1) + 1 for model, magnitudes, _ in _component_magnitudes(run)}
-    turns = {model: ", ".join(map(str, of)) for model, of in every.items()}
-    return f"The first five components turn most strongly, in times: {each(turns)}"
-
-
-COMPONENT_MAGNITUDES = Maps(
-    "table-component-magnitudes",
-    _magnitude_maps,
-    _strongest,
-    lambda run: (
-        "Fourier magnitude of each of the first ten components, as a share of the component's largest. Drawn up to one "
-        "and a half times the highest frequency at which a component with a hundredth of the variance is "
-        f"largest.{_seeds(run, 'magnitudes')}"
-    ),
-    "Fourier magnitudes of at least a tenth of the component's largest",
-    ("Model", "Component", "Turns", "Magnitude"),
-    lambda run: [
-        row(model, int(c) + 1, int(k) + 1, magnitudes[c, k + 1])
-        for model, magnitudes, z in _component_magnitudes(run)
-        for c, k in zip(*np.nonzero(z >= 0.1), strict=True)
-    ],
-    ("arrays/*.npz: magnitudes",),
-)
-
-
-def _equivariances(run: Run) -> Iterator[Row]:
-    for model in run.models:
-        point, null = (run.table.point(metric, model) for metric in ("equivariance", "equivariance.null"))
-        if point:
-            yield Row(model, ({"shuffled": null} if null else {}) | {"the table": point})
+        look = {"tickvals": [k for k in (1, 4, 7, 10) if k <= len(z)]}
+        turns, components = range(1, end + 1), range(1, len(z) + 1)
+        panel = heatmap(z, turns, components, model, hover, (0.0, 1.0), axes, note=note, height=height, yaxis=look)
+        yield panel, [row(model, int(c) + 1, int(k) + 1, every[c, k + 1]) for c, k in np.argwhere(z >= 0.1)]
 
 
 def _depends(run: Run, rows: Sequence[Row]) -> str:
     """Which inner products depend on distance more than shuffled rows do, by the ends of the null's interval."""
-    shares = {each.name: rounded(each.points["the table"]) for each in rows}
+    shares = {}
     for each_ in rows:
-        if (null := each_.points.get("shuffled")) is not None:
-            beyond = each_.points["the table"].value > (null.value if null.high is None else null.high)
+        point, null = each_.points["the table"], each_.points.get("shuffled")
+        shares[each_.name] = rounded(point)
+        if null is not None:
+            beyond = point.value > (null.value if null.high is None else null.high)
             shares[each_.name] += f", shuffled {rounded(null)}{'' if beyond else ', no more than by chance'}"
     return f"Share of the inner products of positions that distance explains: {each(shares)}"
 
 
-EQUIVARIANCE = Rows(
+@Rows(
     "table-equivariance",
-    "equivariance",
-    _equivariances,
-    _depends,
-    "Share of the variance of the entries of E·Eᵀ that the nearest Toeplitz matrix explains. Grey: the same rows in 99 "
-    "random orders, the middle 95 of 100; it is not zero, for the diagonal stays the diagonal",
     "Translation equivariance",
-    Axis("share explained", "share", (0, 1)),
-    ("", "", "Model"),
-    ("equivariance, equivariance.null",),
-    330,
+    _depends,
+    x=Axis("share explained", "share", (0, 1)),
+    columns=("", "", "Model"),
+    records=("equivariance, equivariance.null",),
 )
+def equivariance(run: Run) -> Iterator[Row]:
+    """Share of the variance of the entries of E·Eᵀ that the nearest Toeplitz matrix explains. Grey: the same rows in 99
+    random orders, the middle 95 of 100; it is not zero, for the diagonal stays the diagonal."""
+    nulls = run.values("equivariance.null")
+    for model, point in run.values("equivariance").items():
+        yield Row(model, ({"shuffled": nulls[model]} if model in nulls else {}) | {"the table": point})
 
 
-def _firsts(run: Run) -> Sequence[Line]:
-    names = run.table.models("equivariance.first")
-    styles = model_styles(names)
-    return [
-        Line(run.table.points("equivariance.first", m, by="index"), m, mark=styles[m]) for m in names if m in run.models
-    ]
-
-
-FIRST = Curves(
+@Curves(
     "table-equivariance-first",
-    "equivariance.first",
-    _firsts,
-    lambda run, lines: best(at(lines, 2), "From two components, distance explains most in", write=rounded),
-    "The same for the table rebuilt from its mean and its first components",
     "Equivariance by number of components",
-    Axis("share explained", "share", (0, 1)),
-    Axis("first components", "log", word="components"),
+    lambda run, lines: best(at(lines, 2), "From two components, distance explains most in", write=rounded),
+    y=Axis("share explained", "share", (0, 1)),
+    x=Axis("first components", "log", word="components"),
     records=("equivariance.first: index",),
 )
+def first(run: Run) -> Iterator[Line]:
+    """The same for the table rebuilt from its mean and its first components."""
+    names = run.table.models("equivariance.first")
+    styles = model_styles(names)
+    for model in names:
+        yield Line(run.table.points("equivariance.first", model, by="index"), model, mark=styles[model])
 
 
-def _products(run: Run) -> list[Panel]:
-    tables, maps = tables_of(run, "products"), []
+@Maps(
+    "table-products",
+    "Inner products of some pairs",
+    lambda run, panels: "Inner products of positions from few components and from all",
+    columns=("Model", "Position", "Position ", "Inner product"),
+    records=("arrays/*.npz: products",),
+    width=300,
+    gaps=_drawn("products"),
+)
+def products(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
+    """Inner products of all pairs of position vectors, the table not centred, from its mean and the first components
+    and from all. Colours end at the 1st and 99th percentile of the whole table's.{drawn}"""
+    tables = tables_of(run, "products")
     for model, (_, arrays) in tables.items():
         pictures, counts = arrays["products"], [int(k) for k in arrays["products_of"]]
-        rows = arrays["rows"].astype(int).tolist()
+        places = arrays["rows"].astype(int).tolist()
         last = len(counts) - 1
         chosen = range(len(counts)) if len(tables) <= 2 else [0, last] if len(tables) <= schemes.FEW else [last]
-        step = 2 if len(tables) > 2 and len(rows) > 48 else 1
+        step = 2 if len(tables) > 2 and len(places) > 48 else 1
         low, high = (float(v) for v in np.quantile(pictures[-1], [0.01, 0.99]))
         limits, axes = (low, high if high > low else low + 1.0), ("position", "position")
-        places, hover = rows[::step], "positions %{y} and %{x}: %{z:.3g}"
+        at, hover = places[::step], "positions %{y} and %{x}: %{z:.3g}"
         for k in dict.fromkeys(chosen):
             title = f"{model}, {'all' if k == last else count(counts[k], 'component')}"
             z = pictures[k][::step, ::step]
-            maps.append(heatmap(z, places, places, title, hover, limits, axes, height=310, square=True))
-    return maps
-
-
-def _product_rows(run: Run) -> Iterator[list[Cell]]:
-    for model, (_, arrays) in tables_of(run, "products").items():
-        places, whole = arrays["rows"].astype(int).tolist(), arrays["products"][-1]
+            yield heatmap(z, at, at, title, hover, limits, axes, height=310, square=True), []
         some = range(0, len(places), max(1, len(places) // 16))
-        yield from [row(model, places[i], places[j], whole[i, j]) for i in some for j in some if j >= i]
-
-
-PRODUCTS = Maps(
-    "table-products",
-    _products,
-    lambda run: "Inner products of positions from few components and from all",
-    lambda run: (
-        "Inner products of all pairs of position vectors, the table not centred, from its mean and the first "
-        "components and from all. Colours end at the 1st and 99th percentile of the whole table's."
-        + _seeds(run, "products")
-    ),
-    "Inner products of some pairs",
-    ("Model", "Position", "Position ", "Inner product"),
-    _product_rows,
-    ("arrays/*.npz: products",),
-    300,
-)
+        yield None, [row(model, places[i], places[j], pictures[-1][i, j]) for i in some for j in some if j >= i]
 
 
 def alone(run: Run, model: str) -> str:
@@ -377,13 +323,7 @@ def entries(run: Run) -> list[dict[str, Any]]:
 
 
 # Column of the table -> (metric, digits), of positions and words, and of positions alone.
-_OF_ALL = {
-    "Top 3": ("pca.top3", 2),
-    "Top 5": ("pca.top5", 2),
-    "Top 10": ("pca.top10", 2),
-    "N50": ("n50.count", 0),
-    "N50 %": ("n50", 1),
-}
+_OF_ALL = {f"Top {k}": (f"pca.top{k}", 2) for k in (3, 5, 10)} | {"N50": ("n50.count", 0), "N50 %": ("n50", 1)}
 _OF_POSITIONS = {"Equivariance": ("equivariance", 2), "Shuffled": ("equivariance.null", 2)}
 
 

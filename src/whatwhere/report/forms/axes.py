@@ -1,8 +1,8 @@
 """Axes of a form: how values are placed, which ticks are named, how a value is written."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...points import Point
@@ -18,7 +18,8 @@ class Axis:
 
     kind: "linear"; "share", in per cent; "r2", from 0 to 1; "layer"; "log"; "steps", logarithmic from 0 on; "lags",
     logarithmic to both sides of 0. include: values that it has to reach. floor: smaller values lie outside, or of "log"
-    are drawn there. word: what a place is called in a hover. top: no value beyond it is reached.
+    are drawn there. word: what a place is called in a hover and a table, by default the title. top: no value beyond it
+    is reached.
     """
 
     title: str = ""
@@ -32,33 +33,35 @@ class Axis:
         """A value as this axis writes it."""
         return fine_percent(value) if self.kind == "share" else number(value, most=3)
 
+    @property
+    def place(self) -> str:
+        """What a place on it is called."""
+        return self.word or self.title
+
     def scale(self, values: Iterable[float]) -> "Scale":
         """The axis fitted to some values."""
-        return replace(self._fitted(values), axis=self)
-
-    def _fitted(self, values: Iterable[float]) -> "Scale":
         finite = [v for v in (*values, *self.include) if math.isfinite(v)] or [0.0, 1.0]
         if self.kind == "log":
             return self._log(finite)
-        low, high = max(min(finite), self.floor), min(max(finite), self.top)
-        if self.kind == "layer":
-            ticks: list[float] = list(range(round(low), round(high) + 1, 1 if high <= 8 else 2))
-            more = {"tickvals": ticks, "ticktext": [str(t) for t in ticks], "showgrid": False}
-            return Scale(float, (low - 0.03 * high - 0.02, high * 1.03 + 0.02), self.title or "layer", more)
         if self.kind == "steps":
             return self._steps(sorted(set(finite)))
         if self.kind == "lags":
             return self._lags(max(map(abs, finite)))
+        low, high = max(min(finite), self.floor), min(max(finite), self.top)
+        if self.kind == "layer":
+            ticks: list[float] = list(range(round(low), round(high) + 1, 1 if high <= 8 else 2))
+            bounds = low - 0.03 * high - 0.02, high * 1.03 + 0.02
+            return Scale(self, float, bounds, {**_ticks(ticks, str), "showgrid": False})
         room = 0.05 * ((high - low) or 1.0)
         bounds = (low - room, high + room)
         if self.kind == "r2" and low >= self.floor:
-            ticks = [t for t in (0, 0.25, 0.5, 0.75, 1) if t <= bounds[1]]
-            return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks]})
+            return Scale(
+                self, float, bounds, _ticks([t for t in (0, 0.25, 0.5, 0.75, 1) if t <= bounds[1]], "{:g}".format)
+            )
         if self.kind == "share":
-            ticks = round_numbers(round(high, 12), 4)
-            named = [percent(t, 0 if high >= 0.1 else 1) for t in ticks]
-            return Scale(float, bounds, self.title, {"tickvals": ticks, "ticktext": named})
-        return Scale(float, bounds, self.title, {"nticks": 5})
+            digits = 0 if high >= 0.1 else 1
+            return Scale(self, float, bounds, _ticks(round_numbers(round(high, 12), 4), lambda t: percent(t, digits)))
+        return Scale(self, float, bounds, {"nticks": 5})
 
     def _log(self, finite: list[float]) -> "Scale":
         floor = self.floor if self.floor > 0 else SMALLEST
@@ -67,7 +70,7 @@ class Axis:
         room = 10 ** (0.04 * math.log10(high / low) + 0.02)
         made = log_axis(self.title, low / room, high * room)
         keep = {k: made[k] for k in ("type", "tickvals", "ticktext")}
-        return Scale(lambda v: max(v, floor), (made["range"][0], made["range"][1]), self.title, keep, math.log10)
+        return Scale(self, lambda v: max(v, floor), (made["range"][0], made["range"][1]), keep, math.log10)
 
     def _steps(self, steps: list[float]) -> "Scale":
         first = next((s for s in steps if s > 0), 1.0)
@@ -80,43 +83,47 @@ class Axis:
         for s in reversed(steps[:-1]):  # from the last down, those that stand far enough from the one before
             if place(named[-1]) - place(s) > 0.16 * last:
                 named.append(s)
-        named.reverse()
-        more = {"tickvals": [place(s) for s in named], "ticktext": [compact(s) for s in named], "showgrid": False}
-        return Scale(place, (-0.03 * last, 1.03 * last), self.title or "training step", more)
+        return Scale(
+            self, place, (-0.03 * last, 1.03 * last), {**_ticks(named[::-1], compact, place), "showgrid": False}
+        )
 
     def _lags(self, most: float) -> "Scale":
         def place(lag: float) -> float:
             return round(math.copysign(math.log2(1 + abs(lag)), lag), 4)
 
         far = [lag for lag in (0, 1, 4, 16, 64, 256, 1024) if lag <= most]
-        ticks = [-lag for lag in reversed(far[1:])] + far
-        more = {"tickvals": [place(t) for t in ticks], "ticktext": [fixed(t, 0) if abs(t) != 1 else "" for t in ticks]}
-        return Scale(place, (-place(most), place(most)), self.title, more)
+        ticks = _ticks([-lag for lag in reversed(far[1:])] + far, lambda t: fixed(t, 0) if abs(t) != 1 else "", place)
+        return Scale(self, place, (-place(most), place(most)), ticks)
+
+
+def _ticks(
+    values: Sequence[float], write: Callable[[Any], str], place: Callable[[float], float] | None = None
+) -> dict[str, Any]:
+    return {"tickvals": [place(v) if place else v for v in values], "ticktext": [write(v) for v in values]}
 
 
 @dataclass(frozen=True)
 class Scale:
     """An axis fitted to its values. at: a value's place in the data; bounds: ends, as plotly wants them; end: a drawn
-    value's place in them; axis: as declared."""
+    value's place in them."""
 
+    axis: Axis
     at: Callable[[float], float]
     bounds: tuple[float, float]
-    title: str
     more: dict[str, Any]
     end: Callable[[float], float] = float
-    axis: Axis = Axis()
 
     @property
     def ends(self) -> list[float]:
         """The ends in the data."""
         return [v if self.end is float else 10**v for v in self.bounds]
 
-    def plotly(self, **more: Any) -> dict[str, Any]:
+    def plotly(self) -> dict[str, Any]:
         """The axis of the house style."""
-        return axis(self.title, range=list(self.bounds), **self.more, **more)
+        return axis(self.axis.title, range=list(self.bounds), **self.more)
 
 
-LAYER = Axis("layer", "layer", word="layer")
+LAYER = Axis("layer", "layer")
 EMBEDDED = Axis("layer (0: embedding)", "layer", word="layer")
 R2 = Axis("R²", "r2", (0, 1), -0.3)
 

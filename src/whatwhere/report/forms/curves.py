@@ -1,12 +1,11 @@
 """Curves: values over layer, step, lag, rank or component, a line each, in panels that share their axes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
-from ...metrics import metric
-from ...papers import DSTG_LAYERS
+from ...papers import DSTG_LAYERS, DSTG_R2
 from ...points import Point
 from .. import schemes
 from ..figure import Figure, Panel, Table, Trace, measured, row, value
@@ -14,9 +13,8 @@ from ..numbers import number
 from ..run import Run
 from ..style import LABEL_LIMIT, label_margin, layout, line_end_labels
 from .axes import LAYER, Axis, Scale, fitted
+from .form import INTERVAL, Form, band, dots, errors, hover, line, reference
 from .maps import thinned
-from .marks import LEVEL as INTERVAL
-from .marks import band, caption, dots, errors, figure, hover, line, reference, said
 
 # Kinds of lines: measured; the same before training; printed in a paper; a level for comparison; for the table alone.
 OURS, BEFORE, PAPER, LEVEL, ASIDE = "this run", "before training", "paper", "for comparison", "not drawn"
@@ -25,6 +23,10 @@ EVERYWHERE = "*"  # as a panel: in all of them
 MANY = 40  # points from which a line has no marks, its intervals are a band, and only
 MOST = 512  # of them are drawn
 MOST_LINES = 8  # of one panel of many models
+# What the DSTG paper prints of layers: (metric, preset, part, layer of six) -> value. Its section 4 (2): the first two
+# components of the position stream retain "about 90 %" of the variance, layer by layer; its figure omits the last
+# layer, which no gradient reaches.
+PRINTED = {**DSTG_R2, **{("hidden.top2", "dstg", "position", layer): 0.9 for layer in range(1, 6)}}
 
 
 @dataclass(frozen=True)
@@ -64,56 +66,72 @@ class Line:
 
 
 Lines = Sequence[Line]
-Words = str | Callable[[Run, Lines], str]
 
 
-@dataclass(frozen=True)
-class Curves:
+@dataclass(frozen=True, kw_only=True)
+class Curves(Form):
     """A figure of lines.
 
-    metric: whose unit and sample size the words under the title tell. lines: what is drawn. title: the rule of the
-    finding, over the measured lines. what: what is drawn, in words. caption: of the table. y: one axis, or one for each
-    `Line.axis`. columns: names of `Line.name` and `Line.part`. records: as in `Figure`. width: smallest width of a
-    panel. ghosts: the lines of other panels stand behind in grey.
+    title: over the measured lines. y: one axis, or one for each `Line.axis`. columns: names of `Line.name` and
+    `Line.part`. ghosts: the lines of other panels stand behind in grey.
     """
 
-    id: str
-    metric: str
-    lines: Callable[[Run], Iterable[Line]]
-    title: Callable[[Run, Lines], str]
-    what: Words
-    caption: str
     y: Axis | Mapping[str, Axis]
     x: Axis = LAYER
-    columns: tuple[str, str] = ("Model", "Part")
-    records: tuple[str, ...] = ()
+    columns: Sequence[str] = ("Model", "Part")
     width: int = 280
     ghosts: bool = False
 
     def draw(self, run: Run) -> Figure | None:
         """The figure; None where nothing was measured."""
-        lines = [_thin(each) for each in self.lines(run) if each.points]
+        lines = [_thin(each) for each in self.source(run) if each.points]
         ours = [each for each in lines if each.kind == OURS]
         if not ours:
             return None
         x = self.x.scale(v for each in lines for v in each.points if not each.level)
-        scales = fitted(self.y, ((e.axis, p) for e in lines if e.kind != ASIDE for p in e.points.values()))
+        y = fitted(self.y, ((e.axis, p) for e in lines if e.kind != ASIDE for p in e.points.values()))
         titles = list(dict.fromkeys(each.panel for each in ours))
-        height = 350 if len(titles) == 1 else 300 if len(titles) == 2 and self.width >= 400 else 212
-        inside = {title: [each for each in lines if each.panel in (title, EVERYWHERE)] for title in titles}
-        labels = {title: _labels(of, len(titles) == 1) for title, of in inside.items()}
-        names = [name for of in labels.values() for name in of.values()]
-        right = label_margin(names) if names else 14
-        panels = []
-        for title, of in inside.items():
-            y = scales[next(each.axis for each in of if each.panel == title)]
-            behind = [e for e in ours if e not in of and e.part in ("", "all")] if self.ghosts else []
-            panels.append(_panel(title, of, behind, labels[title], x, y, height, right))
+        alone = len(titles) == 1
+        height = 350 if alone else 300 if len(titles) == 2 and self.width >= 400 else 212
+        labels: dict[int, str] = {}
+        for title in titles:
+            labels |= _labels([each for each in lines if each.panel in (title, EVERYWHERE)], alone)
+        panels = [self._panel(title, lines, labels, x, y, height) for title in titles]
         points = [p for each in ours for p in each.points.values()]
-        what = self.what if isinstance(self.what, str) else self.what(run, lines)
-        subtitle = caption(what, self.metric, points, any(each.kind == PAPER for each in lines))
-        key = _key(lines, len(titles) == 1)
-        return figure(self, self.title(run, ours), subtitle, panels, self._table(lines), key)
+        words = self.sampled(run, lines, points, any(each.kind == PAPER for each in lines))
+        return self.figure(self.title(run, ours), words, panels, self._table(lines), _key(lines, alone))
+
+    def _panel(
+        self, title: str, every: Lines, labels: Mapping[int, str], x: Scale, scales: Mapping[str, Scale], height: int
+    ) -> Panel:
+        """The lines of a panel with their labels (by id) at their ends, the other ones behind them."""
+        lines = [each for each in every if each.panel in (title, EVERYWHERE)]
+        y = scales[next(each.axis for each in lines if each.panel == title)]
+        # Small panels of shares and R² have ticks that tell it, and no room for a title.
+        left = {"r2": 40, "share": 54}.get(y.axis.kind, 66) if height < 300 else 66
+        margin = {"l": left, "r": label_margin([*labels.values()]) if labels else 14, "t": 16, "b": 50}
+        others = [e for e in every if self.ghosts and e.kind == OURS and e not in lines and e.part in ("", "all")]
+        traces = [
+            line(map(x.at, e.points), [p.value for p in e.points.values()], "ghost", width=1.4, meta=[e.name])
+            for e in others
+        ]
+        ends = []
+        for each in sorted(reversed(lines), key=lambda each: _ORDER.index(each.kind)):
+            traces += [trace | {"meta": [each.name]} for trace in _traces(each, x, y)]
+            if label := labels.get(id(each)):
+                last = max(each.points)
+                place = x.bounds[1] if each.level else x.end(x.at(last))
+                grey = each.kind == LEVEL or each.colour.startswith("map-")
+                ink = "combined" if grey else each.colour
+                ends.append((place, y.end(y.at(each.points[last].value)), label, ink, each.name))
+        farthest = max((x.end(x.at(max(each.points))) for each in lines if each.kind in (OURS, PAPER)), default=0.0)
+        notes = line_end_labels(ends, y.bounds, height - margin["t"] - margin["b"], farthest)
+        up = y.plotly()
+        if left < 66:
+            up["title"]["text"] = ""
+        spoken = "; ".join(f"{each.whole}: {_said(each, y.axis)}" for each in lines if each.kind == OURS)
+        plot = layout(height, x.plotly(), up, margin, annotations=notes)
+        return Panel(traces, plot, title, f"{title}. {spoken}.".removeprefix(". "))
 
     def _table(self, lines: Lines) -> Table:
         """A row a point; columns that tell nothing apart are left out."""
@@ -132,57 +150,23 @@ class Curves:
             for v, p in each.points.items():
                 at = None if each.level else value(v, f"{v:,}" if isinstance(v, int) else number(v))
                 rows.append([*named, *row(at), *measured(p, 5), *row(*[p.n] * sizes)])
-        place, name = (self.x.word or "layer").capitalize(), metric(self.metric).name
-        heads = compress(shown, shown.values())
-        columns = [*heads, place, f"{name[0].upper()}{name[1:]}", "Low", "High", *["n"] * sizes]
-        return Table(self.id, self.caption, columns, rows, frozenset(range(sum(shown.values()), len(columns))))
-
-
-def _panel(
-    title: str,
-    lines: Lines,
-    behind: Lines,
-    labels: Mapping[int, str],
-    x: Scale,
-    y: Scale,
-    height: int,
-    right: int,
-) -> Panel:
-    """The lines of a panel, those `behind` them in grey, `labels` (by id) at their ends."""
-    # Small panels of shares and R² have ticks that tell it, and no room for a title.
-    left = {"r2": 40, "share": 54}.get(y.axis.kind, 66) if height < 300 else 66
-    margin = {"l": left, "r": right, "t": 16, "b": 50}
-    traces = [
-        line(map(x.at, e.points), [p.value for p in e.points.values()], "ghost", width=1.4, meta=[e.name])
-        for e in behind
-    ]
-    ends = []
-    for each in sorted(reversed(lines), key=lambda each: _ORDER.index(each.kind)):
-        traces += [trace | {"meta": [each.name]} for trace in _traces(each, x, y)]
-        if label := labels.get(id(each)):
-            last = max(each.points)
-            place = x.bounds[1] if each.level else x.end(x.at(last))
-            ends.append((place, y.end(y.at(each.points[last].value)), label, _ink(each), each.name))
-    farthest = max((x.end(x.at(max(each.points))) for each in lines if each.kind in (OURS, PAPER)), default=0.0)
-    notes = line_end_labels(ends, y.bounds, height - margin["t"] - margin["b"], farthest)
-    up = y.plotly()
-    if left < 66:
-        up["title"]["text"] = ""
-    plot = layout(height, x.plotly(), up, margin, annotations=notes)
-    spoken = "; ".join(f"{each.whole}: {said(each.points, y.axis.write)}" for each in lines if each.kind == OURS)
-    return Panel(traces, plot, title, f"{title}. {spoken}.".removeprefix(". "))
+        heads = [*compress(shown, shown.values())]
+        columns = [*heads, self.x.place.capitalize(), self.heading, "Low", "High", *["n"] * sizes]
+        return Table(self.id, self.caption, columns, rows, frozenset(range(len(heads), len(columns))))
 
 
 _ORDER = (ASIDE, LEVEL, BEFORE, OURS, PAPER)  # from the ground up
 
 
-def _ink(each: Line) -> str:
-    return "combined" if each.kind == LEVEL or each.colour.startswith("map-") else each.colour
-
-
 def _thin(each: Line) -> Line:
     places = list(each.points)
     return replace(each, points={places[i]: each.points[places[i]] for i in thinned(len(places), MOST)})
+
+
+def _said(each: Line, y: Axis) -> str:
+    """Values in words, for those who hear the page: all of a few, first and last of many."""
+    values = [y.write(p.value) for p in each.points.values()]
+    return ", ".join(values) if len(values) <= 12 else f"{values[0]} to {values[-1]}"
 
 
 def _labels(lines: Lines, alone: bool) -> dict[int, str]:
@@ -209,9 +193,8 @@ def _traces(each: Line, x: Scale, y: Scale) -> list[Trace]:
     places = sorted(each.points)
     points = [each.points[v] for v in places]
     xs, ys = [x.at(v) for v in places], [y.at(p.value) for p in points]
-    where = [f"{x.axis.word or 'layer'} {v:,.6g}" + ", which no gradient reaches" * (v in each.hollow) for v in places]
-    write = y.axis.write if y.axis.kind == "share" else None
-    words = [hover(each.whole, place, p, "", write) for place, p in zip(where, points, strict=True)]
+    where = [f"{x.axis.place} {v:,.6g}" + ", which no gradient reaches" * (v in each.hollow) for v in places]
+    words = [hover(each.whole, place, p, y.axis) for place, p in zip(where, points, strict=True)]
     bounded = any(p.low is not None for p in points)
     dash, symbol = each.mark
     if each.level:
@@ -259,47 +242,43 @@ def _key(lines: Lines, alone: bool) -> list[tuple[str, str]]:
     return key + [("ceiling" if dash == FULL else "chance", name) for name, dash in levels]
 
 
-def of_models(
-    run: Run,
-    name: str,
-    *,
-    streams: bool = False,
-    panel: str = "",
-    paper: Mapping[tuple[str, str, str, int], float] | None = None,
-    before: bool = False,
-    models: Iterable[str] | None = None,
-) -> list[Line]:
-    """A line for every model and part of a metric.
+def line_of(run: Run, points: Mapping[Any, Point], model: str, part: str = "", **more: Any) -> Line:
+    """The line of a model in its colour, dash and mark."""
+    colour, mark = schemes.colour(run, model, part or "all"), schemes.marks(run)[model]
+    return replace(Line(points, model, part, colour, mark), **more)
 
-    streams: of models with streams these alone. panel: "model" for one a model; where models are many, families share
-    one anyway. paper: what is printed, (metric, preset, part, layer of six) -> value. before: the untrained models too.
+
+def of_models(
+    run: Run, name: str, *, streams: bool = False, apart: bool = False, before: bool = False, models: Iterable[str] = ()
+) -> list[Line]:
+    """A line for every model and part of a metric, and what a paper prints of it.
+
+    streams: of models with streams these alone. apart: a panel a model; where models are many, families share one
+    anyway. before: the untrained models too. models: some in this order, all by default.
     """
     lines = []
-    for model in run.models if models is None else models:
+    for model in models or run.models:
         parts = sorted(run.parts(name, model) or [""], key=lambda part: part == "all")
         for part in parts[:-1] if streams and len(parts) > 1 and parts[-1] == "all" else parts:
             points = run.curve(name, model, part or None)
             hollow = frozenset(layer for layer in points if layer > run.trained_until(model, part))
-            colour, mark = schemes.colour(run, model, part or "all"), schemes.marks(run)[model]
-            each = Line(points, model, part, colour, mark, OURS, model if panel == "model" else panel, hollow=hollow)
+            each = line_of(run, points, model, part, panel=model if apart else "", hollow=hollow)
             lines.append(each)
             if before and not schemes.many(run):
                 lines.append(replace(each, points=run.curve(name, model, part or None, 0), kind=BEFORE))
-            if printed := paper_curve(run, paper or {}, name, model, part):
+            if printed := paper_curve(run, name, model, part):
                 lines.append(replace(each, points=printed, kind=PAPER, hollow=frozenset()))
     return in_families(run, lines) if schemes.many(run) else lines
 
 
-def paper_curve(
-    run: Run, paper: Mapping[tuple[str, str, str, int], float], name: str, model: str, part: str
-) -> dict[float, Point]:
+def paper_curve(run: Run, name: str, model: str, part: str) -> dict[float, Point]:
     """x -> value of the paper's model of the same preset at the same relative depth.
 
     The paper's models have six layers. Where the model at hand has L, layer k of six stands at x = k · L / 6: the last
     layer falls on the last layer, whose collapse is what the comparison is about.
     """
     kind, depth = schemes.preset(run, model), run.depth(model)
-    of_kind = {k: v for (m, preset, p, k), v in paper.items() if m == name and preset == kind and p == part}
+    of_kind = {layer: v for (*what, layer), v in PRINTED.items() if what == [name, kind, part]}
     return {k * depth / DSTG_LAYERS: Point.between(v) for k, v in sorted(of_kind.items())}
 
 

@@ -1,16 +1,16 @@
 """Maps: matrices as colours, a panel each, on scales that panels may share."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..figure import Cell, Figure, Panel, Table, Trace
+from ..figure import Figure, Panel, Table, Trace
 from ..run import Run
 from ..style import TEXT_SIZE, axis, diverging, layout, sequential
-from .marks import figure
+from .form import Form
 
 MOST_CELLS = 256  # rows or columns of a map that are drawn
 BAR = 74  # pixels right of a map for its colour bar
@@ -77,30 +77,19 @@ def heatmap(
     return Panel([trace], plot, title, f"{title} {note}".strip() + ".", note)
 
 
-@dataclass(frozen=True)
-class Maps:
-    """A figure of matrices.
+@dataclass(frozen=True, kw_only=True)
+class Maps(Form):
+    """A figure of matrices: (`heatmap` or None, its rows of the table) for each; `every`: the table holds every value
+    that is drawn."""
 
-    maps: what is drawn, `heatmap`s. title, what: the rule of the finding, and what is drawn in words. rows: of the
-    table. every: whether the table holds every value that is drawn.
-    """
-
-    id: str
-    maps: Callable[[Run], Iterable[Panel]]
-    title: Callable[[Run], str]
-    what: Callable[[Run], str]
-    caption: str
-    columns: Sequence[str]
-    rows: Callable[[Run], Iterable[Sequence[Cell]]]
-    records: tuple[str, ...] = ()
-    width: int = 330
     every: bool = False
 
     def draw(self, run: Run) -> Figure | None:
         """The figure; None where there is no matrix."""
-        panels = list(self.maps(run))
+        drawn = [(panel, list(rows)) for panel, rows in self.source(run)]
+        panels = [panel for panel, _ in drawn if panel]
         if not panels:
             return None
-        table = Table.of(self.id, self.caption, self.columns, list(self.rows(run)))
-        made = figure(self, self.title(run), self.what(run), panels, table)
+        table = Table.of(self.id, self.caption, self.columns, [row for _, rows in drawn for row in rows])
+        made = self.figure(self.title(run, panels), self.words(run, panels), panels, table)
         return made if self.every else replace(made, behind="The table below holds some of the values.")

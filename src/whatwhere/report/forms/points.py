@@ -1,6 +1,6 @@
 """Points: a cloud with one point for each head or pair, and paths through a plane, one point a position."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,9 @@ from ..figure import Cell, Figure, Panel, Table, Trace
 from ..numbers import count
 from ..run import Run
 from ..style import axis, layout
-from .axes import Axis, ends_of
+from .axes import Axis, Scale, ends_of
+from .form import Form, beside, dots, errors, line, note, segments, shaded, symbols
 from .maps import rounded
-from .marks import beside, dots, errors, figure, line, note, segments, shaded, symbols
 
 
 @dataclass(frozen=True)
@@ -28,38 +28,26 @@ class Dot:
     cells: Sequence[Cell] = ()
 
 
-@dataclass(frozen=True)
-class Cloud:
-    """A figure of points, a panel for each `Dot.panel`.
+@dataclass(frozen=True, kw_only=True)
+class Cloud(Form):
+    """A figure of points, a panel for each `Dot.panel`; the rows of its table are `Dot.cells`."""
 
-    points: what is drawn. title: the rule of the finding. what: in words. columns: of the table, whose rows are
-    `Dot.cells`.
-    """
-
-    id: str
-    points: Callable[[Run], Iterable[Dot]]
-    title: Callable[[Run, Sequence[Dot]], str]
-    what: Callable[[Run, Sequence[Dot]], str]
-    caption: str
     x: Axis
     y: Axis
-    columns: tuple[str, ...]
-    records: tuple[str, ...] = ()
     width: int = 320
 
     def draw(self, run: Run) -> Figure | None:
         """The figure; None where nothing was measured."""
-        every = list(self.points(run))
+        every = list(self.source(run))
         if not every:
             return None
-        panels = [
-            self._panel([d for d in every if d.panel == name], every) for name in dict.fromkeys(d.panel for d in every)
-        ]
-        table = Table.of(self.id, self.caption, self.columns, [d.cells for d in every])
-        return figure(self, self.title(run, every), self.what(run, every), panels, table)
-
-    def _panel(self, members: Sequence[Dot], every: Sequence[Dot]) -> Panel:
         x, y = self.x.scale(d.x.value for d in every), self.y.scale(ends_of(d.y for d in every))
+        names = dict.fromkeys(d.panel for d in every)
+        panels = [self._panel([d for d in every if d.panel == name], x, y) for name in names]
+        table = Table.of(self.id, self.caption, self.columns, [d.cells for d in every])
+        return self.figure(self.title(run, every), self.sampled(run, every, [d.y for d in every]), panels, table)
+
+    def _panel(self, members: Sequence[Dot], x: Scale, y: Scale) -> Panel:
         traces: list[Trace] = []
         notes = []
         if y.bounds[0] < 0 < y.bounds[1]:

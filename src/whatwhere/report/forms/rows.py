@@ -1,19 +1,17 @@
 """Rows: dots with whiskers, the name at the left, the value at the right."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
-from ...metrics import metric
 from ...points import Point
 from ..figure import Cell, Figure, Panel, Table, Trace, measured, row
 from ..numbers import fixed, number
 from ..run import Run
 from ..style import CHARACTER, LABEL_LIMIT, TEXT_SIZE, axis, layout, plain
 from .axes import Axis, Scale, fitted
-from .marks import LEVEL as INTERVAL
-from .marks import caption, dots, errors, figure, hover, note, reference, segments
+from .form import INTERVAL, Form, dots, errors, hover, note, reference, segments
 
 ROW = 28  # pixels
 PAPER = "paper"  # as a kind of value: printed,
@@ -52,30 +50,21 @@ class Row:
         return values[-1] if values and self.counts else None
 
 
-@dataclass(frozen=True)
-class Rows:
-    """A figure of rows.
+@dataclass(frozen=True, kw_only=True)
+class Rows(Form):
+    """A figure of rows, from the top.
 
-    metric: whose sample size the words under the title tell. rows: what is drawn, from the top. title: the rule of the
-    finding. what: in words; caption: of the table. x: one axis, or one for each `Row.axis`. columns: names of panel,
-    group and name in the table. levels: value -> what a dashed line there means.
+    x: one axis, or one for each `Row.axis`. columns: names of panel, group and name in the table. levels: value -> what
+    a dashed line there means.
     """
 
-    id: str
-    metric: str
-    rows: Callable[[Run], Iterable[Row]]
-    title: Callable[[Run, Sequence[Row]], str]
-    what: str
-    caption: str
     x: Axis | Mapping[str, Axis]
-    columns: tuple[str, str, str] = ("Model", "", "Name")
-    records: tuple[str, ...] = ()
-    width: int = 330
+    columns: Sequence[str] = ("Model", "", "Name")
     levels: Mapping[float, str] = field(default_factory=dict)
 
     def draw(self, run: Run) -> Figure | None:
         """The figure; None where nothing was measured."""
-        rows = list(self.rows(run))
+        rows = list(self.source(run))
         if not any(each.points for each in rows):
             return None
         scales = fitted(self.x, ((each.axis, p) for each in rows for p in each.points.values()), *self.levels)
@@ -83,8 +72,8 @@ class Rows:
         titles = dict.fromkeys(each.panel for each in rows)
         panels = [self._panel([each for each in rows if each.panel == title], scales, left) for title in titles]
         points = [p for each in rows for kind, p in each.points.items() if kind != PAPER]
-        subtitle = caption(self.what, self.metric, points, any(PAPER in each.points for each in rows))
-        return figure(self, self.title(run, rows), subtitle, panels, self._table(rows), _key(rows))
+        words = self.sampled(run, rows, points, any(PAPER in each.points for each in rows))
+        return self.figure(self.title(run, rows), words, panels, self._table(rows), _key(rows))
 
     def _panel(self, rows: Sequence[Row], scales: Mapping[str, Scale], left: int) -> Panel:
         x = scales[rows[0].axis]
@@ -129,9 +118,8 @@ class Rows:
                 named = row(*compress((each.panel, each.group, each.name, kind), shown))
                 of = measured(p, 5) if p else [Cell(each.never), Cell(""), Cell("")]
                 cells.append([*named, *of, *row(*[p.n if p else None] * sizes)])
-        name = metric(self.metric).name
         heads = [*compress((*self.columns, "Kind"), shown)]
-        columns = [*heads, f"{name[0].upper()}{name[1:]}", "Low", "High", *["n"] * sizes]
+        columns = [*heads, self.heading, "Low", "High", *["n"] * sizes]
         return Table(self.id, self.caption, columns, cells, frozenset(range(len(heads), len(columns))))
 
 
@@ -139,7 +127,7 @@ def _mark(each: Row, kind: str, p: Point, name: str, at: float, x: Scale) -> Tra
     """A value with its interval."""
     symbol, paint, _ = _KINDS.get(kind, ("circle", "", "dot"))
     paint = paint or each.colour
-    words = hover(name, kind or x.axis.title, p, "", x.axis.write if x.axis.kind == "share" else None)
+    words = hover(name, kind or x.axis.title, p, x.axis)
     shown = dots([x.at(p.value)], [at], [paint], [words], symbol=symbol, size=9)
     if symbol.endswith("-open"):
         shown["marker"] |= {"color": f"@{paint}", "line": {"width": 1.6, "color": f"@{paint}"}}

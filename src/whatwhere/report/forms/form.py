@@ -1,23 +1,88 @@
-"""Marks that all forms share: lines, points, intervals, references, names, hover texts, and the words under a title."""
+"""What all forms share: how a figure is declared, its marks, and the words under its title."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from inspect import cleandoc
 from typing import Any
 
-from ...metrics import metric
+from ...metrics import Metric, metric
 from ...points import Point
 from ..figure import MOST_DIGITS, Figure, Panel, Table, Trace
 from ..numbers import count, interval, number
+from ..run import Run
 from ..style import TEXT_SIZE, plain, sequential
+from .axes import Axis
 
-LEVEL = "95\u202f% interval"
+INTERVAL = "95\u202f% interval"
+Draw = Callable[[Run], Figure | None]
 
 
-def hover(name: str, where: str, point: Point, what: str, write: Any = None) -> str:
+@dataclass(frozen=True)
+class Form:
+    """A declared figure: the decorator of a function that gives what is drawn, and whose docstring says what that is.
+
+    caption, columns: of the table. title: the rule of the finding, over what is drawn. records, width: as in `Figure`.
+    metric: whose unit and sample size are told, by default the first of `records`. gaps: what fills the `{gaps}` of the
+    docstring. source: what is decorated.
+    """
+
+    id: str
+    caption: str
+    title: Callable[[Run, Any], str]
+    _: KW_ONLY
+    columns: Sequence[str] = ()
+    records: tuple[str, ...] = ()
+    metric: str = ""
+    width: int = 330
+    gaps: Callable[[Run, Any], Mapping[str, str]] | None = None
+    source: Callable[[Run], Iterable[Any]] = lambda run: ()
+
+    def __call__(self, source: Callable[[Run], Iterable[Any]]) -> Draw:
+        return replace(self, source=source).draw
+
+    def draw(self, run: Run) -> Figure | None:
+        """The figure; None where nothing was measured."""
+        raise NotImplementedError
+
+    @property
+    def measured(self) -> Metric:
+        """The metric that is drawn."""
+        first = next((names for names in self.records if not names.startswith("arrays/")), "")
+        return metric(self.metric or first.partition(":")[0].partition(",")[0])
+
+    @property
+    def heading(self) -> str:
+        """The metric's name as the head of a column."""
+        name = self.measured.name
+        return f"{name[0].upper()}{name[1:]}"
+
+    def words(self, run: Run, drawn: Any) -> str:
+        """What is drawn, in words."""
+        told = cleandoc(self.source.__doc__ or "").replace("\n", " ")
+        return told.format_map(self.gaps(run, drawn)) if self.gaps else told
+
+    def sampled(self, run: Run, drawn: Any, points: Iterable[Point], paper: bool = False) -> str:
+        """The words with the sample behind their first sentence; what is said of hollow marks only where there are
+        any of the paper."""
+        known = self.measured
+        first, *rest = self.words(run, drawn).removesuffix(".").split(". ")
+        first = f"{first} ({sample(points, known.counts, known.over, known.seed)})"
+        return ". ".join([first, *(s for s in rest if paper or not s.startswith("Hollow"))]) + "."
+
+    def figure(
+        self, title: str, words: str, panels: list[Panel], table: Table, key: Sequence[tuple[str, str]] = ()
+    ) -> Figure:
+        """The figure as declared; several panels are equally wide."""
+        return Figure(self.id, title, words, panels, table, [*key], self.width, len(panels) > 1, records=self.records)
+
+
+def hover(name: str, where: str, point: Point, axis: Axis) -> str:
     """Literal hover text: name, place, value with its interval."""
-    written = write(point.value) if write else number(point.value, point.low, point.high, MOST_DIGITS)
+    share = axis.kind == "share"
+    written = axis.write(point.value) if share else number(point.value, point.low, point.high, MOST_DIGITS)
     bounds = "" if point.low is None else f" {interval(point.low, point.high, MOST_DIGITS)}"
-    return f"<b>{plain(name)}</b><br>{plain(where)}: {what} {written}{bounds}"
+    return f"<b>{plain(name)}</b><br>{plain(where)}:  {written}{bounds}"
 
 
 def errors(
@@ -114,54 +179,26 @@ def beside(at: Sequence[float], words: str, away: Sequence[float]) -> dict[str, 
     return note(at[0], at[1], words, "@text", **place) | arrow
 
 
-def over(points: Iterable[Point | None], what: str = "documents", seed: str = "training seed") -> str:
-    """What the intervals of some points are over, in words for a subtitle; `what`: those that the records carry; seed:
-    what a seed is of."""
-    known = [p for p in points if p is not None]
-    seeds = max((p.seeds for p in known), default=0)
-    if any(p.over == "seeds" for p in known):
-        return f"mean over {count(seeds, seed)}, {LEVEL} between seeds"
-    who = f"one {seed}" if seeds else ""
-    rest = f"{LEVEL} over {what}" if any(p.low is not None for p in known) else "no interval"
-    return f"{who}, {rest}" if who else rest
-
-
 def sample(
     points: Iterable[Point | None], counted: str = "documents", what: str = "documents", seed: str = "training seed"
 ) -> str:
-    """How much is behind some points: `n = 100 documents; one training seed, 95 % interval over documents`."""
+    """How much is behind some points: `n = 100 documents; one training seed, 95 % interval over documents`.
+
+    counted: what n counts. what: those that the records' intervals are over; seed: what a seed is of.
+    """
     known = [p for p in points if p is not None]
+    seeds = max((p.seeds for p in known), default=0)
+    if any(p.over == "seeds" for p in known):
+        told = f"mean over {count(seeds, seed)}, {INTERVAL} between seeds"
+    else:
+        rest = f"{INTERVAL} over {what}" if any(p.low is not None for p in known) else "no interval"
+        told = f"one {seed}, {rest}" if seeds else rest
     sizes = sorted({p.n for p in known if p.n})
-    if not sizes:
-        return over(known, what, seed)
     most = f" to {number(sizes[-1])}" if len(sizes) > 1 else ""
-    return f"n = {number(sizes[0])}{most} {counted}; {over(known, what, seed)}"
-
-
-def caption(what: str, name: str, points: Iterable[Point], paper: bool) -> str:
-    """What is drawn, with the sample of a metric's points behind its first sentence; what is said of hollow marks only
-    where the paper's are drawn."""
-    known = metric(name)
-    first, *rest = what.split(". ")
-    sampled = f"{first} ({sample(points, known.counts, known.over, known.seed)})"
-    return ". ".join([sampled, *(s for s in rest if paper or not s.startswith("Hollow"))]) + "."
-
-
-def figure(
-    form: Any, title: str, subtitle: str, panels: list[Panel], table: Table, key: Sequence[tuple[str, str]] = ()
-) -> Figure:
-    """The figure of a form, which has its id, width and records; several panels are equally wide."""
-    even = len(panels) > 1
-    return Figure(form.id, title, subtitle, panels, table, [*key], form.width, even, records=form.records)
+    return f"n = {number(sizes[0])}{most} {counted}; {told}" if sizes else told
 
 
 def drawn(seeds: Sequence[int], shown: Iterable[int | None]) -> str:
     """Which of several training seeds a figure draws, as a sentence; nothing where there is one."""
     known = sorted({seed for seed in shown if seed is not None})
     return f" Drawn: seed {known[0]} of {count(len(seeds), 'training seed')}." if known and len(seeds) > 1 else ""
-
-
-def said(points: Mapping[Any, Point], write: Any = None) -> str:
-    """Values in words, for those who hear the page: all of a few, first and last of many."""
-    values = [(write or number)(p.value) for p in points.values()]
-    return ", ".join(values) if len(values) <= 12 else f"{values[0]} to {values[-1]}"
