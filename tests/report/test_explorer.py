@@ -9,7 +9,6 @@ import pytest
 from attention_maps import LEVELS, as_bytes, attention
 from page_parser import Parsed
 
-from whatwhere.report.attention_page import write_attention_page
 from whatwhere.report.explorer import (
     MERGES,
     ExplorerModel,
@@ -21,6 +20,7 @@ from whatwhere.report.explorer import (
     weights_of,
 )
 from whatwhere.report.page import Page, render_page
+from whatwhere.report.pages import write_attention_page
 
 
 def model(n=12, layers=2, heads=3, texts=1, name="dstg", seed=0, **more):

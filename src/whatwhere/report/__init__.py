@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from .compare import comparison_page, open_runs, write_comparison
-from .csv_files import write_tables
-from .page import Page, write_page
+from .page import Page, write_page, write_tables
 from .pages import geometry_page, open_page, spectra_page
 from .run import kind_of, load_run
 

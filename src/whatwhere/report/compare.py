@@ -14,7 +14,7 @@ from typing import Any
 from ..files import Arrays
 from ..metrics import unit
 from ..records import Record
-from . import facts, ledger, pages
+from . import how, ledger, pages
 from .figure import Cell, Table, text
 from .numbers import compact, count, number
 from .page import How, Page, Section, write_page
@@ -122,7 +122,7 @@ def _facts(study: Run) -> dict[str, str]:
         return ", ".join(compact(v) if isinstance(v, int) else str(v) for v in sorted(values, key=str))
 
     return {
-        "corpus": facts.corpus_name(study),
+        "corpus": study.corpus_name,
         "documents": size("documents"),
         "corpus tokens": size("tokens"),
         "window length": str(corpus.get("length") or ""),
@@ -172,7 +172,7 @@ def comparison_page(studies: Mapping[str, Run]) -> Page:
     return pages.study_page(
         together,
         title=f"{len(studies)} runs compared: {', '.join(study.name for study in studies.values())}",
-        summary=[f"{_full(run, study)}: {' · '.join(facts.summary(study))}" for run, study in studies.items()],
+        summary=[f"{_full(run, study)}: {' · '.join(how.summary(study))}" for run, study in studies.items()],
         caveats=caveats(studies, together),
         notes=[f"{run}: {note}" for run, study in studies.items() for note in study.facts.get("notes") or []],
         sections=[_runs_section(studies), _claims_section(studies)],
@@ -228,8 +228,8 @@ def _claims_section(studies: Mapping[str, Run]) -> Section:
 def _how(studies: Mapping[str, Run], together: Run) -> How:
     whole, parts = pages.study_how(together), {run: pages.study_how(study) for run, study in studies.items()}
     cited: dict[str, Any] = {}
-    for how in (whole, *parts.values()):
-        for words, entry in how.cite:
+    for part in (whole, *parts.values()):
+        for words, entry in part.cite:
             cited.setdefault(entry, words)
 
     def of_all(name: str) -> list[tuple[str, Any]]:
