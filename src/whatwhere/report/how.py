@@ -38,10 +38,16 @@ _PAPER = Markup(
 _PASS = ("kl.", "ablation.", "attention.", "local.", "hidden.", "sentences.")
 
 
-def section(run: Run, words: Sequence[str], groups: Mapping[str, Rows], **rest: Any) -> How:
-    """The last section of a run's page: words, facts under headings, machine and versions. rest: as `How`."""
+def section(
+    run: Run, words: Sequence[str], groups: Mapping[str, Rows], configs: Sequence[tuple[str, Any]] = (), **rest: Any
+) -> How:
+    """The last section of a run's page: words, facts under headings, machine and versions, what the folds show as JSON.
+
+    rest: as `How`.
+    """
     facts = [(name, rows) for name, rows in (*groups.items(), ("Machine", _machine(run))) if rows]
-    return How(words, facts, flat(run.facts.get("versions")), **rest)
+    folds = [(name, json.dumps(body, indent=2, ensure_ascii=False)) for name, body in configs]
+    return How(words, facts, flat(run.facts.get("versions")), configs=folds, **rest)
 
 
 def of_run(run: Run, **more: Any) -> Rows:
@@ -105,20 +111,14 @@ def tables(run: Run) -> list[Table]:
     return [t for t in (schemes.table(run), sizes if keys else None) if t]
 
 
-def configs(run: Run) -> list[tuple[str, str]]:
-    """Heading and JSON of every configuration: one a model and seed, and what identifies the corpus."""
+def configs(run: Run) -> list[tuple[str, Any]]:
+    """Heading and body of every configuration: one a model and seed, and what identifies the corpus."""
     folds: list[tuple[str, Any]] = []
     for entry in run.entries:
         seed = f", seed {entry['seed']}" if entry.get("seed") is not None else ""
         body = {k: v for k, v in entry.items() if k not in ("name", "seed")}
         folds.append((f"{entry.get('name') or 'model'}{seed}", body))
-    folds += [("Corpus", run.facts["corpus"])] if isinstance(run.facts.get("corpus"), dict) else []
-    return [(name, as_json(body)) for name, body in folds]
-
-
-def as_json(body: Any) -> str:
-    """What a fold shows."""
-    return json.dumps(body, indent=2, ensure_ascii=False)
+    return folds + ([("Corpus", run.facts["corpus"])] if isinstance(run.facts.get("corpus"), dict) else [])
 
 
 def summary(run: Run) -> list[str]:

@@ -101,8 +101,7 @@ class Page:
 def write_page(path: Path, page: Page) -> Path:
     """Write a page to `path`; returns the path.
 
-    Raises:
-        ValueError: a file is there that is no page of ours.
+    Raises ValueError: a file is there that is no page of ours.
     """
     path = Path(path)
     if path.is_file() and GENERATOR not in path.read_bytes()[:20_000].decode("utf-8", "replace"):
@@ -116,8 +115,7 @@ def write_tables(page: Page, folder: str | Path) -> list[Path]:
 
     The folder is made, or replaced if it holds nothing but CSV files.
 
-    Raises:
-        ValueError: there is something else at `folder`.
+    Raises ValueError: there is something else at `folder`.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -135,8 +133,7 @@ def write_tables(page: Page, folder: str | Path) -> list[Path]:
 def render_page(page: Page) -> str:
     """The page as text.
 
-    Raises:
-        ValueError: a number in a figure is not finite.
+    Raises ValueError: a number in a figure is not finite.
     """
     sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables or s.more])
     figures, claims = _figures(page.hero, sections), ledger.rows(page.claims)
@@ -232,8 +229,7 @@ def policy(scripts: Sequence[str]) -> str:
 def script_json(data: Any) -> Markup:
     """Data, its strings made visible, as JSON that can stand inside a script element.
 
-    Raises:
-        ValueError: a number is not finite.
+    Raises ValueError: a number is not finite.
     """
     return htmlsafe_json_dumps(visible(data), allow_nan=False, separators=(",", ":"))
 

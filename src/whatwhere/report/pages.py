@@ -45,8 +45,7 @@ def page(run: Run, questions: Sequence[Question], hero: Draw, *, sections: Seque
 def open_page(folder: str | Path) -> Page:
     """The page of a study's folder, with as many texts of its attention explorer as fit.
 
-    Raises:
-        ValueError: the folder has no records, or a file in it is damaged.
+    Raises ValueError: the folder has no records, or a file in it is damaged.
     """
     study = study_page(load_run(folder))
     if not (Path(folder) / "explorer.json").is_file():
@@ -62,7 +61,7 @@ def study_page(run: Run, **rest: Any) -> Page:
         "glossary": schemes.line(run),
         "models": schemes.listed(run),
         "gated": run.young,
-        "caveats": study_caveats(run),
+        "caveats": caveats(run),
         "notes": [str(note) for note in run.facts.get("notes") or []],
         "pick": pick(run),
         "claims": run.claims,
@@ -83,23 +82,13 @@ def study_how(run: Run) -> How:
     )
 
 
-def study_caveats(run: Run) -> list[str]:
-    """What the run is too small to say, and in what else than their scheme its models differ."""
-    return [*caveats(run), *filter(None, [schemes.backbone_differences(run)])]
-
-
 # ---- a geometry run ----
 
 
 def geometry_page(run: Run) -> Page:
     """The page of a geometry run."""
-    lead = []
-    for c in run.corpora:
-        told = c.facts.get("summary") or []
-        sentences = [told] if isinstance(told, str) else [str(s) for s in told] if isinstance(told, list) else []
-        lead += [(c.name if len(run.corpora) > 1 else "", sentences)] if sentences else []
-    settings = run.facts.get("settings")
-    given = {k: v for k, v in settings.items() if v is not None and v != []} if isinstance(settings, dict) else None
+    told = {c.name: sentences for c in run.corpora if (sentences := c.facts.get("summary"))}
+    given = {k: v for k, v in (run.facts.get("settings") or {}).items() if v is not None and v != []}
     made = how.of_run(run, Protocol=run.facts.get("protocol"), Records=f"{len(run.records):,}")
     # The statistics are the records, which the tables show.
     configs = [(c.name, {k: v for k, v in c.facts.items() if k != "statistics"}) for c in run.corpora]
@@ -111,12 +100,12 @@ def geometry_page(run: Run) -> Page:
         summary=_geometry_summary(run),
         caveats=_geometry_caveats(run),
         notes=_notes(run),
-        lead=lead,
+        lead=[(name if len(run.corpora) > 1 else "", sentences) for name, sentences in told.items()],
         how=how.section(
             run,
             METHODS["corpora"],
             {"Run": made, "Settings": how.flat(given)},
-            configs=[(name, how.as_json(body)) for name, body in configs],
+            configs=configs,
             cite=[cite],
         ),
     )
@@ -212,8 +201,7 @@ def write_attention_page(
 
     facts: name and value of what should be said of the model. versions: packages and their numbers.
 
-    Raises:
-        ValueError: there is no text, or not even one fits a page (10 MB).
+    Raises ValueError: there is no text, or not even one fits a page (10 MB).
     """
     explorer = replace(pack([model], ATTENTION_BUDGET), title="Heads and terms")
     maps = model.texts[0].maps

@@ -57,8 +57,7 @@ def entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 class ArrayFiles(Mapping[str, Arrays]):
     """Files of arrays by their stems; a file is read when it is first asked for, and kept.
 
-    Raises (on access):
-        ValueError: as its reader; of a run's folder as `read_arrays`.
+    Raises ValueError on access: as its reader; of a run's folder as `read_arrays`.
     """
 
     def __init__(self, readers: Mapping[str, Callable[[], Arrays]]) -> None:
@@ -253,8 +252,7 @@ class Run:
 def visible_json(path: Path, kind: type) -> Any:
     """The object in a JSON file, all of its strings visible; an empty one of the kind where there is no file.
 
-    Raises:
-        ValueError: the file is damaged or holds something else.
+    Raises ValueError: the file is damaged or holds something else.
     """
     if not path.is_file():
         return kind()
@@ -269,8 +267,7 @@ def visible_json(path: Path, kind: type) -> Any:
 def arrays_of(path: Path, way_out: str = "Delete it and run the command again.") -> Iterator[Any]:
     """The open .npz file; never a pickle.
 
-    Raises:
-        ValueError: the file is damaged, or what is done with its arrays fails.
+    Raises ValueError: the file is damaged, or what is done with its arrays fails.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -282,8 +279,7 @@ def arrays_of(path: Path, way_out: str = "Delete it and run the command again.")
 def read_arrays(path: Path) -> Arrays:
     """All arrays of an .npz file, numbers as float64, words visible.
 
-    Raises:
-        ValueError: the file is damaged, or an array holds neither numbers nor words.
+    Raises ValueError: the file is damaged, or an array holds neither numbers nor words.
     """
     with arrays_of(path) as arrays:
         return {k: _numbers_or_words(arrays[k]) for k in arrays.files}
@@ -314,8 +310,7 @@ def load_run(folder: str | Path) -> Run:
     A corpus of a geometry run is named in geometry.json; its arrays are in arrays/geometry-FILE.npz, where FILE is its
     `file` or else its name.
 
-    Raises:
-        ValueError: there is no record file, or a file is damaged.
+    Raises ValueError: there is no record file, or a file is damaged.
     """
     folder = Path(folder)
     records = [_visible_record(r) for r in read_records(folder / "records.parquet")]

@@ -10,7 +10,7 @@ from typing import Any
 from ..claims import FAILS, HOLDS, OPEN, UNSETTLED
 from ..gates import unsettled
 from ..points import Point
-from . import ledger
+from . import ledger, schemes
 from .figure import MOST_DIGITS
 from .numbers import compact, count, fine_percent, fixed, number, percent, span
 from .run import Run, finite
@@ -214,7 +214,8 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
 
 
 def caveats(run: Run) -> list[str]:
-    """What a run is too small to tell, and what it would need, in one banner.
+    """What a run is too small to tell, and what it would need, in one banner; then where models differ in more than
+    their scheme.
 
     It is small if a model saw less than a tenth of the paper's training tokens.
     """
@@ -247,7 +248,7 @@ def caveats(run: Run) -> list[str]:
         found.append("One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those.")
     elif 1 < seeds < 5:
         found.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")
-    return [" ".join(found)] if found else []
+    return list(filter(None, (" ".join(found), schemes.backbone_differences(run))))
 
 
 def totals(run: Run, name: str) -> list[float]:
