@@ -188,9 +188,8 @@ def sources(records: Sequence[str]) -> str:
     """Where the numbers of a figure are kept, in a sentence: its records, then its array files."""
     files = ", ".join(f"`{name}`" for name in records if name.startswith("arrays/"))
     metrics = ", ".join(f"`{name}`" for name in records if not name.startswith("arrays/"))
-    return " ".join(
-        [f"Records: {metrics}, in `records.parquet`."] * bool(metrics) + [f"Arrays: {files}."] * bool(files)
-    )
+    sentences = (metrics and f"Records: {metrics}, in `records.parquet`.", files and f"Arrays: {files}.")
+    return " ".join(filter(None, sentences))
 
 
 def _figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
