@@ -9,7 +9,7 @@ import pytest
 from page_parser import Parsed
 
 from whatwhere.records import Record, read_records, write_records
-from whatwhere.report import write_comparison
+from whatwhere.report import write_page
 from whatwhere.report.compare import comparison_page, merged, open_runs
 from whatwhere.report.page import render_page
 
@@ -176,7 +176,7 @@ def test_records_of_another_version_name_their_run(pair):
 
 
 def test_a_comparison_is_written_whole(pair, tmp_path):
-    path = write_comparison(pair, tmp_path / "new" / "comparison.html")
+    path = write_page(tmp_path / "new" / "comparison.html", comparison_page(open_runs(pair)))
     assert path.read_text(encoding="utf-8").endswith("</html>") and [p.name for p in path.parent.iterdir()] == [
         path.name
     ]

@@ -7,9 +7,9 @@ import pytest
 from attention_maps import LEVELS, attention
 from page_view import View
 
-from whatwhere.report.attention_page import write_attention_page
 from whatwhere.report.explorer import ExplorerModel, ExplorerText, pack
 from whatwhere.report.page import Page, write_page
+from whatwhere.report.pages import write_attention_page
 
 SHOWN = "#ex[data-ready=true][data-grid]"
 WORDS = "[CLS] the river rose quickly after the rain nobody had seen it so high [SEP]".split()

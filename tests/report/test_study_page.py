@@ -14,7 +14,7 @@ import pytest
 from page_parser import Parsed
 
 from whatwhere.records import read_records, write_records
-from whatwhere.report import methods, write_report
+from whatwhere.report import how, write_report
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import study_page
 from whatwhere.report.run import Run, load_run
@@ -225,7 +225,7 @@ def test_the_explorer_gives_way_to_the_figures(whole, monkeypatch):
 
 
 def test_words_and_papers_follow_the_analyses(whole, demo):
-    bare, full = methods.words(load_run(demo)), methods.words(load_run(whole))
+    bare, full = how.words(load_run(demo)), how.words(load_run(whole))
     assert not any("KL share" in w or "shuffled boundaries" in w for w in bare)
     for said in (
         "KL share",
@@ -237,13 +237,13 @@ def test_words_and_papers_follow_the_analyses(whole, demo):
         "Hellinger",
     ):
         assert any(said in w for w in full), said
-    cited = [entry.split("{")[1].split(",")[0] for _, entry in methods.cited(load_run(demo))]
+    cited = [entry.split("{")[1].split(",")[0] for _, entry in how.cited(load_run(demo))]
     assert cited == ["dstg", "lowdim"]
-    assert len(methods.cited(load_run(whole))) == 5
+    assert len(how.cited(load_run(whole))) == 5
     tupe = Run(
         "s", {"models": [{"name": "a", "config": {"preset": "tupe-a", "absolute": "learned", "untied": "added"}}]}
     )
-    assert [str(w) for w, entry in methods.cited(tupe) if "2006.15595" in entry] == ["The untied schemes:"]
+    assert [str(w) for w, entry in how.cited(tupe) if "2006.15595" in entry] == ["The untied schemes:"]
 
 
 def test_the_report_reads_no_other_part_of_the_project():

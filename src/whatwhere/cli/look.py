@@ -71,8 +71,8 @@ def attention(
     """A page of what every head looks at in a text, with every term of the scores apart (DSTG figure 3)."""
     from ..analysis.texts import LEVELS, most_tokens, repeated_text, shown_tokens, text_maps
     from ..analysis.who import Who
-    from ..report.attention_page import write_attention_page
     from ..report.explorer import ExplorerModel, ExplorerText
+    from ..report.pages import write_attention_page
     from ..study.learned import learning_records, not_learned
     from ..study.machine import versions
 

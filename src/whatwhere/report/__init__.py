@@ -2,48 +2,30 @@
 
 from pathlib import Path
 
-from .compare import comparison_page, open_runs, write_comparison
-from .csv_files import write_tables
-from .page import Page, write_page
+from .compare import comparison_page, open_runs
+from .page import Page, write_page, write_tables
 from .pages import geometry_page, open_page, spectra_page
 from .run import kind_of, load_run
 
-__all__ = [
-    "Page",
-    "comparison_page",
-    "open_runs",
-    "page_of",
-    "write_comparison",
-    "write_page",
-    "write_report",
-    "write_tables",
-]
+__all__ = ["Page", "comparison_page", "open_runs", "page_of", "write_page", "write_report", "write_tables"]
 
 
 def write_report(folder: str | Path, out: Path | None = None) -> Path:
-    """Write the report of a run's folder to `out` (default: report.html inside it), whole or not at all; returns the
-    path.
+    """Write the report of a run's folder to `out` (default: report.html inside it), whole or not at all; returns it.
 
-    Raises:
-        ValueError: as `page_of`.
+    Raises ValueError: as `page_of`.
     """
-    folder = Path(folder)
-    return write_page(Path(out) if out is not None else folder / "report.html", page_of(folder))
+    return write_page(out or Path(folder) / "report.html", page_of(folder))
 
 
 def page_of(run: str | Path) -> Page:
     """The page of a run, whichever it is: a geometry run, a spectra run, or a study.
 
-    Raises:
-        ValueError: the folder holds none of them, or a file in it is damaged.
+    Raises ValueError: the folder holds none of them, or a file in it is damaged.
     """
-    run = Path(run)
-    kind = kind_of(run)
+    kind = kind_of(Path(run))
     if kind == "model":
-        raise ValueError(
-            f"{run} is a model, and has no page. Its numbers are in training.json; probe, spectra and geometry --model "
-            "measure it."
-        )
-    if kind in ("geometry", "spectra"):
-        return (geometry_page if kind == "geometry" else spectra_page)(load_run(run))
-    return open_page(run)
+        found = f"{run} is a model, and has no page. Its numbers are in training.json"
+        raise ValueError(f"{found}; probe, spectra and geometry --model measure it.")
+    special = {"geometry": geometry_page, "spectra": spectra_page}
+    return special[kind](load_run(run)) if kind in special else open_page(run)

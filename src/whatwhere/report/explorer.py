@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import entropy
 
 from .run import arrays_of, read_arrays, visible, visible_json
 
@@ -29,17 +30,10 @@ INTRO = (
     "weight is larger. A term has its own softmax, as if it alone made the attention; `total` is the softmax of the "
     "sum, which the model uses. Choose a head with the mouse or the arrow keys, a term with the keys 1 to 9."
 )
-_COLOURS = {
-    "semantic": "semantic",
-    "absolute": "absolute",
-    "relative": "relative",
-    "total": "combined",
-    "mixed": "combined",
-}
+_COLOURS = {name: name for name in ("semantic", "absolute", "relative")} | {"total": "combined", "mixed": "combined"}
 _LABELS = {
     "mixed": "words + positions",
-    "semantic_to_absolute": "words → positions",
-    "absolute_to_semantic": "positions → words",
+    **{"semantic_to_absolute": "words → positions", "absolute_to_semantic": "positions → words"},
 }
 
 
@@ -73,8 +67,7 @@ class ExplorerModel:
 
 @dataclass(frozen=True)
 class Explorer:
-    """What the page carries. data: see `_describe`; chunks: base64 of deflated bytes; notes: what was left out, in
-    words."""
+    """What the page carries. data: see `_describe`; chunks: base64 of deflated bytes; notes: what was left out."""
 
     data: dict[str, Any]
     chunks: Sequence[str]
@@ -82,27 +75,20 @@ class Explorer:
     title: str = "What does each head look at?"
     intro: str = INTRO
 
-    @property
-    def size(self) -> int:
-        """Characters of all chunks."""
-        return sum(map(len, self.chunks))
-
 
 def merged(g: int) -> tuple[np.ndarray, np.ndarray]:
     """The coarser scale that merges at most `g` bytes: index of each byte (256,) uint8, and first and last byte of each
     index (m, 2)."""
-    groups, byte = [], 0
-    while byte <= 255:
-        width = 1 if byte == 0 else max([m for m in MERGES if m <= g and (byte + m - 0.5) * m <= 255] or [1])
+    groups = [(0, 0)]
+    while (byte := groups[-1][1] + 1) <= 255:
+        width = max([m for m in MERGES if m <= g and (byte + m - 0.5) * m <= 255], default=1)
         groups.append((byte, byte + width - 1))
-        byte += width
     index = np.repeat(np.arange(len(groups)), [last - first + 1 for first, last in groups])
     return index.astype(np.uint8), np.array(groups)
 
 
 def weights_of(levels: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """The weight that stands for each group of bytes: halfway, on the scale of the root, between those of its first and
-    last."""
+    """The weight that stands for each group of bytes: halfway, on the scale of the root, between its first and last."""
     return np.asarray(np.sqrt(np.asarray(levels, dtype=float)[groups]).mean(1) ** 2)
 
 
@@ -124,26 +110,21 @@ class _Chunks:
         self.packed: list[str] = []
         self._places: dict[bytes, int] = {}
 
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.packed))
-
     def add(self, raw: bytes) -> int:
-        key = hashlib.sha256(raw).digest()
-        if key not in self._places:
-            self._places[key] = len(self.packed)
+        """Place of the packed bytes."""
+        place = self._places.setdefault(hashlib.sha256(raw).digest(), len(self.packed))
+        if place == len(self.packed):
             self.packed.append(base64.b64encode(_deflated(raw)).decode("ascii"))
-        return self._places[key]
+        return place
 
     def add_maps(self, maps: np.ndarray) -> list[int]:
-        """Chunk and filter of the maps (h, n, n) of one layer."""
+        """Place and filter of the maps (h, n, n) of one layer."""
         kind = _best_filter(maps)
         return [self.add(filtered(maps, kind).tobytes()), kind]
 
 
 def _deflated(raw: bytes) -> bytes:
-    # Of noisy maps matches longer than runs make the result larger (measured: 5 to 10 %), and the search takes most of
-    # the time.
+    # Of noisy maps matches longer than runs make the result larger (by 5 to 10 %), and their search takes most time.
     packer = zlib.compressobj(6, zlib.DEFLATED, 15, 9, zlib.Z_RLE)
     return packer.compress(raw) + packer.flush()
 
@@ -151,13 +132,7 @@ def _deflated(raw: bytes) -> bytes:
 def _best_filter(maps: np.ndarray) -> int:
     """The filter whose bytes have the least entropy, judged on two heads."""
     sample = maps[:: max(1, len(maps) // 2)][:2]
-    return int(np.argmin([_entropy(filtered(sample, kind)) for kind in range(3)]))
-
-
-def _entropy(values: np.ndarray) -> float:
-    share = np.bincount(values.ravel(), minlength=256) / values.size
-    share = share[share > 0]
-    return float(-(share * np.log2(share)).sum())
+    return int(np.argmin([entropy(np.bincount(filtered(sample, kind).ravel())) for kind in range(3)]))
 
 
 def _layers(models: Sequence[ExplorerModel]) -> list[np.ndarray]:
@@ -183,8 +158,7 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
     The finest scale that fits is taken. Where none does, texts are left out from the last, then models from the last;
     `notes` says which.
 
-    Raises:
-        ValueError: not even one text of one model fits, or there is none.
+    Raises ValueError: not even one text of one model fits, or there is none.
     """
     models = [m for m in models if m.texts]
     if not models:
@@ -197,26 +171,22 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
                 continue
             chunks = _Chunks()
             data = _describe(kept, index, groups, chunks)
-            if chunks.size <= budget:
-                data["step"] = g
-                return Explorer(visible(data), chunks.packed, notes)
+            if sum(map(len, chunks.packed)) <= budget:
+                return Explorer(visible(data | {"step": g}), chunks.packed, notes)
         most = max(len(m.texts) for m in kept)
         if most > 1:
-            left = next(m.texts[most - 1].title for m in kept if len(m.texts) == most)
+            left = f"text “{next(m.texts[-1].title for m in kept if len(m.texts) == most)}”"
             kept = [replace(m, texts=m.texts[: most - 1]) for m in kept]
-            notes.append(f"The text “{visible(left)}” is left out: with it the page would be too large.")
         elif len(kept) > 1:
-            notes.append(f"The model `{visible(kept[-1].name)}` is left out: with it the page would be too large.")
-            kept = kept[:-1]
+            left = f"model `{kept.pop().name}`"
         else:
             raise ValueError(_too_large(kept[0], budget))
+        notes.append(f"The {visible(left)} is left out: with it the page would be too large.")
 
 
 def _too_large(model: ExplorerModel, budget: int) -> str:
-    text = model.texts[0]
-    n = len(text.tokens)
     size = _estimate([model], merged(MERGES[-1])[0])
-    layers, heads = next(iter(text.maps.values())).shape[:2]
+    layers, heads, n, _ = model.texts[0].maps["total"].shape
     fits = max(1, int(n * (budget / size) ** 0.5 * 0.9))
     return (
         f"The maps of {layers} × {heads} heads for {n} tokens take {size / 1e6:.0f} MB, and a page holds "
@@ -231,41 +201,33 @@ def _describe(
     maps."""
     described = []
     for model in models:
-        first = model.texts[0].maps
-        shape = next(iter(first.values())).shape[:2]
+        terms = model.texts[0].maps
+        shape = terms["total"].shape[:2]
+        labels = {t: {"name": t, "label": _LABELS.get(t, t.replace("_", " "))} for t in terms}
         entry: dict[str, Any] = {
             "name": model.name if model.seed is None else f"{model.name}, seed {model.seed}",
-            "layers": shape[0],
-            "heads": shape[1],
-            "terms": [
-                {"name": t, "label": _LABELS.get(t, t.replace("_", " ")), "colour": _COLOURS.get(t, "untied")}
-                for t in first
-            ],
-            "missing": model.missing,
+            **{"layers": shape[0], "heads": shape[1], "missing": model.missing},
+            "terms": [label | {"colour": _COLOURS.get(t, "untied")} for t, label in labels.items()],
             "weights": [float(f"{w:.4g}") for w in weights_of(model.levels, groups)],
             "texts": [_text(text, index, chunks) for text in model.texts],
         }
         means, profiles = (
-            {t: np.asarray(of[t]) for t in first if t in of and np.shape(of[t])[:2] == shape}
-            for of in (model.means, model.profiles)
+            {t: of[t] for t in terms if t in of and of[t].shape[:2] == shape} for of in (model.means, model.profiles)
         )
         profiles = {t: p for t, p in profiles.items() if p.shape[2] == len(model.lags)}
         if means:
-            entry["means"] = {t: _mean(of_term, chunks) for t, of_term in means.items()}
+            entry["means"] = {t: _mean(maps, chunks) for t, maps in means.items()}
         if profiles:
-            entry["lags"] = [int(lag) for lag in model.lags]
+            entry["lags"] = list(model.lags)
             entry["profiles"] = {t: chunks.add(np.nan_to_num(p).astype("<f4").tobytes()) for t, p in profiles.items()}
         described.append(entry)
     return {"models": described}
 
 
 def _text(text: ExplorerText, index: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
-    tokens = [t if len(t) <= LONGEST_NAME else t[: LONGEST_NAME - 1] + "…" for t in map(str, text.tokens)]
-    return {
-        "title": text.title,
-        "tokens": tokens,
-        "maps": {term: [chunks.add_maps(index[layer]) for layer in maps] for term, maps in text.maps.items()},
-    }
+    tokens = [t if len(t) <= LONGEST_NAME else t[: LONGEST_NAME - 1] + "…" for t in text.tokens]
+    maps = {term: [chunks.add_maps(index[layer]) for layer in maps] for term, maps in text.maps.items()}
+    return {"title": text.title, "tokens": tokens, "maps": maps}
 
 
 def _mean(maps: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
@@ -282,13 +244,11 @@ def _mean(maps: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
 
 
 def load_explorer(folder: str | Path, budget: int = STUDY_BUDGET) -> Explorer | None:
-    """The explorer of a study's folder (explorer.json, arrays/explorer-*.npz, arrays/attention-*.npz); None if it has
-    none.
+    """The explorer of a study's folder (explorer.json, arrays/explorer-*.npz, arrays/attention-*.npz), if it has one.
 
     Where not even one text fits, it has no models, and its notes say so.
 
-    Raises:
-        ValueError: a file is damaged or missing.
+    Raises ValueError: a file is damaged or missing.
     """
     folder = Path(folder)
     entries = visible_json(folder / "explorer.json", list)
@@ -308,32 +268,23 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
         path = folder / "arrays" / Path(str(entry["file"])).name  # never outside the folder
         titles = [(str(t["title"]), [str(token) for token in t["tokens"]]) for t in texts]
     except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{index} lacks {error} in an entry. Delete it and write the texts of every model again."
-        ) from error
+        way_out = "Delete it and write the texts of every model again."
+        raise ValueError(f"{index} lacks {error} in an entry. {way_out}") from error
     with arrays_of(path, "Delete explorer.json and write the texts again.") as arrays:
         levels = np.asarray(arrays["levels"], dtype=float)
-        read = [
-            ExplorerText(title, tokens, {t: arrays[f"{i}.{t}"] for t in terms})
-            for i, (title, tokens) in enumerate(titles)
-        ]
+        maps = [{t: arrays[f"{i}.{t}"] for t in terms} for i in range(len(titles))]
+    read = [ExplorerText(title, tokens, of) for (title, tokens), of in zip(titles, maps, strict=True)]
     for text in read:
         n = len(text.tokens)
-        for term, maps in text.maps.items():
-            if maps.dtype != np.uint8 or maps.ndim != 4 or maps.shape[2:] != (n, n) or levels.shape != (256,):
+        for term, of in text.maps.items():
+            if of.dtype != np.uint8 or of.ndim != 4 or of.shape[2:] != (n, n) or levels.shape != (256,):
                 asked = f"bytes of shape (layers, heads, {n}, {n})"
-                raise ValueError(f"{path}: {term} is {maps.dtype} {maps.shape}; {index} says {asked}.")
+                raise ValueError(f"{path}: {term} is {of.dtype} {of.shape}; {index} says {asked}.")
     profile = path.with_name(path.name.replace("explorer-", "attention-", 1))
-    more = _profiles(profile) if profile.is_file() else {}
-    return ExplorerModel(name, seed, read, levels, str(entry.get("missing") or ""), **more)
-
-
-def _profiles(path: Path) -> dict[str, Any]:
-    """`means`, `profiles` and `lags` of an `ExplorerModel` from arrays/attention-NAME-seed-K.npz."""
-    arrays = read_arrays(path)
+    more = read_arrays(profile) if profile.is_file() else {}
 
     def named(head: str, dimensions: int) -> dict[str, np.ndarray]:
-        return {k.removeprefix(head): v for k, v in arrays.items() if k.startswith(head) and v.ndim == dimensions}
+        return {k.removeprefix(head): v for k, v in more.items() if k.startswith(head) and v.ndim == dimensions}
 
-    lags = [int(lag) for lag in arrays.get("lags", ())]
-    return {"means": named("mean.", 4), "profiles": named("profile.", 3), "lags": lags}
+    around = named("mean.", 4), named("profile.", 3), [int(lag) for lag in more.get("lags", ())]
+    return ExplorerModel(name, seed, read, levels, str(entry.get("missing") or ""), *around)

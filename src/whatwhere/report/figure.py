@@ -15,8 +15,8 @@ from .numbers import interval, number
 
 Trace = dict[str, Any]
 MOST_ROWS = 10  # of the table behind a figure, on the page; its CSV has all
-_FORMULA = re.compile(r"^[=+@\t\r-]")
 MOST_DIGITS = 3  # after the point, on the page; the CSV has all
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d*\.?\d+(e[+-]?\d+)?$)")  # what a spreadsheet would run; no number
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,16 @@ class Table:
     numeric: frozenset[int] = frozenset()
     records: Sequence[str] = ()
 
-    @classmethod
-    def of(
-        cls, id: str, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *records: str
-    ) -> "Table":
+    @staticmethod
+    def of(id: str, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *records: str) -> "Table":
         """A table whose numeric columns are those without a word, after the first."""
         words = {i for row in rows for i, cell in enumerate(row) if isinstance(cell.raw, str)}
-        return cls(id, caption, columns, rows, frozenset(range(1, len(columns))) - words, records)
+        return Table(id, caption, columns, rows, frozenset(range(1, len(columns))) - words, records)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: plotly traces and layout, colours as "@name". `title` and `note` stand above it, `alt` is read aloud
-    for it."""
+    """One plot: plotly traces and layout, colours as "@name"; `title` and `note` are above it, `alt` is read aloud."""
 
     data: list[Trace]
     layout: dict[str, Any]
@@ -65,11 +62,9 @@ class Figure:
 
     title: the finding; subtitle: what is drawn, with n and seeds; key: (glyph, text) of marks that no label names;
     width: smallest width of a panel in pixels, from which the number of columns follows; even: all panels are equally
-        wide.
-    choice: what a reader chooses it by, of several figures of which one is shown at a time. behind: what the table
-    behind it holds, read aloud. records: what it draws, as "metric: columns used" of
-    records.parquet, `*` for any name (`kl.share.*: layer, head`); an entry that begins with `arrays/` is a file beside
-    the records.
+    wide. choice: what a reader chooses it by, of several figures of which one is shown at a time. behind: what the
+    table behind it holds, read aloud. records: what it draws, as "metric: columns used" of records.parquet, `*` for any
+    name (`kl.share.*: layer, head`); an entry that begins with `arrays/` is a file beside the records.
     """
 
     id: str
@@ -95,16 +90,6 @@ def value(raw: float | None, shown: str | None = None) -> Cell:
     return Cell(shown if shown is not None else number(raw), raw)
 
 
-def count_cell(raw: int | None) -> Cell:
-    """A cell of a whole number, a layer, a seed or a size; a dash for none."""
-    return Cell("–") if raw is None else Cell(f"{raw:,}", raw)
-
-
-def of_array(raw: float) -> Cell:
-    """A cell of a number that an array holds: six significant digits, as thousands of them stand in a page."""
-    return Cell(number(float(raw)), float(f"{raw:.6g}"))
-
-
 def measured(point: Point | None, most: int = MOST_DIGITS) -> list[Cell]:
     """Three cells: value and the two ends of its interval, digits by the interval."""
     if point is None:
@@ -115,44 +100,33 @@ def measured(point: Point | None, most: int = MOST_DIGITS) -> list[Cell]:
 
 
 def row(*values: Any) -> list[Cell]:
-    """Cells of a row: words, whole numbers, numbers, those of an array, points (value and ends of the interval), cells
-    as they are; a dash for None."""
-    return [cell for v in values for cell in _cells(v)]
+    """Cells of a row: words, whole numbers, numbers, those of an array (six digits, as thousands of them stand in a
+    page), points (value and ends of the interval), cells as they are; a dash for None."""
+    return [cell for v in values for cell in (measured(v) if isinstance(v, Point) else [_cell(v)])]
 
 
-def _cells(v: Any) -> list[Cell]:
-    if isinstance(v, Point):
-        return measured(v)
+def _cell(v: Any) -> Cell:
+    if v is None or (isinstance(v, np.floating) and not math.isfinite(v)):
+        return Cell("–")
     if isinstance(v, np.floating):
-        return [of_array(float(v)) if math.isfinite(v) else Cell("–")]
+        return Cell(number(float(v)), float(f"{v:.6g}"))
     if isinstance(v, float):
-        return [value(v)]
-    return [v if isinstance(v, Cell) else text(v) if isinstance(v, str) else count_cell(v)]
+        return value(v)
+    return v if isinstance(v, Cell) else text(v) if isinstance(v, str) else Cell(f"{v:,}", v)
 
 
 def csv_text(table: Table) -> str:
     """The table as CSV: every number with all of its digits, nothing that a spreadsheet would run."""
     file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow([quoted(name) for name in table.columns])
-    writer.writerows([quoted(_raw(cell)) for cell in row] for row in table.rows)
+    for cells in ([text(name) for name in table.columns], *table.rows):
+        csv.writer(file).writerow([_raw(cell) for cell in cells])
     return file.getvalue()
 
 
 def _raw(cell: Cell) -> str:
+    """What the CSV has of a cell: an apostrophe before what a spreadsheet would run as a formula."""
     if cell.raw is None:
-        return "" if cell.text == "–" else cell.text
-    return repr(float(cell.raw)) if isinstance(cell.raw, float) else str(cell.raw)
-
-
-def quoted(value: str) -> str:
-    """The value with an apostrophe before it if a spreadsheet would run it as a formula; numbers stay."""
-    return f"'{value}" if _FORMULA.match(value) and not _is_number(value) else value
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+        raw = "" if cell.text == "–" else cell.text
+    else:
+        raw = repr(float(cell.raw)) if isinstance(cell.raw, float) else str(cell.raw)
+    return f"'{raw}" if _FORMULA.match(raw) else raw

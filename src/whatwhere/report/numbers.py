@@ -1,7 +1,7 @@
-"""How the report writes numbers: digits follow the uncertainty, large counts are rounded, times and bytes get a
-unit."""
+"""Numbers in words: digits follow the uncertainty, large counts are rounded, times and bytes get a unit."""
 
 import math
+from collections.abc import Sequence
 
 MINUS = "\u2212"
 THIN = "\u202f"  # narrow no-break space between a number and its unit
@@ -18,10 +18,7 @@ def fixed(value: float | None, digits: int) -> str:
     """`value` with `digits` after the point, a true minus sign, no negative zero; a dash for nothing."""
     if value is None or not math.isfinite(value):
         return "–"
-    text = f"{value:,.{digits}f}"
-    if float(text.replace(",", "")) == 0:
-        text = text.lstrip("-")
-    return text.replace("-", MINUS)
+    return f"{value:z,.{digits}f}".replace("-", MINUS)
 
 
 def number(value: float | None, low: float | None = None, high: float | None = None, most: int = 6) -> str:
@@ -40,10 +37,8 @@ def number(value: float | None, low: float | None = None, high: float | None = N
     return fixed(value, min(most, max(0, 2 - size)))
 
 
-def printed(value: float | None) -> str:
+def printed(value: float) -> str:
     """`value` with the digits that it has and no more, as printed somewhere else: 0.89, 0.941, 22."""
-    if value is None or not math.isfinite(value):
-        return "–"
     return f"{value:.6g}".replace("-", MINUS)
 
 
@@ -55,21 +50,21 @@ def interval(low: float | None, high: float | None, most: int = 6) -> str:
     return f"[{fixed(low, digits)}, {fixed(high, digits)}]"
 
 
-def compact(value: float | None) -> str:
+def compact(value: float) -> str:
     """A count in three significant digits: 24,300, 1.50M, 41.3M, 9.18B; exact below 10,000."""
-    if value is None or not math.isfinite(value):
+    if not math.isfinite(value):
         return "–"
     for limit, mark in ((1e9, "B"), (1e6, "M")):
         if abs(value) >= limit * 0.9995:
             scaled = value / limit
             return f"{scaled:,.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{mark}"
-    if abs(value) >= 10_000:
-        return f"{round(value, -2):,.0f}"
-    return f"{value:,.0f}"
+    return f"{round(value, -2) if abs(value) >= 10_000 else value:,.0f}"
 
 
-def span(values: list[float]) -> str:
-    """Smallest to largest count: `1.52M`, or `1.41M to 1.52M` where they differ in what is shown."""
+def span(values: Sequence[float]) -> str:
+    """Smallest to largest count: `1.52M`, or `1.41M to 1.52M` where they differ in what is shown; nothing of none."""
+    if not values:
+        return ""
     low, high = compact(min(values)), compact(max(values))
     return low if low == high else f"{low} to {high}"
 
@@ -84,10 +79,8 @@ def fine_percent(value: float) -> str:
     return percent(value, 0 if abs(value) >= 0.1 or abs(value) < 1e-12 else 1)
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float) -> str:
     """`48 s`, `3 min 20 s`, `2 h 05 min`."""
-    if seconds is None or not math.isfinite(seconds):
-        return "–"
     whole = round(seconds)
     if whole < 60:
         return f"{whole}{THIN}s"
@@ -96,10 +89,8 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 3600}{THIN}h {whole % 3600 // 60:02d}{THIN}min"
 
 
-def memory(size: float | None) -> str:
+def memory(size: float) -> str:
     """Bytes in GiB or MiB."""
-    if size is None or not math.isfinite(size):
-        return "–"
     return f"{size / 2**30:.2f}{THIN}GiB" if size >= 2**30 else f"{size / 2**20:.0f}{THIN}MiB"
 
 

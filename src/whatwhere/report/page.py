@@ -7,7 +7,7 @@ their hashes) and fetches nothing at all.
 
 import base64
 import hashlib
-import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from ..files import write_text
+from ..files import new_folder, write_text
 from . import ledger
 from .explorer import Explorer
 from .figure import MOST_ROWS, Figure, Table, csv_text
@@ -36,8 +37,7 @@ GENERATOR = '<meta name="generator" content="whatwhere">'  # a page of ours may 
 class Section:
     """A part of the page that answers one question.
 
-    more: figures behind a fold. short: its name in the bar, where the title is too long for it. folded: all of it
-    stands behind a fold.
+    short: its name in the bar, where the title is too long for it. more: figures behind a fold. folded: all of it is.
     """
 
     id: str
@@ -77,10 +77,9 @@ class Page:
 
     summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title;
     notes: in the last section. Beside the large figure `hero` stands either `pick`, a row a model, or `lead`, what came
-    out in plain sentences under headings (an empty heading is left out). models: heading and entries of each family
-    (`schemes.listed`); gated: those whose panels are drawn grey. Sections without figures and tables are left out.
-    explorer: maps of every head, below the first screen. claims: as in claims.json, above the first section that is
-    folded.
+    out in plain sentences under headings. models: heading and entries of each family (`schemes.listed`); gated: those
+    whose panels are drawn grey. Sections without figures and tables are left out. explorer: maps of every head, below
+    the first screen. claims: as in claims.json, above the first section that is folded.
     """
 
     title: str
@@ -102,8 +101,7 @@ class Page:
 def write_page(path: Path, page: Page) -> Path:
     """Write a page to `path`; returns the path.
 
-    Raises:
-        ValueError: a file is there that is no page of ours.
+    Raises ValueError: a file is there that is no page of ours.
     """
     path = Path(path)
     if path.is_file() and GENERATOR not in path.read_bytes()[:20_000].decode("utf-8", "replace"):
@@ -112,19 +110,37 @@ def write_page(path: Path, page: Page) -> Path:
     return path
 
 
+def write_tables(page: Page, folder: str | Path) -> list[Path]:
+    """Write every table of a page as `ID.csv` into `folder`, all or none; returns the paths.
+
+    The folder is made, or replaced if it holds nothing but CSV files.
+
+    Raises ValueError: there is something else at `folder`.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file. Give a folder for the tables.")
+    if others := sorted(p.name for p in folder.glob("*") if p.suffix != ".csv"):
+        raise ValueError(f"{folder} holds {others[0]}, which is no CSV file. Give a new folder for the tables.")
+    with new_folder(folder) as new:
+        for table in page_tables(page, page.sections):
+            name = re.sub(r"[^\w.-]", "_", table.id).lstrip(".") or "table"
+            with (new / f"{name}.csv").open("x", encoding="utf-8", newline="") as file:
+                file.write(csv_text(table))
+    return sorted(folder.glob("*.csv"))
+
+
 def render_page(page: Page) -> str:
     """The page as text.
 
-    Raises:
-        ValueError: a number in a figure is not finite.
+    Raises ValueError: a number in a figure is not finite.
     """
     sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables or s.more])
     figures, claims = _figures(page.hero, sections), ledger.rows(page.claims)
+    tables = [t for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS or t.id == "claims"]
     data = {
         "palettes": {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()},
-        "tables": {
-            t.id: csv_text(t) for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS or t.id == "claims"
-        },
+        "tables": {t.id: csv_text(t) for t in tables},
         "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures},
     }
     parts = ["report", *(["explorer"] if page.explorer else [])]
@@ -135,11 +151,11 @@ def render_page(page: Page) -> str:
         "folded": [s for s in sections if s.folded],
         "claims": claims,
         "counted": ledger.told(claims),
-        "explorer_data": script_json(visible(page.explorer.data)) if page.explorer else "",
+        "explorer_data": script_json(page.explorer.data) if page.explorer else "",
         "palettes": PALETTES,
         "font": FONT,
         "style": Markup("".join(styles)),
-        "data": script_json(visible(data)),
+        "data": script_json(data),
         "plotly": _packed_plotly() if figures else "",  # a page of an explorer alone stays small
         "scripts": [Markup(script) for script in scripts],
         "policy": policy([*([get_plotlyjs()] if figures else []), *scripts]),
@@ -164,17 +180,16 @@ def _environment() -> jinja2.Environment:
 
 @cache
 def _packed_plotly() -> str:
-    """The library that draws, deflated, as base64: a third of its size. The page unpacks it, and its policy knows the
-    text's hash."""
+    """The library that draws, deflated, as base64: a third of its size. The page's policy knows the text's hash."""
     return base64.b64encode(zlib.compress(get_plotlyjs().encode("utf-8"), 9)).decode()
 
 
 def sources(records: Sequence[str]) -> str:
     """Where the numbers of a figure are kept, in a sentence: its records, then its array files."""
-    files = [f"`{name}`" for name in records if name.startswith("arrays/")]
-    metrics = [f"`{name}`" for name in records if not name.startswith("arrays/")]
-    sentences = [f"Records: {', '.join(metrics)}, in `records.parquet`."] if metrics else []
-    return " ".join(sentences + ([f"Arrays: {', '.join(files)}."] if files else []))
+    files = ", ".join(f"`{name}`" for name in records if name.startswith("arrays/"))
+    metrics = ", ".join(f"`{name}`" for name in records if not name.startswith("arrays/"))
+    sentences = (metrics and f"Records: {metrics}, in `records.parquet`.", files and f"Arrays: {files}.")
+    return " ".join(filter(None, sentences))
 
 
 def _figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
@@ -203,34 +218,23 @@ def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """Content security policy: the given scripts by hash, inline styles, images made by the page itself; no request
-    anywhere."""
-    hashes = " ".join(
-        "'sha256-" + base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() + "'" for s in scripts
-    )
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
-        "form-action 'none'"
-    )
+    """Content security policy: these scripts by hash, inline styles, images made by the page; no request anywhere."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    rest = "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; script-src {allowed}; {rest}"
 
 
 def script_json(data: Any) -> Markup:
-    """JSON that can stand inside a script element: no character that HTML could read as a tag or an entity.
+    """Data, its strings made visible, as JSON that can stand inside a script element.
 
-    Raises:
-        ValueError: a number is not finite.
+    Raises ValueError: a number is not finite.
     """
-    dumped = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return Markup(dumped.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+    return htmlsafe_json_dumps(visible(data), allow_nan=False, separators=(",", ":"))
 
 
 def code_spans(words: str) -> Markup:
     """Escaped text in which `backticks` become code elements; `Markup` as it is."""
     if isinstance(words, Markup):
         return words
-    pieces = str(words).split("`")
-    if len(pieces) % 2 == 0:  # an odd backtick is text
-        pieces[-2:] = ["`".join(pieces[-2:])]
-    return Markup("").join(
-        Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(visible(pieces))
-    )
+    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(visible(words)))))

@@ -1,4 +1,4 @@
-"""The pages of a study, a geometry run and a spectra run: their questions, and what stands around the answers."""
+"""The pages of a study, a geometry run, a spectra run and a model's heads: what stands around the answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import Any
 
 from ..metrics import METHODS
 from ..papers import bibtex
-from . import facts, methods, schemes
-from .explorer import STUDY_BUDGET, load_explorer
+from . import how, schemes
+from .explorer import ATTENTION_BUDGET, STUDY_BUDGET, ExplorerModel, load_explorer, pack
 from .figures import buys, corpus, shape, spectra, states
 from .numbers import count, number
-from .page import How, Page, Section, render_page
+from .page import How, Page, Section, render_page, write_page
 from .pick import pick
 from .questions import GEOMETRY, SPECTRA, STUDY, Draw, Question, drawn
 from .run import Run, load_run
@@ -28,14 +28,12 @@ _PAPER = (
 )
 
 
-def page(
-    run: Run, questions: Sequence[Question], hero: Draw | None, *, sections: Sequence[Section] = (), **rest: Any
-) -> Page:
+def page(run: Run, questions: Sequence[Question], hero: Draw, *, sections: Sequence[Section] = (), **rest: Any) -> Page:
     """The page of a run, whichever it is: the figure of the first screen, then every section that the run could have.
 
     sections: those before the questions. rest: as `Page`, whose title is the run's by default.
     """
-    above = next(iter(drawn(run, hero)), None) if hero else None
+    above = next(iter(drawn(run, hero)), None)
     answers = [question.section(run, above.id if above else "") for question in questions]
     rest = {"title": str(run.facts.get("title") or run.name)} | rest
     return Page(hero=above, sections=[*sections, *answers], **rest)
@@ -47,8 +45,7 @@ def page(
 def open_page(folder: str | Path) -> Page:
     """The page of a study's folder, with as many texts of its attention explorer as fit.
 
-    Raises:
-        ValueError: the folder has no records, or a file in it is damaged.
+    Raises ValueError: the folder has no records, or a file in it is damaged.
     """
     study = study_page(load_run(folder))
     if not (Path(folder) / "explorer.json").is_file():
@@ -60,11 +57,11 @@ def open_page(folder: str | Path) -> Page:
 def study_page(run: Run, **rest: Any) -> Page:
     """The page of a study, or of several as one; `open_page` adds the explorer. rest: as `page`."""
     around: dict[str, Any] = {
-        "summary": facts.summary(run),
+        "summary": how.summary(run),
         "glossary": schemes.line(run),
         "models": schemes.listed(run),
         "gated": run.young,
-        "caveats": study_caveats(run),
+        "caveats": caveats(run),
         "notes": [str(note) for note in run.facts.get("notes") or []],
         "pick": pick(run),
         "claims": run.claims,
@@ -75,19 +72,14 @@ def study_page(run: Run, **rest: Any) -> Page:
 
 def study_how(run: Run) -> How:
     """The last section of a study's page."""
-    return facts.how(
+    return how.section(
         run,
-        methods.words(run),
-        {"Run": facts.of_study(run), "Corpus": facts.of_corpus(run)},
-        tables=[*facts.tables(run), *filter(None, [buys.costs(run)])],
-        configs=facts.configs(run),
-        cite=methods.cited(run),
+        how.words(run),
+        {"Run": how.of_study(run), "Corpus": how.of_corpus(run)},
+        tables=[*how.tables(run), *filter(None, [buys.costs(run)])],
+        configs=how.configs(run),
+        cite=how.cited(run),
     )
-
-
-def study_caveats(run: Run) -> list[str]:
-    """What the run is too small to say, and in what else than their scheme its models differ."""
-    return [*caveats(run), *filter(None, [schemes.backbone_differences(run)])]
 
 
 # ---- a geometry run ----
@@ -95,12 +87,9 @@ def study_caveats(run: Run) -> list[str]:
 
 def geometry_page(run: Run) -> Page:
     """The page of a geometry run."""
-    summaries = {c.name: c.facts.get("summary") for c in run.corpora}
-    told = {name: [s] if isinstance(s, str) else s for name, s in summaries.items()}
-    told = {name: [str(sentence) for sentence in s] for name, s in told.items() if s and isinstance(s, list)}
-    settings = run.facts.get("settings")
-    given = {k: v for k, v in settings.items() if v is not None and v != []} if isinstance(settings, dict) else None
-    made = facts.of_run(run, Protocol=run.facts.get("protocol"), Records=f"{len(run.records):,}")
+    told = {c.name: sentences for c in run.corpora if (sentences := c.facts.get("summary"))}
+    given = {k: v for k, v in (run.facts.get("settings") or {}).items() if v is not None and v != []}
+    made = how.of_run(run, Protocol=run.facts.get("protocol"), Records=f"{len(run.records):,}")
     # The statistics are the records, which the tables show.
     configs = [(c.name, {k: v for k, v in c.facts.items() if k != "statistics"}) for c in run.corpora]
     cite = ("Positional distributions, Hellinger scaling, stress and the order of distances:", bibtex("geometry"))
@@ -109,14 +98,14 @@ def geometry_page(run: Run) -> Page:
         GEOMETRY,
         corpus.lag,
         summary=_geometry_summary(run),
-        caveats=geometry_caveats(run),
+        caveats=_geometry_caveats(run),
         notes=_notes(run),
         lead=[(name if len(run.corpora) > 1 else "", sentences) for name, sentences in told.items()],
-        how=facts.how(
+        how=how.section(
             run,
             METHODS["corpora"],
-            {"Run": made, "Settings": facts.flat(given)},
-            configs=[(name, facts.as_json(body)) for name, body in configs],
+            {"Run": made, "Settings": how.flat(given)},
+            configs=configs,
             cite=[cite],
         ),
     )
@@ -133,7 +122,7 @@ def _geometry_summary(run: Run) -> list[str]:
     return [*pieces, "the paper's protocol"] if run.facts.get("protocol") == "paper" else pieces
 
 
-def geometry_caveats(run: Run) -> list[str]:
+def _geometry_caveats(run: Run) -> list[str]:
     """What a reader must know before any number, by fixed rules, most important first."""
     paper = run.facts.get("protocol") == "paper"
     sentences = [_PAPER] if paper else []
@@ -166,37 +155,78 @@ def _notes(run: Run) -> list[str]:
 
 def spectra_page(run: Run) -> Page:
     """The page of a `whatwhere spectra` run."""
-    named, entries = run.models[: schemes.FEW], spectra.entries(run)
-    sentences = [spectra.sentence(run, model) for model in named]
-    sentences += [f"{count(len(run.models) - len(named), 'more table')} below."] if len(run.models) > len(named) else []
+    entries, rest = spectra.entries(run), len(run.models) - schemes.FEW
+    sentences = [spectra.sentence(run, model) for model in run.models[: schemes.FEW]]
+    sentences += [f"{count(rest, 'more table')} below."] if rest > 0 else []
     sources = ", ".join(dict.fromkeys(str(e.get("source")) for e in entries))
-    made = facts.of_run(run, Sources=sources, Records=number(len(run.records)))
+    made = how.of_run(run, Sources=sources, Records=number(len(run.records)))
+    tables = [e for e in entries if e.get("kind") == "positions"]
     return page(
         run,
         SPECTRA,
         shape.spectrum if len(run.models) > 1 else shape.table_map,
-        summary=_spectra_summary(run, entries),
-        caveats=_spectra_caveats(run, entries),
+        summary=_spectra_summary(run, tables),
+        caveats=_spectra_caveats(run, tables),
         lead=[("What came out", sentences)] if sentences else [],
-        how=facts.how(run, METHODS["spectra"], {"Run": made}, cite=[("The measurements:", bibtex("lowdim"))]),
+        how=how.section(run, METHODS["spectra"], {"Run": made}, cite=[("The measurements:", bibtex("lowdim"))]),
     )
 
 
-def _spectra_summary(run: Run, entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    positions = [e for e in entries if e.get("kind") == "positions"]
-    sizes = list(dict.fromkeys(f"{e['rows']:,} × {e['width']:,}" for e in positions))
-    of = f" of {count(len(run.models), 'model')}" if len(positions) != len(run.models) else ""
-    pieces = [f"{count(len(positions), 'table')} of positions{of}"]
+def _spectra_summary(run: Run, tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    sizes = list(dict.fromkeys(f"{e['rows']:,} × {e['width']:,}" for e in tables))
+    of = f" of {count(len(run.models), 'model')}" if len(tables) != len(run.models) else ""
+    pieces = [f"{count(len(tables), 'table')} of positions{of}"]
     pieces += [", ".join(sizes[:3]) + (" and others" if len(sizes) > 3 else "") + " (positions × width)"]
     return pieces + ([f"{count(len(run.words), 'table')} of words"] if run.words else [])
 
 
-def _spectra_caveats(run: Run, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _spectra_caveats(run: Run, tables: Sequence[Mapping[str, Any]]) -> list[str]:
     sentences = []
-    types = {e["name"]: (e.get("config") or {}).get("model_type") for e in entries if e.get("kind") == "positions"}
+    types = {e["name"]: (e.get("config") or {}).get("model_type") for e in tables}
     if grids := [name for name, kind in types.items() if kind in GRIDS]:
         rest = "a frequency along them mixes rows and columns, and outliers may be a class token."
         sentences.append(f"The positions of {named(grids)} are patches of a picture, row after row: {rest}")
     if left := run.facts.get("left_out"):
         sentences.append(f"Without a position table, and so not here: {named(left)}.")
     return sentences
+
+
+# ---- the heads of a model ----
+
+
+def write_attention_page(
+    path: Path, model: ExplorerModel, *, facts: Sequence[tuple[str, str]] = (), versions: Sequence[tuple[str, str]] = ()
+) -> Path:
+    """Write the page of what every head of a model looks at in its texts: the explorer alone; returns the path.
+
+    facts: name and value of what should be said of the model. versions: packages and their numbers.
+
+    Raises ValueError: there is no text, or not even one fits a page (10 MB).
+    """
+    explorer = replace(pack([model], ATTENTION_BUDGET), title="Heads and terms")
+    maps = model.texts[0].maps
+    layers, heads = maps["total"].shape[:2]
+    lengths = sorted({len(text.tokens) for text in model.texts})
+    tokens = f"{lengths[0]} tokens" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]} tokens"
+    terms = [f"`{name}`" for name in maps if name != "total"]
+    told = model.missing
+    if terms:
+        told = (
+            f"The scores are the sum of {count(len(terms), 'term')} ({', '.join(terms)}); each has its own softmax "
+            "over all keys, as in figure 3 of DSTG, and `total` is the softmax of the sum."
+        )
+    words = [
+        "Attention is computed block by block from the scores before softmax, in at least single precision, without "
+        f"dropout and without masked tokens. {told}",
+        f"A weight w of this page is wrong by at most 0.004, and by at most √w · {explorer.data['step']} / 255 where "
+        "it is small. Rows are queries, columns are keys; tokens count from 0, layers from 1, heads from 0.",
+    ]
+    return write_page(
+        path,
+        Page(
+            title=f"What each head of {model.name} looks at",
+            summary=[count(layers, "layer"), count(heads, "head"), count(len(model.texts), "text"), tokens],
+            explorer=explorer,
+            how=How(words, facts=[("Model", list(facts))] if facts else (), versions=versions),
+        ),
+    )

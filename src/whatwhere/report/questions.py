@@ -14,34 +14,28 @@ Draw = Callable[[Run], Any]  # -> a figure or table, several, or None
 
 def drawn(run: Run, *draws: Draw) -> list[Any]:
     """What a run has of some figures and tables, naming only those records and arrays that it has too."""
-    made = (draw(run) for draw in draws)
-    return [
-        _traced(run, thing)
-        for things in made
-        for thing in (things if isinstance(things, list) else [things])
-        if thing is not None
-    ]
+    made = [things if isinstance(things := draw(run), list) else [things] for draw in draws]
+    return [replace(thing, records=_held(run, thing.records)) for things in made for thing in things if thing]
 
 
-def _traced(run: Run, thing: Any) -> Any:
+def _held(run: Run, records: Sequence[str]) -> tuple[str, ...]:
     files = [f"arrays/{stem}.npz" for stem in run.arrays]
     held = []
-    for entry in thing.records:
-        names, _, columns = entry.partition(":")
+    for entry in records:
+        names, colon, columns = entry.partition(":")
         known = files if names.startswith("arrays/") else run.table.metrics
-        recorded = ", ".join(name for name in names.split(", ") if fnmatch.filter(known, name))
-        held += [recorded + (f":{columns}" if columns else "")] if recorded else []
-    return replace(thing, records=tuple(held))
+        if recorded := [name for name in names.split(", ") if fnmatch.filter(known, name)]:
+            held.append(", ".join(recorded) + colon + columns)
+    return tuple(held)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A section: a question, what leads to its answer, and what is drawn and listed; its other fields as in
-    `Section`."""
+    """A section: a question, what leads to its answer, what is drawn and listed; its fields as in `Section`."""
 
     id: str
     title: str
-    intro: str | Callable[[Run], str]
+    intro: str
     figures: Sequence[Draw] = ()
     tables: Sequence[Draw] = ()
     short: str = ""
@@ -51,10 +45,9 @@ class Question:
     def section(self, run: Run, above: str = "") -> Section:
         """The section of a run; `above`: the figure that stands on the first screen. Of a run in which nothing was
         learned only the losses stand open."""
-        intro = self.intro if isinstance(self.intro, str) else self.intro(run)
-        folded = self.folded or (self.id != "learning" and bool(run.stuck) and len(run.stuck) == len(run.models))
+        folded = self.folded or (self.id != "learning" and 0 < len(run.stuck) == len(run.models))
         figures, more = ([f for f in drawn(run, *draws) if f.id != above] for draws in (self.figures, self.more))
-        return Section(self.id, self.title, intro, figures, drawn(run, *self.tables), self.short, more, folded)
+        return Section(self.id, self.title, self.intro, figures, drawn(run, *self.tables), self.short, more, folded)
 
 
 STUDY = (

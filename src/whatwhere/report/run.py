@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +23,18 @@ from ..gates import plateau, unlearned
 from ..points import Point, Table, summary
 from ..records import Record, read_records
 
-# Formatting characters that do harm in a page: they turn the reading direction or hide text.
-_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_WHITE = {"\n", "\t"}
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # categories that turn the reading direction or hide text
 CORPUS = "corpus"  # as a model of a study's records: its texts
 
 Tables = dict[tuple[str, int | None], Arrays]  # arrays of every (model, seed)
 
 
 def visible(value: Any) -> Any:
-    """The value with every control, bidirectional or otherwise invisible character replaced by U+FFFD; containers
-    whole."""
+    """The value, or all in a container, with every invisible character but line break and tab replaced by U+FFFD."""
     if isinstance(value, str):
         if value.isprintable():  # at once for most: Python's notion of printable holds none of what is replaced
             return value
-        return "".join(c if c in _WHITE or unicodedata.category(c) not in _UNSEEN else "\ufffd" for c in value)
+        return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSEEN else "\ufffd" for c in value)
     if isinstance(value, dict):
         return {visible(str(k)): visible(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -47,8 +44,8 @@ def visible(value: Any) -> Any:
 
 def finite(value: Any) -> float | None:
     """The value as a number; None where it is none, or not finite."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if number else None
 
 
 def entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -60,17 +57,14 @@ def entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 class ArrayFiles(Mapping[str, Arrays]):
     """Files of arrays by their stems; a file is read when it is first asked for, and kept.
 
-    Raises (on access):
-        ValueError: as its reader; of a run's folder as `read_arrays`.
+    Raises ValueError on access: as its reader; of a run's folder as `read_arrays`.
     """
 
     def __init__(self, readers: Mapping[str, Callable[[], Arrays]]) -> None:
-        self._readers, self._read = readers, dict[str, Arrays]()
+        self._readers = {stem: cache(reader) for stem, reader in readers.items()}
 
     def __getitem__(self, stem: str) -> Arrays:
-        if stem not in self._read:
-            self._read[stem] = self._readers[stem]()
-        return self._read[stem]
+        return self._readers[stem]()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._readers)
@@ -113,13 +107,11 @@ class Corpus:
     @property
     def left_out(self) -> list[int]:
         """The positions left out."""
-        left = self.array("left_out")
-        return [] if left is None else [int(p) for p in left]
+        return [] if (left := self.array("left_out")) is None else [int(p) for p in left]
 
     def number(self, key: str) -> int | None:
         """A count among the facts, None where there is none."""
-        number = finite(self.facts.get(key))
-        return None if number is None else int(number)
+        return None if (number := finite(self.facts.get(key))) is None else int(number)
 
 
 @dataclass(frozen=True)
@@ -153,13 +145,21 @@ class Run:
         """The corpora of a geometry run; of a study its own, under its own name."""
         if self.measured:
             return list(self.measured)
-        stem = f"geometry-{CORPUS}"
-        arrays = self.arrays.get(stem, {})
+        arrays = self.arrays.get(f"geometry-{CORPUS}", {})
         if not arrays and (CORPUS not in self.table.models("stress.raw") or CORPUS in self.models):
             return []
-        facts = self.facts.get("corpus")
-        name = str((facts.get("name") if isinstance(facts, dict) else facts) or CORPUS)
-        return [Corpus(name, CORPUS, {"name": name, "file": CORPUS}, arrays)]
+        return [Corpus(self.corpus_name or CORPUS, CORPUS, arrays=arrays)]
+
+    @property
+    def corpus(self) -> dict[str, Any]:
+        """What study.json says of the study's corpus, of an old study its name alone."""
+        corpus = self.facts.get("corpus") or {}
+        return corpus if isinstance(corpus, dict) else {"name": corpus}
+
+    @property
+    def corpus_name(self) -> str:
+        """Name of the study's corpus; empty if study.json has none."""
+        return str(self.corpus.get("name") or "")
 
     @cached_property
     def models(self) -> list[str]:
@@ -189,11 +189,10 @@ class Run:
         return kind if kind in self.models else next(built, None)
 
     def parts(self, metric: str, model: str) -> list[str]:
-        """Parts of the hidden state that were measured: all, position, semantic, others; no first components of
-        them."""
-        parts = {part for part in self.table.distinct("part", metric, model) if ".pca" not in part}
-        first = [part for part in ("all", "position", "semantic") if part in parts]
-        return first + sorted(parts - set(first))
+        """Parts of the hidden state that were measured: all, position, semantic, others; no first components."""
+        parts = [part for part in self.table.distinct("part", metric, model) if ".pca" not in part]
+        first = ("all", "position", "semantic")
+        return sorted(parts, key=lambda part: (first.index(part) if part in first else len(first), part))
 
     def curve(self, metric: str, model: str, part: str | None, step: int | None = None) -> dict[int, Point]:
         """Layer -> value of the finished model, or of the model at a step (0: untrained)."""
@@ -205,19 +204,13 @@ class Run:
 
     def depth(self, model: str) -> int:
         """Number of layers of a model: its configuration's, or the deepest layer that records name (at least 1)."""
-        return self._depths.get(model, 1)
-
-    @cached_property
-    def _depths(self) -> dict[str, int]:
-        depths: dict[str, int] = {}
-        for r in self.records:
-            depths[r.model] = max(depths.get(r.model, 1), r.layer or 1)
-        configured = {m: self.config(m).get("num_hidden_layers") for m in self.models}
-        return depths | {m: layers for m, layers in configured.items() if isinstance(layers, int) and layers > 0}
+        layers = self.config(model).get("num_hidden_layers")
+        if isinstance(layers, int) and layers > 0:
+            return layers
+        return max((r.layer or 1 for r in self.records if r.model == model), default=1)
 
     def trained_until(self, model: str, part: str) -> int:
-        """Last layer of a part that a gradient reaches: the last but one for a position stream that the MLM head does
-        not read."""
+        """Last layer of a part that a gradient reaches: the last but one where the MLM head does not read the part."""
         last = self.depth(model)
         if part != "position":
             return last
@@ -247,17 +240,14 @@ class Run:
 
     @cached_property
     def drawn(self) -> dict[str, tuple[int | None, Arrays]]:
-        """Model -> seed and arrays of the table that is drawn: that of the lowest seed, as those of others have no
-        common axes."""
-        seeds: dict[str, int | None] = {}
-        for model, seed in sorted(self.tables, key=lambda place: -1 if place[1] is None else place[1]):
-            seeds.setdefault(model, seed)
-        known = [m for m in self.models if m in seeds]
-        return {m: (seeds[m], self.tables[m, seeds[m]]) for m in dict.fromkeys(known + list(seeds))}
+        """Model -> seed and arrays of the table that is drawn: of the lowest seed, as seeds have no common axes."""
+        places = sorted(self.tables, key=lambda place: -1 if place[1] is None else place[1])
+        seeds = dict(reversed(places))
+        order = dict.fromkeys([*self.models, *(model for model, _ in places)])
+        return {m: (seeds[m], self.tables[m, seeds[m]]) for m in order if m in seeds}
 
     def held(self, kind: str, model: str) -> tuple[int | None, Arrays]:
-        """Seed and arrays of the file `kind-NAME-seed-K` with the lowest seed, `kind-NAME` for a model without; {} if
-        none."""
+        """Seed and arrays of the file `kind-NAME-seed-K` of the lowest seed, else of `kind-NAME`; {} if none."""
         name = model.replace("/", "_")
         stems = [(seed, f"{kind}-{name}-seed-{seed}") for seed in self.seeds] + [(None, f"{kind}-{name}")]
         return next(((seed, self.arrays[stem]) for seed, stem in stems if stem in self.arrays), (None, {}))
@@ -266,17 +256,14 @@ class Run:
 def visible_json(path: Path, kind: type) -> Any:
     """The object in a JSON file, all of its strings visible; an empty one of the kind where there is no file.
 
-    Raises:
-        ValueError: the file is damaged or holds something else.
+    Raises ValueError: the file is damaged or holds something else.
     """
     if not path.is_file():
         return kind()
     value = read_json(path)
     if not isinstance(value, kind):
-        raise ValueError(
-            f"{path} holds a {type(value).__name__} where a {kind.__name__} is expected. Delete it and "
-            "run the command again."
-        )
+        what = f"{path} holds a {type(value).__name__} where a {kind.__name__} is expected"
+        raise ValueError(f"{what}. Delete it and run the command again.")
     return visible(value)
 
 
@@ -284,8 +271,7 @@ def visible_json(path: Path, kind: type) -> Any:
 def arrays_of(path: Path, way_out: str = "Delete it and run the command again.") -> Iterator[Any]:
     """The open .npz file; never a pickle.
 
-    Raises:
-        ValueError: the file is damaged, or what is done with its arrays fails.
+    Raises ValueError: the file is damaged, or what is done with its arrays fails.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -297,8 +283,7 @@ def arrays_of(path: Path, way_out: str = "Delete it and run the command again.")
 def read_arrays(path: Path) -> Arrays:
     """All arrays of an .npz file, numbers as float64, words visible.
 
-    Raises:
-        ValueError: the file is damaged, or an array holds neither numbers nor words.
+    Raises ValueError: the file is damaged, or an array holds neither numbers nor words.
     """
     with arrays_of(path) as arrays:
         return {k: _numbers_or_words(arrays[k]) for k in arrays.files}
@@ -329,8 +314,7 @@ def load_run(folder: str | Path) -> Run:
     A corpus of a geometry run is named in geometry.json; its arrays are in arrays/geometry-FILE.npz, where FILE is its
     `file` or else its name.
 
-    Raises:
-        ValueError: there is no record file, or a file is damaged.
+    Raises ValueError: there is no record file, or a file is damaged.
     """
     folder = Path(folder)
     records = [_visible_record(r) for r in read_records(folder / "records.parquet")]
@@ -354,15 +338,15 @@ def _geometry_run(run: Run, facts: dict[str, Any]) -> Run:
 
 
 def _spectra_run(run: Run, facts: dict[str, Any], folder: Path) -> Run:
-    tables: dict[str, Tables] = {"positions": {}, "words": {}}
-    models = []
+    tables: Tables = {}
+    words, models = {}, []
     for e in entries(facts, "tables"):
-        tables.setdefault(str(e.get("kind")), {})[str(e["name"]), e.get("seed")] = read_arrays(
-            folder / Path(e["arrays"]).name
-        )
-        if e.get("kind") == "positions":
+        place, arrays = (str(e["name"]), e.get("seed")), read_arrays(folder / Path(e["arrays"]).name)
+        if e.get("kind") == "words":
+            words[place] = arrays["shares"]
+        elif e.get("kind") == "positions":
+            tables[place] = arrays
             # A table of another make has no preset of ours, whatever its name; what we know of presets is not said.
             config = {"preset": "–", **(e.get("config") or {})}
             models.append({"name": e["name"], "seed": e.get("seed"), "config": config})
-    words = {key: arrays["shares"] for key, arrays in tables["words"].items()}
-    return replace(run, facts=facts | {"models": models}, tables=tables["positions"], words=words)
+    return replace(run, facts=facts | {"models": models}, tables=tables, words=words)

@@ -1,5 +1,4 @@
-"""What the models of a run do with positions: a sentence for each preset, its colour, parts of a
-configuration in words.
+"""What the models of a run do with positions: family, sentence and colour of each, parts of a configuration in words.
 
 A scheme that nobody knew beforehand is described by the fields of its recorded configuration, and by its source where
 one is recorded.
@@ -9,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .figure import Cell, Table, text, value
+from .figure import Table, row, value
 from .numbers import compact
 from .run import Run
 from .style import MODEL_COLOURS, model_styles
@@ -17,15 +16,10 @@ from .style import MODEL_COLOURS, model_styles
 FEW = 6  # models that one plot, and one line under the title, can name
 APART = 0.03  # share by which costs must differ for a page to say so
 
-# Family -> its heading.
-FAMILIES = {
-    "streams": "Separate streams",
-    "untied": "Untied positions",
-    "added": "Positions added to words",
-    "distance": "Distances or nothing",
-    "other": "Other schemes",
+FAMILIES = {  # and their headings
+    **{"streams": "Separate streams", "untied": "Untied positions", "added": "Positions added to words"},
+    **{"distance": "Distances or nothing", "other": "Other schemes"},
 }
-BLOCKS = {"neobert": "NeoBERT", "bert": "BERT"}
 
 # Preset -> (family, what it does with positions).
 SCHEMES: dict[str, tuple[str, str]] = {
@@ -77,26 +71,21 @@ def preset(run: Run, model: str) -> str:
 def family(run: Run, model: str) -> str:
     """Family of a model by its configuration; by its preset where an old study recorded no scheme."""
     config = run.config(model)
-    if "absolute" not in config:
-        streams = config.get("position_size") or _probed_streams(run, model)
-        return SCHEMES.get(preset(run, model), ("streams" if streams else "other", ""))[0]
+    if "absolute" not in config and preset(run, model) in SCHEMES:
+        return SCHEMES[preset(run, model)][0]
     if config.get("position_size"):
         return "streams"
+    if "absolute" not in config:
+        probed = any("position" in run.parts(metric, model) for metric in ("r2.token", "shift.change"))
+        return "streams" if probed else "other"
     return "untied" if _named(config, "untied") else "added" if _named(config, "absolute") else "distance"
 
 
-def _probed_streams(run: Run, model: str) -> bool:
-    return any("position" in run.parts(metric, model) for metric in ("r2.token", "shift.change"))
-
-
 def colour(run: Run, model: str, part: str = "all") -> str:
-    """Colour name of a line: that of its stream, or for all of hidden the model's own; grey where a gate holds the
-    model back (`Run.young`)."""
-    if model in run.young or part not in ("position", "semantic", "all"):
-        return "combined"
-    if part == "all":
+    """Colour name of a line: its stream's, or for all of hidden the model's own; grey of a model in `Run.young`."""
+    if part == "all" and model not in run.young:
         return f"model-{_order(run).index(model) % len(MODEL_COLOURS['light'])}"
-    return "absolute" if part == "position" else "semantic"
+    return "combined" if model in run.young else {"position": "absolute", "semantic": "semantic"}.get(part, "combined")
 
 
 def _order(run: Run) -> list[str]:
@@ -126,8 +115,8 @@ def place(run: Run, model: str, part: str) -> tuple[int, str]:
 
 def block(run: Run, model: str) -> str:
     """Name of a model's block, or a dash where none is recorded."""
-    name = run.config(model).get("block")
-    return BLOCKS.get(str(name), str(name)) if name else "–"
+    name = str(run.config(model).get("block") or "–")
+    return {"neobert": "NeoBERT", "bert": "BERT"}.get(name, name)
 
 
 def sentence(run: Run, model: str) -> str:
@@ -162,23 +151,18 @@ def _named(config: Mapping[str, Any], key: str) -> str | None:
 
 def line(run: Run) -> list[str]:
     """The models in one line under the title, where they are few; with their blocks, where those differ."""
-    if len(run.models) > FEW:
+    if many(run):
         return []
-    blocks = {m: f" ({block(run, m)})" for m in run.models}
-    differ = len(set(blocks.values())) > 1
-    return [f"`{m}`{blocks[m] if differ else ''}: {sentence(run, m)}" for m in run.models]
+    differ = len({block(run, m) for m in run.models}) > 1
+    return [f"`{m}`{f' ({block(run, m)})' if differ else ''}: {sentence(run, m)}" for m in run.models]
 
 
 def listed(run: Run) -> list[tuple[str, list[Entry]]]:
     """Heading and models of each family that the run has, where the models are too many for a line."""
-    if len(run.models) <= FEW:
-        return []
-    families: dict[str, list[Entry]] = {}
-    for model in run.models:
-        families.setdefault(family(run, model), []).append(
-            Entry(model, block(run, model), sentence(run, model), colour(run, model))
-        )
-    return [(FAMILIES[kind], families[kind]) for kind in FAMILIES if kind in families]
+    families: dict[str, list[Entry]] = {kind: [] for kind in FAMILIES}
+    for m in run.models if many(run) else ():
+        families[family(run, m)].append(Entry(m, block(run, m), sentence(run, m), colour(run, m)))
+    return [(FAMILIES[kind], entries) for kind, entries in families.items() if entries]
 
 
 def fixed_table(run: Run, model: str) -> bool:
@@ -195,47 +179,40 @@ def table_note(run: Run, model: str) -> str:
     config = run.config(model)
     place = {"streams": "position stream", "untied": "untied", "added": "added"}.get(family(run, model), "")
     kind = str(config.get("absolute") or "")
-    words = [place] if place else []
+    known = {"none": "", "learned": "", "low_rank": f"rank {config.get('table_rank')}", "fourier": "learned waves"}
+    what = known.get(kind, kind)
     if fixed_table(run, model):
-        words.append("fixed, not learned" if not config.get("table_width") else "fixed behind a learned map")
-    elif kind == "low_rank":
-        words.append(f"rank {config.get('table_rank')}")
-    elif kind == "fourier":
-        words.append("learned waves")
-    elif kind not in ("", "none", "learned"):
-        words.append(kind)
-    return ", ".join(words)
+        what = "fixed behind a learned map" if config.get("table_width") else "fixed, not learned"
+    return ", ".join(filter(None, (place, what)))
 
 
-def _scheme_cell(config: Mapping[str, Any], key: str) -> Cell:
-    if (value := config.get(key)) is None:
-        return Cell("–")
-    notes = []
-    if key == "absolute" and value != "none":
-        rank, start, width = (config.get(f"table_{name}") for name in ("rank", "start", "width"))
-        notes += [f"rank {rank}"] if rank is not None else []
-        notes += [f"from {start}"] if start not in (None, "normal") else []
-        notes += [f"{width} columns mapped"] if width is not None else []
-    if key == "relative" and value != "none":
-        notes += ["one for all layers"] if config.get("relative_shared") else []
-        notes += ["special tokens apart"] if config.get("relative_special") else []
-    return text(", ".join([str(value), *notes]))
+def _field(config: Mapping[str, Any], key: str) -> str:
+    """A field of a scheme with what belongs to it; empty where it is not recorded."""
+    rank, start, width = (config.get(f"table_{name}") for name in ("rank", "start", "width"))
+    notes: dict[str, dict[str, Any]] = {
+        "absolute": {
+            f"rank {rank}": rank is not None,
+            f"from {start}": start not in (None, "normal"),
+            f"{width} columns mapped": width is not None,
+        },
+        "relative": {
+            "one for all layers": config.get("relative_shared"),
+            "special tokens apart": config.get("relative_special"),
+        },
+    }
+    more = [note for note, holds in notes.get(key, {}).items() if holds and _named(config, key)]
+    return ", ".join([str(config[key]), *more]) if config.get(key) is not None else ""
 
 
 def table(run: Run) -> Table | None:
     """The configurations: block, scheme, dropout, parameters, operations a token."""
     rows = []
-    for model in run.models:
-        if not (config := run.config(model)):
-            continue
-        dropout = config.get("dropout")
-        costs = [run.table.point(metric, model) for metric in ("parameters", "operations")]
-        rows.append(
-            [text(model), text(block(run, model)) if config.get("block") else Cell("–")]
-            + [_scheme_cell(config, key) for key in FIELDS]
-            + [value(dropout, f"{dropout:g}") if isinstance(dropout, int | float) else Cell("–")]
-            + [value(p.value, compact(p.value)) if p else Cell("–") for p in costs]
-        )
+    for m in filter(run.config, run.models):
+        config, costs = run.config(m), [run.table.point(metric, m) for metric in ("parameters", "operations")]
+        kind = block(run, m) if config.get("block") else None
+        dropout = value(rate, f"{rate:g}") if isinstance(rate := config.get("dropout"), int | float) else None
+        written = [value(p.value, compact(p.value)) if p else None for p in costs]
+        rows.append(row(m, kind, *(_field(config, key) for key in FIELDS), dropout, *written))
     columns = ["Model", "Block", *map(str.capitalize, FIELDS), "Dropout", "Parameters", "Operations/token"]
     caption = f"Schemes of the models. {matched(run) or 'Whether costs were matched is not recorded.'}"
     return Table("schemes", caption, columns, rows, frozenset({7, 8, 9})) if rows else None
@@ -256,9 +233,6 @@ def backbone_differences(run: Run) -> str | None:
     for key, words in (("block", "blocks"), ("dropout", "dropout")):
         values = dict.fromkeys(str(config[key]) for m in run.models if key in (config := run.config(m)))
         differing += [f"{words} ({', '.join(values)})"] if len(values) > 1 else []
-    if not differing:
-        return None
-    return (
-        f"The models differ in {' and '.join(differing)}, not in their position scheme alone. One backbone for all: "
-        "--set training.model.block=neobert --set training.model.dropout=0."
-    )
+    way_out = "One backbone for all: --set training.model.block=neobert --set training.model.dropout=0."
+    said = f"The models differ in {' and '.join(differing)}, not in their position scheme alone. {way_out}"
+    return said if differing else None

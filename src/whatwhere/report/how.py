@@ -1,0 +1,196 @@
+"""How a run was done, the end of its page: facts by name, methods in words, whom to cite, tables and configurations."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from ..metrics import METHODS, metric
+from ..papers import bibtex
+from . import schemes
+from .figure import Table, row
+from .numbers import compact, count, duration, memory, number, span
+from .page import How
+from .run import Run, finite
+from .titles import PAPER_TOKENS, listed, totals
+
+Rows = list[tuple[str, str]]
+
+_CORPUS = {"length": "Window length", "join": "Windows joined", "vocab_size": "Vocabulary"}
+_MACHINE = {"cpu": "Processor", "cores": "Cores", "memory_bytes": "Memory", "accelerator": "Accelerator"}
+_SIZES = {
+    **{"num_hidden_layers": "Layers", "num_attention_heads": "Heads", "hidden_size": "Width"},
+    **{"position_size": "Position stream", "intermediate_size": "Feed-forward"},
+    **{"max_position_embeddings": "Positions", "vocab_size": "Vocabulary"},
+}
+_TRAINED = Markup(
+    "The corpus is cut into windows; training and held-out windows come from different documents. All models are "
+    "trained by masked-language modelling on the same batches with the same masks, in the same order. Every figure of "
+    "this page is read from one file of {records}, maps and texts from the arrays beside it; the fold of a figure’s "
+    "data table names its records."
+)
+_PAPER = Markup(
+    "The paper's training is counted as 70,000 steps of 256 sequences of 512 tokens, {tokens} tokens; its text says "
+    "22B."
+)
+# Measured in one pass over held-out documents, which has a paragraph of its own.
+_PASS = ("kl.", "ablation.", "attention.", "local.", "hidden.", "sentences.")
+
+
+def section(
+    run: Run, words: Sequence[str], groups: Mapping[str, Rows], configs: Sequence[tuple[str, Any]] = (), **rest: Any
+) -> How:
+    """The last section of a run's page: words, facts under headings, machine and versions, what the folds show as JSON.
+
+    rest: as `How`.
+    """
+    facts = [(name, rows) for name, rows in (*groups.items(), ("Machine", _machine(run))) if rows]
+    folds = [(name, json.dumps(body, indent=2, ensure_ascii=False)) for name, body in configs]
+    return How(words, facts, flat(run.facts.get("versions")), configs=folds, **rest)
+
+
+def of_run(run: Run, **more: Any) -> Rows:
+    """How a run was made: its command, when and how long, then more facts by name; those that are known."""
+    seconds = finite(run.facts.get("seconds"))
+    made = {"Command": run.facts.get("command"), "Started": run.facts.get("started")}
+    known = {**made, "Time": duration(seconds) if seconds is not None else None, **more}
+    return [(name, " ".join(map(str, v)) if isinstance(v, list) else str(v)) for name, v in known.items() if v]
+
+
+def of_study(run: Run) -> Rows:
+    """How a study was made, with what its models have in common."""
+    made = {
+        "Size": run.facts.get("size"),
+        "Models": ", ".join(run.models),
+        "Costs": schemes.matched(run),
+        "Training seeds": ", ".join(map(str, run.seeds)),
+        "Training tokens a model": span(totals(run, "tokens")),
+        "Parameters a model": span(totals(run, "parameters")),
+    }
+    return of_run(run, **made)
+
+
+def of_corpus(run: Run) -> Rows:
+    """The corpus of a study: its name, sizes, and how it was cut."""
+    sizes = {k: p for k in ("documents", "characters", "tokens", "windows") if (p := run.table.point(f"corpus.{k}"))}
+    rows = [("Name", run.corpus_name)] if run.corpus_name else []
+    rows += [(k.capitalize(), number(p.value)) for k, p in sizes.items()]
+    rest = {k: v for k, v in run.corpus.items() if k not in ("name", *sizes) and not isinstance(v, dict | list)}
+    return rows + flat({_CORPUS.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
+
+
+def _machine(run: Run) -> Rows:
+    rows: Rows = []
+    for key, fact in known.items() if isinstance(known := run.facts.get("machine"), dict) else ():
+        size = finite(fact) if key.endswith("_bytes") else None
+        shown = memory(size) if size is not None else "none" if fact is None else str(fact)
+        rows.append((_MACHINE.get(key) or key, shown))
+    return rows
+
+
+def flat(facts: Any, prefix: str = "") -> Rows:
+    """Nested facts as name and value; none of what is no dictionary."""
+    rows: Rows = []
+    for key, item in facts.items() if isinstance(facts, dict) else ():
+        if isinstance(item, dict):
+            rows += flat(item, f"{prefix}{key} ")
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            rows.append((f"{prefix}{key}", number(item)))
+        else:
+            rows.append((f"{prefix}{key}", ", ".join(map(str, item)) if isinstance(item, list) else str(item)))
+    return rows
+
+
+def tables(run: Run) -> list[Table]:
+    """Schemes and sizes of the models."""
+    configs = {m: config for m in run.models if (config := run.config(m))}
+    keys = [key for key in _SIZES if any(isinstance(c.get(key), int) for c in configs.values())]
+    rows = [row(m, *(v if isinstance(v := c.get(key), int) else None for key in keys)) for m, c in configs.items()]
+    sizes = Table.of("models", "Sizes of the models", ["Model", *(_SIZES[key] for key in keys)], rows)
+    return [t for t in (schemes.table(run), sizes if keys else None) if t]
+
+
+def configs(run: Run) -> list[tuple[str, Any]]:
+    """Heading and body of every configuration: one a model and seed, and what identifies the corpus."""
+    folds: list[tuple[str, Any]] = []
+    for entry in run.entries:
+        seed = f", seed {entry['seed']}" if entry.get("seed") is not None else ""
+        body = {k: v for k, v in entry.items() if k not in ("name", "seed")}
+        folds.append((f"{entry.get('name') or 'model'}{seed}", body))
+    return folds + ([("Corpus", run.facts["corpus"])] if isinstance(run.facts.get("corpus"), dict) else [])
+
+
+def summary(run: Run) -> list[str]:
+    """Corpus and size in one line: name; documents, characters, tokens; models; depth and width; training; seeds."""
+    units = ("documents", "characters", "tokens")
+    sizes = [f"{compact(p.value)} {unit}" for unit in units if (p := run.table.point(f"corpus.{unit}"))]
+    pieces = [run.corpus_name, ", ".join(sizes)]
+    if run.models:
+        size = f" of size {run.facts['size']}" if isinstance(run.facts.get("size"), str) else ""
+        depths = sorted({run.depth(m) for m in run.models})
+        layers = count(depths[0], "layer") if len(depths) == 1 else f"{depths[0]} to {depths[-1]} layers"
+        pieces.append(f"{count(len(run.models), 'model')}{size}, {layers}")
+    for name, what in (("parameters", "parameters"), ("tokens", "training tokens each")):
+        pieces += [f"{span(values)} {what}"] if (values := totals(run, name)) else []
+    pieces += [count(len(run.seeds), "seed")] if run.seeds else []
+    return [piece for piece in pieces if piece]
+
+
+# ---- methods and papers: words of ours, which may hold markup ----
+
+
+def words(run: Run) -> list[Markup]:
+    """Paragraphs on the training, then on every analysis that the study has records of, in the order of `METHODS`."""
+    ways = {metric(name).method for name in run.table.metrics}
+    if _has(run, *_PASS):
+        ways.add("pass")
+    if any(r.metric.startswith("r2.") and (r.step == 0 or ".pca" in (r.part or "")) for r in run.records):
+        ways.add("control")
+    measured = [escape(paragraph) for way, paragraphs in METHODS.items() if way in ways for paragraph in paragraphs]
+    trained = _TRAINED.format(records=count(len(run.records), "record"))
+    return [trained, *measured, _PAPER.format(tokens=compact(PAPER_TOKENS))]
+
+
+def _has(run: Run, *beginnings: str) -> bool:
+    return any(metric.startswith(beginnings) for metric in run.table.metrics)
+
+
+def cited(run: Run) -> list[tuple[Markup, str]]:
+    """What a page takes from which paper, and its BibTeX: of every paper whose schemes, analyses or claims the study
+    has."""
+    families = {schemes.family(run, m) for m in run.models}
+    presets = {schemes.preset(run, m) for m in run.models}
+    tables = {str(run.config(m).get("absolute")) for m in run.models}
+    sources = " ".join(str(c.get("source") or "") for c in run.claims)
+    reasons: dict[str, dict[str, bool]] = {
+        "dstg": {  # its values are in the words of every page
+            "the architecture, the probes and the values of the paper": True,
+            "the taxonomy of heads": _has(run, "kl."),
+        },
+        "tupe": {
+            "the untied schemes": "untied" in families,
+            "the products of words and positions": _has(run, "correlation."),
+            "the patterns of attention": _has(run, "pattern"),
+            "the steps to a baseline’s loss": _has(run, "convergence."),
+            "claims of the ledger": "TUPE" in sources,
+        },
+        "geometry": {
+            "positional distributions, Hellinger distances and stress": _has(run, "distance.", "stress.", "projected."),
+            "the separation of positions": _has(run, "separation"),
+            "tables made by scaling": bool(tables & {"mds", "low_rank"}),
+            "claims of the ledger": "GEOM" in sources,
+        },
+        "lowdim": {
+            "the components and waves of position tables": _has(run, "pca.", "fft.", "dct."),
+            "tables of low rank and of waves": bool(tables & {"low_rank", "fourier"}),
+            "claims of the ledger": "LOWDIM" in sources,
+        },
+        "split": {
+            "the streams that meet in the scores only": "split" in presets,
+            "the shift of positions": _has(run, "shift."),
+            "claims of the ledger": "SPLIT" in sources or "notes" in sources,
+        },
+    }
+    given = {key: listed([reason for reason, holds in of.items() if holds]) for key, of in reasons.items()}
+    return [(escape(f"{of[0].upper()}{of[1:]}:"), bibtex(key)) for key, of in given.items() if of]
