@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..encoder.attention import rotate, rotation
 from ..encoder.blocks import RMSNorm
-from ..encoder.rotary import rotate, rotation
 from ..records import Record
 from .bootstrap import document_mean
 from .passes import Batch, Documents, Progress, batches, body_of, first_position, name_of, rows_on

@@ -1,5 +1,4 @@
-"""The blocks over streams: NeoBERT's (pre-RMSNorm, SwiGLU, no biases; DSTG 3.1-3.2) and BERT's (post-LayerNorm, GELU,
-biases)."""
+"""The blocks over streams, NeoBERT's (pre-RMSNorm, SwiGLU; DSTG 3.1-3.2) and BERT's (post-LayerNorm, GELU, biases)."""
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +24,7 @@ class RMSNorm(nn.Module):
 
 
 class StreamNorm(nn.Module):
-    """A norm for each stream, so that neither depends on the other (DSTG section 3.1): the block's, RMSNorm or
-    LayerNorm."""
+    """The block's norm, RMSNorm or LayerNorm, for each stream, so that neither depends on the other (DSTG 3.1)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -38,10 +36,9 @@ class StreamNorm(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """W_down(swish(W_gate x) · W_up x) in the NeoBERT block, W_down gelu(W_up x) in BERT's; each stream has its own
-    W_down.
+    """W_down(swish(W_gate x) · W_up x) in the NeoBERT block, W_down gelu(W_up x) in BERT's.
 
-    "shared": gate and up see all streams (DSTG eq. 3); "separate": each stream has its own (SPLIT).
+    Each stream has its own W_down. "shared": gate and up see all streams (DSTG eq. 3); "separate": their own (SPLIT).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -50,13 +47,10 @@ class FeedForward(nn.Module):
         self.gated, biased = config.block == "neobert", config.block == "bert"
         self.separate = config.stream_feed_forward == "separate"
         self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
-        rows = [(config.hidden_size, config.intermediate_size)]
-        if self.separate:
-            rows = list(zip(config.stream_sizes, self.inner, strict=True))
-        self.up = nn.ModuleList(Stacked(d, (inner,) * (1 + self.gated), biased) for d, inner in rows)
-        self.down = nn.ModuleList(
-            nn.Linear(i, d, bias=biased) for i, d in zip(self.inner, config.stream_sizes, strict=True)
-        )
+        each = list(zip(config.stream_sizes, self.inner, strict=True))
+        read = each if self.separate else [(config.hidden_size, config.intermediate_size)]
+        self.up = nn.ModuleList(Stacked(d, (inner,) * (1 + self.gated), biased) for d, inner in read)
+        self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in each)
 
     def _activate(self, x: Tensor, *up: Tensor) -> Tensor:
         return F.silu(x) * up[0] if self.gated else F.gelu(x)
@@ -69,11 +63,12 @@ class FeedForward(nn.Module):
         return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
 
 
-class _Parts(nn.Module):
+class _Block(nn.Module):
     """What both blocks are made of: attention and feed-forward with a norm for each."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
+        self.normalized_residual = config.residual == "normalized"
         self.attention_norm, self.attention = StreamNorm(config), Attention(config)
         self.feed_forward_norm, self.feed_forward = StreamNorm(config), FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -82,12 +77,8 @@ class _Parts(nn.Module):
         return tuple(x + self.dropout(y) for x, y in zip(base, update, strict=True))
 
 
-class NeoBertBlock(_Parts):
+class NeoBertBlock(_Block):
     """streams + attention(norm(streams)), then streams + feed-forward(norm(streams))."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__(config)
-        self.normalized_residual = config.residual == "normalized"
 
     def attention_input(self, streams: Streams) -> Streams:
         """What the attention reads."""
@@ -102,7 +93,7 @@ class NeoBertBlock(_Parts):
         return self._add(normed if self.normalized_residual else streams, self.feed_forward(normed)), attn
 
 
-class BertBlock(_Parts):
+class BertBlock(_Block):
     """norm(streams + attention(streams)), then norm(streams + feed-forward(streams)) (Devlin et al. 2019)."""
 
     def attention_input(self, streams: Streams) -> Streams:
