@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..encoder.attention import Layout
-from ..encoder.blocks import Streams
+from ..encoder.model import Streams
 from ..encoder.registry import nearest
 from ..records import Record
 from .bootstrap import document_mean

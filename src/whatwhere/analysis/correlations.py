@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..encoder.attention import rotate, rotation
-from ..encoder.blocks import RMSNorm
+from ..encoder.model import RMSNorm
 from ..records import Record
 from .bootstrap import document_mean
 from .passes import Batch, Documents, Progress, batches, body_of, first_position, name_of, rows_on

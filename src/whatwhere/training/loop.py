@@ -420,15 +420,3 @@ def _gather_states(states: dict[str, Tensor]) -> list[dict[str, Tensor]]:
         for rank, part in enumerate(parts):
             gathered[rank][name] = part
     return gathered
-
-
-def seconds_per_step(model: PreTrainedModel, config: LoopConfig, batch_at: BatchAt, repeats: int = 5) -> float:
-    """Median time of a training step of `model` (whose weights are changed), after one warm-up step."""
-    trainer = Trainer(model, config, steps=repeats + 1)
-    times = []
-    for step in range(repeats + 1):
-        batches = trainer.micro_batches(batch_at, step)
-        began = time.perf_counter()
-        trainer.step(step, batches)
-        times.append(time.perf_counter() - began)
-    return sorted(times[1:])[repeats // 2]

@@ -1,7 +1,9 @@
 """Masked-language-model pretraining: a corpus, a preset and a budget in; a transformers folder out."""
 
 import math
+import statistics
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,11 +18,12 @@ from ..encoder.tables import check_table_files
 from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
 from .explain import costs
-from .loop import Show, Trainer, processes, run, seconds_per_step, validation
+from .loop import Show, Trainer, processes, run, validation
 from .runs import begun, enter, save_final
 
 CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")
+TIMED = 5  # training steps
 InnerShare = Annotated[float, Field(gt=0, lt=1)]
 
 # Rates chosen by the mean validation loss of dstg and ap (docs/log.md has the tries): at `tiny` after 2.5M and 10M
@@ -124,8 +127,6 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
         if any(key in given for key in BUDGET):
             recipe.pop("steps", None)
-        if isinstance(given.get("model"), dict):
-            given["model"] = {**recipe.get("model", {}), **given["model"]}
         return {**recipe, **given}
 
     @model_validator(mode="after")
@@ -199,11 +200,17 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
 
 
 def timed_step(config: PretrainConfig, windows: Windows) -> float:
-    """Seconds of one training step of this configuration on this machine, by a short trial on a throw-away model."""
+    """Seconds of one training step of this configuration here: the median of TIMED on a throw-away model."""
     model_config = config.encoder_config(windows)
     torch.manual_seed(config.seed)
     batches = make_batches(config, windows, "train", model_config)
-    return seconds_per_step(EncoderForMaskedLM(model_config), config, batches.batch)
+    trainer, times = Trainer(EncoderForMaskedLM(model_config), config, TIMED + 1), []
+    for step in range(TIMED + 1):
+        parts = trainer.micro_batches(batches.batch, step)
+        began = time.perf_counter()
+        trainer.step(step, parts)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:])  # the first warms up
 
 
 def steps_to_learn(config: PretrainConfig) -> int:
