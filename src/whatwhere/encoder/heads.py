@@ -180,7 +180,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
         first = hidden[:, 0]
         if attention_mask is not None:  # padding may stand on either side
-            first = hidden[torch.arange(len(hidden)), attention_mask.long().argmax(-1)]
+            first = hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
         logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
         loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
