@@ -288,8 +288,7 @@ class EncoderConfig(PretrainedConfig):
 
     @property
     def scale(self) -> float:
-        """Factor of the products in the scores: 1/√d_head; 1/√(2·d_head) with TUPE's positional term, 1/√(4·d_head)
-        with four."""
+        """Factor of the products in the scores: 1/√(terms · d_head), two terms with TUPE's positional one, or four."""
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
         return (terms * self.d_head) ** -0.5
 

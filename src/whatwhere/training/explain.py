@@ -19,6 +19,11 @@ from ..files import write_text
 from .loop import not_finite
 from .preset_table import KEPT
 
+TRIED = 64  # most tokens of a text that an own scheme is tried on
+SIZE_FIELDS = (
+    *("vocab_size", "hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "max_position_embeddings"),
+)
 # Which part a module belongs to, by the first of these names that its path holds.
 _PART_OF = {
     "word_embeddings": "word_embedding",
@@ -153,13 +158,6 @@ def matched_width(config: EncoderConfig, what: str, target: float, length: int, 
     return step * max(1, round(steps))
 
 
-TRIED = 64  # most tokens of a text that an own scheme is tried on
-SIZE_FIELDS = (
-    *("vocab_size", "hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
-    *("intermediate_size", "max_position_embeddings"),
-)
-
-
 def differing(config: EncoderConfig) -> dict[str, Any]:
     """The sizes, and every other field whose value is not `EncoderConfig`'s default."""
     plain = EncoderConfig()
@@ -241,8 +239,7 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
 
 
 def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
-    """One forward and backward pass of a new model over two made-up texts, all tokens predicted: its loss, and which
-    parameters or gradients are not finite ("" if none)."""
+    """A forward and a backward pass of a new model over two made-up texts: its loss, and what is not finite, if any."""
     tokens = min(length, TRIED)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
