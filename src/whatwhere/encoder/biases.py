@@ -106,7 +106,6 @@ class T5Bias(nn.Module):
         init.zeros_(self.table)
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Values (..., h) for distances of any shape."""
         return self.table[t5_bucket(distance, self.buckets, self.max_distance)]
 
 
@@ -123,7 +122,6 @@ class ClippedBias(nn.Module):
         init.zeros_(self.table)
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Values (..., h) for distances of any shape."""
         return self.table[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
@@ -159,7 +157,6 @@ class ProductBias(nn.Module):
         init.normal_(self.table, std=config.initializer_range)
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Values (..., h) for distances of any shape."""
         with without_autocast(self.table.device):
             q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
             values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)

@@ -205,7 +205,6 @@ class LearnedTable(nn.Module):
             init.copy_(self.weight, _fit(read_table(config.table_start), config.table_start, rows, width))
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         return self.weight
 
 
@@ -224,7 +223,6 @@ class SinusoidalTable(nn.Module):
         init.constant_(self.scale, _fixed_scale(config, sinusoid(self.rows, self.width, torch.float64)))
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         wide = torch.promote_types(self.scale.dtype, torch.float32)
         return (sinusoid(self.rows, self.width, wide, self.scale.device) * self.scale).to(self.scale.dtype)
 
@@ -246,7 +244,6 @@ class LowRankTable(nn.Module):
         init.normal_(self.B, std=std)
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         return self.A @ self.B.t()
 
 
@@ -271,7 +268,6 @@ class FourierTable(nn.Module):
         return self.log_frequency.to(torch.promote_types(self.log_frequency.dtype, torch.float32)).exp()
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         frequency = self.frequency
         positions = torch.arange(self.rows, device=frequency.device, dtype=frequency.dtype)
         angles = positions[:, None] * frequency + self.phase.to(frequency.dtype)
@@ -300,7 +296,6 @@ class FileTable(nn.Module):
             init.copy_(self.weight, _fixed_scale(config, table) * table)
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         return self.weight
 
 
