@@ -76,8 +76,8 @@ WRITES = re.compile(
 ALLOWED = {
     "report/page.py": 1,  # a table, within new_folder
     "study/run.py": 1,  # log.jsonl
-    "training/loop.py": 1,  # log.jsonl
-    "training/runs.py": 2,  # /proc/self/clear_refs; a finished model's files move into the run's folder
+    "training/loop.py": 2,  # log.jsonl; /proc/self/clear_refs
+    "training/runs.py": 1,  # a finished model's files move into the run's folder
 }
 
 

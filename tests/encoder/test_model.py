@@ -10,7 +10,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
-from whatwhere.encoder.rotary import rotate, rotation
+from whatwhere.encoder.attention import rotate, rotation
 
 every_preset = pytest.mark.parametrize(("name", "block"), [(name, block) for name in PRESETS for block in BLOCKS])
 

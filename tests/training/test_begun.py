@@ -63,7 +63,7 @@ def text(tmp_path_factory) -> Path:
 def stopped_at_every_change(stops: Stops, folder: Path, module, call) -> int:
     """How many changes there are until `call(out, resume)` begins to train; after a stop before each of them the same
     call, resumed, begins too."""
-    with mock.patch.object(module, "train", side_effect=Trained):
+    with mock.patch.object(module, "run", side_effect=Trained):
         for change in range(200):
             out = folder / str(change)
             stops.before(change, out)

@@ -9,7 +9,7 @@ import torch
 
 from whatwhere.encoder import PRESETS, EncoderForMaskedLM, preset
 from whatwhere.encoder.registry import BIASES
-from whatwhere.training.costs import PARTS, costs, matched_width
+from whatwhere.training.explain import PARTS, costs, matched_width
 from whatwhere.training.pretrain import PretrainConfig, _operations
 
 VOCAB, N, LABELLED = 300, 24, 0.25
@@ -64,7 +64,7 @@ def by_formula(c, n, labelled):
 @everywhere
 def test_operations_equal_the_formula(name, block):
     expected, found = by_formula(build(name, block), N, LABELLED), counted(name, block)
-    assert found.operations == pytest.approx(expected) and found.total_operations == pytest.approx(
+    assert found.operations == pytest.approx(expected) and found.of("operations") == pytest.approx(
         sum(expected.values())
     )
 
@@ -73,7 +73,7 @@ def test_operations_equal_the_formula(name, block):
 def test_parameters_and_terms_are_those_of_the_real_model(name, block):
     config, found = build(name, block), counted(name, block)
     model = EncoderForMaskedLM(config)
-    assert found.total_parameters == sum(p.numel() for p in model.parameters()) and set(found.parameters) == set(PARTS)
+    assert found.of("parameters") == sum(p.numel() for p in model.parameters()) and set(found.parameters) == set(PARTS)
     layers = sum(p.numel() for layer in model.encoder.layers for p in layer.feed_forward.parameters())
     assert found.parameters["feed_forward"] == layers
     assert found.parameters["word_embedding"] == VOCAB * config.semantic_size

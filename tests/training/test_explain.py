@@ -5,8 +5,16 @@ import torch
 
 from whatwhere.encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset
 from whatwhere.encoder.attention import BACKENDS
-from whatwhere.training.costs import costs
-from whatwhere.training.explain import as_text, backend_notes, differing, explain, formula, preset_rows, trains_with
+from whatwhere.training.explain import (
+    as_text,
+    backend_notes,
+    costs,
+    differing,
+    explain,
+    formula,
+    preset_rows,
+    trains_with,
+)
 from whatwhere.training.preset_table import VOCABULARY, kept_rows, rows_as_text
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

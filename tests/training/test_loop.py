@@ -11,7 +11,9 @@ from cli_runner import sentences
 import whatwhere as ww
 from whatwhere.corpus import Windows
 from whatwhere.training import checkpoints
-from whatwhere.training.loop import LoopConfig, Trainer, learning_rate_factor, make_optimizers, run
+from whatwhere.training.config import LoopConfig
+from whatwhere.training.loop import Trainer, run
+from whatwhere.training.optimizers import learning_rate_factor, make_optimizers
 from whatwhere.training.pretrain import LEAVES_PLATEAU, PretrainConfig, make_batches, prepare_windows, pretrain
 
 SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 5}

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.training.loop import LoopConfig, make_optimizers
-from whatwhere.training.muon import RMS, Muon, orthogonal
+from whatwhere.training.config import LoopConfig
+from whatwhere.training.optimizers import RMS, Muon, make_optimizers, orthogonal
 
 
 def parameter(*shape, seed=0):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..encoder.blocks import Streams
+from ..encoder.model import Streams
 from ..intervals import LOSS_ROUNDING, share_interval
 from ..records import Record
 from . import passes

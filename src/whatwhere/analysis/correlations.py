@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..encoder.blocks import RMSNorm
-from ..encoder.rotary import rotate, rotation
+from ..encoder.attention import rotate, rotation
+from ..encoder.model import RMSNorm
 from ..records import Record
 from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
 from .scores import MeanScores, content_free_terms, counted_tokens, pattern_records

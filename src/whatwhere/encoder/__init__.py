@@ -1,5 +1,4 @@
-"""The encoder: everything a saved model needs. Imports only within this folder, so that a checkpoint can carry it
-along."""
+"""The encoder: everything a saved model needs. Imports stay within this folder, so that a checkpoint can carry it."""
 
 import transformers
 

@@ -5,19 +5,45 @@
 q_sem]·[k_pos; k_sem] is the sum of both products.
 """
 
+import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
 
 from .biased import biased_attention
 from .biases import Bias, RelativeBias, total
 from .config import EncoderConfig
-from .flex import flex
-from .registry import nearest
-from .rotary import rotate
+from .registry import ROTATIONS, nearest, register_rotation
+
+
+@register_rotation("rope")
+def rope(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """RoFormer's angles position · theta^(-2k/d_head) in radians, (b, n, d_head / 2), for position_ids (b, n)."""
+    frequency = config.rope_theta ** (-torch.arange(0, d_head, 2, dtype=dtype, device=position_ids.device) / d_head)
+    return position_ids[:, :, None].to(dtype) * frequency
+
+
+def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32."""
+    dtype = torch.promote_types(dtype, torch.float32)
+    angle = ROTATIONS[config.rotation](position_ids, config.d_head, config, dtype)
+    if angle.shape != (needed := (*position_ids.shape, config.d_head // 2)):
+        seen = f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}"
+        raise ValueError(f"{seen}; needed (b, n, d_head / 2) = {needed}.")
+    angle = torch.cat([angle, angle], dim=-1)[:, None]
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x (b, h, n, d_head), each pair (x_k, x_{k+d/2}) rotated by its angle (RoFormer eq. 34, halves as in HF)."""
+    first, second = x.to(cos.dtype).chunk(2, dim=-1)
+    turned = torch.cat([-second, first], dim=-1)
+    return (x * cos + turned * sin).to(x.dtype)
 
 
 @dataclass(frozen=True)
@@ -45,7 +71,7 @@ class Layout:
     position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. allowed: (b, 1, 1 or n, n), True
     where a query may look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None.
     positions: query and key of the positions that join the words' (BERT-A^d). biases: those that are the same for all
-    layers, computed once, and `summed` their sum (of one element, or empty).
+    layers, computed once, and `summed` their sum, or None.
     """
 
     special: Tensor
@@ -56,20 +82,16 @@ class Layout:
     rotation: tuple[Tensor, Tensor] | None = None
     positions: tuple[Tensor, Tensor] | None = None
     biases: tuple[Bias, ...] = ()
-    summed: tuple[Bias, ...] = ()
+    summed: Bias | None = None
 
 
-# What `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to go on with, or None to change
-# nothing.
+# What `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to go on with; None changes nothing.
 Inspect = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
-    """The named terms of the scores, each (b or 1, h, n, n), before the padding mask; their sum is what softmax
-    sees."""
-    terms: dict[str, Tensor] = {}
-    for product in products:
-        terms |= product.terms(scale)
+    """The named terms of the scores, each (b or 1, h, n, n), before the padding mask; softmax sees their sum."""
+    terms = {name: term for product in products for name, term in product.terms(scale).items()}
     return terms | {b.name: b.dense() for b in biases}
 
 
@@ -86,14 +108,13 @@ def eager(terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, drop
 def sdpa(
     q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
-    """torch's scaled_dot_product_attention, or our own function on a CPU where a bias, dropout or bfloat16 make that
-    slow."""
+    """torch's scaled_dot_product_attention, or on a CPU our own, where a bias, dropout or bfloat16 make that slow."""
     slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
-        base, at, special = (
-            (None, None, None) if bias is None else (bias.base, bias.values, bias.special.expand(q.shape[0], -1))
-        )
-        return biased_attention(q, k, values, base, at, special, allowed, scale, dropout)
+        if bias is None:
+            return biased_attention(q, k, values, None, None, None, allowed, scale, dropout)
+        special = bias.special.expand(q.shape[0], -1)
+        return biased_attention(q, k, values, bias.base, bias.values, special, allowed, scale, dropout)
     width = values.shape[-1]
     if width < q.shape[-1]:
         values = F.pad(values, (0, q.shape[-1] - width))  # equal widths keep the fast kernel
@@ -104,6 +125,43 @@ def sdpa(
         if allowed is not None:
             mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
     return F.scaled_dot_product_attention(q, k, values, attn_mask=mask, dropout_p=dropout, scale=scale)[..., :width]
+
+
+@functools.cache
+def _compiled() -> Callable[..., Tensor]:
+    # Not on import: that loads torch's compiler, which takes seconds. Shapes become dynamic at a second length.
+    return torch.compile(flex_attention)
+
+
+def flex(
+    q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
+) -> Tensor:
+    """torch's FlexAttention: the bias is looked up inside the kernel, so that no (h, n, n) per example exists.
+
+    On a CPU it runs without compilation, for comparisons only, and has no backward pass.
+    """
+    n = q.shape[2]
+    lowest = torch.finfo(torch.promote_types(q.dtype, torch.float32)).min
+
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        if bias is not None:
+            own = b if bias.base.shape[0] > 1 else 0
+            value = bias.base[h, j - i + n - 1] if bias.base.ndim == 2 else bias.base[own, h, i, j]
+            if bias.values is not None:
+                row = b if bias.special.shape[0] > 1 else 0
+                query, key = bias.special[row, i], bias.special[row, j]
+                both, as_query, as_key = bias.values[0, h], bias.values[1, h], bias.values[2, h]
+                value = torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, value)))
+            score = score + value
+        if allowed is not None:
+            score = torch.where(allowed[b, 0, i if allowed.shape[2] > 1 else 0, j], score, lowest)
+        return score
+
+    if q.device.type == "cuda":
+        return _compiled()(q, k, values, score_mod=score_mod, scale=scale)
+    with warnings.catch_warnings():  # that it is slow without compilation
+        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+        return flex_attention(q, k, values, score_mod=score_mod, scale=scale)
 
 
 FUSED: dict[str, Callable[..., Tensor]] = {"sdpa": sdpa, "flex_attention": flex}
@@ -118,18 +176,16 @@ def check_backend(name: str, device: torch.device, training: bool, dropout: floa
     """
     if name not in BACKENDS:
         raise ValueError(f"No attention backend {name!r}.{nearest(name, BACKENDS)} There are: {', '.join(BACKENDS)}.")
-    if name == "flex_attention":
-        if device.type == "cpu" and training:
-            raise ValueError("flex_attention has no backward pass on a CPU. Train there with sdpa or eager.")
-        if dropout:
-            raise ValueError(
-                f"flex_attention has no dropout of attention weights; dropout={dropout}. Use sdpa, eager, or dropout=0."
-            )
+    if name == "flex_attention" and device.type == "cpu" and training:
+        raise ValueError("flex_attention has no backward pass on a CPU. Train there with sdpa or eager.")
+    if name == "flex_attention" and dropout:
+        seen = f"flex_attention has no dropout of attention weights; dropout={dropout}"
+        raise ValueError(f"{seen}. Use sdpa, eager, or dropout=0.")
 
 
 def _beside(parts: list[dict[str, Tensor]], b: int) -> Tensor:
     """One query (or key) (b, h, n, products · d_head): the sum of each product's, products side by side."""
-    sums = [sum(list(part.values())[1:], start=next(iter(part.values()))) for part in parts]
+    sums = [functools.reduce(torch.add, part.values()) for part in parts]
     return torch.cat([s.expand(b, -1, -1, -1) for s in sums], dim=-1) if len(sums) > 1 else sums[0]
 
 
@@ -162,16 +218,13 @@ class Stacked(nn.Linear):
 class Attention(nn.Module):
     """Multi-head attention over all streams: one set of weights from the sum of terms, applied to each stream's values.
 
-    Queries and keys of every stream have width d_head = hidden_size / heads, values d_stream / heads (DSTG section
-    3.1).
+    Queries and keys of every stream have width d_head = hidden_size / heads, values d_stream / heads (DSTG 3.1).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.heads, self.d_head = config.num_attention_heads, config.d_head
-        self.scale = config.scale
-        self.dropout = config.dropout
-        self.sizes = config.stream_sizes
+        self.heads, self.d_head, self.scale = config.num_attention_heads, config.d_head, config.scale
+        self.dropout, self.sizes = config.dropout, config.stream_sizes
         self.joint, self.consecutive = config.stream_qk == "joint", config.stream_values == "consecutive"
         self.absolute_special = config.absolute_special
         qk, biased = self.heads * self.d_head, config.block == "bert"
@@ -183,8 +236,7 @@ class Attention(nn.Module):
         self.inspect: Inspect | None = None
 
     def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
-        """Products, biases and values (b, h, n, sum of d_stream / heads) of the `streams` (b, n, d_stream) that a block
-        gives."""
+        """Products, biases and values (b, h, n, sum of d_stream / heads) of a block's `streams` (b, n, d_stream)."""
         queries, keys, values = {}, {}, []
         for name, x, project in zip(self.names, streams, self.qkv, strict=True):
             q, k, v = project(x)
@@ -196,12 +248,11 @@ class Attention(nn.Module):
                 q, k = q * regular, k * regular
             queries[name], keys[name] = q, k
             values.append(v)
+        products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
         if layout.positions is not None:
             queries["absolute"], keys["absolute"] = layout.positions
         if self.joint or layout.positions is not None:
             products = [Product(queries, keys)]
-        else:
-            products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
         biases = list(layout.biases)
         if self.relative is not None:
             assert layout.distance is not None
@@ -215,8 +266,7 @@ class Attention(nn.Module):
         return torch.cat([v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in values], dim=-1)
 
     def _over_streams(self, mixed: Tensor) -> tuple[Tensor, ...]:
-        """The inverse: outputs of the heads (b, h, n, hidden_size / h) put together for each stream, (b, n,
-        d_stream)."""
+        """The inverse: outputs of the heads (b, h, n, hidden_size / h) together for each stream, (b, n, d_stream)."""
         if self.consecutive:
             return mixed.transpose(1, 2).flatten(2).split(list(self.sizes), dim=-1)
         parts = mixed.split([d // self.heads for d in self.sizes], dim=-1)
@@ -225,8 +275,7 @@ class Attention(nn.Module):
     def forward(
         self, streams: tuple[Tensor, ...], layout: Layout, backend: str
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """Outputs per stream (b, n, d_stream), and the attention weights (b, h, n, n) if `backend` is eager or
-        `inspect` changes them."""
+        """Outputs per stream (b, n, d_stream); weights (b, h, n, n) if it is eager or `inspect` changes the terms."""
         products, biases, values = self.terms(streams, layout)
         dropout = self.dropout if self.training else 0.0
         attn, terms = None, None
@@ -236,6 +285,7 @@ class Attention(nn.Module):
             terms = term_scores(products, biases, self.scale) if terms is None else terms
             mixed, attn = eager(terms, values, layout.allowed, dropout)
         else:
-            own = biases[len(layout.biases) :]
-            mixed = fused(products, [*layout.summed, *own], values, self.scale, layout.allowed, dropout, backend)
+            summed = [] if layout.summed is None else [layout.summed]
+            biases = [*summed, *biases[len(layout.biases) :]]
+            mixed = fused(products, biases, values, self.scale, layout.allowed, dropout, backend)
         return tuple(out(part) for out, part in zip(self.out, self._over_streams(mixed), strict=True)), attn

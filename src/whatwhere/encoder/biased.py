@@ -1,9 +1,8 @@
 """Attention with additive biases and dropout on CPU, forward and backward in pieces that stay in the cache.
 
 torch's flash kernel for CPUs multiplies bfloat16 no faster than float32, and leaves the fast path altogether for
-dropout or for a bias that needs a gradient. Here the products are batched matrix products, the softmax runs in place in
-at least float32, and the backward pass of long sequences forms the weights again. A bias that all examples share is
-never copied for each example.
+dropout or for a bias that needs a gradient. Here the softmax runs in place in at least float32, the backward pass of
+long sequences forms the weights again, and a bias that all examples share is never copied for each.
 """
 
 import math
@@ -34,10 +33,7 @@ def biased_attention(
 
     Args:
         q, k: (b, h, n, d_qk). v: (b, h, n, d_v), any width.
-        base: the bias (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance key minus query alone,
-            distance -(n - 1) first, or None.
-        values: (3, h), what pairs of which both, only the query, only the key is special get instead of `base`, or
-            None.
+        base, values: as in a `Bias` ((b or 1, h, n, n) or (h, 2n - 1); (3, h)), or None.
         special: (b, n), True at special tokens; needed with `values`.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
@@ -46,11 +42,6 @@ def biased_attention(
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
     rest = base, values, special, allowed, scale, dropout, seed
     return _BiasedAttention.apply(torch.is_grad_enabled(), q, k, v, *rest)  # type: ignore[no-any-return]
-
-
-Rest = tuple[
-    Tensor | None, Tensor | None, Tensor | None, Tensor | None, float, float, int
-]  # base ... dropout, and the seed
 
 
 class _Piece(NamedTuple):
@@ -77,18 +68,17 @@ def _part(memory: Tensor, *shape: int) -> Tensor:
 
 
 class _Weights:
-    """Forms attention weights piece by piece, in memory that is allocated once: fresh pages cost more than the
-    arithmetic."""
+    """Attention weights piece by piece, in memory allocated once: fresh pages cost more than the arithmetic."""
 
-    def __init__(self, q: Tensor, k: Tensor, rest: Rest) -> None:
-        base, values, special, allowed, scale, dropout, seed = rest
+    def __init__(self, q: Tensor, k: Tensor, *rest: Any) -> None:
+        base, values, special, allowed, scale, dropout, seed = rest  # as of `biased_attention`, and the seed
         self.q, self.k, self.base, self.values, self.allowed = q, k, base, values, allowed
         self.scale, self.drop = scale, min(round(dropout * LEVELS), LEVELS - 1)
         self.keep = 1 - self.drop / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.wide = torch.promote_types(q.dtype, torch.float32)
-        self.special = q.new_zeros(b, n, dtype=torch.bool) if values is None or special is None else special
-        self.examples, self.tokens = self.special.nonzero(as_tuple=True)
+        self.special: Tensor = q.new_zeros(b, n, dtype=torch.bool) if values is None else special
+        self.examples, self.tokens = torch.where(self.special)
         self.bounds = [0, *self.special.sum(-1).cumsum(0).tolist()]  # of the examples among the special tokens
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(PIECE, n), b * h * n * n)
@@ -100,8 +90,7 @@ class _Weights:
         self.generator = torch.Generator().manual_seed(seed)
 
     def groups(self) -> Iterator[list[_Piece]]:
-        """Pieces of as many whole examples as fit, else of heads, else of queries of a head; a group has all examples
-        of a part."""
+        """Pieces of as many examples as fit, else of heads, else of queries; a group has all examples of a part."""
         b, h, n = self.b, self.h, self.n
         examples, heads, rows = (max(1, PIECE // max(1, size)) for size in (h * n * n, n * n, n))
         for head in range(0, h if b else 0, heads):
@@ -154,9 +143,7 @@ class _Weights:
 
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
         """The attention weights (examples, heads, queries, n), negative where dropout removes them."""
-        scores = self.product(
-            piece.of_queries(self.q), piece.of_keys(self.k), self.scores
-        )  # to be scaled with the next pass
+        scores = self.product(piece.of_queries(self.q), piece.of_keys(self.k), self.scores)  # scaled by the next pass
         scores = scores.unflatten(0, (-1, piece.heads.stop - piece.heads.start))
         base = self.base[piece].to(self.wide) if self.base is not None and self.by_example else shared
         values = self.values if len(self.examples) else None
@@ -178,12 +165,9 @@ class _Weights:
             scores += (~piece.of_mask(self.allowed)).to(self.wide).mul_(torch.finfo(self.wide).min)
         torch.softmax(scores, dim=-1, out=scores)
         if self.drop:
-            bits = (
-                self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator).view(torch.int16)
-            )
-            kept = torch.ge(
-                bits[: scores.numel()].view(scores.shape), self.drop - LEVELS // 2, out=_part(self.noise, *scores.shape)
-            )
+            bits = self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator)
+            levels = _part(bits.view(torch.int16), *scores.shape)
+            kept = torch.ge(levels, self.drop - LEVELS // 2, out=_part(self.noise, *scores.shape))
             scores.copysign_(kept.sub_(0.5))
         return scores
 
@@ -211,7 +195,7 @@ class _BiasedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, learn: bool, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
         q, k, v = q.contiguous(), k.contiguous(), v.to(q.dtype).contiguous()
-        work = _Weights(q, k, rest)  # type: ignore[arg-type]
+        work = _Weights(q, k, *rest)
         kept = q.new_empty(*q.shape[:3], work.n) if learn and work.n <= KEEP else None
         out = torch.empty_like(v)
         for group in work.groups():
@@ -230,21 +214,17 @@ class _BiasedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, *optional, kept = ctx.saved_tensors
-        work = _Weights(q, k, (*optional, *ctx.rest))
+        work = _Weights(q, k, *optional, *ctx.rest)
         n, wide = work.n, work.wide
         d_out = gradients[0].contiguous()
         d_out = d_out / work.keep if work.drop else d_out
         split = n * n > PIECE  # then queries of several pieces add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=wide) if split else torch.empty_like(x) for x in (k, v))
-        d_base, d_values = (
-            torch.zeros_like(x, dtype=wide) if x is not None and needed else None
-            for x, needed in zip(optional, ctx.needs_input_grad[4:6], strict=False)
-        )
+        learned = zip(optional[:2], ctx.needs_input_grad[4:6], strict=True)
+        d_base, d_values = (torch.zeros_like(x, dtype=wide) if needed else None for x, needed in learned)
         sums = torch.empty_like(work.slanted) if d_base is not None and work.slanted is not None else None
-        blind = (
-            None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
-        )  # their weights are uniform whatever the scores
+        blind = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # uniform whatever the scores
         blind = blind if blind is not None and bool(blind.any()) else None
         other = torch.empty_like(work.scores)
         for group in work.groups():

@@ -1,7 +1,7 @@
-"""Additive attention biases of the distance between two positions, and what special tokens put in their place.
+"""Additive attention biases: of the distance between two positions, of positions alone, and of special tokens.
 
-T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE footnote 2), ALiBi, and a product of learned
-vectors (TUPE section 5).
+T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE footnote 2), ALiBi, a product of learned
+vectors (TUPE section 5), and TUPE's untied absolute positions.
 """
 
 import math
@@ -46,8 +46,7 @@ class Bias:
 
 
 def toeplitz(values: Tensor) -> Tensor:
-    """(..., 2n - 1) values of the distances -(n - 1) ... n - 1 to (..., n, n): entry (i, j) is the value of distance j
-    - i."""
+    """(..., 2n - 1) values of the distances -(n - 1) ... n - 1 to (..., n, n): entry (i, j) is that of j - i."""
     n = (values.shape[-1] + 1) // 2
     if torch.compiler.is_compiling():  # which knows no `unfold` of a length that is not a number yet
         places = torch.arange(n, device=values.device)
@@ -64,9 +63,8 @@ def total(biases: list[Bias]) -> Bias | None:
         return first
     name = " + ".join(b.name for b in biases)
     if any((b.values is None) != (first.values is None) or b.special is not first.special for b in biases):
-        return Bias(
-            name, torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0), None, first.special
-        )
+        dense = torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0)
+        return Bias(name, dense, None, first.special)
     same = all(b.base.ndim == first.base.ndim for b in biases)
     base = sum((b.base if same else b.map() for b in biases[1:]), start=first.base if same else first.map())
     values = None if first.values is None else torch.stack([b.values for b in biases if b.values is not None]).sum(0)
@@ -89,8 +87,7 @@ def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> T
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """The standard slopes of ALiBi (Press et al. 2022): 2^(-8k/h), filled up from twice as many where h is no power of
-    two."""
+    """The slopes of ALiBi (Press et al. 2022): 2^(-8k/h), filled up from twice as many where h is no power of two."""
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * (k + 1) / power) for k in range(power)]
     return slopes + [2 ** (-4 * (2 * k + 1) / power) for k in range(heads - power)]
@@ -109,14 +106,12 @@ class T5Bias(nn.Module):
         init.zeros_(self.table)
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Values (..., h) for distances of any shape."""
         return self.table[t5_bucket(distance, self.buckets, self.max_distance)]
 
 
 @register_bias("clipped")
 class ClippedBias(nn.Module):
-    """A learned value per head and distance, constant beyond `relative_max_distance`, zero at the start (TUPE footnote
-    2)."""
+    """A learned value per head and distance, constant beyond `relative_max_distance`, at first 0 (TUPE footnote 2)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -127,7 +122,6 @@ class ClippedBias(nn.Module):
         init.zeros_(self.table)
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Values (..., h) for distances of any shape."""
         return self.table[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
@@ -150,22 +144,19 @@ class AlibiBias(nn.Module):
 
 @register_bias("product")
 class ProductBias(nn.Module):
-    """(r F_Q)(r F_K)ᵀ/√d_head with a learned vector r for each distance up to `relative_max_distance` (TUPE section
-    5)."""
+    """(r F_Q)(r F_K)ᵀ/√d_head, r a learned vector of each distance up to `relative_max_distance` (TUPE section 5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.reach, self.heads, self.d_head = config.relative_max_distance, config.num_attention_heads, config.d_head
         width = self.heads * self.d_head
         self.table = nn.Parameter(torch.empty(2 * self.reach + 1, width))
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, width, bias=False)
+        self.query, self.key = (nn.Linear(width, width, bias=False) for _ in range(2))
 
     def initialize(self, config: EncoderConfig) -> None:
         init.normal_(self.table, std=config.initializer_range)
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Values (..., h) for distances of any shape."""
         with without_autocast(self.table.device):
             q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
             values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)
@@ -176,15 +167,13 @@ class RelativeBias(nn.Module):
     """The configured bias of the distance, and what it is at special tokens.
 
     `special` (3, h), DSTG eq. 1: values for both, only the query, only the key in S. `cls` (2, h): θ1, θ2 of TUPE eq. 9
-    where the bias has its own. A reset together with an absolute correlation leaves zero here: θ stands there (TUPE eq.
-    11).
+    where the bias has its own; in a reset together with an absolute correlation θ stands there (TUPE eq. 11).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.name, self.function = config.relative, BIASES[config.relative](config)
-        # Order: special_special, special_query, special_key. i is the query (eq. 2; the text around eq. 1 says the
-        # reverse).
+        # special_special, special_query, special_key; i is the query (eq. 2; the text around eq. 1 says the reverse).
         self.special = nn.Parameter(torch.zeros(3, config.num_attention_heads)) if config.relative_special else None
         own = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
         self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if own else None
@@ -196,8 +185,7 @@ class RelativeBias(nn.Module):
                 init.zeros_(values)
 
     def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
-        """The bias for `distance`, key minus query position: (b or 1, n, n), or (2n - 1,), the distances -(n-1) ...
-        n-1.
+        """The bias for `distance`, key minus query position: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
         special, cls: (b or 1, n), True at tokens of S and at [CLS].
         """
@@ -208,11 +196,63 @@ class RelativeBias(nn.Module):
                 f"needed is a value for each head at the end, {(*distance.shape, self.heads)}."
             )
         base = values.t() if distance.ndim == 1 else values.permute(0, 3, 1, 2)
+        if not self.reset:
+            return Bias("relative", base, self.special, special)
+        theta = base.new_zeros(2, self.heads) if self.cls is None else self.cls
+        return Bias("relative", base, reset_values(theta), cls)
+
+
+class Untied(nn.Module):
+    """TUPE's untied absolute positions: the correlation of pU_Q and pU_K per head, shared by all layers (3.1-3.3).
+
+    LayerNorm is on p. With a reset, two more rows of the table, p_θ1 and p_θ2, give θ1 and θ2 as their correlations
+    with themselves. `free`: a parameter (h, n, n) instead (TUPE section 5).
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads, self.scale, self.reset = config.num_attention_heads, config.scale, config.reset != "none"
+        self.free = self.theta = self.cls = None
+        if config.untied == "free":
+            rows = config.max_position_embeddings
+            self.free = nn.Parameter(torch.zeros(self.heads, rows, rows))
+            if self.reset:
+                self.theta = nn.Parameter(torch.zeros(2, self.heads))
+            return
+        width = config.hidden_size
+        self.norm = nn.LayerNorm(width, eps=config.norm_eps)
+        self.query, self.key = (nn.Linear(width, width, bias=False) for _ in range(2))
         if self.reset:
-            return Bias(
-                "relative", base, base.new_zeros(3, self.heads) if self.cls is None else reset_values(self.cls), cls
-            )
-        return Bias("relative", base, self.special, special)
+            self.cls = nn.Parameter(torch.empty(2, width))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        assert config.position_initializer_range is not None
+        for values in (self.free, self.theta):
+            if values is not None:
+                init.zeros_(values)
+        if self.cls is not None:
+            init.normal_(self.cls, std=config.position_initializer_range)
+
+    def project(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys (b or 1, h, n, d_head) of rows of the table (b or 1, n, width)."""
+        normed = self.norm(positions)
+        q, k = (project(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for project in (self.query, self.key))
+        return q, k
+
+    def forward(self, table: Tensor | None, position_ids: Tensor, cls: Tensor) -> Bias:
+        """The positional correlation for `position_ids` (b or 1, n); cls (b or 1, n) is True at [CLS]."""
+        theta: Tensor | None = self.theta
+        if self.free is not None:
+            base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)
+        else:
+            assert table is not None
+            with without_autocast(table.device):
+                q, k = self.project(table[position_ids].to(self.query.weight.dtype))
+                base = self.scale * (q @ k.transpose(-1, -2))
+                if self.cls is not None:
+                    q, k = self.project(self.cls[None])
+                    theta = self.scale * (q * k).sum(-1)[0].t()  # (2, h)
+        return Bias("absolute", base, None if theta is None else reset_values(theta), cls)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
@@ -223,6 +263,5 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def reset_values(theta: Tensor) -> Tensor:
-    """θ1, θ2 (2, h) of TUPE eq. 9 as values (3, h) of a `Bias`: θ1 where the query is [CLS], θ2 where only the key
-    is."""
+    """θ1, θ2 (2, h) of TUPE eq. 9 as values (3, h) of a `Bias`: θ1 if the query is [CLS], θ2 if only the key is."""
     return theta[[0, 0, 1]]

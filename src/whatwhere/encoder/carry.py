@@ -1,13 +1,12 @@
 """A saved model carries this folder's files, so that transformers opens it where this package is not installed.
 
 transformers copies the file that `auto_map` in config.json names, and what it imports by lines `from .x import`, into a
-package of its own (`trust_remote_code=True`). That file is `modeling_whatwhere.py`: this folder's `__init__.py`, and
-the own schemes of the model.
+package of its own (`trust_remote_code=True`): `modeling_whatwhere.py`, which is this folder's `__init__.py` and a line
+for each own scheme of the model.
 """
 
 import ast
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -37,31 +36,25 @@ def _public() -> dict[str, str]:
     return {alias.asname or alias.name: str(node.module) for node in imports for alias in node.names}
 
 
-def _whatwhere(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
-    found: list[ast.Import | ast.ImportFrom] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "whatwhere" for alias in node.names):
-            found.append(node)
-        if isinstance(node, ast.ImportFrom) and not node.level and str(node.module).split(".")[0] == "whatwhere":
-            found.append(node)
-    return found
+def _of_whatwhere(node: ast.AST) -> bool:
+    """Whether this imports from whatwhere."""
+    modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        modules = [str(node.module)]
+    return any(module.split(".")[0] == "whatwhere" for module in modules)
 
 
 def _rewritten(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The relative import lines that say the same."""
-    if isinstance(node, ast.ImportFrom) and node.module in ("whatwhere", "whatwhere.encoder"):
-        public = _public()
-        if all(alias.name in public for alias in node.names):
-            return [f"from .{public[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and str(node.module).startswith("whatwhere.encoder."):
-        return [
-            f"from .{str(node.module).removeprefix('whatwhere.encoder.')} import "
-            f"{', '.join(map(ast.unparse, node.names))}"
-        ]
+    public, module = _public(), str(node.module) if isinstance(node, ast.ImportFrom) else ""
+    if module in ("whatwhere", "whatwhere.encoder") and all(alias.name in public for alias in node.names):
+        return [f"from .{public[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
+    if module.startswith("whatwhere.encoder."):
+        names = ", ".join(map(ast.unparse, node.names))
+        return [f"from .{module.removeprefix('whatwhere.encoder.')} import {names}"]
     raise ValueError(
         "A scheme travels with the encoder alone, so of whatwhere it can only say `from whatwhere.encoder import "
-        "NAME`; "
-        f"got `{ast.unparse(node)}` in line {node.lineno}. Names: {', '.join(sorted(_public()))}."
+        f"NAME`; got `{ast.unparse(node)}` in line {node.lineno}. Names: {', '.join(sorted(public))}."
     )
 
 
@@ -72,34 +65,30 @@ def relative_imports(text: str) -> str:
         ValueError: it imports anything else of whatwhere, or not on a line of its own.
     """
     lines = text.splitlines()
-    for node in sorted(
-        _whatwhere(ast.parse(text)), key=lambda node: -node.lineno
-    ):  # from the last, so that line numbers stay
+    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom) and _of_whatwhere(n)]
+    for node in sorted(found, key=lambda node: -node.lineno):  # from the last, so that line numbers stay
         first, last = node.lineno - 1, node.end_lineno or node.lineno
-        indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-        statement = "\n".join(line.strip() for line in lines[first:last])
+        begun = lines[first].lstrip()
+        indent = lines[first].removesuffix(begun)
         try:
-            alone = (
-                isinstance(ast.parse(statement).body[0], ast.Import | ast.ImportFrom)
-                and len(ast.parse(statement).body) == 1
-            )
+            statements = ast.parse("\n".join(line.strip() for line in lines[first:last])).body
         except SyntaxError:
-            alone = False
-        if not alone:
+            statements = []
+        if len(statements) != 1 or not isinstance(statements[0], ast.Import | ast.ImportFrom):
             raise ValueError(
-                f"An import of whatwhere in a scheme must stand on a line of its own; got `{lines[first].strip()}`."
+                f"An import of whatwhere in a scheme must stand on a line of its own; got `{begun.rstrip()}`."
             )
         lines[first:last] = [indent + line for line in _rewritten(node)]
     return "\n".join(lines) + "\n"
 
 
-def _files(schemes: Iterable[str]) -> dict[str, str | Path]:
-    """Every file to carry: a path to copy, or a text."""
+def _files(schemes: Iterable[str]) -> dict[str, str]:
+    """Every file to carry, by its name."""
     entry = _HERE / f"{ENTRY}.py"
     if entry.exists():  # this is a carried copy itself
-        return {path.name: path for path in [entry, *map(Path, get_relative_import_files(entry))]}
-    files: dict[str, str | Path] = {path.name: path for path in _HERE.glob("*.py") if path.name != "__init__.py"}
-    text = (_HERE / "__init__.py").read_text(encoding="utf-8")
+        return {path.name: path.read_text("utf-8") for path in [entry, *map(Path, get_relative_import_files(entry))]}
+    files = {path.name: path.read_text("utf-8") for path in _HERE.glob("*.py")}
+    text = files.pop("__init__.py")
     for number, scheme in enumerate(schemes, 1):
         name = "own_scheme" if number == 1 else f"own_scheme_{number}"
         files[f"{name}.py"] = relative_imports(scheme)
@@ -118,11 +107,8 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
     """
     files = _files(schemes)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, source in files.items():
-        if isinstance(source, Path):
-            shutil.copyfile(source, Path(folder) / name)
-        else:
-            (Path(folder) / name).write_text(source, encoding="utf-8")
+    for name, text in files.items():
+        (Path(folder) / name).write_text(text, encoding="utf-8")
 
 
 class CarriedModel(PreTrainedModel):
@@ -139,8 +125,7 @@ class CarriedModel(PreTrainedModel):
         Raises:
             ValueError: an own scheme cannot travel (see `relative_imports`).
         """
-        # Set when transformers opened a carried copy: it would now copy this class's own file and name that in auto_map
-        # instead.
+        # Set when transformers opened a carried copy: it would now copy this class's own file and name that instead.
         type(self)._auto_class = type(self.config)._auto_class = None
         if code:
             if kwargs.get("is_main_process", True):

@@ -1,7 +1,8 @@
 """EncoderConfig: what an encoder is made of, checked once when it is built; the code below trusts it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from types import NoneType
 from typing import Any, ClassVar, get_args
 
@@ -27,11 +28,14 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
 _HF_KEYS = frozenset(
     "torch_dtype num_labels name_or_path _commit_hash output_attentions attn_implementation experts_implementation "
-    "model_type "
-    "_attn_implementation_internal _experts_implementation_internal auto_map use_cache problem_type".split()
+    "model_type _attn_implementation_internal _experts_implementation_internal auto_map use_cache problem_type".split()
 )
-
-
+_AT_LEAST_1 = (
+    "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
+    "table_width table_rank".split()
+)
+_ABOVE_0 = "initializer_range embedding_initializer_range position_initializer_range norm_eps rope_theta".split()
+_TOKENS = "pad_token_id unk_token_id cls_token_id sep_token_id mask_token_id".split()
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 
 
@@ -122,10 +126,10 @@ class EncoderConfig(PretrainedConfig):
     mask_token_id: int = 4
 
     def __post_init__(self, **kwargs: Any) -> None:
-        fields = list(type(self).__dataclass_fields__)
         for key in kwargs:
             if key not in _HF_KEYS:
-                near = nearest(key, fields) or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
+                near = nearest(key, list(type(self).__dataclass_fields__))
+                near = near or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{near}")
         super().__post_init__(**kwargs)
         self._check_types()
@@ -133,17 +137,9 @@ class EncoderConfig(PretrainedConfig):
             self.intermediate_size = 4 * self.hidden_size
         if self.position_initializer_range is None:
             self.position_initializer_range = self.embedding_initializer_range
-        for key, choices in CHOICES.items():
-            if (value := getattr(self, key)) not in choices():
-                own = ""
-                if key in ("absolute", "relative", "rotation"):
-                    own = " An own scheme must be loaded first: --scheme FILE; a saved model carries its own_scheme.py."
-                raise ValueError(
-                    f"{key} must be one of {', '.join(choices())}; got {value!r}.{nearest(str(value), choices())}{own}"
-                )
-        self._check_numbers()
-        self._check_streams()
-        self._check_scheme()
+        checks = chain(self._wrong_values(), self._wrong_streams(), self._wrong_scheme())
+        if misfit := next(checks, None):
+            raise ValueError(misfit)
 
     def _check_types(self) -> None:
         """Values come from YAML and JSON, where a number may be a word."""
@@ -155,167 +151,114 @@ class EncoderConfig(PretrainedConfig):
                 good = isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value)
                 kinds = ("a list of numbers",)
             else:
-                good = isinstance(value, (*kinds, int) if float in kinds else kinds) and (
-                    bool in kinds or not isinstance(value, bool)
-                )
+                number_or_word = isinstance(value, (*kinds, int) if float in kinds else kinds)
+                good = number_or_word and (bool in kinds or not isinstance(value, bool))
             if not good:
                 names = [_KINDS.get(kind, str(kind)) for kind in kinds if kind is not NoneType]
                 raise ValueError(f"{key} must be {' or '.join(names)}; got {value!r}.")
 
-    def _check_numbers(self) -> None:
-        for key in (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-            "table_width",
-            "table_rank",
-        ):
+    def _wrong_values(self) -> Iterator[str]:
+        """What is wrong with single fields."""
+        for key, choices in CHOICES.items():
+            if (value := getattr(self, key)) not in choices():
+                near = nearest(str(value), choices())
+                if key in ("absolute", "relative", "rotation"):
+                    near += (
+                        " An own scheme must be loaded first: --scheme FILE; a saved model carries its own_scheme.py."
+                    )
+                yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{near}"
+        for key in _AT_LEAST_1:
             if (value := getattr(self, key)) is not None and value < 1:
-                raise ValueError(f"{key} must be at least 1; got {value}.")
-        for key in (
-            "initializer_range",
-            "embedding_initializer_range",
-            "position_initializer_range",
-            "norm_eps",
-            "rope_theta",
-        ):
-            if not getattr(self, key) > 0:
-                raise ValueError(f"{key} must be above 0; got {getattr(self, key)}.")
-        for key in ("pad_token_id", "unk_token_id", "cls_token_id", "sep_token_id", "mask_token_id"):
-            if not 0 <= getattr(self, key) < self.vocab_size:
-                raise ValueError(
-                    f"{key}={getattr(self, key)} is no entry of a vocabulary of {self.vocab_size} (vocab_size)."
-                )
+                yield f"{key} must be at least 1; got {value}."
+        for key in _ABOVE_0:
+            if not (value := getattr(self, key)) > 0:
+                yield f"{key} must be above 0; got {value}."
+        for key in _TOKENS:
+            if not 0 <= (value := getattr(self, key)) < self.vocab_size:
+                yield f"{key}={value} is no entry of a vocabulary of {self.vocab_size} (vocab_size)."
         if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout must be in [0, 1); got {self.dropout}.")
+            yield f"dropout must be in [0, 1); got {self.dropout}."
         if self.relative_buckets < 4 or self.relative_buckets % 4:
-            raise ValueError(f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}.")
-        if self.relative_max_distance <= self.relative_buckets // 4:
-            raise ValueError(
-                f"relative_max_distance must exceed relative_buckets/4 = {self.relative_buckets // 4}; got "
-                f"{self.relative_max_distance}."
-            )
+            yield f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}."
+        if (reach := self.relative_max_distance) <= (exact := self.relative_buckets // 4):
+            yield f"relative_max_distance must exceed relative_buckets/4 = {exact}; got {reach}."
 
-    def _check_streams(self) -> None:
-        if not 0 <= self.position_size < self.hidden_size:
-            raise ValueError(
-                f"position_size must be in [0, hidden_size): position_size={self.position_size}, "
-                f"hidden_size={self.hidden_size}."
-            )
-        heads = self.num_attention_heads
-        for key in ("hidden_size", "position_size"):
+    def _wrong_streams(self) -> Iterator[str]:
+        """Why the widths, or the parts of the streams, do not fit together."""
+        width, d_pos, heads = self.hidden_size, self.position_size, self.num_attention_heads
+        if not 0 <= d_pos < width:
+            yield f"position_size must be in [0, hidden_size): position_size={d_pos}, hidden_size={width}."
+        for key, value in {"hidden_size": width, "position_size": d_pos}.items():
             if key == "position_size" and self.stream_values == "consecutive":
                 continue  # heads cut the concatenation of both streams
-            if (value := getattr(self, key)) % heads:
-                raise ValueError(
-                    f"{key} must be a multiple of num_attention_heads: {key}={value}, num_attention_heads={heads}. "
-                    f"Nearest: {_multiples(value, heads)}."
-                )
-        if self.position_size and self.absolute == "none":
-            raise ValueError(f"position_size={self.position_size} needs a position table: set absolute to learned.")
-        if self.position_size and self.rotation != "none":
-            raise ValueError("rotation works on one stream: set position_size=0, or rotation=none.")
-        if not self.position_size:
-            for key, default in (
-                ("stream_qk", "separate"),
-                ("stream_feed_forward", "shared"),
-                ("stream_values", "per_head"),
-            ):
-                if getattr(self, key) != default:
-                    raise ValueError(
-                        f"{key}={getattr(self, key)} needs a position stream: set position_size, or {key}={default}."
-                    )
+            if value % heads:
+                seen = f"{key}={value}, num_attention_heads={heads}. Nearest: {_multiples(value, heads)}."
+                yield f"{key} must be a multiple of num_attention_heads: {seen}"
+        if d_pos and self.absolute == "none":
+            yield f"position_size={d_pos} needs a position table: set absolute to learned."
+        if d_pos and self.rotation != "none":
+            yield "rotation works on one stream: set position_size=0, or rotation=none."
+        for key in ("stream_qk", "stream_feed_forward", "stream_values"):
+            if not d_pos and (value := getattr(self, key)) != (plain := getattr(EncoderConfig, key)):
+                yield f"{key}={value} needs a position stream: set position_size, or {key}={plain}."
         assert self.intermediate_size is not None
-        if self.intermediate_size * self.position_size % self.hidden_size:
-            step = self.intermediate_step
-            raise ValueError(
-                f"intermediate_size is split over the streams like hidden_size and must be a multiple of {step}: "
-                f"intermediate_size={self.intermediate_size}. Nearest: {_multiples(self.intermediate_size, step)}."
-            )
+        if (inner := self.intermediate_size) % (step := self.intermediate_step):
+            needed = f"is split over the streams like hidden_size and must be a multiple of {step}"
+            yield f"intermediate_size {needed}: intermediate_size={inner}. Nearest: {_multiples(inner, step)}."
 
-    def _check_scheme(self) -> None:
-        heads = self.num_attention_heads
+    def _wrong_scheme(self) -> Iterator[str]:
+        """Why the parts of the position scheme do not fit together."""
+        heads, absolute, relative, untied = self.num_attention_heads, self.absolute, self.relative, self.untied
         if self.rotation != "none" and self.d_head % 2:
-            raise ValueError(
-                f"rotation needs an even width per head: hidden_size={self.hidden_size}, num_attention_heads={heads} "
-                f"give {self.d_head}."
-            )
-        if self.untied in ("position", "crossed") and self.absolute == "none":
-            raise ValueError(f"untied={self.untied} needs a position table: set absolute to learned.")
-        if self.untied == "free" and self.absolute != "none":
-            raise ValueError(
-                f"untied=free takes the place of a table: set absolute=none; got absolute={self.absolute}."
-            )
-        if self.untied != "none" and self.position_size:
-            raise ValueError(
-                f"untied={self.untied} works on one stream: set position_size=0; got {self.position_size}."
-            )
-        if self.relative == "none" and (self.relative_special or self.relative_shared):
-            key = "relative_special" if self.relative_special else "relative_shared"
-            raise ValueError(f"{key} needs a relative bias: set relative to t5.")
+            seen = f"hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
+            yield f"rotation needs an even width per head: {seen}"
+        if untied in ("position", "crossed") and absolute == "none":
+            yield f"untied={untied} needs a position table: set absolute to learned."
+        if untied == "free" and absolute != "none":
+            yield f"untied=free takes the place of a table: set absolute=none; got absolute={absolute}."
+        if untied != "none" and self.position_size:
+            yield f"untied={untied} works on one stream: set position_size=0; got {self.position_size}."
+        for key in ("relative_special", "relative_shared"):
+            if relative == "none" and getattr(self, key):
+                yield f"{key} needs a relative bias: set relative to t5."
         if self.absolute_special and (not self.position_size or self.stream_qk == "joint"):
-            raise ValueError(
-                "absolute_special needs a score of the position stream alone: set position_size, and "
-                "stream_qk=separate."
-            )
+            way_out = "set position_size, and stream_qk=separate."
+            yield f"absolute_special needs a score of the position stream alone: {way_out}"
         if self.residual == "normalized" and self.block == "bert":
-            raise ValueError(
-                "residual=normalized is for block=neobert; BERT's block normalises the sum. Set residual=stream."
-            )
-        if self.reset != "none" and self.untied not in ("position", "free") and self.relative == "none":
-            raise ValueError(
-                f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias."
-            )
-        if self.reset != "none" and self.untied == "crossed":
-            raise ValueError(
-                "reset is defined for position-only correlations; untied=crossed mixes words in. Set reset=none."
-            )
+            yield "residual=normalized is for block=neobert; BERT's block normalises the sum. Set residual=stream."
+        if self.reset != "none" and untied not in ("position", "free") and relative == "none":
+            yield f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias."
+        if self.reset != "none" and untied == "crossed":
+            yield "reset is defined for position-only correlations; untied=crossed mixes words in. Set reset=none."
         if self.reset != "none" and self.relative_special:
-            raise ValueError("reset and relative_special both say what special tokens get. Choose one of them.")
-        if self.alibi_slopes is not None:
-            if self.relative != "alibi":
-                raise ValueError(f"alibi_slopes needs relative=alibi; got relative={self.relative}.")
-            if len(self.alibi_slopes) != heads or not all(0 < slope < math.inf for slope in self.alibi_slopes):
-                raise ValueError(
-                    f"alibi_slopes must be {heads} positive numbers, one for each head; got {self.alibi_slopes}."
-                )
-        if self.absolute == "mds" and self.table_file is None:
-            raise ValueError("absolute=mds needs table_file, a .npy file of shape (positions, width); got none.")
-        if self.table_file is not None and self.absolute != "mds":
-            raise ValueError(
-                f"table_file is for absolute=mds; got absolute={self.absolute}. A learned table starts from "
-                "table_start."
-            )
-        if self.table_start != "normal" and self.absolute != "learned":
-            raise ValueError(f"table_start is for absolute=learned; got absolute={self.absolute}.")
+            yield "reset and relative_special both say what special tokens get. Choose one of them."
+        if (slopes := self.alibi_slopes) is not None:
+            if relative != "alibi":
+                yield f"alibi_slopes needs relative=alibi; got relative={relative}."
+            if len(slopes) != heads or not all(0 < slope < math.inf for slope in slopes):
+                yield f"alibi_slopes must be {heads} positive numbers, one for each head; got {slopes}."
+        if absolute == "mds" and self.table_file is None:
+            yield "absolute=mds needs table_file, a .npy file of shape (positions, width); got none."
+        if absolute != "mds" and self.table_file is not None:
+            way_out = "A learned table starts from table_start."
+            yield f"table_file is for absolute=mds; got absolute={absolute}. {way_out}"
+        if absolute != "learned" and self.table_start != "normal":
+            yield f"table_start is for absolute=learned; got absolute={absolute}."
         if self.table_scale is not None:
-            waves = self.absolute in ("sinusoidal", "fourier") or (
-                self.absolute == "learned" and self.table_start == "sinusoidal"
-            )
-            if not waves and self.absolute != "mds":
-                raise ValueError(
-                    "table_scale is for tables that are fixed or start from sines (sinusoidal, fourier, mds, "
-                    "table_start=sinusoidal); "
-                    f"got absolute={self.absolute}."
-                )
+            if absolute not in ("sinusoidal", "fourier", "mds") and self.table_start != "sinusoidal":
+                kinds = "tables that are fixed or start from sines (sinusoidal, fourier, mds, table_start=sinusoidal)"
+                yield f"table_scale is for {kinds}; got absolute={absolute}."
             if not 0 < self.table_scale < math.inf:
-                raise ValueError(f"table_scale must be a positive number; got {self.table_scale}.")
-        if self.absolute == "low_rank" and self.table_rank is None:
-            raise ValueError("absolute=low_rank needs table_rank, the rank of the table; got none.")
-        if self.absolute != "low_rank" and self.table_rank is not None:
-            raise ValueError(
-                f"table_rank belongs to absolute=low_rank; got absolute={self.absolute}, table_rank={self.table_rank}."
-            )
-        rows, width = self.max_position_embeddings, self.table_width or self.position_width
-        if self.table_rank is not None and self.table_rank > min(rows, width):
-            raise ValueError(
-                f"table_rank must be at most {min(rows, width)}, the smaller side of the table; got {self.table_rank}."
-            )
-        if self.table_width is not None and self.absolute == "none":
-            raise ValueError(f"table_width={self.table_width} needs a position table: set absolute to learned.")
+                yield f"table_scale must be a positive number; got {self.table_scale}."
+        if absolute == "low_rank" and self.table_rank is None:
+            yield "absolute=low_rank needs table_rank, the rank of the table; got none."
+        if absolute != "low_rank" and self.table_rank is not None:
+            yield f"table_rank belongs to absolute=low_rank; got absolute={absolute}, table_rank={self.table_rank}."
+        smaller = min(self.max_position_embeddings, self.table_width or self.position_width)
+        if self.table_rank is not None and self.table_rank > smaller:
+            yield f"table_rank must be at most {smaller}, the smaller side of the table; got {self.table_rank}."
+        if self.table_width is not None and absolute == "none":
+            yield f"table_width={self.table_width} needs a position table: set absolute to learned."
 
     @property
     def d_head(self) -> int:
@@ -345,8 +288,7 @@ class EncoderConfig(PretrainedConfig):
 
     @property
     def scale(self) -> float:
-        """Factor of the products in the scores: 1/√d_head; 1/√(2·d_head) with TUPE's positional term, 1/√(4·d_head)
-        with four."""
+        """Factor of the products in the scores: 1/√(terms · d_head), two terms with TUPE's positional one, or four."""
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
         return (terms * self.d_head) ** -0.5
 

@@ -1,5 +1,4 @@
-"""Heads on the encoder: what a model predicts from its hidden states (b, n, hidden_size), all of them unless said
-otherwise."""
+"""Heads on the encoder: what a model predicts from its hidden states (b, n, hidden_size)."""
 
 from typing import Any, TypedDict, Unpack
 
@@ -19,8 +18,7 @@ from .model import Encoder, EncoderPreTrainedModel
 
 
 class Wanted(TypedDict, total=False):
-    """What else a forward pass returns: see `Encoder.forward`. Every head also takes `return_dict`; False gives a
-    tuple."""
+    """What else a forward pass returns: see `Encoder.forward`. Every head also takes `return_dict` (False: a tuple)."""
 
     output_hidden_states: bool | None
     output_attentions: bool | None
@@ -55,15 +53,13 @@ class EncoderWithHead(EncoderPreTrainedModel):
 
 
 def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy in nats, at least in float32, of logits (m, c) and class numbers (m,); 0, not NaN, if m is
-    0."""
+    """Mean cross-entropy in nats, at least in float32, of logits (m, c) and class numbers (m,); 0 if m is 0."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(wide, targets, reduction="sum") / max(targets.numel(), 1)
 
 
 class VocabularyTransform(nn.Module):
-    """What BERT does before it looks words up: a dense layer, GELU, LayerNorm (Devlin et al. 2018, the published
-    code)."""
+    """What BERT does before it looks words up: a dense layer, GELU, LayerNorm (Devlin et al. 2018, their code)."""
 
     def __init__(self, width_in: int, width_out: int, eps: float) -> None:
         super().__init__()
@@ -86,16 +82,13 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        full = config.mlm_head == "full" and config.position_size > 0
-        bert = config.block == "bert"
-        self.position_size = config.position_size
-        self.first_column = 0 if full and bert else config.position_size
+        d_pos, d_sem = config.position_size, config.semantic_size
+        full, bert = config.mlm_head == "full" and d_pos > 0, config.block == "bert"
+        self.position_size, self.first_column = d_pos, 0 if full and bert else d_pos
         width = config.hidden_size - self.first_column
-        self.transform = VocabularyTransform(width, config.semantic_size, config.norm_eps) if bert else None
-        self.decoder = nn.Linear(config.semantic_size, config.vocab_size)
-        self.position_decoder = (
-            nn.Linear(config.position_size, config.vocab_size, bias=False) if full and not bert else None
-        )
+        self.transform = VocabularyTransform(width, d_sem, config.norm_eps) if bert else None
+        self.decoder = nn.Linear(d_sem, config.vocab_size)
+        self.position_decoder = nn.Linear(d_pos, config.vocab_size, bias=False) if full and not bert else None
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits (..., vocab_size) of hidden states (..., hidden_size)."""
@@ -137,25 +130,19 @@ class EncoderForMaskedLM(EncoderWithHead):
 
         Args:
             labels: (b, n) token ids, -100 where nothing is predicted. With labels: `loss` (mean cross-entropy in nats
-                over the labelled tokens, 0 if there is none) and `logits` (m, V) of the labelled tokens only, in
-                reading order.
+                over the labelled tokens, 0 if there is none) and `logits` (m, V) of these tokens, in reading order.
             return_all_logits: with labels, return logits (b, n, V) nevertheless. Without labels they always are.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
-        loss = None
         if labels is None:
-            logits = self.head(hidden)
-        else:
-            if labels.shape != input_ids.shape:
-                raise ValueError(
-                    f"labels must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(labels.shape)}."
-                )
-            chosen = labels != -100
-            logits, targets = self.head(hidden[chosen]), labels[chosen]
-            loss = mean_cross_entropy(logits, targets)
-            if return_all_logits:
-                logits = self.head(hidden)
-        return MaskedLMOutput(loss=loss, logits=logits, **rest)
+            return MaskedLMOutput(logits=self.head(hidden), **rest)
+        if labels.shape != input_ids.shape:
+            wanted_shape, seen = tuple(input_ids.shape), tuple(labels.shape)
+            raise ValueError(f"labels must have the shape of input_ids, {wanted_shape}; got {seen}.")
+        chosen = labels != -100
+        logits = self.head(hidden[chosen])
+        loss = mean_cross_entropy(logits, labels[chosen])
+        return MaskedLMOutput(loss=loss, logits=self.head(hidden) if return_all_logits else logits, **rest)
 
 
 def _classifier(config: EncoderConfig) -> nn.Linear:
@@ -164,8 +151,7 @@ def _classifier(config: EncoderConfig) -> nn.Linear:
 
 
 class EncoderForSequenceClassification(EncoderWithHead):
-    """A label, several labels or numbers per text, from its first token ([CLS]): dense, tanh, dropout, classifier, as
-    BERT."""
+    """A label, several labels or numbers per text, from its first token ([CLS]) as BERT: dense, tanh, classifier."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -192,12 +178,9 @@ class EncoderForSequenceClassification(EncoderWithHead):
                 means regression, and whole numbers mean classes.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
-        # The first token that is no padding, which may stand on either side.
-        first = (
-            hidden[:, 0]
-            if attention_mask is None
-            else hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
-        )
+        first = hidden[:, 0]
+        if attention_mask is not None:  # padding may stand on either side
+            first = hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
         logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
         loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
@@ -222,8 +205,7 @@ class EncoderForTokenClassification(EncoderWithHead):
         labels: Tensor | None = None,
         **wanted: Unpack[Wanted],
     ) -> TokenClassifierOutput:
-        """`logits` (b, n, num_labels); the inputs of `Encoder.forward` and `labels` (b, n), class numbers, -100 where
-        none counts."""
+        """`logits` (b, n, num_labels); the inputs of `Encoder.forward` and `labels` (b, n): classes, -100 for none."""
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
         logits = self.classifier(self.dropout(hidden))
         chosen = None if labels is None else labels != -100
@@ -253,8 +235,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         """`start_logits` and `end_logits` (b, n); the inputs of `Encoder.forward` and two more.
 
         Args:
-            start_positions, end_positions: (b,), places of the answer's first and last token; a place outside the text
-            is ignored.
+            start_positions, end_positions: (b,), the answer's first and last token; outside the text: ignored.
         """
         if (start_positions is None) != (end_positions is None):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")

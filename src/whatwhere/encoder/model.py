@@ -1,6 +1,7 @@
-"""The encoder as a transformers model.
+"""The encoder as a transformers model, and its blocks over streams.
 
-embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). A hidden state is [position;
+embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). Blocks are NeoBERT's
+(pre-RMSNorm, SwiGLU, no biases; DSTG 3.1-3.2) or BERT's (post-LayerNorm, GELU, biases). A hidden state is [position;
 semantic] along the last axis; `hidden_states[l]` is the output of block l before the final norm, `hidden_states[0]` the
 embedding.
 """
@@ -16,14 +17,113 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 
-from .attention import Layout, check_backend
-from .biases import Bias, RelativeBias, total
-from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
+from .attention import Attention, Layout, Stacked, check_backend, rotation
+from .biases import Bias, RelativeBias, Untied, total
 from .carry import CarriedModel
 from .config import EncoderConfig
-from .rotary import rotation
 from .tables import PositionTable, draw
-from .untied import Untied
+
+Streams = tuple[Tensor, ...]
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x²) + eps) · weight, computed in at least float32 (Zhang and Sennrich 2019)."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        return F.rms_norm(wide, self.weight.shape, self.weight.to(wide.dtype), self.eps).to(x.dtype)
+
+
+class StreamNorm(nn.Module):
+    """The block's norm, RMSNorm or LayerNorm, for each stream, so that neither depends on the other (DSTG 3.1)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        norm = RMSNorm if config.block == "neobert" else nn.LayerNorm
+        self.norms = nn.ModuleList(norm(d, config.norm_eps) for d in config.stream_sizes)
+
+    def forward(self, streams: Streams) -> Streams:
+        return tuple(norm(x) for norm, x in zip(self.norms, streams, strict=True))
+
+
+class FeedForward(nn.Module):
+    """W_down(swish(W_gate x) · W_up x) in the NeoBERT block, W_down gelu(W_up x) in BERT's.
+
+    Each stream has its own W_down. "shared": gate and up see all streams (DSTG eq. 3); "separate": their own (SPLIT).
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        assert config.intermediate_size is not None
+        self.gated, biased = config.block == "neobert", config.block == "bert"
+        self.separate = config.stream_feed_forward == "separate"
+        self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
+        each = list(zip(config.stream_sizes, self.inner, strict=True))
+        read = each if self.separate else [(config.hidden_size, config.intermediate_size)]
+        self.up = nn.ModuleList(Stacked(d, (inner,) * (1 + self.gated), biased) for d, inner in read)
+        self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in each)
+
+    def _activate(self, x: Tensor, *up: Tensor) -> Tensor:
+        return F.silu(x) * up[0] if self.gated else F.gelu(x)
+
+    def forward(self, streams: Streams) -> Streams:
+        if self.separate:
+            inner: Streams = tuple(self._activate(*up(x)) for up, x in zip(self.up, streams, strict=True))
+        else:
+            inner = self._activate(*self.up[0](torch.cat(streams, dim=-1))).split(self.inner, dim=-1)
+        return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
+
+
+class _Block(nn.Module):
+    """What both blocks are made of: attention and feed-forward with a norm for each."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.normalized_residual = config.residual == "normalized"
+        self.attention_norm, self.attention = StreamNorm(config), Attention(config)
+        self.feed_forward_norm, self.feed_forward = StreamNorm(config), FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def _add(self, base: Streams, update: Streams) -> Streams:
+        return tuple(x + self.dropout(y) for x, y in zip(base, update, strict=True))
+
+
+class NeoBertBlock(_Block):
+    """streams + attention(norm(streams)), then streams + feed-forward(norm(streams))."""
+
+    def attention_input(self, streams: Streams) -> Streams:
+        """What the attention reads."""
+        return self.attention_norm(streams)
+
+    def forward(self, streams: Streams, layout: Layout, backend: str) -> tuple[Streams, Tensor | None]:
+        """New streams, and the attention weights (b, h, n, n) where the backend has them."""
+        normed = self.attention_norm(streams)
+        update, attn = self.attention(normed, layout, backend)
+        streams = self._add(normed if self.normalized_residual else streams, update)
+        normed = self.feed_forward_norm(streams)
+        return self._add(normed if self.normalized_residual else streams, self.feed_forward(normed)), attn
+
+
+class BertBlock(_Block):
+    """norm(streams + attention(streams)), then norm(streams + feed-forward(streams)) (Devlin et al. 2019)."""
+
+    def attention_input(self, streams: Streams) -> Streams:
+        """What the attention reads."""
+        return streams
+
+    def forward(self, streams: Streams, layout: Layout, backend: str) -> tuple[Streams, Tensor | None]:
+        """New streams, and the attention weights (b, h, n, n) where the backend has them."""
+        update, attn = self.attention(streams, layout, backend)
+        streams = self.attention_norm(self._add(streams, update))
+        return self.feed_forward_norm(self._add(streams, self.feed_forward(streams))), attn
+
+
+BLOCKS: dict[str, type[NeoBertBlock] | type[BertBlock]] = {"neobert": NeoBertBlock, "bert": BertBlock}
 
 
 class EncoderPreTrainedModel(CarriedModel):
@@ -57,28 +157,20 @@ class EncoderPreTrainedModel(CarriedModel):
         # loaded. Tables and biases may keep all of theirs in submodules.
         own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
         below = [*module.parameters(), *module.buffers()]
-        if (
-            not own
-            and hasattr(module, "initialize")
-            and not all(getattr(t, "_is_hf_initialized", False) for t in below)
-        ):
+        loaded = all(getattr(t, "_is_hf_initialized", False) for t in below)
+        if not own and not loaded and hasattr(module, "initialize"):
             is_custom_code = False
         super()._initialize_weights(module, is_custom_code)
 
 
 def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
-    """Whether tokens that see each other are as far apart in positions as in the row, so that 2n - 1 distances say
-    all."""
+    """Whether tokens that see each other are as far apart in positions as in the row: then 2n - 1 distances say all."""
     b, n = position_ids.shape
     offset = position_ids - torch.arange(n, device=position_ids.device)
     groups = torch.arange(b, device=position_ids.device)[:, None].expand(b, n)  # tokens of a group see each other
     if document_ids is not None:
-        groups = (
-            torch.stack([groups, document_ids.expand(b, n)], dim=-1)
-            .flatten(0, 1)
-            .unique(dim=0, return_inverse=True)[1]
-            .view(b, n)
-        )
+        pairs = torch.stack([groups, document_ids.expand(b, n)], dim=-1).flatten(0, 1)
+        groups = pairs.unique(dim=0, return_inverse=True)[1].view(b, n)
     if attention_mask is not None:
         offset, groups = offset[attention_mask.bool()], groups[attention_mask.bool()]
     offset, groups = offset.flatten(), groups.flatten()
@@ -103,11 +195,11 @@ def _common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
 class Encoder(EncoderPreTrainedModel):
     """Token ids in, hidden states (b, n, hidden_size) out, [position; semantic] along the last axis."""
 
+    _input_embed_layer = "word_embeddings"
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        before = (
-            config.block == "bert"
-        )  # BERT's block normalises the embedding and each output, NeoBERT's the last output
+        before = config.block == "bert"  # it normalises the embedding and each output, NeoBERT's block the last output
         self.word_embeddings = nn.Embedding(config.vocab_size, config.semantic_size)
         self.position_embeddings = PositionTable(config) if config.absolute != "none" else None
         self.embedding_norm = StreamNorm(config) if before else None
@@ -118,16 +210,8 @@ class Encoder(EncoderPreTrainedModel):
         self.dropout = nn.Dropout(config.dropout)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.word_embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        assert isinstance(value, nn.Embedding)
-        self.word_embeddings = value
-
     def position_table(self) -> Tensor | None:
-        """The position table (max_position_embeddings, width) that the model uses, before any norm, or None if it has
-        none."""
+        """The position table (max_position_embeddings, width) that the model uses, before any norm, or None."""
         return self.position_embeddings() if self.position_embeddings is not None else None
 
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
@@ -142,11 +226,9 @@ class Encoder(EncoderPreTrainedModel):
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
             readable = position_ids.device.type == "cpu" and position_ids.numel() and not torch.compiler.is_compiling()
             longest = int(position_ids.max()) + 1 if readable else n
-            if readable and int(position_ids.min()) < 0:
-                raise ValueError(
-                    f"Positions are counted from 0; position_ids holds {int(position_ids.min())}. Leave it out for 0, "
-                    "1, 2, ..."
-                )
+            if readable and (lowest := int(position_ids.min())) < 0:
+                way_out = "Leave it out for 0, 1, 2, ..."
+                raise ValueError(f"Positions are counted from 0; position_ids holds {lowest}. {way_out}")
             if longest > rows:
                 raise ValueError(
                     f"Sequence reaches position {longest - 1}, but the position table has {rows} rows. "
@@ -157,14 +239,11 @@ class Encoder(EncoderPreTrainedModel):
     def layout(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
     ) -> Layout:
-        """What the layers share: special tokens, who sees whom, distances, rotations, and all that depends on positions
-        alone."""
+        """What the layers share: special tokens, who sees whom, distances, and all that positions alone decide."""
         config, n, device = self.config, input_ids.shape[1], input_ids.device
         cls = input_ids == config.cls_token_id
         special = cls | (input_ids == config.sep_token_id)
-        looks = (
-            not torch.compiler.is_compiling() and device.type != "meta"
-        )  # whether values may decide which way to compute
+        looks = not torch.compiler.is_compiling() and device.type != "meta"  # values may decide which way to compute
         if looks:
             special, cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (special, cls))
         counted = position_ids is None and attention_mask is None and document_ids is None  # 0, 1, 2, ... in every row
@@ -172,9 +251,8 @@ class Encoder(EncoderPreTrainedModel):
         allowed = None
         if attention_mask is not None and not (looks and device.type == "cpu" and bool(attention_mask.all())):
             seen = attention_mask.bool()
-            allowed = (seen | ~seen.any(-1, keepdim=True))[
-                :, None, None, :
-            ]  # where all is padding, all see all: backends agree
+            seen = seen | ~seen.any(-1, keepdim=True)  # where all is padding, all see all: backends agree
+            allowed = seen[:, None, None, :]
         if document_ids is not None:
             same = document_ids[:, None, :, None] == document_ids[:, None, None, :]
             itself = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
@@ -197,19 +275,8 @@ class Encoder(EncoderPreTrainedModel):
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, special, cls))
-        summed = total(biases)
         turn = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
-        return Layout(
-            special=special,
-            cls=cls,
-            position_ids=position_ids,
-            distance=distance,
-            allowed=allowed,
-            rotation=turn,
-            positions=positions,
-            biases=tuple(biases),
-            summed=() if summed is None else (summed,),
-        )
+        return Layout(special, cls, position_ids, distance, allowed, turn, positions, tuple(biases), total(biases))
 
     def embed(self, input_ids: Tensor, position_ids: Tensor) -> Streams:
         """The streams that enter the first block."""
@@ -271,9 +338,8 @@ class Encoder(EncoderPreTrainedModel):
             raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
         for other in others:
             if other is not None and other.shape != input_ids.shape:
-                raise ValueError(
-                    f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(other.shape)}."
-                )
+                wanted, seen = tuple(input_ids.shape), tuple(other.shape)
+                raise ValueError(f"Every input must have the shape of input_ids, {wanted}; got {seen}.")
         if not input_ids.shape[1]:
             raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
         if torch.compiler.is_compiling() or input_ids.device.type != "cpu" or not input_ids.numel():
@@ -316,8 +382,7 @@ class Encoder(EncoderPreTrainedModel):
     def inspecting(
         self, see: Callable[[int, dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
     ) -> Iterator[None]:
-        """While it lasts, every block hands the terms of its attention scores to `see`, one block at a time, in the
-        forward pass itself.
+        """While it lasts, every block of a forward pass hands the terms of its attention scores to `see`.
 
         see: called with (block 0 ... L - 1, named terms, allowed) as in `attention_terms`: each term (b or 1, h, n, n);
         allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for everywhere. If it returns terms,

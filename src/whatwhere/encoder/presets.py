@@ -3,14 +3,13 @@
 from contextlib import suppress
 from typing import Any
 
-from . import biases, rotary, tables  # noqa: F401  (they register what presets name)
+from . import attention, tables  # noqa: F401  (they, and what they import, register what presets name)
 from .config import EncoderConfig
 from .registry import PRESETS, SOURCES, nearest
 from .registry import register_preset as _add
 
-# Widths of each size and block: `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic
-# stream, to which `position` is added (DSTG 3.3: 768 = 48 + 720; baselines 720). In BERT's block `model` is the whole
-# (TUPE: 768).
+# `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream, to which `position` is added
+# (DSTG 3.3: 768 = 48 + 720; baselines 720). In BERT's block `model` is the whole (TUPE: 768).
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "neobert": {"layers": 4, "heads": 4, "model": 120, "position": 8, "tied": True},
@@ -52,21 +51,8 @@ _add("tupe-a", "tupe-a-tie-cls", "TUPE eq. 10", reset="sum")
 _add("tupe-r", "tupe-a", "TUPE eq. 11", relative="t5", relative_shared=True)
 _add("tupe-free", "tupe-a", "TUPE section 5", absolute="none", untied="free")
 _add("tupe-product", "tupe-a", "TUPE section 5", relative="product", relative_shared=True)
-_add(
-    "split",
-    None,
-    "SPLIT, notes",
-    block="bert",
-    absolute="learned",
-    streams=2,
-    d_pos="head",
-    stream_qk="joint",
-    stream_feed_forward="separate",
-    stream_values="consecutive",
-    mlm_head="full",
-    dropout=0.1,
-    norm_eps=1e-12,
-)
+_split = {"stream_qk": "joint", "stream_feed_forward": "separate", "stream_values": "consecutive", "mlm_head": "full"}
+_add("split", "bert-a", "SPLIT, notes", streams=2, d_pos="head", **_split)
 
 
 def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
@@ -83,10 +69,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         ValueError: unknown name, size or field, or a combination that `EncoderConfig` refuses.
     """
     if name not in PRESETS:
-        raise ValueError(
-            f"Unknown preset {name!r}.{nearest(name, list(PRESETS))} All names: {', '.join(PRESETS)}; your own come "
-            "with --scheme FILE."
-        )
+        close, known = nearest(name, list(PRESETS)), ", ".join(PRESETS)
+        raise ValueError(f"Unknown preset {name!r}.{close} All names: {known}; your own come with --scheme FILE.")
     if size not in SIZES:
         raise ValueError(f"Unknown size {size!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
     own = {**PRESETS[name], **fields}
@@ -96,11 +80,10 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     if block not in SIZES[size]:
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
-    streams, d_pos = own.pop("streams", 1), own.pop("d_pos", widths["position"])
-    whole = widths["model"] + (widths["position"] if streams == 2 and block == "neobert" else 0)
+    two, d_pos = own.pop("streams", 1) == 2, own.pop("d_pos", widths["position"])
     resolved = {
         "preset": name,
-        "hidden_size": whole,
+        "hidden_size": widths["model"] + (widths["position"] if two and block == "neobert" else 0),
         "num_hidden_layers": widths["layers"],
         "num_attention_heads": widths["heads"],
         "max_position_embeddings": SIZES[size]["positions"],
@@ -108,11 +91,9 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         **own,
     }
     with suppress(TypeError, ZeroDivisionError):  # of values that EncoderConfig refuses
-        if streams == 2:
-            resolved.setdefault(
-                "position_size",
-                resolved["hidden_size"] // resolved["num_attention_heads"] if d_pos == "head" else d_pos,
-            )
+        if two:
+            head = resolved["hidden_size"] // resolved["num_attention_heads"]
+            resolved.setdefault("position_size", head if d_pos == "head" else d_pos)
     return EncoderConfig(**resolved)
 
 

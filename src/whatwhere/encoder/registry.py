@@ -1,7 +1,6 @@
 """Where position schemes are known by name: tables, biases, rotations and presets, the published ones and your own.
 
-A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers what it adds; `load_scheme`
-runs it.
+A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers what it adds.
 """
 
 import difflib
@@ -35,19 +34,13 @@ def _new(name: str, known: dict[str, Any], kind: str) -> None:
     if name == "none" or not name:
         raise ValueError(f"A {kind} cannot be named {name!r}. Choose another name.")
     if name in known:
-        raise ValueError(
-            f"A {kind} named {name!r} is registered already. Choose another name; taken: {', '.join(known)}."
-        )
+        taken = ", ".join(known)
+        raise ValueError(f"A {kind} named {name!r} is registered already. Choose another name; taken: {taken}.")
 
 
 def _decorator(name: str, known: dict[str, Any], kind: str) -> Callable[[_Part], _Part]:
     _new(name, known, kind)
-
-    def add(part: _Part) -> _Part:
-        known[name] = part
-        return part
-
-    return add
+    return lambda part: known.setdefault(name, part)
 
 
 def register_table(name: str) -> Callable[[_Part], _Part]:
@@ -62,8 +55,7 @@ def register_table(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_bias(name: str) -> Callable[[_Part], _Part]:
-    """Class decorator: a relative bias, `Module(config)` whose `forward(distance)` gives values (..., heads) in score
-    units.
+    """Class decorator: a relative bias, `Module(config)` whose `forward(distance)` gives (..., heads) in score units.
 
     `distance` holds integers of any shape, key position minus query position. Configurations take it as
     `relative=name`. A method `initialize(config)` sets the initial weights.
@@ -119,8 +111,7 @@ def load_scheme(path: str | Path) -> Path:
         return path
     known: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES]
     before = [dict(names) for names in known]
-    # As if it stood in this folder, so that the copy that a saved model carries (own_scheme.py, `from .registry import
-    # ...`) runs too.
+    # As if it stood in this folder: so the copy that a saved model carries (`from .registry import ...`) runs too.
     spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     try:
@@ -132,8 +123,8 @@ def load_scheme(path: str | Path) -> Path:
         if isinstance(error, ValueError):
             raise
         raise ValueError(f"The scheme {path} does not run: {type(error).__name__}: {error}") from error
-    added = {name for names, old in zip(known[:3], before[:3], strict=True) for name in names if name not in old}
-    _loaded[path] = (text, added)
+    parts = list(zip(known, before, strict=True))[:3]
+    _loaded[path] = (text, {name for names, old in parts for name in names.keys() - old})
     return path
 
 

@@ -1,5 +1,4 @@
-"""One vector of a text from its hidden states; and files that let `SentenceTransformer(folder)` open a saved model, of
-sentence-transformers' own modules and in its oldest format."""
+"""One vector of a text, and the files (of its oldest format) by which sentence-transformers opens a saved model."""
 
 import json
 import os
@@ -57,18 +56,15 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
         width, ours = config.get("hidden_size") or config["dim"], "position_size" in config  # dim: DistilBERT's name
         longest = config["max_position_embeddings"] if ours else None  # RoBERTa counts its positions from 2
     except (OSError, ValueError, KeyError):
-        raise ValueError(
-            f"{folder} holds no saved encoder: config.json is missing or of another kind of model."
-        ) from None
+        what = "config.json is missing or of another kind of model"
+        raise ValueError(f"{folder} holds no saved encoder: {what}.") from None
     d_pos = config["position_size"] if ours else 0
     if pooling == "position" and not d_pos:
         raise ValueError(f"{folder} holds a model of one stream, which has no position columns. Pool its mean or cls.")
     modules = [("", "Transformer"), (_POOLING, "Pooling")]
     _write(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
-    _write(
-        folder / "config_sentence_transformers.json",
-        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
-    )
+    settings: dict[str, Any] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    _write(folder / "config_sentence_transformers.json", settings)
     of = "cls_token" if pooling == "cls" else "mean_tokens"
     pool = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": False, f"pooling_mode_{of}": True}
     _write(folder / _POOLING / "config.json", pool)
@@ -78,10 +74,8 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
         dense = {"in_features": width, "out_features": len(rows), "bias": False}
         _write(folder / _DENSE / "config.json", dense | {"activation_function": "torch.nn.modules.linear.Identity"})
         save_file({"linear.weight": rows.contiguous()}, folder / _DENSE / "model.safetensors")
-    names = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{t}"}
-        for i, (path, t) in enumerate(modules)
-    ]
-    _write(folder / "modules.json", names)
+    own = "sentence_transformers.models"
+    named = [{"idx": i, "name": str(i), "path": at, "type": f"{own}.{kind}"} for i, (at, kind) in enumerate(modules)]
+    _write(folder / "modules.json", named)
     if len(modules) == 2:
         shutil.rmtree(folder / _DENSE, ignore_errors=True)

@@ -1,5 +1,4 @@
-"""Position tables (n, d): one row a position. They are added to the words, feed the position stream, or stand untied
-(TUPE)."""
+"""Position tables (n, d), a row a position: added to the words, fed to the position stream, or untied (TUPE)."""
 
 import json
 import math
@@ -16,19 +15,12 @@ from .registry import TABLES, register_table
 
 # Model types whose first rows belong to no position: RoBERTa's count from the padding id + 1, BART's from 2.
 _FROM_PADDING = (
-    "roberta",
-    "roberta-prelayernorm",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-    "camembert",
-    "longformer",
-    "data2vec-text",
-    "mpnet",
+    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl"),
+    *("camembert", "longformer", "data2vec-text", "mpnet"),
 )
 _FROM_TWO = ("bart", "mbart", "opt")
 
-# What tables are called in the weights of transformers' models and of ours (ViT's and BEiT's positions are no embedding
-# layer).
+# Tables in the weights of transformers' models and of ours (ViT's and BEiT's positions are no embedding layer).
 _POSITIONS = ("position_embeddings.weight", "position_embeddings", "wpe.weight", "embed_positions.weight")
 _WORDS = ("word_embeddings.weight", "wte.weight", "embed_tokens.weight", "tok_embeddings.weight")
 _OWN = "position_embeddings."  # the module of all our tables
@@ -47,8 +39,7 @@ def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = No
 
 
 def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
-    """Initial values as `config.initializer` says: normal with standard deviation `spread`, or uniform on [-spread,
-    spread]."""
+    """Initial values as `config.initializer` says: normal of this deviation, or uniform on [-spread, spread]."""
     if config.initializer == "uniform":
         init.uniform_(weight, -spread, spread)
     else:
@@ -56,8 +47,7 @@ def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
 
 
 def read_table(source: str | Path, words: bool = False) -> Tensor:
-    """A position table (rows, width) in float64 from a .npy file or from the weights of a model folder; row i is
-    position i.
+    """A position table (rows, width) in float64 of a .npy file or a model folder's weights; row i is position i.
 
     Of a model folder one tensor is read by its name, from safetensors alone, and no model is built: BERT, ALBERT,
     RoBERTa, ELECTRA, GPT-2, ViT and what names its table as they do; of a model of ours, the table as the model uses
@@ -67,26 +57,22 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
         words: the table of words instead, row i token id i, all rows; a .npy file has none.
 
     Raises:
-        ValueError: no such file, no such table, weights in pickle files alone, not two dimensions, or numbers that are
-        not finite.
+        ValueError: no such file or table, weights in pickle files alone, not two dimensions, or NaN or infinity.
     """
     path = Path(source)
     if path.is_dir():
         table = _table_of_model(path, words)
     elif words:
-        raise ValueError(
-            f"{path} is one table and has no words beside it. Give the folder of a model, or the words as a source of "
-            "their own."
-        )
+        way_out = "Give the folder of a model, or the words as a source of their own."
+        raise ValueError(f"{path} is one table and has no words beside it. {way_out}")
     elif path.suffix == ".npy" and path.is_file():
         try:
             table = torch.from_numpy(np.load(path, allow_pickle=False).astype(np.float64, casting="same_kind"))
         except (ValueError, TypeError, EOFError):  # numpy's own words recommend to unpickle the file
             raise ValueError(f"{path} holds no table of numbers. Write one with numpy.save.") from None
     else:
-        raise ValueError(
-            f"No position table at {path}. Give a .npy file of shape (positions, width), or the folder of a model."
-        )
+        way_out = "Give a .npy file of shape (positions, width), or the folder of a model."
+        raise ValueError(f"No position table at {path}. {way_out}")
     if table.ndim != 2 or not table.numel():
         raise ValueError(f"A position table has shape (positions, width); {path} has {tuple(table.shape)}.")
     if not bool(table.isfinite().all()):
@@ -96,29 +82,21 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
 
 
 def _table_of_model(folder: Path, words: bool) -> Tensor:
+    about = folder / "config.json"
     try:
-        config = (
-            json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            if (folder / "config.json").is_file()
-            else {}
-        )
+        config = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
     except ValueError as error:
-        raise ValueError(
-            f"{folder}/config.json is not complete JSON ({error}). Use a complete copy of the model."
-        ) from None
+        raise ValueError(f"{about} is not complete JSON ({error}). Use a complete copy of the model.") from None
     kind = config.get("model_type")
     tensors = _named_tensors(folder)
     if kind == EncoderConfig.model_type and not words:
         return _own_table(folder, tensors)
-    names = _WORDS if words else _POSITIONS
-    key = next((k for k in tensors if k.endswith(tuple(f".{name}" for name in names)) or k in names), None)
+    what, names = ("word", _WORDS) if words else ("position", _POSITIONS)
+    key = next((k for k in tensors if f".{k}".endswith(tuple(f".{name}" for name in names))), None)
     if key is None:
-        what = "word" if words else "position"
         whose = f"model type {kind!r} keeps none" if kind else "no config.json says what model it is"
-        raise ValueError(
-            f"No {what} table in {folder}: {whose} under the names {', '.join(names)}. "
-            + ("Leave --words out." if words else "Give a model with absolute positions, or a .npy file.")
-        )
+        way_out = "Leave --words out." if words else "Give a model with absolute positions, or a .npy file."
+        raise ValueError(f"No {what} table in {folder}: {whose} under the names {', '.join(names)}. {way_out}")
     table = _tensor(tensors[key], key).double()
     if words:
         return table
@@ -138,14 +116,12 @@ def _named_tensors(folder: Path) -> dict[str, Path]:
             raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
     if not found:
         pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
-        if pickles:
-            raise ValueError(
-                f"{folder} has its weights as pickle alone ({pickles[0]}), which runs code when opened and is never "
-                "read here. "
-                "Convert it where you trust it: model.save_pretrained writes safetensors."
-            )
+        if not pickles:
+            way_out = "Give the folder of a finished model, or a .npy file."
+            raise ValueError(f"No weights in {folder}: no .safetensors file. {way_out}")
         raise ValueError(
-            f"No weights in {folder}: no .safetensors file. Give the folder of a finished model, or a .npy file."
+            f"{folder} has its weights as pickle alone ({pickles[0]}), which runs code when opened and is never read "
+            "here. Convert it where you trust it: model.save_pretrained writes safetensors."
         )
     return found
 
@@ -160,19 +136,16 @@ def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
     """The table of a model of ours, computed from its parts in float64."""
     config = EncoderConfig.from_pretrained(folder, local_files_only=True)
     if config.absolute == "none":
-        raise ValueError(
-            f"No position table in {folder}: its scheme, {config.preset or 'unnamed'}, keeps no position in one. Try a "
-            "dstg or ap model."
-        )
+        scheme = config.preset or "unnamed"
+        way_out = "Try a dstg or ap model."
+        raise ValueError(f"No position table in {folder}: its scheme, {scheme}, keeps no position in one. {way_out}")
     parts = {key.rpartition(_OWN)[2]: _tensor(path, key) for key, path in tensors.items() if _OWN in key}
     module = PositionTable(config)
     try:
         module.load_state_dict(parts)
     except RuntimeError as error:
-        raise ValueError(
-            f"The table of {folder} does not fit its config.json ({' '.join(str(error).split())[:160]}). Use a "
-            "complete copy."
-        ) from None
+        why = " ".join(str(error).split())[:160]
+        raise ValueError(f"The table of {folder} does not fit its config.json ({why}). Use a complete copy.") from None
     table: Tensor = module.double()()
     return table.detach()
 
@@ -184,11 +157,9 @@ def _fit(table: Tensor, source: str, rows: int, width: int) -> Tensor:
             f"The table {source} is {table.shape[1]} wide, but {width} is needed. "
             f"Set table_width={table.shape[1]}, which adds a learned map, or give another table."
         )
-    if table.shape[0] < rows:
-        raise ValueError(
-            f"The table {source} has {table.shape[0]} rows for {rows} positions. Set "
-            f"max_position_embeddings={len(table)}."
-        )
+    if (given := len(table)) < rows:
+        way_out = f"Set max_position_embeddings={given}."
+        raise ValueError(f"The table {source} has {given} rows for {rows} positions. {way_out}")
     return table[:rows]
 
 
@@ -199,11 +170,10 @@ def check_table_files(config: EncoderConfig) -> None:
         ValueError: a file is missing, is no table, or does not fit.
     """
     start = None if config.table_start in ("normal", "sinusoidal") else config.table_start
+    width = config.table_width or config.position_width
     for source in (config.table_file, start):
         if source is not None:
-            _fit(
-                read_table(source), source, config.max_position_embeddings, config.table_width or config.position_width
-            )
+            _fit(read_table(source), source, config.max_position_embeddings, width)
 
 
 def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
@@ -235,7 +205,6 @@ class LearnedTable(nn.Module):
             init.copy_(self.weight, _fit(read_table(config.table_start), config.table_start, rows, width))
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         return self.weight
 
 
@@ -254,7 +223,6 @@ class SinusoidalTable(nn.Module):
         init.constant_(self.scale, _fixed_scale(config, sinusoid(self.rows, self.width, torch.float64)))
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         wide = torch.promote_types(self.scale.dtype, torch.float32)
         return (sinusoid(self.rows, self.width, wide, self.scale.device) * self.scale).to(self.scale.dtype)
 
@@ -271,32 +239,23 @@ class LowRankTable(nn.Module):
 
     def initialize(self, config: EncoderConfig) -> None:
         assert config.position_initializer_range is not None
-        std = (
-            config.position_initializer_range / math.sqrt(self.A.shape[1])
-        ) ** 0.5  # so that P spreads as a learned table
+        std = (config.position_initializer_range / math.sqrt(self.A.shape[1])) ** 0.5  # P spreads as a learned table
         init.normal_(self.A, std=std)
         init.normal_(self.B, std=std)
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         return self.A @ self.B.t()
 
 
 @register_table("fourier")
 class FourierTable(nn.Module):
-    """Pairs a·sin(ω·i + φ), a·cos(ω·i + φ) with learned frequency ω, phase φ and amplitude a (LOWDIM section 5).
-
-    They start as the sinusoidal table.
-    """
+    """Pairs a·sin(ω·i + φ), a·cos(ω·i + φ) with learned ω, φ and a, at first the sinusoidal table (LOWDIM 5)."""
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
         super().__init__()
         self.rows, self.width = rows, width
-        pairs = (width + 1) // 2
         # As a logarithm: the frequencies span four decades, and an optimizer's steps are of one size.
-        self.log_frequency = nn.Parameter(torch.empty(pairs))
-        self.phase = nn.Parameter(torch.empty(pairs))
-        self.amplitude = nn.Parameter(torch.empty(pairs))
+        self.log_frequency, self.phase, self.amplitude = (nn.Parameter(torch.empty((width + 1) // 2)) for _ in range(3))
 
     def initialize(self, config: EncoderConfig) -> None:
         init.copy_(self.log_frequency, frequencies(self.width, torch.float64).log())
@@ -309,7 +268,6 @@ class FourierTable(nn.Module):
         return self.log_frequency.to(torch.promote_types(self.log_frequency.dtype, torch.float32)).exp()
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         frequency = self.frequency
         positions = torch.arange(self.rows, device=frequency.device, dtype=frequency.dtype)
         angles = positions[:, None] * frequency + self.phase.to(frequency.dtype)
@@ -338,7 +296,6 @@ class FileTable(nn.Module):
             init.copy_(self.weight, _fixed_scale(config, table) * table)
 
     def forward(self) -> Tensor:
-        """The table (rows, width)."""
         return self.weight
 
 
@@ -353,8 +310,7 @@ class WidthMap(nn.Linear):
 
 
 class PositionTable(nn.Module):
-    """The configured table, with a learned map to the width that is needed where its own is another (LOWDIM section
-    5)."""
+    """The configured table, and a learned map to the width that is needed where its own is another (LOWDIM 5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -368,7 +324,6 @@ class PositionTable(nn.Module):
         """The table as the model uses it: (max_position_embeddings, position_width)."""
         table = self.table()
         if table.shape != self.shape:
-            raise ValueError(
-                f"The table {self.name} gives shape {tuple(table.shape)}; needed (positions, width) = {self.shape}."
-            )
+            seen = f"The table {self.name} gives shape {tuple(table.shape)}"
+            raise ValueError(f"{seen}; needed (positions, width) = {self.shape}.")
         return table if self.map is None else self.map(table)

@@ -29,7 +29,7 @@ from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..files import read_json, write_json
 from ..records import Record, read_records, write_records
-from ..training.costs import costs, matched_width
+from ..training.explain import costs, matched_width
 from ..training.loop import Show
 from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
 from ..training.runs import SUMMARY, begun, claim_folder

@@ -1,11 +1,11 @@
-"""What a trained folder says about itself: a model card (README.md) for readers, and a few lines inside the weights'
-files."""
+"""What a trained folder says about itself: a model card (README.md), and a few lines inside the weights' files."""
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import yaml
 
 from ..encoder import SOURCES, EncoderConfig
@@ -67,13 +67,9 @@ def corpus_name(corpus: str) -> str:
 
 
 def weights_metadata(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, str]:
-    """What stands in the head of every weights file: texts only, and nothing that another run of the same settings
-    would change."""
+    """The head of every weights file: texts only, and nothing that another run of the same settings would change."""
     scheme = ("preset", "block", *(field for field in SCHEME_FIELDS if field not in ("table_file", "table_start")))
-    sizes = (
-        *("hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
-        *("vocab_size", "max_position_embeddings"),
-    )
+    sizes = "hidden_size position_size num_hidden_layers num_attention_heads vocab_size max_position_embeddings".split()
     measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
     facts = {key: getattr(config, key) for key in (*scheme, *sizes)}
     facts |= {key: summary[key] for key in measured if key in summary}
@@ -85,9 +81,15 @@ def _rows(rows: Mapping[str, Any]) -> str:
     return "| | |\n| --- | --- |\n" + "\n".join(f"| {key} | {value} |" for key, value in rows.items())
 
 
+def _own_parts(config: EncoderConfig) -> list[str]:
+    """The fields that name a part which no source here published."""
+    parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "rotation")]
+    return [field for field, part in parts if part != "none" and (field, part) not in PARTS]
+
+
 def _scheme(config: EncoderConfig) -> dict[str, Any]:
-    d_pos, d_sem = config.position_size, config.semantic_size
-    streams = f"two: columns 0 to {d_pos - 1} position, {d_pos} to {d_pos + d_sem - 1} meaning" if d_pos else "one"
+    d_pos, width = config.position_size, config.hidden_size
+    streams = f"two: columns 0 to {d_pos - 1} position, {d_pos} to {width - 1} meaning" if d_pos else "one"
     source = SOURCES.get(config.preset)
     name = f"`{config.preset}`" + (f" ({source})" if source else "")
     rows = {"preset": name, "block": config.block, "streams": streams}
@@ -100,46 +102,22 @@ def _scheme(config: EncoderConfig) -> dict[str, Any]:
     return rows
 
 
-def _own_parts(config: EncoderConfig) -> list[str]:
-    """The fields that name a part which no source here published."""
-    parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "rotation")]
-    return [field for field, part in parts if part != "none" and (field, part) not in PARTS]
-
-
-def _size(config: EncoderConfig, summary: Mapping[str, Any], longest: str) -> dict[str, str]:
-    return {
-        "parameters": f"{summary['parameters']:,}, {summary['embedding_parameters']:,} of them word embeddings",
-        "layers, heads": f"{config.num_hidden_layers}, {config.num_attention_heads}",
-        "hidden, feed-forward": f"{config.hidden_size}, {config.intermediate_size}",
-        "vocabulary": f"{config.vocab_size:,}",
-        "longest input": longest,
-    }
-
-
 def _optimizer(run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     return f"{run['optimizer']}, learning rate {run['learning_rate']:g}, {summary['precision']}"
 
 
-def _load_own(config: EncoderConfig) -> str:
-    """The line that loads what no source here published; nothing for a published scheme."""
-    line = '\nww.load_scheme("FOLDER/own_scheme.py")  # what this model adds to the schemes of whatwhere'
-    return line if _own_parts(config) else ""
-
-
 def _page(
+    kind: str,
     config: EncoderConfig,
     run: Mapping[str, Any],
     summary: Mapping[str, Any],
-    opening: str,
-    sections: Mapping[str, str],
-    *,
-    limits: str,
+    training: Mapping[str, Any],
     task: str = "fill-mask",
     language: str = "und",  # undetermined: it is the corpus's
     tags: Sequence[str] = (),
+    **words: Any,
 ) -> str:
-    """A card: the hub's YAML head, what the model is, its scheme and size, the sections, its limits, and whom to
-    cite."""
+    """A card of `card.md.j2`: `kind` chooses its sections, `words` fill those of one kind alone."""
     head = {
         "library_name": "transformers",
         "pipeline_tag": task,
@@ -148,37 +126,45 @@ def _page(
     }
     longest = f"{config.longest} tokens" if config.longest else "not limited by the scheme"
     longest += "" if config.longest else f"; trained on {run['length']} tokens"
-    scheme = f"{_rows(_scheme(config))}\n\n`last_hidden_state` is (batch, tokens, {config.hidden_size})"
-    scheme += f"{', position first' if config.position_size else ''}. All settings are in `config.json`."
-    citations = "\n".join(map(bibtex, sources(config)))
-    cite = f"Please cite the authors of what the scheme is made of:\n\n```bibtex\n{citations}\n```"
-    body = "\n\n".join(
-        f"## {title}\n\n{text}"
-        for title, text in {
-            "Position scheme": scheme,
-            "Size": _rows(_size(config, summary, longest)),
-            **sections,
-            "Limits": f"{limits}\n- Longest input: {longest}.",
-            "Citation": cite,
-        }.items()
+    size = {
+        "parameters": f"{summary['parameters']:,}, {summary['embedding_parameters']:,} of them word embeddings",
+        "layers, heads": f"{config.num_hidden_layers}, {config.num_attention_heads}",
+        "hidden, feed-forward": f"{config.hidden_size}, {config.intermediate_size}",
+        "vocabulary": f"{config.vocab_size:,}",
+        "longest input": longest,
+    }
+    page = jinja2.Template(
+        Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
     )
-    title = f"# {config.preset} encoder, {config.num_hidden_layers} layers, {config.hidden_size} wide"
-    return f"---\n{yaml.safe_dump(head, sort_keys=False).strip()}\n---\n\n{title}\n\n{opening}\n\n{body}\n"
+    return page.render(
+        kind=kind,
+        config=config,
+        version=VERSION,
+        head=yaml.safe_dump(head, sort_keys=False).strip(),
+        scheme=_rows(_scheme(config)),
+        size=_rows(size),
+        training=_rows(training),
+        longest=longest,
+        own_parts=_own_parts(config),
+        citations="\n".join(map(bibtex, sources(config))),
+        **words,
+    )
 
 
 def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str) -> dict[str, Any]:
     """The rows that say how an encoder was pretrained."""
     masking = "all of them masked" if run["masking"] == "all" else "80 % masked, 10 % replaced, 10 % kept"
-    loss, accuracy = summary["validation_loss"], summary["validation_accuracy"]
-    measured = loss is not None
-    held_out = (
-        f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right" if measured else "no held-out text"
-    )
+    loss, accuracy, held_out = summary["validation_loss"], summary["validation_accuracy"], "no held-out text"
+    if loss is not None:
+        held_out = f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
+    windows = f"{run['batch_size']} windows of {run['length']} tokens"
     return {
         "corpus": f"{corpus}, {run['held_out']:.0%} of the documents held out",
         "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
-        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {run['batch_size']} windows of "
-        f"{run['length']} tokens",
+        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {windows}",
         "rows": _ROWS[run["join"]],
         "optimizer": _optimizer(run, summary),
         "seed": summary["seed"],
@@ -195,44 +181,9 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
     """
     corpus = corpus_name(run["corpus"])
     training = _pretraining(run, summary, f"`{corpus}`")
-    own = _load_own(config)
-    but = ", but for its own scheme" if own else ""
-    semantic = ", its semantic columns only" if run["pooling"] == "semantic" and config.position_size else ""
-    how = f"""With transformers alone; `trust_remote_code=True` runs the Python files of this folder:
-
-```python
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER", trust_remote_code=True)
-encoder = AutoModel.from_pretrained("FOLDER", trust_remote_code=True)  # AutoModelForMaskedLM, ...
-hidden = encoder(**tokenizer("some text", return_tensors="pt")).last_hidden_state
-```
-
-With sentence-transformers; a text's vector is the mean over its tokens{semantic}:
-
-```python
-from sentence_transformers import SentenceTransformer
-
-vectors = SentenceTransformer("FOLDER", trust_remote_code=True).encode(["some text"])
-```
-
-With whatwhere no code of this folder is run{but}:
-
-```python
-import whatwhere as ww
-from transformers import AutoTokenizer
-{own}
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = ww.EncoderForMaskedLM.from_pretrained("FOLDER")
-terms = model.attention_terms(**tokenizer("some text", return_tensors="pt"))
-```"""
-    read = f"It has read `{corpus}` and nothing else"
-    limits = f"""- {read}: languages, subjects and prejudices are those of that text, and the held-out figures are too.
-- It predicts masked tokens and gives vectors; it does not write text. For a task of your own, train a head on it.
-- It is one training with one seed: a difference from another such model says nothing about their schemes by itself."""
-    opening = f"A text encoder trained by masked-language modelling with whatwhere {VERSION}."
-    sections = {"Training": _rows(training), "How to open it": how}
-    return _page(config, run, summary, opening, sections, limits=limits, tags=("sentence-transformers", "custom_code"))
+    semantic = run["pooling"] == "semantic" and config.position_size
+    tags = ("sentence-transformers", "custom_code")
+    return _page("encoder", config, run, summary, training, tags=tags, corpus=corpus, semantic=semantic)
 
 
 def rows_cut(summary: Mapping[str, Any], length: int) -> str:
@@ -254,12 +205,12 @@ def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapp
     data, dev = corpus_name(run["data"]), corpus_name(run["dev"])
     columns = [f"`{run[key]}`" for key in ("text", "text_pair", "label") if run[key]]
     classes = [f"`{name}`" for name in summary["labels"]]
+    steps = f"{summary['steps']:,} steps of {run['batch_size']}, at most {run['length']} tokens each"
     training = {
         "start": "fresh weights" if run["from_scratch"] else f"the encoder `{corpus_name(run['start'])}`",
         "data": f"`{data}`, columns {', '.join(columns)}",
         "classes": ", ".join(classes[:20]) + (f" and {len(classes) - 20} more" if len(classes) > 20 else ""),
-        "rows": f"{summary['rows']:,}; {summary['steps']:,} steps of {run['batch_size']}, at most {run['length']} "
-        "tokens each",
+        "rows": f"{summary['rows']:,}; {steps}",
         **({"cut": cut} if (cut := rows_cut(summary, run["length"])) else {}),
         "optimizer": _optimizer(run, summary),
         "seed": summary["seed"],
@@ -267,30 +218,8 @@ def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapp
         f"(95 %: {summary['accuracy_low']:.1%} to {summary['accuracy_high']:.1%}); always the commonest class: "
         f"{summary['commonest']:.1%}",
     }
-    how = f"""With transformers alone; `trust_remote_code=True` runs the Python files of this folder:
-
-```python
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER", trust_remote_code=True)
-model = AutoModelForSequenceClassification.from_pretrained("FOLDER", trust_remote_code=True)
-number = int(model(**tokenizer("some text", return_tensors="pt")).logits.argmax())
-print(model.config.id2label[number])
-```
-
-With whatwhere no code of this folder is run{", but for its own scheme" if _own_parts(config) else ""}:
-
-```python
-import whatwhere as ww
-{_load_own(config)}
-model = ww.EncoderForSequenceClassification.from_pretrained("FOLDER")
-```"""
-    limits = f"""- It has learned from `{data}` and was measured on `{dev}`: other texts may be another matter.
-- It is one training with one seed; the interval speaks of other rows like these, not of another training."""
-    opening = f"A text classifier trained with whatwhere {VERSION}."
-    sections = {"Training": _rows(training), "How to open it": how}
-    task = "text-classification"
-    return _page(config, run, summary, opening, sections, limits=limits, task=task, tags=("custom_code",))
+    task, tags = "text-classification", ("custom_code",)
+    return _page("classifier", config, run, summary, training, task=task, tags=tags, data=data, dev=dev)
 
 
 def reference_card(
@@ -303,7 +232,7 @@ def reference_card(
         text, licence: what the model read, and under which licence that text is.
     """
     found = summary["reference"]
-    kept = {
+    storage = {
         "stored as": "bfloat16; it opens and computes in float32, as `config.json` says",
         "size of the folder": f"{found['bytes']:,} bytes",
         "held-out loss": f"{found['loss']:.4f} nats per masked token in {found['windows']} windows, "
@@ -316,32 +245,6 @@ def reference_card(
         for part, r2 in found["r2"].items()
     }
     measured["two components of the position table"] = f"{found['two_components']:.0%} of its variance"
-    how = """```python
-import whatwhere as ww
-from transformers import AutoModel, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(ww.reference())
-encoder = AutoModel.from_pretrained(ww.reference())  # AutoModelForMaskedLM, ...
-hidden = encoder(**tokenizer("some text", return_tensors="pt")).last_hidden_state
-```
-
-On the command line it is the model `reference`: `whatwhere attention reference --text "some text"`."""
-    rights = f"""The text is under {licence}; this folder holds weights and a vocabulary, none of its sentences. They
-come under the licence of the package, Apache-2.0."""
-    limits = f"""- It is tiny and has read little: an object to look at, and for tests. For a task, train a larger one.
-- It is one training with one seed: what it shows by itself is no evidence for a claim. The studies in
-  docs/results have seeds.
-- It has read {text} and nothing else: subjects and prejudices are those of that text."""
-    opening = (
-        f"The reference model of whatwhere {VERSION}: small, trained by its default recipe, there as soon as the "
-        "package is."
-    )
-    probes = f"Ridge probes on {found['documents']} held-out windows, layer 0 (the embedding) first."
-    sections = {
-        "Training": _rows(_pretraining(run, summary, f"{text} ({licence})")),
-        "Storage": _rows(kept),
-        "What is inside": f"{probes}\n\n{_rows(measured)}",
-        "How to open it": how,
-        "Licence": rights,
-    }
-    return _page(config, run, summary, opening, sections, limits=limits, language="en")
+    training, words = _pretraining(run, summary, f"{text} ({licence})"), {"text": text, "licence": licence}
+    words |= {"storage": _rows(storage), "measured": _rows(measured), "documents": found["documents"]}
+    return _page("reference", config, run, summary, training, language="en", **words)

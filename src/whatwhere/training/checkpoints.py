@@ -47,11 +47,8 @@ class Checkpoint:
 
 def log_spaced(steps: int) -> set[int]:
     """0, 1, 3, 10, 30, 100, ... up to `steps`: where early training is worth a checkpoint."""
-    marks, power = {0}, 1
-    while power <= steps:
-        marks |= {power, 3 * power}
-        power *= 10
-    return {step for step in marks if step <= steps}
+    marks = (first * 10**power for power in range(len(str(steps))) for first in (1, 3))
+    return {0, *(step for step in marks if step <= steps)}
 
 
 def _sha256(path: Path) -> str:
@@ -61,12 +58,12 @@ def _sha256(path: Path) -> str:
 
 def _pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
     """Optimizer states as flat named tensors `optimizer.parameter.entry` (no pickle)."""
-    packed = {}
-    for o, optimizer in enumerate(optimizers):
-        for parameter, entries in optimizer.state_dict()["state"].items():
-            for name, value in entries.items():
-                packed[f"{o}.{parameter}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
-    return packed
+    return {
+        f"{o}.{parameter}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
+        for o, optimizer in enumerate(optimizers)
+        for parameter, entries in optimizer.state_dict()["state"].items()
+        for name, value in entries.items()
+    }
 
 
 def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: dict[str, torch.Tensor]) -> None:
@@ -110,9 +107,8 @@ def save_model(
         for path in folder.glob("*.safetensors") if metadata else ():
             write_metadata(path, metadata or {})
     except SafetensorError as error:
-        raise OSError(
-            f"Cannot write the model to {folder}: {error}. Make room and run the same command again."
-        ) from None
+        way_out = "Make room and run the same command again."
+        raise OSError(f"Cannot write the model to {folder}: {error}. {way_out}") from None
 
 
 def write_checkpoint(
@@ -123,8 +119,7 @@ def write_checkpoint(
     random_states: dict[str, torch.Tensor],
     state: dict[str, Any],
 ) -> Path:
-    """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json` with the hash of every
-    file."""
+    """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json` with each file's hash."""
     final = root / f"step-{step}"
     try:
         with new_folder(final) as folder:
@@ -133,22 +128,21 @@ def write_checkpoint(
             hashes = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
             write_json(folder / STATE, {**state, "step": step, "files": hashes})
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
-        raise OSError(
-            f"Cannot write {final}: {error}. Earlier checkpoints are whole; make room, and the same command goes on."
-        ) from None
+        way_out = "Earlier checkpoints are whole; make room, and the same command goes on."
+        raise OSError(f"Cannot write {final}: {error}. {way_out}") from None
     return final
 
 
 def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
     """Remove all checkpoints of steps that were not planned, but for the newest."""
-    for folder in sorted(root.glob("step-*"), key=_step)[:-1]:
-        if _step(folder) >= 0 and not planned(_step(folder)):
+    for folder in all_checkpoints(root)[:-1]:
+        if not planned(_step(folder)):
             remove_folder(folder)  # half of one would be taken for a damaged one
 
 
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:
     """Free the optimizer states of all but the newest `keep` checkpoints; their weights stay for the analyses."""
-    for folder in sorted(root.glob("step-*"), key=_step, reverse=True)[keep:]:
+    for folder in all_checkpoints(root)[:-keep]:
         if (folder / OPTIMIZER).exists():
             state = read_json(folder / STATE)
             state["files"].pop(OPTIMIZER, None)
@@ -173,24 +167,22 @@ def check(folder: Path) -> Checkpoint:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder} is not a complete checkpoint: {STATE} is missing or broken ({error}).") from None
     for name, expected in files.items():
-        path = folder / name
-        if not path.is_file() or _sha256(path) != expected:
-            state_of_file = "truncated or changed" if path.is_file() else "missing"
-            raise ValueError(f"{folder}: {name} is {state_of_file}. Use an earlier checkpoint.")
+        if not (path := folder / name).is_file() or _sha256(path) != expected:
+            what = "truncated or changed" if path.is_file() else "missing"
+            raise ValueError(f"{folder}: {name} is {what}. Use an earlier checkpoint.")
     return Checkpoint(folder, step, state)
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest complete checkpoint one can resume from, or None, and a line for every newer one that is broken."""
-    broken = []
+    broken: list[str] = []
     for folder in sorted(root.glob("step-*"), key=_step, reverse=True):
         try:
             checkpoint = check(folder)
+            if OPTIMIZER in checkpoint.state["files"]:
+                return checkpoint, broken
         except ValueError as error:
             broken.append(str(error))
-            continue
-        if OPTIMIZER in checkpoint.state["files"]:
-            return checkpoint, broken
     return None, broken
 
 
@@ -211,20 +203,16 @@ def restore(
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:
         raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
-    tied = set(model.all_tied_weights_keys)
-    if unexpected or set(missing) - tied:
-        raise ValueError(
-            f"{checkpoint.folder} is of another model: {sorted([*unexpected, *(set(missing) - tied)])[0]} does not "
-            "match."
-        )
+    if wrong := sorted({*unexpected, *missing} - {*model.all_tied_weights_keys}):
+        raise ValueError(f"{checkpoint.folder} is of another model: {wrong[0]} does not match.")
     random_states = {k.removeprefix("random."): packed.pop(k) for k in list(packed) if k.startswith("random.")}
     _unpack(optimizers, packed)
     return random_states
 
 
-def all_checkpoints(root: Path) -> Iterator[Path]:
+def all_checkpoints(root: Path) -> list[Path]:
     """Folders of all checkpoints of a run, in the order of their steps."""
-    yield from sorted((p for p in root.glob("step-*") if _step(p) >= 0), key=_step)
+    return sorted((p for p in root.glob("step-*") if _step(p) >= 0), key=_step)
 
 
 def checkpoint(model: str | Path, step: int) -> Path:

@@ -1,18 +1,21 @@
 """Strict run configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
 
+import contextlib
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, ValidationError
 
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
 from ..files import write_text
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class StrictConfig(BaseModel):
@@ -67,8 +70,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """A YAML file, overridden by `values` that are not None, overridden by `key=value` settings (values are YAML);
-        not checked yet."""
+        """A YAML file, overridden by `values` that are not None, then by `key=value` settings; not checked yet."""
         merged = cls._read(Path(path)) if path is not None else {}
         merged.update({key: value for key, value in values.items() if value is not None})
         for setting in settings:
@@ -79,8 +81,9 @@ class StrictConfig(BaseModel):
                 value = yaml.safe_load(text)
             except yaml.YAMLError:
                 raise ValueError(f"--set {key}: {text!r} is not a YAML value.") from None
-            if isinstance(value, str):
-                value = _number(value)
+            if isinstance(value, str):  # YAML 1.1 reads 4e-3 as text; everyone who types it means a number
+                with contextlib.suppress(ValueError):
+                    value = float(value)
             target = merged
             *outer, last = key.split(".")
             for part in outer:
@@ -92,8 +95,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
-        """The configuration of what `merged` gives; an own scheme that it names must be loaded already
-        (`use_scheme`)."""
+        """The configuration of what `merged` gives; an own scheme that it names must be loaded by `use_scheme`."""
         return cls.parse(cls.merged(path, settings, **values))
 
     def as_yaml(self) -> str:
@@ -109,12 +111,10 @@ _loaded: set[str] = set()  # texts of the schemes that this process has loaded, 
 
 
 def use_scheme(path: Any) -> None:
-    """Load a file that registers an own scheme; no path, and a text that is loaded already (a run keeps a copy), change
-    nothing.
+    """Load a file that registers an own scheme; no path, and a text that is loaded already, change nothing.
 
     Raises:
-        ValueError: the file does not run, registers what is taken, or could not travel with a saved model; the message
-            names it.
+        ValueError: the file does not run, registers what is taken, or could not travel with a saved model.
     """
     if not isinstance(path, str | Path):
         return
@@ -127,9 +127,8 @@ def use_scheme(path: Any) -> None:
             try:
                 load_scheme(file)
             except SystemExit as stop:
-                raise ValueError(
-                    f"it ends the program (exit status {stop.code}); a scheme only registers its parts."
-                ) from None
+                what = f"it ends the program (exit status {stop.code})"
+                raise ValueError(f"{what}; a scheme only registers its parts.") from None
             _loaded.add(text)
     except SyntaxError as error:
         raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
@@ -141,9 +140,7 @@ def use_scheme(path: Any) -> None:
 class SchemeConfig(StrictConfig):
     """A configuration that may name an own scheme, beside the file that names it or from the current directory."""
 
-    scheme: str | None = Field(
-        None, description="Python file that registers a table, bias, rotation or preset of your own"
-    )
+    scheme: str | None = None  # Python file that registers a table, bias, rotation or preset of your own
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
@@ -174,20 +171,49 @@ class SchemeConfig(StrictConfig):
             ValueError: the scheme differs from the folder's copy.
         """
         kept = out / SCHEME
-        if (
-            self.scheme is not None
-            and kept.is_file()
-            and kept.read_text("utf-8") != Path(self.scheme).read_text("utf-8")
-        ):
+        if self.scheme is None or not kept.is_file():
+            return
+        if kept.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
             raise ValueError(
                 f"{self.scheme} is not the scheme that {out} began with (kept as {kept}). Undo the change, or choose "
                 "another --out."
             )
 
 
-def _number(text: str) -> str | float:
-    """YAML 1.1 reads 4e-3 as text; everyone who types it means a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+class LoopConfig(StrictConfig):
+    """What the training loop itself needs; recipes extend it."""
+
+    seed: NonNegativeInt = 0  # of weights, masks and order
+    steps: Count | None = None  # budget: optimizer steps
+    batch_size: Count = 32  # windows per optimizer step, all processes and accumulated parts together
+    accumulate: Count = 1  # parts a step's batch is computed in
+    learning_rate: PositiveFloat = 4e-3  # peak of AdamW's; those of other parameters are shares of it
+    warmup_steps: NonNegativeInt = 100  # linear
+    # Of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then linear.
+    schedule: Literal["cosine", "linear", "trapezoid"] = "cosine"
+    minimum_learning_rate_ratio: Share = 0.1  # learning rate at the end, as a share of the peak
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: of the hidden matrices; AdamW of all else
+    # Muon's updates: adamw, entries as large as AdamW's; spectral, √max(1, rows/columns) times orthogonal.
+    muon_scale: Literal["adamw", "spectral"] = "adamw"
+    matrix_learning_rate_scale: PositiveFloat = 1.0  # of the hidden matrices
+    # Steps that matrix_learning_rate_scale is meant for: a training of N, if more, takes √(this / N) of it.
+    matrix_steps: Count | None = None
+    embedding_learning_rate_scale: PositiveFloat = 1.0  # of the word embeddings
+    table_learning_rate_scale: PositiveFloat = 1.0  # of the position table
+    bias_learning_rate_scale: PositiveFloat = 1.0  # of relative-bias tables
+    betas: tuple[float, float] = (0.9, 0.95)
+    epsilon: PositiveFloat = 1e-8
+    weight_decay: NonNegativeFloat = 0.01  # of matrices, a step: times the learning rate
+    embedding_weight_decay: NonNegativeFloat = 0.0
+    table_weight_decay: NonNegativeFloat = 0.0
+    bias_weight_decay: NonNegativeFloat = 0.0
+    clip: PositiveFloat = 1.0  # largest norm of the gradient
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
+    checkpoint_every: Count = 500  # steps between checkpoints, besides 0, those of checkpoint_steps, and the last
+    checkpoint_steps: list[NonNegativeInt] | None = None  # of further checkpoints; default: 1, 3, 10, 30, 100, ...
+    # Minutes of training that a kill costs at most: a checkpoint after so long, gone with the next.
+    checkpoint_minutes: PositiveFloat = 10.0
+    validate_every: Count = 100  # steps between validations
+    log_every: Count = 10  # steps between log lines
+    trackers: list[str] = []  # of accelerate, for example tensorboard

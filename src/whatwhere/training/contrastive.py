@@ -1,5 +1,4 @@
-"""Unsupervised SimCSE (Gao, Yao and Chen 2021): a sentence is to be nearest to itself under another draw of dropout, of
-all sentences of its batch."""
+"""Unsupervised SimCSE (Gao, Yao and Chen 2021): of its batch, a sentence is nearest to itself under another dropout."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,8 @@ from ..corpus.source import Source
 from ..encoder import write_sentence_transformer
 from ..encoder.sentence import pooled
 from ..files import new_folder, write_json
-from .loop import LoopConfig, Show, Trainer
+from .config import LoopConfig
+from .loop import Show, Trainer
 
 TEMPERATURE = 0.05
 DROPOUT = 0.1  # where a model has none: the paper's, which is best there (its Table 4)
@@ -31,8 +31,10 @@ RATE = 3e-5  # of a model 768 wide, as the paper's for BERT-base; narrower ones 
 
 
 def contrastive_loss(one: Tensor, two: Tensor, temperature: float = TEMPERATURE) -> Tensor:
-    """Mean over i of -log(exp(sim(one_i, two_i) / t) / sum over j of exp(sim(one_i, two_j) / t)), sim the cosine; one,
-    two: (b, d) vectors of the same sentences (Gao et al. 2021, equation 4)."""
+    """Mean over i of -log(exp(sim(one_i, two_i) / t) / sum over j of exp(sim(one_i, two_j) / t)), sim the cosine.
+
+    one, two: (b, d) vectors of the same sentences (Gao et al. 2021, equation 4).
+    """
     scores = F.normalize(one, dim=-1) @ F.normalize(two, dim=-1).T / temperature
     return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 
@@ -68,11 +70,9 @@ class SentenceBatches(Batches):
 
 
 def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, most: int) -> list[np.ndarray]:
-    """At most so many different sentences as token ids with special tokens, cut to LENGTH tokens; those under SHORTEST
-    are left out.
+    """At most so many different sentences as token ids with special tokens, of SHORTEST tokens or more, cut to LENGTH.
 
-    text: windows of the model's training, of which the train split is read in a random order; or a text, read from its
-    beginning.
+    text: windows of a training, whose train split is read in a random order; or a text, read from its beginning.
 
     Raises:
         ValueError: not enough for one batch.
@@ -111,11 +111,10 @@ def _of_source(source: Source, tokenizer: PreTrainedTokenizerFast) -> Iterator[n
 
 
 def without_dropout(config: Any) -> list[str]:
-    """The settings of a model's dropout where all of them are 0, so that SimCSE would compare a vector with itself;
-    else none. That of a classifier's head does not count."""
-    names = [key for key, value in vars(config).items() if "dropout" in key and isinstance(value, float | int)]
-    names = [key for key in names if "classifier" not in key]
-    return [] if any(getattr(config, key) > 0 for key in names) else names
+    """A model's settings of dropout if all are 0, so that SimCSE would compare equal vectors; not a classifier's."""
+    settings = {key: value for key, value in vars(config).items() if "dropout" in key and "classifier" not in key}
+    numbers = {key: value for key, value in settings.items() if isinstance(value, float | int)}
+    return [] if any(value > 0 for value in numbers.values()) else list(numbers)
 
 
 def contrast(

@@ -1,15 +1,22 @@
-"""What an encoder is, in words and numbers: its resolved configuration, the formula of its scores, costs, backends."""
+"""What an encoder is, in words and numbers: its resolved configuration, the formula of its scores, costs, backends.
 
+Costs are read off the model itself, built on torch's meta device (shapes without numbers): they hold for any scheme.
+"""
+
+import copy
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers.initialization import no_init_weights
 
 from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS, check_backend
 from ..files import write_text
-from .costs import Costs, costs
-from .finite import not_finite
+from .loop import not_finite
 from .preset_table import KEPT
 
 TRIED = 64  # most tokens of a text that an own scheme is tried on
@@ -17,6 +24,138 @@ SIZE_FIELDS = (
     *("vocab_size", "hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
     *("intermediate_size", "max_position_embeddings"),
 )
+# Which part a module belongs to, by the first of these names that its path holds.
+_PART_OF = {
+    "word_embeddings": "word_embedding",
+    "position_embeddings": "position_table",
+    "untied": "positional_terms",
+    "relative": "positional_terms",
+    "qkv": "attention_projections",
+    "out": "attention_projections",
+    "attention": "attention_scores",
+    "feed_forward": "feed_forward",
+    "attention_norm": "norms",
+    "feed_forward_norm": "norms",
+    "embedding_norm": "norms",
+    "head": "vocabulary_head",
+    "norm": "norms",
+}
+PARTS = tuple(dict.fromkeys(_PART_OF.values()))
+# In reading order.
+TERMS = ("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "absolute", "relative")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What `costs` found.
+
+    parameters: numbers of each part; shared ones count once (a tied vocabulary head has its bias only).
+    operations: multiplications and additions of each part's matrix products, per token of a forward pass over one row
+        of `length` tokens of which the share `labelled` is predicted; what is not a matrix product (norms, look-ups,
+        softmax) is not counted.
+    terms: names of the terms of the attention scores, those of `TERMS` that the scheme has.
+    """
+
+    parameters: dict[str, int]
+    operations: dict[str, float]
+    length: int
+    labelled: float
+    terms: tuple[str, ...]
+
+    def of(self, what: str) -> float:
+        """The total of "parameters" or "operations"."""
+        return sum((self.parameters if what == "parameters" else self.operations).values())
+
+
+def _part(path: str) -> str:
+    words = path.split(".")
+    # What an own scheme computes outside of these modules is counted where schemes are.
+    return next((part for name, part in _PART_OF.items() if name in words), "positional_terms")
+
+
+def _meta_model(config: EncoderConfig) -> EncoderForMaskedLM:
+    with torch.device("meta"), no_init_weights():
+        model = EncoderForMaskedLM(copy.deepcopy(config))
+    model.tie_weights()
+    model.requires_grad_(False)
+    # `eager` multiplies term by term, as the scores need, unless they are one product of sums (SPLIT, BERT-A^d).
+    model.set_attn_implementation("sdpa" if config.stream_qk == "joint" or config.untied == "crossed" else "eager")
+    for part in (model.encoder.untied, model.encoder.relative):
+        if part is not None:  # special tokens are looked up: no product, and where they are a shape cannot tell
+            part.register_forward_hook(lambda module, inputs, bias: replace(bias, values=None))
+    return model.eval()
+
+
+def _own(counts: dict[str, float]) -> Iterator[tuple[str, float]]:
+    """Each module's operations without those of the modules below it."""
+    for path, total in counts.items():
+        below = [other for other in counts if other.startswith(path + ".")]
+        children = [p for p in below if not any(p.startswith(other + ".") for other in below)]
+        yield path, total - sum(counts[child] for child in children)
+
+
+def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.15) -> Costs:
+    """Parameters, and operations per token of a forward pass, of the model with a masked-language head.
+
+    Args:
+        config: any encoder.
+        length: tokens of a row; default: max_position_embeddings. What all rows of a batch share (TUPE's positional
+            term) is counted for one row.
+        labelled: share of the tokens that the vocabulary head sees.
+
+    Raises:
+        ValueError: a length beyond the position table, a `labelled` that is no share, or a scheme that needs numbers.
+    """
+    if not 0 <= labelled <= 1:
+        raise ValueError(f"labelled is the share of predicted tokens, in [0, 1]; got {labelled}.")
+    if length is not None and length < 1:
+        raise ValueError(f"length must be at least 1 token; got {length}.")
+    length = length or config.max_position_embeddings
+    ids = torch.zeros(1, length, dtype=torch.long, device="meta")
+    try:
+        model = _meta_model(config)
+        with FlopCounterMode(display=False) as counter:
+            model(input_ids=ids)
+        terms = tuple(sorted(model.attention_terms(input_ids=ids[:, :2]), key=TERMS.index))
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        raise ValueError(
+            f"The costs of {config.preset or 'this encoder'} cannot be counted: it does not run on torch's meta "
+            f"device, where tensors have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme "
+            "is counted if it reads no values of tensors."
+        ) from None
+    parameters, operations = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0.0)
+    for name, parameter in model.named_parameters():
+        parameters[_part(name)] += parameter.numel()
+    counts = {path: float(sum(found.values())) for path, found in counter.get_flop_counts().items() if path != "Global"}
+    for path, count in _own(counts):
+        operations[_part(path)] += count / length
+    operations["vocabulary_head"] *= labelled
+    return Costs(parameters, operations, length, labelled, terms)
+
+
+def matched_width(config: EncoderConfig, what: str, target: float, length: int, labelled: float) -> int:
+    """The `intermediate_size` at which a model comes nearest to costing `target` (`what` as in `Costs.of`).
+
+    Raises:
+        ValueError: even without a feed-forward the model costs more.
+    """
+    step = config.intermediate_step
+
+    def cost(width: int) -> float:
+        other = copy.deepcopy(config)
+        other.intermediate_size = width
+        return costs(other, length, labelled).of(what)
+
+    first = cost(step)
+    each = cost(2 * step) - first  # both costs grow by the same for every step of the width
+    steps = 1 + (target - first) / each
+    if steps < 0.5:
+        raise ValueError(
+            f"{config.preset} cannot be made to cost {target:,.0f} {what}: with the narrowest feed-forward, "
+            f"intermediate_size={step}, it costs {first:,.0f}. Put {config.preset} first in --models, so that the "
+            "others are matched to it, or leave it out."
+        )
+    return step * max(1, round(steps))
 
 
 def differing(config: EncoderConfig) -> dict[str, Any]:
@@ -36,8 +175,7 @@ def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
 
 
 def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
-    """The score of query i and key j as one line; `terms` are the names that `attention_terms` gives, and each has its
-    place.
+    """The score of query i and key j as one line; `terms` are the names that `attention_terms` gives.
 
     q, k: queries and keys of a head, from words (and positions added to them), or from a stream; p: the position table.
     """
@@ -94,16 +232,14 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
     flex = "torch's FlexAttention" + (", the bias looked up inside the kernel" if biased else "")
     notes = {"eager": "the specification: each term a map (h, n, n) in memory", "sdpa": sdpa, "flex_attention": flex}
     for name in BACKENDS:
-        refused = _refusal(name, device, True, config.dropout)
-        if refused:
-            without = _refusal(name, device, False, 0.0)
-            notes[name] = refused if without else f"{notes[name]}; not in training: {refused}"
+        if refused := _refusal(name, device, True, config.dropout):
+            never = _refusal(name, device, False, 0.0)
+            notes[name] = refused if never else f"{notes[name]}; not in training: {refused}"
     return notes
 
 
 def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
-    """One forward and one backward pass of a new model over two made-up texts, all tokens predicted: its loss, and the
-    parameters that are not finite or whose gradient is not; empty if there are none."""
+    """A forward and a backward pass of a new model over two made-up texts: its loss, and what is not finite, if any."""
     tokens = min(length, TRIED)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -122,7 +258,7 @@ def explain(
     Raises:
         ValueError: the length is not possible, or the costs cannot be counted (see `costs`).
     """
-    found: Costs = costs(config, length, labelled)
+    found = costs(config, length, labelled)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return {
         "preset": config.preset,
@@ -134,8 +270,8 @@ def explain(
         "longest": config.longest,
         "length": found.length,
         "labelled": found.labelled,
-        "parameters": {**found.parameters, "total": found.total_parameters},
-        "operations": {**found.operations, "total": found.total_operations},
+        "parameters": {**found.parameters, "total": found.of("parameters")},
+        "operations": {**found.operations, "total": found.of("operations")},
         "device": device.type,
         "backend": backend,
         "backends": backend_notes(config, device),
@@ -149,42 +285,34 @@ def as_text(facts: dict[str, Any]) -> str:
     rows, numbered = facts["longest"], "any length; positions are not numbered by a table"
     longest = f"{rows} tokens (rows of the table)" if rows else numbered
     width = max(map(len, [*facts["config"], *facts["parameters"]])) + 2
-    return "\n".join(
-        [
-            name + (f" ({facts['source']})" if facts["source"] else ""),
-            "",
-            "Configuration: sizes, and what differs from the defaults of EncoderConfig",
-            *(f"  {key:{width}}{value}" for key, value in facts["config"].items()),
-            f"  {'streams':{width}}{' + '.join(map(str, facts['streams']))}",
-            f"  {'longest input':{width}}{longest}",
-            "",
-            "Scores of attention, i the query and j the key",
-            f"  {facts['formula']}",
-            f"  terms: {', '.join(facts['terms'])}",
-            "",
-            f"Costs; operations a token of a forward pass over {facts['length']} tokens, {facts['labelled']:.0%} of "
-            "them predicted",
-            f"  {'part':{width}}{'parameters':>14}{'operations':>14}",
-            *(
-                f"  {part:{width}}{count:>14,}{facts['operations'][part]:>14,.0f}"
-                for part, count in facts["parameters"].items()
-            ),
-            "",
-            f"Attention on this machine ({facts['device']}): {facts['backend']} runs; output_attentions=True takes "
-            "eager",
-            *(f"  {key:16}{note}" for key, note in facts["backends"].items()),
-            *_tried(facts["trial"]),
-        ]
-    )
-
-
-def _tried(facts: dict[str, Any] | None) -> list[str]:
-    if facts is None:
-        return []
-    pass_of = f"One forward and backward pass over 2 texts of {facts['tokens']} tokens: loss {facts['loss']:.3f}"
-    if facts["not_finite"]:
-        return ["", f"{pass_of}, NOT FINITE: {facts['not_finite']}. A training would stop at its first step."]
-    return ["", f"{pass_of}, all gradients finite"]
+    read = f"{facts['length']} tokens, {facts['labelled']:.0%} of them predicted"
+    here = f"Attention on this machine ({facts['device']}): {facts['backend']} runs"
+    counted = [(part, count, facts["operations"][part]) for part, count in facts["parameters"].items()]
+    lines = [
+        name + (f" ({facts['source']})" if facts["source"] else ""),
+        "",
+        "Configuration: sizes, and what differs from the defaults of EncoderConfig",
+        *(f"  {key:{width}}{value}" for key, value in facts["config"].items()),
+        f"  {'streams':{width}}{' + '.join(map(str, facts['streams']))}",
+        f"  {'longest input':{width}}{longest}",
+        "",
+        "Scores of attention, i the query and j the key",
+        f"  {facts['formula']}",
+        f"  terms: {', '.join(facts['terms'])}",
+        "",
+        f"Costs; operations a token of a forward pass over {read}",
+        f"  {'part':{width}}{'parameters':>14}{'operations':>14}",
+        *(f"  {part:{width}}{parameters:>14,}{operations:>14,.0f}" for part, parameters, operations in counted),
+        "",
+        f"{here}; output_attentions=True takes eager",
+        *(f"  {key:16}{note}" for key, note in facts["backends"].items()),
+    ]
+    if tried := facts["trial"]:
+        bad = tried["not_finite"]
+        found = f"NOT FINITE: {bad}. A training would stop at its first step." if bad else "all gradients finite"
+        text = f"One forward and backward pass over 2 texts of {tried['tokens']} tokens: loss {tried['loss']:.3f}"
+        lines += ["", f"{text}, {found}"]
+    return "\n".join(lines)
 
 
 def preset_rows(size: str) -> list[dict[str, Any]]:
@@ -206,8 +334,8 @@ def preset_rows(size: str) -> list[dict[str, Any]]:
                 "block": config.block,
                 "streams": list(config.stream_sizes),
                 "terms": list(cost.terms),
-                "parameters": cost.total_parameters,
-                "operations": cost.total_operations,
+                "parameters": cost.of("parameters"),
+                "operations": cost.of("operations"),
                 "length": cost.length,
                 "longest": config.longest,
                 "backends": trains_with(config, torch.device("cuda")),

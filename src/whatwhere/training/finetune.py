@@ -1,5 +1,4 @@
-"""Fine-tuning for sequence classification: a pretrained folder (or only its configuration) and a labelled table in, a
-classifier out.
+"""Fine-tuning for sequence classification: a pretrained folder and a labelled table in, a classifier out.
 
 The loop, its schedules, checkpoints and exact resume are those of pretraining; here are the data, the model and the
 defaults (GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrained and 2e-4 from fresh weights,
@@ -10,11 +9,11 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, label_names, read_labelled
@@ -23,11 +22,11 @@ from ..encoder.attention import check_backend
 from ..files import read_json, write_json
 from ..intervals import share_interval
 from ..shipped import model_source
-from .card import classifier_card, rows_cut, weights_metadata
+from .card import classifier_card, rows_cut
 from .checkpoints import quiet
-from .config import SchemeConfig
-from .loop import LoopConfig, Trainer, processes
-from .runs import enter, save_final, train, validation
+from .config import LoopConfig, SchemeConfig
+from .loop import Trainer, processes, run, validation
+from .runs import enter, save_final
 
 CONFIG, DATA = "finetune.yaml", "data.json"
 MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
@@ -42,8 +41,7 @@ RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and fr
 
 
 def default_rate(start: str, from_scratch: bool) -> float:
-    """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, so a narrow model needs
-    longer ones."""
+    """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, narrow models need longer."""
     width = EncoderConfig.from_pretrained(model_folder(start), local_files_only=True).hidden_size
     return RATES[from_scratch] * 768 / width
 
@@ -59,10 +57,8 @@ def model_folder(start: str) -> Path:
         raise ValueError(f"No model at {start}: config.json is missing. Give the folder that pretrain wrote.")
     kind = read_json(path).get("model_type")
     if kind != EncoderConfig.model_type:
-        raise ValueError(
-            f"{start} holds a model of type {kind!r}. Only encoders of whatwhere are fine-tuned here: whatwhere "
-            "pretrain."
-        )
+        way_out = "Only encoders of whatwhere are fine-tuned here: whatwhere pretrain."
+        raise ValueError(f"{start} holds a model of type {kind!r}. {way_out}")
     return path.parent
 
 
@@ -72,17 +68,15 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
     start: str = Field(
         description="folder of a pretrained encoder, or reference: its weights, configuration and tokenizer"
     )
-    from_scratch: bool = Field(False, description="take the configuration and the tokenizer only, weights anew")
-    model: dict[str, Any] = Field(
-        default_factory=dict, description="EncoderConfig fields that override the folder's, e.g. dropout"
-    )
+    from_scratch: bool = False  # take the configuration and the tokenizer only, weights anew
+    model: dict[str, Any] = {}  # EncoderConfig fields that override the folder's, e.g. dropout
     data: str = Field(description="labelled table to train on (--data FILE): .tsv, .csv or .jsonl, also .gz, .xz, .zst")
     dev: str = Field(description="labelled table that the accuracy is measured on (--dev FILE)")
-    text: str = Field("sentence", description="column of the text")
-    text_pair: str | None = Field(None, description="column of a second text, for tasks on pairs")
-    label: str = Field("label", description="column of the label: words or whole numbers, each a class")
-    length: int = Field(128, ge=4, description="most tokens of a row, [CLS] and [SEP] included; longer ones are cut")
-    epochs: float | None = Field(None, gt=0, description="budget: passes over the data; default 3, or give steps")
+    text: str = "sentence"  # column of the text
+    text_pair: str | None = None  # column of a second text, for tasks on pairs
+    label: str = "label"  # column of the label: words or whole numbers, each a class
+    length: Annotated[int, Field(ge=4)] = 128  # most tokens of a row, [CLS] and [SEP] included; longer ones are cut
+    epochs: PositiveFloat | None = None  # budget: passes over the data; default 3, or give steps
 
     @model_validator(mode="before")
     @classmethod
@@ -115,16 +109,12 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         """
         found = EncoderConfig.from_pretrained(model_folder(self.start), local_files_only=True)
         own = {field: getattr(found, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
-        names = dict(enumerate(labels))
-        config = EncoderConfig(
-            **{**own, **self.model}, id2label=names, label2id={name: number for number, name in names.items()}
-        )
+        numbers = {name: number for number, name in enumerate(labels)}
+        config = EncoderConfig(**{**own, **self.model}, id2label=dict(enumerate(labels)), label2id=numbers)
         config.problem_type = "single_label_classification"
-        if config.longest is not None and self.length > config.longest:
-            raise ValueError(
-                f"length={self.length} tokens, but the position table has {config.longest} rows. Use --length "
-                f"{config.longest}."
-            )
+        if (longest := config.longest) is not None and self.length > longest:
+            seen = f"length={self.length} tokens, but the position table has {longest} rows"
+            raise ValueError(f"{seen}. Use --length {longest}.")
         return config
 
 
@@ -146,9 +136,8 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSeq
             )
     except RuntimeError:
         changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items()) or f"{len(labels)} classes"
-        raise ValueError(
-            f"The weights of {config.start} do not fit {changed}. Start from another encoder, or --from-scratch."
-        ) from None
+        way_out = "Start from another encoder, or --from-scratch."
+        raise ValueError(f"The weights of {config.start} do not fit {changed}. {way_out}") from None
 
 
 def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, progress: bool = True) -> dict[str, Any]:
@@ -165,30 +154,26 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     if finished is not None:
         return finished
     config = config if saved is None else saved
-    rows = read_labelled(config.data, config.text, config.label, config.text_pair)
+    columns = (config.text, config.label, config.text_pair)
+    rows = read_labelled(config.data, *columns)
     names = label_names(rows.labels)
     model = build_classifier(config, names)
     check_backend(config.backend, processes().device, training=True, dropout=model.config.dropout)
     tokenizer = load_tokenizer(model_folder(config.start))
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed)
-    dev = LabelledBatches(
-        read_labelled(config.dev, config.text, config.label, config.text_pair), names, tokenizer, config.length
-    )
+    dev = LabelledBatches(read_labelled(config.dev, *columns), names, tokenizer, config.length)
     if len(data) < config.batch_size:
-        raise ValueError(
-            f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}. Use a smaller --set "
-            "batch_size=."
-        )
+        seen = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
+        raise ValueError(f"{seen}. Use a smaller --set batch_size=.")
     facts = _data_facts(data, dev, names)
     if processes().is_main_process:
         config.save_run(out / CONFIG)  # first: a folder without it is of no run, and could not be gone on with
         _claim_data(out, facts)
         if progress and (cut := rows_cut(facts, config.length)):
             print(f"{cut[0].upper()}{cut[1:]}.{_longer(config.length, model.config.longest)}", file=sys.stderr)
-    trainer, trained = train(
-        model,
-        config,
-        config.total_steps(len(data)),
+    trainer = Trainer(model, config, config.total_steps(len(data)), out)
+    trained = run(
+        trainer,
         data.batch,
         out,
         tokens_per_step=round(config.batch_size * data.mean_length),
@@ -199,16 +184,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     )
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
     summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
-    if processes().is_main_process:
-        settings = config.model_dump()
-        save_final(
-            model,
-            tokenizer,
-            out,
-            summary=summary,
-            card=classifier_card(model.config, settings, summary),
-            metadata=weights_metadata(model.config, settings, summary),
-        )
+    save_final(model, tokenizer, out, settings=config.model_dump(), summary=summary, card=classifier_card)
     trainer.accelerator.wait_for_everyone()
     return summary
 
@@ -244,10 +220,8 @@ def _claim_data(out: Path, facts: dict[str, Any]) -> None:
     """Keep what the data are; refuse to go on with other rows, which would resume to other numbers."""
     kept = out / DATA
     if kept.is_file() and read_json(kept)["sha256"] != facts["sha256"]:
-        raise ValueError(
-            f"The training rows, or the tokenizer, are not those that {out} began with. Restore them, or use another "
-            "--out."
-        )
+        way_out = "Restore them, or use another --out."
+        raise ValueError(f"The training rows, or the tokenizer, are not those that {out} began with. {way_out}")
     write_json(kept, facts)
 
 

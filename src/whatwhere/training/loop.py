@@ -1,108 +1,36 @@
 """One plain training loop under pretraining and fine-tuning, on accelerate; batches are a pure function of the step."""
 
+import contextlib
+import ctypes
 import json
 import math
 import os
+import platform
+import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
-from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..encoder.attention import Stacked
 from ..files import write_text
 from ..stop import Stopped, asked, deferring
 from .checkpoints import CHECKPOINTS, drop_between, drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
-from .config import StrictConfig
-from .finite import NotFinite, not_finite
-from .memory import give_back_memory, keep_freed_memory
-from .muon import Muon
+from .config import LoopConfig
+from .optimizers import learning_rate_factor, make_optimizers
 
-CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 GIVE_BACK = 50  # steps after which free memory is given back; takes 1 % of them
 Batch = dict[str, Tensor]
+BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's
 Show = Callable[[str, int, int, str], None]  # told how far a long work is: (what, done, in all, a word on it)
-BatchAt = Callable[
-    [int, int, int, int], Batch
-]  # (micro step, rows of all processes, rank, world) -> this process's batch
-
-
-class LoopConfig(StrictConfig):
-    """What the loop itself needs; recipes extend it."""
-
-    seed: int = Field(0, ge=0, description="seed of weights, masks and order")
-    steps: int | None = Field(None, ge=1, description="budget: optimizer steps")
-    batch_size: int = Field(
-        32, ge=1, description="windows per optimizer step, all processes and accumulated parts together"
-    )
-    accumulate: int = Field(1, ge=1, description="parts a step's batch is computed in")
-    learning_rate: float = Field(4e-3, gt=0, description="peak learning rate of AdamW")
-    warmup_steps: int = Field(100, ge=0, description="steps of linear warm-up")
-    schedule: Literal["cosine", "linear", "trapezoid"] = Field(
-        "cosine",
-        description="of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then linear",
-    )
-    minimum_learning_rate_ratio: float = Field(
-        0.1, ge=0, le=1, description="learning rate at the end, as a share of the peak"
-    )
-    optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: of the hidden matrices; AdamW of all else")
-    muon_scale: Literal["adamw", "spectral"] = Field(
-        "adamw",
-        description="size of muon's updates: adamw, entries as large as AdamW's; spectral, √max(1, rows/columns) times "
-        "orthogonal",
-    )
-    matrix_learning_rate_scale: float = Field(
-        1.0, gt=0, description="learning rate of the hidden matrices, times the peak"
-    )
-    matrix_steps: int | None = Field(
-        None,
-        ge=1,
-        description="steps that matrix_learning_rate_scale is meant for: a training of N, if more, takes √(this / N) "
-        "of it",
-    )
-    embedding_learning_rate_scale: float = Field(
-        1.0, gt=0, description="learning rate of the word embeddings, times the peak"
-    )
-    table_learning_rate_scale: float = Field(
-        1.0, gt=0, description="learning rate of the position table, times the peak"
-    )
-    bias_learning_rate_scale: float = Field(
-        1.0, gt=0, description="learning rate of relative-bias tables, times the peak"
-    )
-    betas: tuple[float, float] = (0.9, 0.95)
-    epsilon: float = Field(1e-8, gt=0)
-    weight_decay: float = Field(0.01, ge=0, description="of matrices, a step: times the learning rate")
-    embedding_weight_decay: float = Field(0.0, ge=0, description="of the word embeddings")
-    table_weight_decay: float = Field(0.0, ge=0, description="of the position table")
-    bias_weight_decay: float = Field(0.0, ge=0, description="of relative-bias tables")
-    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
-    checkpoint_every: int = Field(
-        500, ge=1, description="steps between checkpoints, besides 0, those of checkpoint_steps, and the last"
-    )
-    checkpoint_steps: list[Annotated[int, Field(ge=0)]] | None = Field(
-        None, description="steps of further checkpoints; default: 1, 3, 10, 30, 100, ..."
-    )
-    checkpoint_minutes: float = Field(
-        10.0,
-        gt=0,
-        description="minutes of training that a kill costs at most: a checkpoint after so long, gone with the next",
-    )
-    validate_every: int = Field(100, ge=1, description="steps between validations")
-    log_every: int = Field(10, ge=1, description="steps between log lines")
-    trackers: list[str] = Field(default_factory=list, description="accelerate trackers, for example tensorboard")
 
 
 def bf16_pays(device: torch.device) -> bool:
@@ -110,64 +38,6 @@ def bf16_pays(device: torch.device) -> bool:
     if device.type != "cpu":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
-    """Share of the peak learning rate at `step` in [0, steps): linear warm-up, then as `schedule` says."""
-    warmup = min(config.warmup_steps, steps // 2)
-    if step < warmup:
-        return (step + 1) / warmup
-    progress = (step - warmup) / max(steps - warmup, 1)
-    if config.schedule == "cosine":
-        shape = 0.5 * (1 + math.cos(math.pi * progress))
-    else:
-        shape = min(1.0, (1 - progress) / (1 - CONSTANT if config.schedule == "trapezoid" else 1))
-    return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
-
-
-def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
-    """AdamW over everything, or Muon over the hidden matrices and AdamW over the rest; groups with their own peak rates
-    and decay.
-
-    steps: of the whole training; long ones learn their matrices slower where `matrix_steps` says so.
-    """
-    slower = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
-    groups: dict[str, dict[str, Any]] = {
-        kind: {"params": [], "lr": (peak := config.learning_rate * scale), "peak": peak, "weight_decay": decay}
-        for kind, scale, decay in (
-            ("matrices", config.matrix_learning_rate_scale * slower, config.weight_decay),
-            ("head", 1.0, config.weight_decay),
-            ("embeddings", config.embedding_learning_rate_scale, config.embedding_weight_decay),
-            ("table", config.table_learning_rate_scale, config.table_weight_decay),
-            ("plain", 1.0, 0.0),
-            ("biases", config.bias_learning_rate_scale, config.bias_weight_decay),
-        )
-    }
-    for name, parameter in model.named_parameters():
-        positional = "relative." in name or "untied." in name
-        if "position_embeddings." in name or name.endswith("untied.cls"):
-            kind = "table"
-        elif "_embeddings" in name:
-            kind = "embeddings"
-        elif positional and not name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias")):
-            kind = "biases"
-        elif parameter.ndim < 2:
-            kind = "plain"
-        elif positional or ".layers." in f".{name}":
-            kind = "matrices"
-        else:
-            kind = "head"
-        groups[kind]["params"].append(parameter)
-    hidden = [groups.pop("matrices")] if config.optimizer == "muon" else []
-    rest = [group for group in groups.values() if group["params"]]
-    optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)
-    ]
-    if hidden:
-        stacked = {id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, Stacked)}
-        hidden[0]["rows"] = [stacked.get(id(p), [len(p)]) for p in hidden[0]["params"]]
-        optimizers.append(Muon(hidden, scale=config.muon_scale))
-    return optimizers
 
 
 def processes() -> PartialState:
@@ -179,13 +49,49 @@ def _on_cpu() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.cuda.is_available()
 
 
-def make_accelerator(config: LoopConfig, out: Path | None = None) -> Accelerator:
-    """Device and precision as configured; `auto` picks bf16 where it pays."""
-    AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training of this process
-    bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(processes().device))
-    return Accelerator(
-        cpu=_on_cpu(), mixed_precision="bf16" if bf16 else "no", log_with=config.trackers or None, project_dir=out
-    )
+def keep_freed_memory() -> None:
+    """Tell glibc's allocator to keep what is freed for the next step.
+
+    By default every large tensor comes as fresh pages from the system, and faulting them in took up to a third of a
+    training step on a CPU (docs/log.md). The price: memory once used stays with the process. Does nothing where the
+    allocator is another.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: blocks below 1 GiB come from the heap
+        mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: and the heap is not given back
+
+
+def give_back_memory() -> None:
+    """Give what is free of the heap back to the system.
+
+    The size of the largest tensors changes with the number of hidden words, so that holes are left which the next
+    tensor does not fit: a tiny encoder's process grew from 1.1 GB after 25 steps to 2.5 GB after 600.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+class NotFinite(ValueError):
+    """A step whose loss or gradient is not finite, before it changed any weight; `where` says in which parameter."""
+
+    def __init__(self, loss: float, norm: float, where: str) -> None:
+        super().__init__(f"Loss is {loss}, gradient norm {norm}")
+        self.where = where
+
+
+def not_finite(model: torch.nn.Module) -> str:
+    """Which parameters of a model, or else their gradients, are not finite: a few by name; empty if none.
+
+    The last ones of the model come first, as what is not finite spreads backwards from there.
+    """
+    named = list(model.named_parameters())[::-1]
+    for what, tensors in (("", named), ("the gradient of ", [(n, p.grad) for n, p in named if p.grad is not None])):
+        names = [name for name, tensor in tensors if not bool(tensor.isfinite().all())]
+        if names:
+            more = f" and of {len(names) - 3} more" if len(names) > 3 else ""
+            return f"{what}{', '.join(names[:3])}{more}"
+    return ""
 
 
 class Trainer:
@@ -194,29 +100,27 @@ class Trainer:
     def __init__(self, model: PreTrainedModel, config: LoopConfig, steps: int, out: Path | None = None) -> None:
         self.config, self.steps = config, steps
         keep_freed_memory()
-        self.accelerator = make_accelerator(config, out)
+        AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training here
+        bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(processes().device))
+        trackers, precision = config.trackers or None, "bf16" if bf16 else "no"
+        self.accelerator = Accelerator(cpu=_on_cpu(), mixed_precision=precision, log_with=trackers, project_dir=out)
         model.set_attn_implementation(config.backend)
         model.to(self.accelerator.device)
         self.plain = model
         self.model = self.accelerator.prepare_model(model)
         self.optimizers = make_optimizers(model, config, steps)
         world = self.accelerator.num_processes
-        if config.batch_size % (world * config.accumulate):
+        self.rows, left = divmod(config.batch_size, world * config.accumulate)
+        if left:
             raise ValueError(
                 f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
                 f"processes={world}, accumulate={config.accumulate}."
             )
-        self.rows = config.batch_size // (world * config.accumulate)
 
     def micro_batches(self, batch_at: BatchAt, step: int) -> list[Batch]:
         """This process's parts of the batch of `step`: together, in all processes, always the same windows."""
-        a = self.accelerator
-        return [
-            batch_at(
-                step * self.config.accumulate + part, self.rows * a.num_processes, a.process_index, a.num_processes
-            )
-            for part in range(self.config.accumulate)
-        ]
+        rank, world, parts = self.accelerator.process_index, self.accelerator.num_processes, self.config.accumulate
+        return [batch_at(step * parts + part, self.rows * world, rank, world) for part in range(parts)]
 
     def step(self, step: int, batches: list[Batch]) -> tuple[float, float]:
         """One optimizer step; returns the mean loss over all labelled tokens of the batch and the gradient's norm.
@@ -235,7 +139,7 @@ class Trainer:
         loss_sum = torch.zeros((), device=accelerator.device)
         for part, (batch, count) in enumerate(zip(batches, counts, strict=True)):
             last = part == len(batches) - 1
-            with nullcontext() if last else accelerator.no_sync(self.model):
+            with contextlib.nullcontext() if last else accelerator.no_sync(self.model):
                 with accelerator.autocast():
                     loss = self.model(**batch).loss
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
@@ -272,20 +176,25 @@ class Trainer:
 
 def _labelled(batch: Batch) -> Tensor:
     """What the loss of a batch is a mean over: its labels, or its rows where the model names them otherwise."""
-    labels = batch.get("labels")
-    return (
-        (labels != -100).sum() if labels is not None else torch.tensor(len(batch["input_ids"])).to(batch["input_ids"])
-    )
+    if "labels" in batch:
+        return (batch["labels"] != -100).sum()
+    return torch.tensor(len(batch["input_ids"])).to(batch["input_ids"])
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a finished loop reports: `history` holds its log lines (dicts with `step` and `loss` or
-    `validation_loss`)."""
-
-    steps: int
-    seconds: float
-    history: list[dict[str, Any]]
+@torch.no_grad()
+def validation(trainer: Trainer, batches: Iterable[Batch]) -> tuple[float, int, int]:
+    """Mean loss of a label, how many labels are predicted right, and how many there are (-100 is none)."""
+    trainer.plain.eval()
+    total, correct, labels = 0.0, 0, 0
+    for batch in batches:
+        batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items()}
+        with trainer.accelerator.autocast():
+            output = trainer.plain(**batch)
+        targets = batch["labels"][batch["labels"] != -100]
+        total += float(output.loss) * len(targets)
+        correct += int((output.logits.argmax(-1) == targets).sum())
+        labels += len(targets)
+    return total / max(labels, 1), correct, labels
 
 
 def run(
@@ -298,21 +207,24 @@ def run(
     resume: bool = False,
     label: str = "training",
     progress: bool | Show = True,
-) -> Outcome:
-    """Train for `trainer.steps` steps, logging to `out/log.jsonl` and writing checkpoints to `out/checkpoints`.
+) -> dict[str, Any]:
+    """Train, log to `out/log.jsonl` and write checkpoints to `out/checkpoints`; returns the facts of every summary.
 
     With `resume`, go on from the newest complete checkpoint (from the beginning where there is none); on CPU every
     number then equals that of an uninterrupted run. Batches, masks and order depend on the step alone, so no loader
     state exists. A checkpoint that only a signal or `checkpoint_minutes` wanted is gone when the next one is there, so
-    that the checkpoints of a finished run do not depend on how it went.
+    that the checkpoints of a finished run do not depend on how it went. The weights are the same in all processes.
 
     Raises:
         ValueError: the loss is not a finite number. Checkpoints written before stay.
         Stopped: a signal came (see `stop`), and the checkpoint of the step it came in is written.
     """
     config, accelerator, steps = trainer.config, trainer.accelerator, trainer.steps
-    main = accelerator.is_main_process
+    main, rank = accelerator.is_main_process, accelerator.process_index
     root, log_path = out / CHECKPOINTS, out / "log.jsonl"
+    if rank:  # dropout of its own in each process
+        torch.manual_seed((config.seed << 16) + rank)
+    _forget_peak_memory()
     history: list[dict[str, Any]] = []
     start, before = 0, 0.0
     losses: list[float] = []  # of the steps since the last log line
@@ -322,7 +234,6 @@ def run(
             accelerator.print(f"Passing over a broken checkpoint: {line}")
         if checkpoint is not None:
             states = restore(checkpoint, trainer.plain, trainer.optimizers)
-            rank = accelerator.process_index
             trainer.set_random_states({k.split(".")[1]: v for k, v in states.items() if k.startswith(f"{rank}.")})
             start, before = checkpoint.step, float(checkpoint.state["seconds"])
             losses = list(checkpoint.state["losses"])
@@ -334,6 +245,9 @@ def run(
         accelerator.init_trackers("whatwhere")
     marks = log_spaced(steps) if config.checkpoint_steps is None else set(config.checkpoint_steps)
     began = time.perf_counter()
+
+    def seconds() -> float:
+        return before + time.perf_counter() - began
 
     def log(line: dict[str, Any]) -> None:
         history.append(line)
@@ -357,7 +271,7 @@ def run(
             states = _gather_states(states[0])
         if main:
             flat = {f"{rank}.{name}": value for rank, each in enumerate(states) for name, value in each.items()}
-            state = {"seconds": before + time.perf_counter() - began, "losses": losses}
+            state = {"seconds": seconds(), "losses": losses}
             write_checkpoint(root, step, trainer.plain, trainer.optimizers, flat, state)
             drop_between(root, planned)
             drop_old_optimizers(root)
@@ -372,11 +286,7 @@ def run(
             save(0)
         if not history:
             evaluate(0)
-    with (
-        deferring(),
-        _bar(label, start, progress if main else False) as show,
-        ThreadPoolExecutor(1) as ahead,
-    ):
+    with deferring(), _bar(label, start, progress if main else False) as show, ThreadPoolExecutor(1) as ahead:
         upcoming = ahead.submit(trainer.micro_batches, batch_at, start) if start < steps else None
         marked, window = time.perf_counter(), 0
         saved = marked
@@ -390,14 +300,10 @@ def run(
             except NotFinite as error:
                 way_out = f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32"
                 if step == 0:
-                    way_out = (
-                        "No weight has changed yet, so the formula is at fault, not learning_rate: whatwhere explain "
-                        "NAME --scheme FILE tries an own one"
-                    )
-                raise ValueError(
-                    f"{error} at step {step + 1} of {label}{f', in {error.where}' if error.where else ''}. {way_out}; "
-                    f"checkpoints up to here are in {root}."
-                ) from None
+                    way_out = "No weight has changed yet, so the formula is at fault, not learning_rate: "
+                    way_out += "whatwhere explain NAME --scheme FILE tries an own one"
+                place = f"step {step + 1} of {label}{f', in {error.where}' if error.where else ''}"
+                raise ValueError(f"{error} at {place}. {way_out}; checkpoints up to here are in {root}.") from None
             losses.append(loss)
             window += 1
             done = step + 1
@@ -405,9 +311,9 @@ def run(
                 now = time.perf_counter()
                 rate = window * tokens_per_step / (now - marked)
                 marked, window = now, 0
-                mean = sum(losses) / len(losses)
-                entry = {"step": done, "tokens": done * tokens_per_step, "loss": mean}
-                log({**entry, "gradient_norm": norm, "learning_rate": _rate(trainer), "tokens_per_second": rate})
+                mean, of_adamw = sum(losses) / len(losses), float(trainer.optimizers[0].param_groups[0]["lr"])
+                entry = {"step": done, "tokens": done * tokens_per_step, "loss": mean, "gradient_norm": norm}
+                log({**entry, "learning_rate": of_adamw, "tokens_per_second": rate})
                 losses.clear()
                 show("training", done, steps, f"loss {mean:.3f}  {rate:,.0f} tokens/s")
             # Pauses for validation and checkpoints do not count as training speed.
@@ -425,27 +331,61 @@ def run(
                 raise Stopped(f"after step {done:,} of {label}, with a checkpoint")
     if config.trackers:
         accelerator.end_training()
-    return Outcome(steps, before + time.perf_counter() - began, history)
+    return _facts(trainer, history, seconds(), steps * tokens_per_step)
 
 
-@contextmanager
+def _facts(trainer: Trainer, history: list[dict[str, Any]], seconds: float, tokens: int) -> dict[str, Any]:
+    model, on_gpu = trainer.plain, trainer.accelerator.device.type == "cuda"
+    validated = [line for line in history if "validation_loss" in line]
+    rates = sorted(line["tokens_per_second"] for line in history if "tokens_per_second" in line)
+    words = model.get_input_embeddings()
+    assert isinstance(words, torch.nn.Embedding)
+    return {
+        "preset": model.config.preset,
+        "seed": trainer.config.seed,
+        "steps": trainer.steps,
+        "tokens": tokens,
+        "seconds": seconds,
+        "tokens_per_second": rates[len(rates) // 2],
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "embedding_parameters": words.weight.numel(),
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else _peak_memory(),
+        "validation_loss": validated[-1]["validation_loss"] if validated else None,
+        "validation_accuracy": validated[-1]["validation_accuracy"] if validated else None,
+        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
+        "precision": trainer.accelerator.mixed_precision.replace("no", "fp32"),
+        "processes": trainer.accelerator.num_processes,
+    }
+
+
+def _forget_peak_memory() -> None:
+    """Start measuring the peak anew, so that a model in a study does not inherit that of the one before."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):  # Linux: 5 resets the high-water mark of the resident memory
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _peak_memory() -> int:
+    """Largest resident memory in bytes since `_forget_peak_memory`; of the process's life where that has no effect."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextlib.contextmanager
 def _bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
     """Where to show how far the training is: as told, or a bar on stderr."""
     if callable(progress):
         yield progress
         return
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not progress,
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()),
+        *(TextColumn("{task.fields[state]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
     )
-    with bar:
+    with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
         task = bar.add_task(label, total=None, completed=start, state="")
         yield lambda what, done, total, word: bar.update(task, completed=done, total=total, state=word)
 
@@ -456,10 +396,6 @@ def _agreed(accelerator: Accelerator, *votes: bool) -> list[bool]:
         return list(votes)
     summed: Tensor = accelerator.reduce(torch.tensor(votes, dtype=torch.float32, device=accelerator.device), "sum")
     return [vote > 0 for vote in summed.tolist()]
-
-
-def _rate(trainer: Trainer) -> float:
-    return float(trainer.optimizers[0].param_groups[0]["lr"])
 
 
 def _read_log(path: Path) -> list[dict[str, Any]]:
@@ -484,15 +420,3 @@ def _gather_states(states: dict[str, Tensor]) -> list[dict[str, Tensor]]:
         for rank, part in enumerate(parts):
             gathered[rank][name] = part
     return gathered
-
-
-def seconds_per_step(model: PreTrainedModel, config: LoopConfig, batch_at: BatchAt, repeats: int = 5) -> float:
-    """Median time of a training step of `model` (whose weights are changed), after one warm-up step."""
-    trainer = Trainer(model, config, steps=repeats + 1)
-    times = []
-    for step in range(repeats + 1):
-        batches = trainer.micro_batches(batch_at, step)
-        began = time.perf_counter()
-        trainer.step(step, batches)
-        times.append(time.perf_counter() - began)
-    return sorted(times[1:])[repeats // 2]

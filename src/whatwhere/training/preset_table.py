@@ -1,5 +1,4 @@
-"""The table of `whatwhere presets`: what the presets of this package are and cost, kept, because counting takes
-seconds.
+"""The table of `whatwhere presets`: what the package's presets are and cost, kept, because counting takes seconds.
 
 `python -m whatwhere.training.explain` writes presets.jsonl, a line for each size and preset; a test counts them again.
 """
@@ -23,28 +22,19 @@ def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
     left, right = ("name", "streams", "terms"), ("parameters", "operations", "longest")
     table = [{key: key for key in (*left, *right, "backends", "source")}]
     for r in rows:
-        joined = {
-            "streams": " + ".join(map(str, r["streams"])),
-            "terms": " + ".join(r["terms"]),
-            "backends": " ".join(r["backends"]),
-        }
-        counted = {
-            "parameters": f"{r['parameters']:,}",
-            "operations": f"{r['operations']:,.0f}",
-            "longest": str(r["longest"] or "any"),
-        }
-        table.append({**r, **joined, **counted})
+        joined = {"streams": " + ".join(map(str, r["streams"])), "terms": " + ".join(r["terms"])}
+        counted = {"parameters": f"{r['parameters']:,}", "operations": f"{r['operations']:,.0f}"}
+        rest = {"longest": str(r["longest"] or "any"), "backends": " ".join(r["backends"])}
+        table.append({**r, **joined, **counted, **rest})
     width = {key: max(len(r[key]) for r in table) for key in table[0]}
     lines = []
     for r in table:
         cells = [r[key].ljust(width[key]) for key in left] + [r[key].rjust(width[key]) for key in right]
         lines.append("  ".join([*cells, r["backends"].ljust(width["backends"]), r["source"]]))
-    return "\n".join(
-        [
-            *lines,
-            f"Size {size}, vocabulary {VOCABULARY:,}. operations: of a forward pass over {rows[0]['length']} tokens, "
-            "15 % of them predicted, per token.",
-            "longest: tokens of an input. backends: those that train it (flex_attention: on CUDA only). whatwhere "
-            "explain NAME says more.",
-        ]
-    )
+    read = f"{rows[0]['length']} tokens, 15 % of them predicted"
+    trained = "those that train it (flex_attention: on CUDA only)"
+    lines += [
+        f"Size {size}, vocabulary {VOCABULARY:,}. operations: of a forward pass over {read}, per token.",
+        f"longest: tokens of an input. backends: {trained}. whatwhere explain NAME says more.",
+    ]
+    return "\n".join(lines)

@@ -1,26 +1,30 @@
 """Masked-language-model pretraining: a corpus, a preset and a budget in; a transformers folder out."""
 
 import math
+import statistics
 import sys
+import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from accelerate.utils import broadcast
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from ..corpus import MaskedBatches, Windows, build_tokenizer, build_windows, load_tokenizer, open_source
 from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
-from .card import model_card, weights_metadata
-from .config import SchemeConfig, StrictConfig
-from .costs import costs
-from .loop import LoopConfig, Show, Trainer, processes, seconds_per_step
-from .runs import begun, enter, save_final, train, validation
+from .card import model_card
+from .config import Count, LoopConfig, SchemeConfig, StrictConfig
+from .explain import costs
+from .loop import Show, Trainer, processes, run, validation
+from .runs import begun, enter, save_final
 
 CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")
+TIMED = 5  # training steps
+InnerShare = Annotated[float, Field(gt=0, lt=1)]
 
 # Rates chosen by the mean validation loss of dstg and ap (docs/log.md has the tries): at `tiny` after 2.5M and 10M
 # tokens; `small` takes them over, level with half the AdamW rate after 1.6M tokens.
@@ -88,23 +92,16 @@ def defaults(recipe: str, size: str) -> dict[str, Any]:
 class CorpusConfig(StrictConfig):
     """Which text, and how it becomes windows of token ids."""
 
-    corpus: str = Field(
-        "python-docs",
-        description="python-docs, a file or folder, hub:NAME[:CONFIG], synthetic:repeat or synthetic:three-regimes",
-    )
-    field: str = Field("text", description="field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text")
-    document: str = Field(
-        "auto", description="what a document of a text file is: auto, file, blank-line, line, heading"
-    )
-    tokenizer: str | None = Field(
-        None, description="vocabulary file, folder, Hub name, words, characters; none: train a WordPiece"
-    )
-    vocab_size: int = Field(4096, ge=16, description="entries of a tokenizer made from the corpus")
-    newline_token: bool = Field(True, description="line breaks become [NL] tokens")
-    length: int = Field(128, ge=4, description="tokens of a window, [CLS] and [SEP] included")
+    corpus: str = "python-docs"  # or a file or folder, hub:NAME[:CONFIG], synthetic:repeat, synthetic:three-regimes
+    field: str = "text"  # of a .jsonl, .tsv, .csv, .parquet or Hub corpus: the one that holds the text
+    document: str = "auto"  # what a document of a text file is: auto, file, blank-line, line, heading
+    tokenizer: str | None = None  # vocabulary file, folder, Hub name, words, characters; none: train a WordPiece
+    vocab_size: Annotated[int, Field(ge=16)] = 4096  # entries of a tokenizer made from the corpus
+    newline_token: bool = True  # line breaks become [NL] tokens
+    length: Annotated[int, Field(ge=4)] = 128  # tokens of a window, [CLS] and [SEP] included
     join: Literal["none", "isolate", "run-on"] = "run-on"
-    held_out: float = Field(0.05, gt=0, lt=1, description="share of the documents kept from training")
-    workers: int | None = Field(None, ge=1, description="processes that tokenise; default: one per core")
+    held_out: InnerShare = 0.05  # share of the documents kept from training
+    workers: Count | None = None  # processes that tokenise; default: one per core
 
 
 class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
@@ -112,24 +109,15 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
 
     preset: str = "dstg"
     size: str = "tiny"
-    recipe: Literal["dstg", "tupe"] = Field(
-        "dstg", description="whose training defaults; default: those of the preset's family"
-    )
-    model: dict[str, Any] = Field(default_factory=dict, description="EncoderConfig fields that override the preset's")
-    tokens: int | None = Field(None, ge=1, description="budget: training tokens, padding included")
-    minutes: float | None = Field(
-        None, gt=0, description="budget: minutes of training, turned into steps once, by timing"
-    )
-    mask_rate: float = Field(0.2, gt=0, lt=1, description="share of the tokens that is predicted")
+    recipe: Literal["dstg", "tupe"] = "dstg"  # whose training defaults; default: those of the preset's family
+    model: dict[str, Any] = {}  # EncoderConfig fields that override the preset's
+    tokens: Count | None = None  # budget: training tokens, padding included
+    minutes: PositiveFloat | None = None  # budget: minutes of training, turned into steps once, by timing
+    mask_rate: InnerShare = 0.2  # share of the tokens that is predicted
     masking: Literal["all", "80-10-10"] = "all"
-    shift: bool = Field(
-        True,
-        description="shift positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on",
-    )
-    validation_windows: int = Field(256, ge=1, description="held-out windows of a validation")
-    pooling: Literal["mean", "semantic"] = Field(
-        "mean", description="columns of a text's vector in sentence-transformers: all, semantic"
-    )
+    shift: bool = True  # positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on
+    validation_windows: Count = 256  # held-out windows of a validation
+    pooling: Literal["mean", "semantic"] = "mean"  # columns of a text's vector in sentence-transformers: all, semantic
 
     @model_validator(mode="before")
     @classmethod
@@ -139,8 +127,6 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
         if any(key in given for key in BUDGET):
             recipe.pop("steps", None)
-        if isinstance(given.get("model"), dict):
-            given["model"] = {**recipe.get("model", {}), **given["model"]}
         return {**recipe, **given}
 
     @model_validator(mode="after")
@@ -153,23 +139,23 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
         """The model's configuration; vocabulary and special tokens are those of `windows`, if given."""
-        if "preset" in self.model:
-            raise ValueError(
-                f"model.preset cannot be set: choose the preset itself, for example --preset {self.model['preset']}."
-            )
         fields = dict(self.model)
+        if "preset" in fields:
+            way_out = f"choose the preset itself, for example --preset {fields['preset']}"
+            raise ValueError(f"model.preset cannot be set: {way_out}.")
         if windows is not None:
-            fields = {"vocab_size": windows.manifest["vocab_size"], **windows.manifest["special_token_ids"], **fields}
-            if fields["vocab_size"] < windows.manifest["vocab_size"]:
+            entries = windows.manifest["vocab_size"]
+            fields = {"vocab_size": entries, **windows.manifest["special_token_ids"], **fields}
+            if fields["vocab_size"] < entries:
                 raise ValueError(
-                    f"model.vocab_size={fields['vocab_size']}, but the tokenizer has {windows.manifest['vocab_size']} "
-                    "entries. Leave model.vocab_size out, or use the tokenizer of that model."
+                    f"model.vocab_size={fields['vocab_size']}, but the tokenizer has {entries} entries. "
+                    "Leave model.vocab_size out, or use the tokenizer of that model."
                 )
         config = preset(self.preset, self.size, **fields)
-        if config.longest is not None and self.length > config.longest:
+        if (longest := config.longest) is not None and self.length > longest:
             raise ValueError(
-                f"length={self.length} tokens, but the position table of {self.preset} has {config.longest} rows. "
-                f"Use --length {config.longest}, or --set model.max_position_embeddings={self.length}."
+                f"length={self.length} tokens, but the position table of {self.preset} has {longest} rows. "
+                f"Use --length {longest}, or --set model.max_position_embeddings={self.length}."
             )
         return config
 
@@ -194,22 +180,11 @@ def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> W
         tokenizer = load_tokenizer(str(saved))
     else:
         if progress and config.tokenizer is None:
-            print(
-                f"Reading {config.corpus} and training a WordPiece of {config.vocab_size:,} entries",
-                file=sys.stderr,
-                flush=True,
-            )
+            entries = f"{config.vocab_size:,} entries"
+            print(f"Reading {config.corpus} and training a WordPiece of {entries}", file=sys.stderr, flush=True)
         tokenizer = build_tokenizer(config.tokenizer, source, config.vocab_size, newline_token=config.newline_token)
-    return build_windows(
-        source,
-        tokenizer,
-        out,
-        length=config.length,
-        join=config.join,
-        held_out=config.held_out,
-        workers=config.workers,
-        progress=progress,
-    )
+    how = {key: getattr(config, key) for key in ("length", "join", "held_out", "workers")}
+    return build_windows(source, tokenizer, out, **how, progress=progress)
 
 
 def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
@@ -225,12 +200,17 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
 
 
 def timed_step(config: PretrainConfig, windows: Windows) -> float:
-    """Seconds of one training step of this configuration on this machine, by a short trial on a throw-away model."""
+    """Seconds of one training step of this configuration here: the median of TIMED on a throw-away model."""
     model_config = config.encoder_config(windows)
     torch.manual_seed(config.seed)
-    return seconds_per_step(
-        EncoderForMaskedLM(model_config), config, make_batches(config, windows, "train", model_config).batch
-    )
+    batches = make_batches(config, windows, "train", model_config)
+    trainer, times = Trainer(EncoderForMaskedLM(model_config), config, TIMED + 1), []
+    for step in range(TIMED + 1):
+        parts = trainer.micro_batches(batches.batch, step)
+        began = time.perf_counter()
+        trainer.step(step, parts)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:])  # the first warms up
 
 
 def steps_to_learn(config: PretrainConfig) -> int:
@@ -239,12 +219,14 @@ def steps_to_learn(config: PretrainConfig) -> int:
 
 
 def too_few(minutes: float, steps: int, config: PretrainConfig, wanted_minutes: float, fewest: int = 1) -> str:
-    """What is said where `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`; `fewest`
-    are done whatever they take."""
-    bought = f"{minutes:g} minutes buy {'at most ' * (steps <= fewest)}{steps:,} step{'s' * (steps != 1)}"
+    """What is said where `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`.
+
+    fewest: steps that are done whatever they take.
+    """
     return (
-        f"{bought}; models of size {config.size} need about {steps_to_learn(config):,} "
-        f"to learn more than how often each word occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
+        f"{minutes:g} minutes buy {'at most ' * (steps <= fewest)}{steps:,} step{'s' * (steps != 1)}; "
+        f"models of size {config.size} need about {steps_to_learn(config):,} to learn more than how often each word "
+        f"occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
     )
 
 
@@ -289,9 +271,8 @@ def pretrain(
         tokens_per_step = saved.batch_size * saved.length
         asked = config.steps if config.tokens is None else math.ceil(config.tokens / tokens_per_step)
         if None not in (asked, saved.steps) and asked != saved.steps:
-            raise ValueError(
-                f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked. Use another --out."
-            )
+            seen = f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked"
+            raise ValueError(f"{seen}. Use another --out.")
         # Stopped while its text was read, it has no steps yet: the budget is that of this call.
         budget = {key: getattr(config, key) for key in BUDGET} if saved.steps is None else {}
         config = saved.model_copy(update=budget)
@@ -315,10 +296,9 @@ def pretrain(
         model = EncoderForMaskedLM(model_config)
     if state.is_main_process:
         config.save_run(out / CONFIG)
-    trainer, facts = train(
-        model,
-        config,
-        steps,
+    trainer = Trainer(model, config, steps, out)
+    facts = run(
+        trainer,
         batches.batch,
         out,
         tokens_per_step=config.batch_size * config.length,
@@ -328,17 +308,8 @@ def pretrain(
         progress=progress,
     )
     summary = {"size": config.size, **facts, "operations": _operations(config, model_config)}
-    if state.is_main_process:
-        settings = config.model_dump()
-        save_final(
-            model,
-            windows.tokenizer(),
-            out,
-            summary=summary,
-            card=model_card(model.config, settings, summary),
-            metadata=weights_metadata(model.config, settings, summary),
-            pooling=config.pooling,
-        )
+    tokenizer, settings = windows.tokenizer(), config.model_dump()
+    save_final(model, tokenizer, out, settings=settings, summary=summary, card=model_card, pooling=config.pooling)
     trainer.accelerator.wait_for_everyone()
     return summary
 
@@ -356,7 +327,7 @@ def _validator(config: PretrainConfig, windows: Windows, model_config: EncoderCo
 def _operations(config: PretrainConfig, model_config: EncoderConfig) -> float | None:
     """Operations per token of a forward pass; None for an own scheme that must see numbers to run (see `costs`)."""
     try:
-        return costs(model_config, config.length, config.mask_rate).total_operations
+        return costs(model_config, config.length, config.mask_rate).of("operations")
     except ValueError as error:
         print(error, file=sys.stderr)
         return None

@@ -1,24 +1,21 @@
-"""The folder of a training, whatever it trains: claimed at the start, a transformers folder at the end, the facts of
-its summary."""
+"""The folder of a training, whatever it trains: claimed at the start, a transformers folder at the end."""
 
 import contextlib
 import json
 import os
-import platform
-import resource
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from ..encoder import EncoderPreTrainedModel, write_sentence_transformer
+from ..encoder import EncoderConfig, EncoderPreTrainedModel, write_sentence_transformer
 from ..files import check_writable, flush, read_json, temporary_folder, write_json, write_text
+from .card import weights_metadata
 from .checkpoints import WEIGHTS, save_model
 from .config import SCHEME, SchemeConfig
-from .loop import BatchAt, LoopConfig, Outcome, Show, Trainer, processes, run
+from .loop import processes
 
 SUMMARY = "training.json"
 C = TypeVar("C", bound=SchemeConfig)
@@ -53,34 +50,28 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
         raise ValueError(f"{out} is a file, where the folder of a run is needed. Choose another --out.")
     if saved.is_file():
         if not resume:
-            raise ValueError(
-                f"{out} already holds a run ({name}). Go on with it (resume=True), or choose another folder."
-            )
+            way_out = "Go on with it (resume=True), or choose another folder."
+            raise ValueError(f"{out} already holds a run ({name}). {way_out}")
         config.check_scheme(out)
         old = began_with(type(config), saved).model_dump()
         for key, value in config.model_dump().items():
             if key == "scheme" and None not in (value, old[key]):
                 continue  # the same text, wherever it stands
             if key not in free and old.get(key) != value:
-                raise ValueError(
-                    f"{out} holds a run with {key}={old.get(key)!r}, now {key}={value!r}. Use the same settings, or "
-                    "another --out."
-                )
+                differs = f"{key}={old.get(key)!r}, now {key}={value!r}"
+                raise ValueError(f"{out} holds a run with {differs}. Use the same settings, or another --out.")
         return True
-    # Windows alone are of a run whose other input was refused; `build_windows` knows whether they are the right ones.
-    if out.is_dir() and any(p for p in out.iterdir() if not p.name.startswith(".") and not _windows(p)):
-        raise ValueError(f"{out} is not empty and holds no run of this kind ({name} is missing). Choose another --out.")
+    for path in out.iterdir() if out.is_dir() else ():
+        # Windows alone are of a run whose other input was refused; `build_windows` knows whether they are the right.
+        windows = path.name == "corpus" and (path / "settings.json").is_file()
+        if not windows and not path.name.startswith("."):
+            what = f"is not empty and holds no run of this kind ({name} is missing)"
+            raise ValueError(f"{out} {what}. Choose another --out.")
     return False
 
 
-def _windows(path: Path) -> bool:
-    """Whether a folder holds windows of a corpus, finished or not, and was named by this package."""
-    return path.name == "corpus" and (path / "settings.json").is_file()
-
-
 def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> tuple[C | None, Any]:
-    """Claim `out` for all processes: the configuration that its run began with, and its summary if it is finished; None
-    where absent.
+    """Claim `out` for all processes: the configuration its run began with, its summary if finished; None where absent.
 
     Raises:
         ValueError: see `claim_folder`.
@@ -97,8 +88,10 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
 
 @contextlib.contextmanager
 def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[None]:
-    """The settings of a new run on disk from before its data are prepared, so that one stopped meanwhile can go on;
-    gone again, with `more` files of it, where wrong input is refused."""
+    """Keep the settings of a new run from before its data are prepared, so that one stopped meanwhile can go on.
+
+    Where wrong input is refused, they are gone again, and with them `more` files.
+    """
     new = processes().is_main_process and not (out / name).is_file()
     if new:
         config.save_run(out / name)
@@ -111,118 +104,26 @@ def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[No
         raise
 
 
-def train(
-    model: PreTrainedModel,
-    config: LoopConfig,
-    steps: int,
-    batch_at: BatchAt,
-    out: Path,
-    *,
-    tokens_per_step: int,
-    validate: Callable[[Trainer], dict[str, float]] | None,
-    resume: bool,
-    label: str,
-    progress: bool | Show,
-) -> tuple[Trainer, dict[str, Any]]:
-    """Run the loop on a model whose weights are the same in all processes; returns the trainer and the facts of every
-    summary."""
-    state = processes()
-    if state.process_index:  # dropout of its own in each process
-        torch.manual_seed((config.seed << 16) + state.process_index)
-    _forget_peak_memory()
-    trainer = Trainer(model, config, steps, out)
-    outcome = run(
-        trainer,
-        batch_at,
-        out,
-        tokens_per_step=tokens_per_step,
-        validate=validate,
-        resume=resume,
-        label=label,
-        progress=progress,
-    )
-    return trainer, _facts(model, config, outcome, trainer, tokens_per_step)
-
-
-@torch.no_grad()
-def validation(trainer: Trainer, batches: Iterable[dict[str, torch.Tensor]]) -> tuple[float, int, int]:
-    """Mean loss of a label, how many labels are predicted right, and how many there are (-100 is none)."""
-    trainer.plain.eval()
-    total, correct, labels = 0.0, 0, 0
-    for batch in batches:
-        batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items()}
-        with trainer.accelerator.autocast():
-            output = trainer.plain(**batch)
-        targets = batch["labels"][batch["labels"] != -100]
-        total += float(output.loss) * len(targets)
-        correct += int((output.logits.argmax(-1) == targets).sum())
-        labels += len(targets)
-    return total / max(labels, 1), correct, labels
-
-
-def _facts(
-    model: PreTrainedModel, config: LoopConfig, outcome: Outcome, trainer: Trainer, tokens_per_step: int
-) -> dict[str, Any]:
-    device = trainer.accelerator.device
-    on_gpu = device.type == "cuda"
-    validated = [line for line in outcome.history if "validation_loss" in line]
-    rates = sorted(line["tokens_per_second"] for line in outcome.history if "tokens_per_second" in line)
-    words = model.get_input_embeddings()
-    assert isinstance(words, torch.nn.Embedding)
-    return {
-        "preset": model.config.preset,
-        "seed": config.seed,
-        "steps": outcome.steps,
-        "tokens": outcome.steps * tokens_per_step,
-        "seconds": outcome.seconds,
-        "tokens_per_second": rates[len(rates) // 2],
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "embedding_parameters": words.weight.numel(),
-        "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else _peak_memory(),
-        "validation_loss": validated[-1]["validation_loss"] if validated else None,
-        "validation_accuracy": validated[-1]["validation_accuracy"] if validated else None,
-        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
-        "precision": trainer.accelerator.mixed_precision.replace("no", "fp32"),
-        "processes": trainer.accelerator.num_processes,
-    }
-
-
-def _forget_peak_memory() -> None:
-    """Start measuring the peak anew, so that a model in a study does not inherit that of the one before."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    with contextlib.suppress(OSError):  # Linux: 5 resets the high-water mark of the resident memory
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def _peak_memory() -> int:
-    """Largest resident memory of this process in bytes since `_forget_peak_memory`; of its life where the system cannot
-    forget."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def save_final(
     model: EncoderPreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     out: Path,
     *,
+    settings: Mapping[str, Any],
     summary: Mapping[str, Any],
-    card: str,
-    metadata: Mapping[str, str],
+    card: Callable[[EncoderConfig, Mapping[str, Any], Mapping[str, Any]], str],
     pooling: str | None = None,
 ) -> None:
     """A transformers folder at `out`, its weights last: their presence means that all the rest is there.
 
     Args:
-        card: README.md. metadata: texts for the head of the weights' file.
+        settings: of the run. card: makes README.md of the model's configuration, the settings and the summary.
         pooling: also make it a folder that sentence-transformers opens, with this pooling.
     """
+    if not processes().is_main_process:
+        return
     with temporary_folder(out / "final") as temporary:
-        save_model(model, temporary, code=True, metadata=metadata)
+        save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
         tokenizer.save_pretrained(temporary)
         tokenizer_config = temporary / "tokenizer_config.json"
         facts = read_json(tokenizer_config)
@@ -231,7 +132,7 @@ def save_final(
         if model.config.longest is not None:  # so that `truncation=True` cuts where the position table ends
             facts["model_max_length"] = model.config.longest
         write_text(tokenizer_config, json.dumps(facts, indent=2))
-        write_text(temporary / "README.md", card)
+        write_text(temporary / "README.md", card(model.config, settings, summary))
         if pooling is not None:
             write_sentence_transformer(temporary, pooling)
         write_json(out / SUMMARY, summary)

@@ -1,0 +1,148 @@
+"""Optimizers: AdamW and Muon, their groups of parameters, and the learning rate's schedule.
+
+Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) makes momentum orthogonal by Newton-Schulz
+iterations; the scale of Liu et al. 2025 (Muon is Scalable, eq. 4) is beside its own. Where a parameter holds several
+matrices in one product (Q, K and V; gate and up), each is made orthogonal alone, and matrices of one shape in one call:
+torch.optim.Muon takes parameters whole and one by one. For whole matrices both give the same (test_muon.py).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from ..encoder.attention import Stacked
+from .config import LoopConfig
+
+CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
+ITERATIONS = 5
+RMS = 0.2  # root mean square of an update of AdamW, in units of its learning rate (Liu et al. 2025)
+
+
+def orthogonal(x: Tensor, eps: float = 1e-7) -> Tensor:
+    """Matrices (..., r, c), r <= c, with singular values near 1 and the singular vectors of `x`, in bfloat16."""
+    a, b, c = COEFFICIENTS
+    x = x.bfloat16()
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
+    for _ in range(ITERATIONS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x
+
+
+SCALES: dict[str, Callable[[int, int], float]] = {
+    "adamw": lambda r, c: RMS * max(r, c) ** 0.5,
+    "spectral": lambda r, c: max(1.0, r / c) ** 0.5,
+}
+
+
+class Muon(torch.optim.Optimizer):
+    """p ← p (1 - lr·decay) - lr · scale(r, c) · orthogonal(momentum), for each matrix (r, c) of the parameter p.
+
+    Args:
+        params: dicts with `params` (each 2-D) and `rows`, for each parameter the numbers of rows of the matrices
+            stacked in it.
+        scale: "adamw", 0.2 √max(r, c): the entries of an update have a root mean square of about 0.2·lr whatever the
+            shape, as AdamW's (Liu et al. 2025); "spectral", √max(1, r/c): where outputs are at least as many as inputs,
+            an update changes their size alike whatever the width, else √(c/r) times as much (Jordan et al. 2024).
+        momentum: of Nesterov's kind.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[dict[str, Any]],
+        lr: float = 4e-3,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
+        scale: str = "adamw",
+    ) -> None:
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "scale": scale})
+        for group in self.param_groups:
+            for p, rows in zip(group["params"], group["rows"], strict=True):
+                if p.ndim != 2 or sum(rows) != p.shape[0]:
+                    seen = f"a parameter {tuple(p.shape)} with rows {tuple(rows)}"
+                    raise ValueError(f"Muon takes matrices stacked by rows; got {seen}.")
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of all parameters that have a gradient."""
+        for group in self.param_groups:
+            lr, momentum = group["lr"], group["momentum"]
+            matrices: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # updates and their targets
+            for p, rows in zip(group["params"], group["rows"], strict=True):
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(p)
+                mean = state["momentum_buffer"].lerp_(p.grad, 1 - momentum)
+                update = p.grad.lerp(mean, momentum)
+                p.mul_(1 - lr * group["weight_decay"])
+                for part, target in zip(update.split(rows), p.split(rows), strict=True):
+                    matrices[part.shape].append((part, target))
+            for (r, c), pairs in matrices.items():
+                updates = orthogonal(torch.stack([part if r <= c else part.mT for part, _ in pairs]))
+                rate = lr * SCALES[group["scale"]](r, c)
+                for update, (_, target) in zip(updates, pairs, strict=True):
+                    target.add_(update if r <= c else update.mT, alpha=-rate)
+
+
+def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
+    """Share of the peak learning rate at `step` in [0, steps): linear warm-up, then as `schedule` says."""
+    warmup = min(config.warmup_steps, steps // 2)
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = (step - warmup) / max(steps - warmup, 1)
+    if config.schedule == "cosine":
+        shape = 0.5 * (1 + math.cos(math.pi * progress))
+    else:
+        shape = min(1.0, (1 - progress) / (1 - CONSTANT if config.schedule == "trapezoid" else 1))
+    return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
+
+
+def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
+    """AdamW, or Muon over the hidden matrices and AdamW over the rest; groups have their own peak rates and decay.
+
+    steps: of the whole training; long ones learn their matrices slower where `matrix_steps` says so.
+    """
+    slower = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
+    rates = {
+        "matrices": (config.matrix_learning_rate_scale * slower, config.weight_decay),
+        "head": (1.0, config.weight_decay),
+        "embeddings": (config.embedding_learning_rate_scale, config.embedding_weight_decay),
+        "table": (config.table_learning_rate_scale, config.table_weight_decay),
+        "plain": (1.0, 0.0),
+        "biases": (config.bias_learning_rate_scale, config.bias_weight_decay),
+    }
+    groups: dict[str, dict[str, Any]] = {
+        kind: {"params": [], "lr": (peak := config.learning_rate * scale), "peak": peak, "weight_decay": decay}
+        for kind, (scale, decay) in rates.items()
+    }
+    for name, parameter in model.named_parameters():
+        positional = "relative." in name or "untied." in name
+        if "position_embeddings." in name or name.endswith("untied.cls"):
+            kind = "table"
+        elif "_embeddings" in name:
+            kind = "embeddings"
+        elif positional and not name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias")):
+            kind = "biases"
+        elif parameter.ndim < 2:
+            kind = "plain"
+        elif positional or ".layers." in f".{name}":
+            kind = "matrices"
+        else:
+            kind = "head"
+        groups[kind]["params"].append(parameter)
+    hidden = groups.pop("matrices") if config.optimizer == "muon" else None
+    rest = [group for group in groups.values() if group["params"]]
+    adamw = torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)
+    if hidden is None:
+        return [adamw]
+    stacked = {id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, Stacked)}
+    hidden["rows"] = [stacked.get(id(p), [len(p)]) for p in hidden["params"]]
+    return [adamw, Muon([hidden], scale=config.muon_scale)]
