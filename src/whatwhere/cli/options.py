@@ -1,9 +1,12 @@
-"""The program and the options that several verbs share."""
+"""The program, what makes a function a verb of it, and the options that several verbs share."""
 
+import inspect
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from ..training.config import StrictConfig
 
 C = TypeVar("C", bound="StrictConfig")
+F = TypeVar("F", bound=Callable[..., None])
 
 app = typer.Typer(
     name="whatwhere",
@@ -86,9 +90,32 @@ PageFolder = Annotated[
 ]
 
 
+def verb(program: typer.Typer = app, name: str | None = None) -> Callable[[F], F]:
+    """Make a function a verb, whose docstring is the help: of the options of this verb alone what `Args:` says of them,
+    and of the verb what stands before. An option that is off by default is a flag."""
+
+    def register(function: F) -> F:
+        text, _, described = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+        for key, words in re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", described, re.MULTILINE):
+            kind, default = function.__annotations__[key], inspect.signature(function).parameters[key].default
+            flag = [f"--{key.replace('_', '-')}"] if default is False else []
+            kind, given = get_args(kind) if get_origin(kind) is Annotated else (kind, typer.Option(*flag))
+            option = copy(given)  # which other verbs may share
+            option.help = " ".join(words.split())
+            function.__annotations__[key] = Annotated[kind, option]
+        return program.command(name, help=text)(function)
+
+    return register
+
+
 def emit(value: Any, as_json: bool, text: str) -> None:
     """What a command prints: one JSON object, or its text."""
     print(json.dumps(value) if as_json else text)
+
+
+def report_line(page: Any) -> str:
+    """What is said of a page that was written."""
+    return f"The report is {page}: open it in a browser."
 
 
 def given(context: typer.Context, kind: type["StrictConfig"]) -> dict[str, Any]:

@@ -9,31 +9,23 @@ import typer
 
 from ..shipped import model_source
 from .models import run_folder
-from .options import Json, Scheme, Setting, app, configured, emit, own_scheme
+from .options import Json, Scheme, Setting, configured, emit, own_scheme, report_line, verb
 
 
-@app.command()
+@verb()
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...",
-            help="Folder that study, geometry or spectra wrote; several studies are compared on one page.",
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]"
-        ),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced."),
-    ] = None,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
+    out: Path | None = None,
+    csv: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Write the page of a run again from its records, or the page that compares several studies."""
+    """Write the page of a run again from its records, or the page that compares several studies.
+
+    Args:
+        runs: Folder that study, geometry or spectra wrote; several studies are compared on one page.
+        out: File of the page. [default: report.html in the run; of several, comparison.html in this folder]
+        csv: Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.
+    """
     from ..report import comparison_page, open_runs, page_of, write_page, write_tables
 
     if out is not None and out.is_dir():
@@ -42,18 +34,17 @@ def report(
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
     path = write_page(out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html")), page)
-    text = f"The report is {path}: open it in a browser."
-    if csv is not None:
-        text += f"\n{len(tables)} tables are in {csv}."
+    text = report_line(path) + (f"\n{len(tables)} tables are in {csv}." if csv is not None else "")
     emit({"report": str(path), "tables": [str(table) for table in tables]}, as_json, text)
 
 
-@app.command()
-def claims(
-    run: Annotated[Path, typer.Argument(help="Folder of a study, a geometry run or an evaluation.")],
-    as_json: Json = False,
-) -> None:
-    """Which published claims hold in a study, by rules on its records."""
+@verb()
+def claims(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> None:
+    """Which published claims hold in a study, by rules on its records.
+
+    Args:
+        run: Folder of a study, a geometry run or an evaluation.
+    """
     from ..claims import ANALYTIC, evaluate
     from ..records import read_records
 
@@ -90,16 +81,14 @@ def _value(claim: dict[str, Any]) -> str:
     return f"{claim['value']:.3f}{bounds}"
 
 
-@app.command()
-def presets(
-    size: Annotated[
-        str, typer.Option(help="tiny, small or paper: the widths, layers and length that are counted.")
-    ] = "paper",
-    scheme: Scheme = None,
-    as_json: Json = False,
-) -> None:
+@verb()
+def presets(size: str = "paper", scheme: Scheme = None, as_json: Json = False) -> None:
     """The encoders this version builds: streams, terms of the attention scores, costs, longest input, backends that
-    train them."""
+    train them.
+
+    Args:
+        size: tiny, small or paper: the widths, layers and length that are counted.
+    """
     from ..training.preset_table import kept_rows, rows_as_text
 
     rows = kept_rows(size) if scheme is None else []
@@ -112,22 +101,22 @@ def presets(
     emit({"size": size, "presets": rows}, as_json, rows_as_text(rows, size))
 
 
-@app.command()
+@verb()
 def explain(
     context: typer.Context,
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="CONFIG", help="A preset, a YAML file of a training, the folder of a trained model, or `reference`."
-        ),
-    ],
-    size: Annotated[str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]")] = None,
+    what: Annotated[str, typer.Argument(metavar="CONFIG")],
+    size: str | None = None,
     scheme: Scheme = None,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
     """What an encoder is: resolved configuration, formula of its scores, parameters and operations by part, backends
-    here and why."""
+    here and why.
+
+    Args:
+        what: A preset, a YAML file of a training, the folder of a trained model, or `reference`.
+        size: tiny, small or paper, for a preset. [default: tiny]
+    """
     from ..encoder import EncoderConfig
     from ..encoder.tables import check_table_files
     from ..training.config import use_scheme
@@ -183,7 +172,7 @@ def _one_encoder(context: typer.Context, path: Path) -> None:
         )
 
 
-@app.command()
+@verb()
 def doctor(as_json: Json = False) -> None:
     """Versions, cores, memory, accelerator, attention backends, optional packages and free disk of this machine."""
     from ..study.machine import diagnose

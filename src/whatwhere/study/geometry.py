@@ -42,7 +42,7 @@ from ..training.checkpoints import quiet
 from ..training.config import StrictConfig
 from .geometry_words import model_summary, summary
 from .jobs import show_progress
-from .machine import machine, versions
+from .machine import machine
 from .outputs import check_folder, write_results
 
 CONFIG, FACTS = "geometry.yaml", "geometry.json"
@@ -198,7 +198,6 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         "started": started,
         "seconds": round(time.perf_counter() - began, 1),
         "machine": machine(),
-        "versions": versions(),
         "settings": config.model_dump(mode="json"),
     }
     report = write_results(out, records, FACTS, about)

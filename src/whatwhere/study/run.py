@@ -35,9 +35,9 @@ from ..training.loop import Show
 from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
 from ..training.runs import SUMMARY, begun, claim_folder
 from .config import StudyConfig, advice_of_trainings
-from .inside import corpus_records, measure
+from .inside import MOST_SHOWN, corpus_records, measure
 from .jobs import Job, at_once, limited, run_jobs, show_progress, threads
-from .machine import machine, versions
+from .machine import machine
 from .outputs import RECORDS, save_arrays, write_results
 from .records import text_records, training_records
 
@@ -53,7 +53,7 @@ MOST_INSIDE = 0.35  # share of the time
 STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one document of a model
 FEWEST_STEPS = 20
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
-MOST_SHOWN, MOST_LEVELS = 128, 12_000_000  # tokens of a text in the explorer; bytes of all its maps before packing
+MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
 COMPONENTS = (2, 8)  # principal components that are probed alone
 
 
@@ -342,7 +342,6 @@ class Study:
             "recipe": self.config.recipe,
             "match": self.config.match or "none",
             "machine": machine(),
-            "versions": versions(),
             "notes": [*NOTES.get(self.config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
             "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
             "command": f"whatwhere study --config {self.out / CONFIG} --out NEW-FOLDER",

@@ -11,7 +11,6 @@ import numpy as np
 from ..analysis.tables import POSITIONS, SourceTable, load_tables, table_arrays, table_records, word_records
 from ..analysis.who import Who
 from ..records import Record
-from .machine import versions
 from .outputs import check_folder, save_arrays, write_results
 
 FACTS, STUDY = "spectra.json", "spectra"
@@ -79,7 +78,7 @@ def run_spectra(
         save_arrays(out, {stem: {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()}})
         entry |= {"arrays": f"arrays/{stem}.npz", "config": table.config}
     command = " ".join(["whatwhere spectra", *map(str, sources), *(["--words"] if words else []), f"--out {out}"])
-    origin = {"command": command, "seconds": time.perf_counter() - began, "versions": versions()}
+    origin = {"command": command, "seconds": time.perf_counter() - began}
     records = [r for of_table in run.records for r in of_table]
     return run, write_results(out, records, FACTS, {"title": "The shape of position tables", **facts, **origin})
 
