@@ -19,17 +19,11 @@ from ..training import pretrain
 from ..training.finetune import CONFIG, FinetuneConfig
 from ..training.runs import SUMMARY
 
-# Metric, key of the training's summary.
-COSTS = (
-    ("steps", "steps"),
-    ("tokens", "tokens"),
-    ("seconds", "seconds"),
-    ("tokens_per_second", "tokens_per_second"),
-    ("parameters", "parameters"),
-    ("operations", "operations"),
-    ("parameters.embedding", "embedding_parameters"),
-    ("memory.peak", "peak_memory_bytes"),
-)
+# Metric and key of the training's summary.
+COSTS = {key: key for key in ("steps", "tokens", "seconds", "tokens_per_second", "parameters", "operations")} | {
+    "parameters.embedding": "embedding_parameters",
+    "memory.peak": "peak_memory_bytes",
+}
 
 
 def text_records(windows: Windows, study: str) -> list[Record]:
@@ -70,8 +64,8 @@ def loss_records(folder: Path, who: Who) -> list[Record]:
 def training_records(folder: Path, who: Who) -> list[Record]:
     """Loss curves and costs of a finished training."""
     summary = read_json(folder / SUMMARY)
-    known = [(metric, summary.get(key)) for metric, key in COSTS]
-    return loss_records(folder, who) + [who.record(metric, value) for metric, value in known if value is not None]
+    known = {metric: summary.get(key) for metric, key in COSTS.items()}
+    return loss_records(folder, who) + [who.record(metric, v) for metric, v in known.items() if v is not None]
 
 
 def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
@@ -87,8 +81,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. The command that began it goes on.")
     summary = read_json(out / SUMMARY)
-    seed = FinetuneConfig.load_run(out / CONFIG).seed
-    who = Who(out.name, seed)
+    who = Who(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
     records = training_records(out, who)
     records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if EncoderConfig.from_pretrained(out, local_files_only=True).absolute != "none":
