@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .models import check_models
+from .models import open_model
 from .options import Field, Json, Scheme, app, configured, emit, verb
 
 evaluate = typer.Typer(
@@ -48,18 +48,25 @@ def _names(words: str) -> list[str]:
     return [name.strip() for name in re.split(r",(?![^()]*\))", words)]
 
 
-def _run(context: typer.Context, family: Any, models: list[str], **named: Any) -> None:
-    """A family of tasks for several models: its options are its settings by their names, lists with commas."""
+def _opened(context: typer.Context) -> list[str]:
+    """The models that are given, studies resolved; one that does not open is refused before anything is computed."""
     from ..evaluation.family import of_studies
+
+    models = of_studies(context.params["models"])
+    for model in models:
+        open_model(model, context.params["scheme"])
+    return models
+
+
+def _run(context: typer.Context, family: Any, **named: Any) -> None:
+    """A family of tasks for several models: its options are its settings by their names, lists with commas."""
     from ..study.evaluate import evaluation_text, run_evaluation
 
-    models = of_studies(models)
-    check_models(models, context.params["scheme"])
+    models = _opened(context)
     lists = {key: context.params.get(key) for key in ("tasks", "checkpoints")}
     named |= {key: _names(text) for key, text in lists.items() if text}
-    found = run_evaluation(
-        family, configured(context, family.config, None, None, models=models, **named), context.params["out"]
-    )
+    config = configured(context, family.config, None, None, models=models, **named)
+    found = run_evaluation(family, config, context.params["out"])
     emit(found, context.params["as_json"], evaluation_text(family, found))
 
 
@@ -95,7 +102,7 @@ def glue(
     """
     from ..evaluation.glue import GLUE
 
-    _run(context, GLUE, models)
+    _run(context, GLUE)
 
 
 @verb(evaluate)
@@ -136,7 +143,7 @@ def squad(
     """
     from ..evaluation.squad import SQUAD
 
-    _run(context, SQUAD, models)
+    _run(context, SQUAD)
 
 
 @verb(evaluate)
@@ -171,7 +178,7 @@ def linguistic(
     """
     from ..evaluation.linguistic import LINGUISTIC
 
-    _run(context, LINGUISTIC, models)
+    _run(context, LINGUISTIC)
 
 
 @verb(evaluate)
@@ -205,7 +212,7 @@ def holmes(
     """
     from ..evaluation.holmes import HOLMES
 
-    _run(context, HOLMES, models)
+    _run(context, HOLMES)
 
 
 @verb(evaluate, "all")
@@ -227,12 +234,10 @@ def everything(
         data: Folder that holds glue/, squad/, blimp/, ud-ewt/, sts/ ...; what lacks is left out.
         minutes: Minutes for all, the cheapest first, as of each verb; the same command goes on.
     """
-    from ..evaluation.family import EvaluationConfig, of_studies
+    from ..evaluation.family import EvaluationConfig
     from ..study.evaluate import all_text, run_all
 
-    models = of_studies(models)
-    check_models(models, scheme)
-    found = run_all(configured(context, EvaluationConfig, None, None, models=models), out)
+    found = run_all(configured(context, EvaluationConfig, None, None, models=_opened(context)), out)
     emit(found, as_json, all_text(found))
 
 
@@ -275,4 +280,4 @@ def mteb(
     """
     from ..evaluation.mteb import MTEB
 
-    _run(context, MTEB, models, pooling=_names(pooling))
+    _run(context, MTEB, pooling=_names(pooling))

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from ..files import check_writable
-from ..shipped import REFERENCE, model_source
-from .models import AnyModel, open_encoder, open_tokenizer
+from ..shipped import REFERENCE
+from .models import AnyModel, open_model
 from .options import (
     ConfigFile,
     Field,
@@ -46,7 +46,7 @@ def probe(
     from ..analysis.who import Who
     from ..study.windows import model_windows
 
-    encoder, tokenizer, folder = open_encoder(model, scheme), open_tokenizer(model), Path(model_source(model))
+    encoder, tokenizer, folder = open_model(model, scheme)
     given = model_windows(encoder, tokenizer, folder, corpus, field, documents, length=length)
     with given as (windows, source):
         records = probe_records(encoder, windows["held_out"], Who(folder.name), documents=documents, splits=splits)
@@ -171,9 +171,10 @@ def geometry(
         return
     said = [f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]]
     for file in (c["table"]["file"] for c in result["corpora"] if c["table"]):  # as it can be typed here
-        here = [f"`{file}`" in sentence for sentence in said]
-        typed = [s.replace(f"`{file}`", f"`{out / file}`").replace("=FILE ", f"={out / file} ") for s in said]
-        said = [new if of_it else s for new, of_it, s in zip(typed, here, said, strict=True)]
+        said = [
+            s.replace(f"`{file}`", f"`{out / file}`").replace("=FILE ", f"={out / file} ") if f"`{file}`" in s else s
+            for s in said
+        ]
     emit(result, as_json, "\n".join([*said, report_line(result["report"])]))
 
 
@@ -198,19 +199,8 @@ def heads(
     """
     from ..study.inside import heads_text, run_heads
 
-    encoder, tokenizer = open_encoder(model, scheme, head=ablate > 0), open_tokenizer(model)
-    where = Path(model_source(model))
-    found = run_heads(
-        encoder,
-        tokenizer,
-        where,
-        corpus=corpus,
-        field=field,
-        documents=documents,
-        length=length,
-        ablated=ablate,
-        out=out,
-    )
+    wanted: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
+    found = run_heads(*open_model(model, scheme, head=ablate > 0), **wanted, ablated=ablate, out=out)
     written = f"\n{report_line(found['report'])}" if found["report"] else ""
     emit(found, as_json, heads_text(found) + written)
 
@@ -248,7 +238,7 @@ def attention(
     if out.is_dir():
         raise ValueError(f"{out} is a folder. Give the name of the page: --out {out / 'attention.html'}.")
     check_writable(out)
-    encoder, tokenizer = open_encoder(model, scheme), open_tokenizer(model)
+    encoder, tokenizer, folder = open_model(model, scheme)
     most = most_tokens(encoder)
     found, maps = [], None
     for title, words in texts:
@@ -266,7 +256,7 @@ def attention(
         found.append(ExplorerText(title, maps.tokens, maps.levels()))
     assert maps is not None
     config = encoder.config
-    name, folder = _name(model), Path(model_source(model))
+    name = _name(model)
     unlearned = not_learned(learning_records(tokenizer, folder, Who(name)), name)
     facts = [
         ("Shipped model" if model == REFERENCE else "Folder" if Path(model).is_dir() else "Hub name", model),

@@ -116,17 +116,14 @@ def open_tokenizer(model: str) -> Any:
     model = model_source(model)
     folder = Path(model)
     local = folder.is_dir()
-    if (
-        local
-        and not _has_tokenizer(folder)
-        and folder.parent.name == "checkpoints"
-        and _has_tokenizer(folder.parent.parent)
-    ):
-        model = str(folder.parent.parent)
-    elif local and not _has_tokenizer(folder):
-        raise ValueError(
-            f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: tokenizer.save_pretrained."
-        )
+    if local and not _has_tokenizer(folder):
+        run = folder.parent.parent
+        if folder.parent.name != "checkpoints" or not _has_tokenizer(run):
+            raise ValueError(
+                f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: "
+                "tokenizer.save_pretrained."
+            )
+        model = str(run)
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **_here(local))
     except (ValueError, OSError, KeyError) as error:
@@ -134,34 +131,17 @@ def open_tokenizer(model: str) -> Any:
 
 
 def _has_tokenizer(folder: Path) -> bool:
-    return any(
-        (folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json")
-    )
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json")
+    return any((folder / name).is_file() for name in names)
 
 
-def check_models(models: list[str], scheme: Path | None) -> None:
-    """Refuse models that do not open, before anything is computed with the others.
+def open_model(model: str, scheme: Path | None, head: bool = False) -> tuple[Any, Any, Path]:
+    """Encoder, tokenizer and folder of a model, which is only a name where it is of the Hub.
 
     Raises:
         ValueError: as `open_encoder` and `open_tokenizer`.
     """
-    for model in models:
-        open_encoder(model, scheme)
-        open_tokenizer(model)
-
-
-def run_folder(folder: Path) -> Path:
-    """The folder of a run, as given.
-
-    Raises:
-        ValueError: the shipped model is named, which is no run.
-    """
-    if str(folder) == REFERENCE and not folder.is_dir():
-        raise ValueError(
-            f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads "
-            f"{REFERENCE}."
-        )
-    return folder
+    return open_encoder(model, scheme, head), open_tokenizer(model), Path(model_source(model))
 
 
 def _at_least_32_bits(config: Any) -> Any:

@@ -7,9 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ..shipped import model_source
-from .models import run_folder
+from ..shipped import REFERENCE, model_source
 from .options import Json, Scheme, Setting, configured, emit, own_scheme, report_line, verb
+
+
+def _run_folder(folder: Path) -> Path:
+    """The folder of a run, as given; the shipped model, which is none, is refused."""
+    if str(folder) == REFERENCE and not folder.is_dir():
+        raise ValueError(
+            f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads "
+            f"{REFERENCE}."
+        )
+    return folder
 
 
 @verb()
@@ -30,7 +39,7 @@ def report(
 
     if out is not None and out.is_dir():
         raise ValueError(f"{out} is a folder. Give --out a file, for example {out / 'report.html'}.")
-    runs = [run_folder(run) for run in runs]
+    runs = [_run_folder(run) for run in runs]
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
     path = write_page(out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html")), page)
@@ -48,7 +57,7 @@ def claims(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> Non
     from ..claims import ANALYTIC, evaluate
     from ..records import read_records
 
-    verdicts = evaluate(read_records(run_folder(run) / "records.parquet"))
+    verdicts = evaluate(read_records(_run_folder(run) / "records.parquet"))
     counted = [c for c in verdicts if c["kind"] != ANALYTIC]
     emit(verdicts, as_json, _ledger(counted, len(verdicts) - len(counted)))
 

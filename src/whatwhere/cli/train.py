@@ -41,12 +41,8 @@ Resume = Annotated[
 def _settings_file(
     context: typer.Context, kind: type["SchemeConfig"], out: Path, name: str, config: Path | None, resume: bool = False
 ) -> Path | None:
-    """The YAML whose settings hold where the command says nothing: as given; else that of the run in `out`, where the
-    command names none of its own.
-
-    Raises:
-        ValueError: that run is of another version.
-    """
+    """The YAML whose settings hold where the command says nothing: as given; else, where the command names no setting,
+    that of the run in `out`, which is refused where another version began it."""
     from ..training.runs import began_with
 
     own = (out / name).is_file() and config is None

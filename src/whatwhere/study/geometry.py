@@ -1,5 +1,4 @@
-"""From corpora to a report on how much position matters in them: counts → distances → MDS, stress, violations → records
-→ page (GEOM).
+"""How much position matters in corpora (GEOM): counts → distances → MDS, stress, violations → records → page.
 
 Counts are kept, so that a second run with other questions does not read the text again.
 """
@@ -127,21 +126,17 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
 
 
 def _claim(config: GeometryConfig, out: Path) -> None:
-    """Take a folder that is new, empty, or holds a geometry run, whose results are replaced and whose counts are used
-    again."""
-    check_folder(out, (out / CONFIG).is_file(), "geometry run")
+    """Take a folder that is new, empty, or of a geometry run: results are replaced, counts used again."""
     kept = out / CONFIG
+    check_folder(out, kept.is_file(), "geometry run")
     if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
-        print(
-            f"{out} holds a run of other settings: its results are replaced, its counts used again where they fit.",
-            file=sys.stderr,
-        )
+        replaced = "its results are replaced, its counts used again where they fit."
+        print(f"{out} holds a run of other settings: {replaced}", file=sys.stderr)
     config.save(kept)
 
 
 def _check_model(folder: Path) -> None:
-    """Refuse early what is no model, a run whose model keeps no position table, or a model of another package whose
-    matrices are not found."""
+    """Refuse early what is no model, has no position table, or is of another package and its matrices are not found."""
     if not (folder / "config.json").is_file():
         raise ValueError(
             f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
@@ -156,11 +151,9 @@ def _check_model(folder: Path) -> None:
 
 
 def _check_vocabulary(folder: Path, tokenizer: Any) -> None:
-    """Refuse a model whose token ids are other words than those that are counted; one saved without its tokenizer can
-    only be asked for their number, later."""
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
-        return
-    if load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
+    """Refuse a model whose token ids are other words than those counted; of one without a tokenizer nobody knows."""
+    saved = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    if saved and load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
         raise ValueError(
             f"The corpora would be counted with another vocabulary than that of {folder}, so their ids are other words "
             "than the model's. Leave --tokenizer out, and measure models of different vocabularies one by one."
@@ -210,7 +203,6 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
         facts = (kept.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
         if (kept.positions, kept.groups, kept.align, *facts) == now:
             return kept
-    path.parent.mkdir(parents=True, exist_ok=True)
     counts = count_source(
         source,
         tokenizer,
@@ -227,8 +219,7 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
 
 
 def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[str, Any] | None:
-    """The corpus-optimal table as a file for a model; None where position 0 is not supported or nothing stands out of
-    chance."""
+    """The corpus-optimal table as a file; None where position 0 is not supported or nothing stands out of chance."""
     if config.align != "start" or found.distributions.positions[0] != 0 or not stands_out(found):
         return None
     mds = found.mds_corrected or found.mds
@@ -271,8 +262,7 @@ def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals
 
 
 def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.ndarray:
-    """Half 95 % interval of the distances to other distributions, over groups of documents; NaN where one group holds a
-    whole position."""
+    """Half 95 % interval of distances to others, over groups of documents; NaN where one holds a whole position."""
     groups = [counts.group(g)[positions] for g in range(counts.groups) if counts.documents[g]]
     support = np.array([group.sum(axis=1) for group in groups])
     if len(groups) < 2 or (support.sum(axis=0) - support).min() == 0:
@@ -284,8 +274,7 @@ def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.nda
 def _model_records(
     folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, found: Geometry
 ) -> list[Record]:
-    """Separation of each run's table at every checkpoint against the first corpus, and conditions H1 and H3 of its
-    model."""
+    """Of each run its table's separation at every checkpoint, against the first corpus, and conditions H1 and H3."""
     records: list[Record] = []
     kept = found.distributions
     corpus = CorpusDistances(found.dist, kept.positions, found.corrected.distances if found.corrected else None)
@@ -327,44 +316,25 @@ def save_geometry_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray
         means = np.array([squares[lags == k].mean() for k in lag])
         return np.asarray(np.sign(means) * np.sqrt(np.abs(means)))
 
-    arrays: dict[str, np.ndarray] = {
-        "positions": kept.positions,
-        "support": kept.support,
-        "left_out": kept.left_out,
-        "distance": found.dist.astype(np.float32),
-        "eigenvalues": found.mds.eigenvalues,
-        "coords": found.mds.coords[:, :DRAWN],
-        "lag": lag,
-        "lag_mean": mean_at(found.dist**2),
-        **more,
-    }
-    if found.dist_half is not None:
-        arrays["distance_half"] = found.dist_half.astype(np.float32)
+    arrays = {"positions": kept.positions, "support": kept.support, "left_out": kept.left_out, **more}
+    arrays |= {"lag": lag, "lag_mean": mean_at(found.dist**2)}
+    pairs = {"distance": found.dist, "distance_half": found.dist_half, "corrected_squares_half": found.squares_half}
     if found.corrected is not None:
-        arrays |= {
-            "corrected": found.corrected.signed.astype(np.float32),
-            **{key: getattr(found.corrected, key) for key in ("floor", "floor_low", "floor_high")},
-            "lag_mean_corrected": mean_at(found.corrected.squares),
-        }
-    if found.mds_corrected is not None:
-        arrays |= {
-            "eigenvalues_corrected": found.mds_corrected.eigenvalues,
-            "coords_corrected": found.mds_corrected.coords[:, :DRAWN],
-        }
-    if found.squares_half is not None:
-        arrays["corrected_squares_half"] = found.squares_half.astype(np.float32)
+        pairs["corrected"] = found.corrected.signed
+        arrays |= {key: getattr(found.corrected, key) for key in ("floor", "floor_low", "floor_high")}
+        arrays["lag_mean_corrected"] = mean_at(found.corrected.squares)
+    arrays |= {name: of_pairs.astype(np.float32) for name, of_pairs in pairs.items() if of_pairs is not None}
+    for ending, mds in (("", found.mds), ("_corrected", found.mds_corrected)):
+        if mds is not None:
+            arrays |= {f"eigenvalues{ending}": mds.eigenvalues, f"coords{ending}": mds.coords[:, :DRAWN]}
     write_arrays(path, arrays)
 
 
 def _summary(config: GeometryConfig, found: Geometry, table: dict[str, Any] | None) -> list[str]:
-    """Sentences on one corpus, by fixed rules from its numbers; table: file, rows and rank of the one that was
-    written."""
+    """Sentences on one corpus, made from its numbers by fixed rules; table: file, rows, rank of what was written."""
     value: Numbers = {(s.metric, s.part, s.index): s for s in found.statistics}
-    words = [
-        _kept(config, found),
-        *_noise(found, value),
-        *_fit(value, len(found.distributions.positions), config.width),
-    ]
+    rows = len(found.distributions.positions)
+    words = [_kept(config, found), *_noise(found, value), *_fit(value, rows, config.width)]
     corrected = ".corrected" if found.corrected is not None else ""
     violations = value[f"violations{corrected}", "corpus", None].value
     words.append(

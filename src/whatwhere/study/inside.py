@@ -1,5 +1,4 @@
-"""What happens inside trained models: every analysis that there is all for, many in one pass of the documents; the
-corpus.
+"""What happens inside trained models, by every analysis that there is all for, many in one pass of the documents.
 
 A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for one model alone.
 """

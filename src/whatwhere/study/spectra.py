@@ -36,8 +36,7 @@ class SpectraRun:
 
 
 def measure_tables(sources: Sequence[str | Path], words: bool = False) -> SpectraRun:
-    """Measure every position table of the sources, and with `words` the word tables of their models (shares and N50
-    alone).
+    """Measure every position table of the sources, and with `words` their models' word tables (shares and N50 alone).
 
     Raises:
         ValueError: as `load_tables`; a table whose rows are all equal.
@@ -77,10 +76,11 @@ def run_spectra(
         arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
         save_arrays(out, {stem: {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()}})
         entry |= {"arrays": f"arrays/{stem}.npz", "config": table.config}
-    command = " ".join(["whatwhere spectra", *map(str, sources), *(["--words"] if words else []), f"--out {out}"])
-    origin = {"command": command, "seconds": time.perf_counter() - began}
-    records = [r for of_table in run.records for r in of_table]
-    return run, write_results(out, records, FACTS, {"title": "The shape of position tables", **facts, **origin})
+    facts["title"], facts["seconds"] = "The shape of position tables", time.perf_counter() - began
+    facts["command"] = " ".join(
+        ["whatwhere spectra", *map(str, sources), *(["--words"] if words else []), f"--out {out}"]
+    )
+    return run, write_results(out, (r for of_table in run.records for r in of_table), FACTS, facts)
 
 
 def spectra_text(run: SpectraRun) -> str:
