@@ -22,12 +22,11 @@ from threading import Thread
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from threadpoolctl import threadpool_limits
 
 from ..corpus.workers import check_not_in_worker, cores
 from ..stop import Stopped, leave
+from ..training.loop import bars
 
 TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
 
@@ -175,36 +174,26 @@ def _display(progress: bool, jobs: int = 0) -> Iterator[Callable[[int, str, str,
     if not progress:
         yield lambda *state: None
         return
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[word]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        speed_estimate_period=600,  # of all jobs: stages differ in speed
-    ) as bars:
+    with bars(speed_estimate_period=600) as shown:  # of all jobs: stages differ in speed
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # of each job that is done
-        whole = bars.add_task(f"all {jobs} models", total=jobs, word="") if jobs > 1 else None
+        whole = shown.add_task(f"all {jobs} models", total=jobs, word="") if jobs > 1 else None
 
         def show(number: int, label: str, what: str, done: int, in_all: int, word: str) -> None:
             if number in running and (running[number][0] != what or not in_all):
-                bars.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
+                shown.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
             if in_all:
                 if number not in running:
-                    running[number] = what, bars.add_task(f"{label}: {what}", total=in_all, word="")
-                bars.update(running[number][1], completed=done, word=word)
+                    running[number] = what, shown.add_task(f"{label}: {what}", total=in_all, word="")
+                shown.update(running[number][1], completed=done, word=word)
             if whole is not None:
                 trained = TRAINING * (done / in_all if what == "training" else 1) if in_all else 1.0
                 shares[number] = max(shares.get(number, 0.0), trained)
-                bars.update(whole, completed=sum(shares.values()))
+                shown.update(whole, completed=sum(shares.values()))
 
         yield show
         for task in [task for _, task in running.values()] + ([] if whole is None else [whole]):
-            bars.update(task, completed=next(t.total for t in bars.tasks if t.id == task))
+            shown.update(task, completed=next(t.total for t in shown.tasks if t.id == task))
 
 
 @contextmanager
