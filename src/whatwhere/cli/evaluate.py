@@ -65,7 +65,7 @@ def _run(context: typer.Context, family: Any, **named: Any) -> None:
     models = _opened(context)
     lists = {key: context.params.get(key) for key in ("tasks", "checkpoints")}
     named |= {key: _names(text) for key, text in lists.items() if text}
-    config = configured(context, family.config, None, None, models=models, **named)
+    config = configured(context, family.config, models=models, **named)
     found = run_evaluation(family, config, context.params["out"])
     emit(found, context.params["as_json"], evaluation_text(family, found))
 
@@ -237,7 +237,7 @@ def everything(
     from ..evaluation.family import EvaluationConfig
     from ..study.evaluate import all_text, run_all
 
-    found = run_all(configured(context, EvaluationConfig, None, None, models=_opened(context)), out)
+    found = run_all(configured(context, EvaluationConfig, models=_opened(context)), out)
     emit(found, as_json, all_text(found))
 
 

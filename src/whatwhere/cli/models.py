@@ -1,5 +1,4 @@
-"""Models and tokenizers that a verb is given: folders of ours, of transformers, names on the Hub, or `reference`, the
-shipped one.
+"""Models and tokenizers that a verb is given: folders of ours or of transformers, names on the Hub, or `reference`.
 
 Never a pickle, never remote code, and never fewer than 32 bits: numbers of analyses are not those of bfloat16.
 """
@@ -32,8 +31,7 @@ OurModel = Annotated[
 
 
 def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
-    """An encoder in evaluation mode: one of ours, without its heads or with the masked-language head, or the body of
-    one of transformers.
+    """An encoder in evaluation mode: one of ours, without heads or with the masked-language one, or of transformers.
 
     Raises:
         ValueError: there is none, several, or a damaged one; or `head` is wanted of another package's model.
@@ -145,8 +143,7 @@ def open_model(model: str, scheme: Path | None, head: bool = False) -> tuple[Any
 
 
 def _at_least_32_bits(config: Any) -> Any:
-    """float64 for a model that is saved as such, else float32: transformers opens weights in the type of config.json,
-    or in their own."""
+    """float64 for a model that is saved as such, else float32: transformers takes that of config.json or weights."""
     import torch
 
     return torch.float64 if getattr(config, "dtype", None) in (torch.float64, "float64") else torch.float32

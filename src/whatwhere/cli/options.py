@@ -39,8 +39,8 @@ HeldOut = Annotated[
     typer.Option(
         "--corpus",
         help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is "
-        "read; both by the "
-        "model's own tokenizer. [default: the windows of the model's own run, else a part of python-docs]",
+        "read; both by the model's own tokenizer. [default: the windows of the model's own run, else a part of "
+        "python-docs]",
     ),
 ]
 Field = Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")]
@@ -80,8 +80,6 @@ Scheme = Annotated[
         help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is run."
     ),
 ]
-
-
 PageFolder = Annotated[
     Path | None,
     typer.Option(
@@ -126,7 +124,11 @@ def given(context: typer.Context, kind: type["StrictConfig"]) -> dict[str, Any]:
 
 
 def configured(
-    context: typer.Context, kind: type[C], path: Path | None, settings: Iterable[str] | None, **values: Any
+    context: typer.Context,
+    kind: type[C],
+    path: Path | None = None,
+    settings: Iterable[str] | None = None,
+    **values: Any,
 ) -> C:
     """The configuration of a command: a file, over it the options that are its keys, then `values` that are not None,
     then settings; a scheme that they name is run first."""
@@ -140,9 +142,7 @@ def configured(
 
 def own_scheme(error: ValueError, folder: Path) -> ValueError:
     """The error of an unknown scheme, with the file that the model's folder carries."""
-    if "--scheme FILE" in str(error) and (folder / "own_scheme.py").is_file():
-        return ValueError(
-            f"{error} The model carries it: read {folder / 'own_scheme.py'}, then add --scheme "
-            f"{folder / 'own_scheme.py'}."
-        )
+    carried = folder / "own_scheme.py"
+    if "--scheme FILE" in str(error) and carried.is_file():
+        return ValueError(f"{error} The model carries it: read {carried}, then add --scheme {carried}.")
     return error

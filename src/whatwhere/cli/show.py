@@ -63,8 +63,7 @@ def claims(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> Non
 
 
 def _ledger(verdicts: list[dict[str, Any]], analytic: int) -> str:
-    """A sentence of how many claims have which verdict, a row for each that was measured, by verdict, and what the
-    others lack."""
+    """How many claims have which verdict, a row for each that was measured, by verdict, and what the others lack."""
     from ..claims import UNTESTABLE
 
     counts = Counter(c["verdict"] for c in verdicts)
@@ -138,9 +137,8 @@ def explain(
         if size or settings:
             raise ValueError(f"{what} is a trained model, whose configuration is fixed. Leave --size and --set out.")
         if not (path / "config.json").is_file():
-            raise ValueError(
-                f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset."
-            )
+            way_out = "Give the folder that pretrain wrote, or a preset."
+            raise ValueError(f"No model at {what}: config.json is missing. {way_out}")
         use_scheme(scheme)
         try:
             encoder = EncoderConfig.from_pretrained(path, local_files_only=True)
@@ -157,7 +155,7 @@ def explain(
                 "folder."
             )
         else:
-            config = configured(context, PretrainConfig, None, settings, preset=what)
+            config = configured(context, PretrainConfig, settings=settings, preset=what)
         if config.tokenizer is None and "vocab_size" not in config.model:
             model = {**config.model, "vocab_size": config.vocab_size}  # of the WordPiece to train
             config = config.model_copy(update={"model": model})
@@ -172,7 +170,7 @@ def _one_encoder(context: typer.Context, path: Path) -> None:
     from ..study.config import StudyConfig
 
     try:
-        models = configured(context, StudyConfig, path, ()).models
+        models = configured(context, StudyConfig, path).models
     except ValueError:
         return
     if "models:" in path.read_text(encoding="utf-8"):
@@ -186,8 +184,7 @@ def doctor(as_json: Json = False) -> None:
     """Versions, cores, memory, accelerator, attention backends, optional packages and free disk of this machine."""
     from ..study.machine import diagnose
 
-    facts = diagnose(Path("."))
-    gib = 2**30
+    facts, gib = diagnose(Path(".")), 2**30
     here = facts["machine"]
     lines = [
         *(f"{name:14} {number}" for name, number in facts["versions"].items()),

@@ -112,8 +112,7 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         return str(self.variants[model]["preset"]) if model in self.variants else model
 
     def pretraining(self, model: str, seed: int, steps: int) -> PretrainConfig:
-        """The configuration of one of the trainings: what the study says, then `training`, then what the variant
-        says."""
+        """The configuration of one of the trainings: of the study, over it `training`, over it the variant."""
         shared = {key: getattr(self, key) for key in (*CorpusConfig.model_fields, "scheme", "recipe", "size")}
         training = _over(self.training, {k: v for k, v in self.variants.get(model, {}).items() if k != "preset"})
         clash = sorted(set(training) & {*shared, "preset", "seed", "steps", "tokens", "minutes"})

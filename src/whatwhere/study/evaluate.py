@@ -75,8 +75,7 @@ def _left_out(pieces: int) -> str:
 
 
 def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Piece]]:
-    """The work in parts: a stage at once, or with a budget as many as there are cores, until the next would take it
-    beyond."""
+    """The work in parts: a stage, or with a budget as many as there are cores, until the next would exceed it."""
     began, seconds = time.perf_counter(), dict[str, float]()
     for _, group in groupby(todo, key=lambda piece: piece.stage):
         stage = list(group)
@@ -109,8 +108,7 @@ def _write(
 
 
 def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
-    """For people: a line a model (a column, where parts are many) with its score on each part, its interval, and the
-    difference from the first model."""
+    """For people: a line a model (a column, where parts are many): scores, intervals, differences from the first."""
     table = Table([Record(**r) for r in result["records"]])
     metrics = [f"{family.score}{variant}" for variant in family.variants]
     parts = list(dict.fromkeys(part for metric in metrics for part in table.distinct("part", metric)))

@@ -125,8 +125,7 @@ def run_heads(
     out: Path | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Look into a model and return what `whatwhere heads --json` prints; with `out` also records.parquet, arrays/ and
-    report.html.
+    """Look into a model; returns what `whatwhere heads --json` prints, with `out` also writes records, arrays and page.
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.

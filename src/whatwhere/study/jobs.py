@@ -49,8 +49,8 @@ def at_once() -> int:
 
 
 def threads(jobs: int, most: int) -> list[int | None]:
-    """Threads of each of so many jobs, `most` of which run at once: one, but the last share the cores that they leave
-    idle; None, all that the process has, where jobs run one by one."""
+    """Threads of each of so many jobs, `most` at once: one, but the last share the cores that they leave idle; None,
+    all that the process has, where jobs run one by one."""
     if most < 2:
         return [None] * jobs
     rest = jobs % most

@@ -41,8 +41,7 @@ def write_results(
     facts: Mapping[str, Any],
     claims: Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
-    """Write what a page is made of but for its arrays, the manifest with versions last, then the page; returns its
-    path."""
+    """Write what a page is made of but for arrays, the manifest with versions last, then the page; returns its path."""
     write_records(out / RECORDS, records)
     if claims is not None:
         write_json(out / "claims.json", claims)

@@ -1,5 +1,4 @@
-"""Records of what a corpus and a training left: sizes, losses, costs, the position table of a fine-tuning; whether a
-model has learned anything yet."""
+"""Records of what a corpus and a training left: sizes, losses, costs; whether a model has learned anything yet."""
 
 import json
 from pathlib import Path
@@ -27,8 +26,7 @@ COSTS = {key: key for key in ("steps", "tokens", "seconds", "tokens_per_second",
 
 
 def text_records(windows: Windows, study: str) -> list[Record]:
-    """Sizes of the corpus, how far its training windows could be shifted, and the entropy in nats of a guess by token
-    frequency alone."""
+    """Sizes of the corpus, how far its training windows could be shifted, and the loss of a guess by frequency."""
     facts, train, who = windows.manifest, windows["train"], Who("", study=study)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):

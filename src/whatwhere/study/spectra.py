@@ -84,8 +84,7 @@ def run_spectra(
 
 
 def spectra_text(run: SpectraRun) -> str:
-    """All tables in rows as LOWDIM Table 1, then of each position table its first components, rotations, equivariance
-    and outliers."""
+    """All tables in rows as LOWDIM Table 1, then of each position table what turns and stands out."""
     wide = max(len(_label(t)) for t in run.tables)
     lines = []
     for kind in dict.fromkeys(t.kind for t in run.tables):

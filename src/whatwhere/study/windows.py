@@ -1,5 +1,4 @@
-"""The windows that one model is looked at with: those it is given, those of its own run, or new ones of a text by its
-own tokenizer."""
+"""The windows that one model is looked at with: given ones, those of its own run, or new ones of a text."""
 
 import tempfile
 from collections.abc import Iterator
@@ -27,8 +26,7 @@ def model_windows(
     progress: bool = True,
     length: int | None = None,
 ) -> Iterator[tuple[Windows, str]]:
-    """Windows to read and what they are called: the corpus as given, else the name of the text; those of a text are
-    gone when the block ends.
+    """Windows to read, those of a text until the block ends, and what they are called: as given, or the text's name.
 
     Args:
         folder: where the model was read from: `corpus/` there, or up to five folders above, is its own run's if the
