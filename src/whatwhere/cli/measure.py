@@ -107,10 +107,8 @@ def spectra(
     from ..training.config import use_scheme
 
     use_scheme(scheme)
-    try:
+    with own_scheme(Path(sources[0])):
         run, page = run_spectra(sources, out, words)
-    except ValueError as error:
-        raise own_scheme(error, Path(sources[0])) from None
     records = [vars(r) for of_table in run.records for r in of_table]
     written = f"\n\n{report_line(page)}" if page else ""
     emit(

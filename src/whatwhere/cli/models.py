@@ -56,8 +56,9 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     try:
         if kind == "whatwhere":
             ours: Any = EncoderForMaskedLM if head else Encoder
-            wide = _at_least_32_bits(EncoderConfig.from_pretrained(folder, local_files_only=True))
-            return ours.from_pretrained(folder, dtype=wide, local_files_only=True).eval()
+            with own_scheme(folder):
+                wide = _at_least_32_bits(EncoderConfig.from_pretrained(folder, local_files_only=True))
+                return ours.from_pretrained(folder, dtype=wide, local_files_only=True).eval()
         config = _config_of(model, local)
         if head:
             raise ValueError(
@@ -74,11 +75,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             **_here(local),
         ).eval()
     except (SafetensorError, RuntimeError, OSError, KeyError) as error:
-        raise ValueError(
-            f"{model} does not load ({' '.join(str(error).split())[:200]}). Use a complete copy."
-        ) from None
-    except ValueError as error:
-        raise own_scheme(error, folder) from None
+        raise ValueError(f"{model} does not load ({_short(error)}). Use a complete copy.") from None
 
 
 def _config_of(model: str, local: bool) -> Any:
@@ -125,7 +122,11 @@ def open_tokenizer(model: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **_here(local))
     except (ValueError, OSError, KeyError) as error:
-        raise ValueError(f"The tokenizer of {model} does not load ({' '.join(str(error).split())[:200]}).") from None
+        raise ValueError(f"The tokenizer of {model} does not load ({_short(error)}).") from None
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _has_tokenizer(folder: Path) -> bool:

@@ -3,7 +3,8 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
@@ -140,9 +141,13 @@ def configured(
     return kind.parse(merged)
 
 
-def own_scheme(error: ValueError, folder: Path) -> ValueError:
-    """The error of an unknown scheme, with the file that the model's folder carries."""
-    carried = folder / "own_scheme.py"
-    if "--scheme FILE" in str(error) and carried.is_file():
-        return ValueError(f"{error} The model carries it: read {carried}, then add --scheme {carried}.")
-    return error
+@contextmanager
+def own_scheme(folder: Path) -> Iterator[None]:
+    """Lets the error of an unknown scheme name the file that the model's folder carries."""
+    try:
+        yield
+    except ValueError as error:
+        carried = folder / "own_scheme.py"
+        if "--scheme FILE" not in str(error) or not carried.is_file():
+            raise
+        raise ValueError(f"{error} The model carries it: read {carried}, then add --scheme {carried}.") from None

@@ -140,10 +140,8 @@ def explain(
             way_out = "Give the folder that pretrain wrote, or a preset."
             raise ValueError(f"No model at {what}: config.json is missing. {way_out}")
         use_scheme(scheme)
-        try:
+        with own_scheme(path):
             encoder = EncoderConfig.from_pretrained(path, local_files_only=True)
-        except ValueError as error:
-            raise own_scheme(error, path) from None
         facts = facts_of(encoder, None, 0.15, "sdpa", scheme is not None)
     else:
         if path.suffix in (".yaml", ".yml"):

@@ -187,11 +187,9 @@ def finetune(
     from ..training.finetune import finetune as run_finetuning
 
     file, before = _settings_file(context, FinetuneConfig, out, CONFIG, config, resume), _finished(out)
-    try:
+    with own_scheme(Path(start)):
         resolved = configured(context, FinetuneConfig, file, settings)
         summary = run_finetuning(resolved, out, resume=True)
-    except ValueError as error:
-        raise own_scheme(error, Path(start)) from None
     if int(os.environ.get("RANK", "0")) == 0:
         write_records(out / "records.parquet", finetune_records(out))
         low, high = summary["accuracy_low"], summary["accuracy_high"]
