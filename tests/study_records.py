@@ -23,7 +23,7 @@ from whatwhere.records import Record, read_records, write_records
 from whatwhere.report import page_of
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.geometry import GeometryConfig, run_geometry
-from whatwhere.study.heads import run_heads
+from whatwhere.study.inside import run_heads
 from whatwhere.study.run import run_study
 from whatwhere.study.spectra import run_spectra
 

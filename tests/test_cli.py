@@ -105,6 +105,16 @@ def test_help_of_every_verb_names_its_options():
             assert " --length " in shown, name
 
 
+def test_every_option_has_its_help_in_the_docstring_of_its_verb_or_beside_its_type():
+    from typer.main import get_command
+
+    from whatwhere.cli.verbs import app
+
+    verbs = get_command(app).commands
+    verbs = {**verbs, **verbs["evaluate"].commands}
+    assert not [(name, p.name) for name, verb in verbs.items() for p in verb.params if not p.help]
+
+
 def test_without_a_verb_the_help_is_printed_as_it_is():
     done = whatwhere()
     assert done.returncode == 0 and done.stderr == ""

@@ -1,8 +1,6 @@
 """The windows one model is looked at with: its tokenizer as it is, its own run's, and never those of another
 tokenizer."""
 
-from contextlib import ExitStack
-
 import pytest
 from cli_runner import sentences
 from transformers import BertConfig, BertModel
@@ -11,7 +9,7 @@ from whatwhere.cli.models import open_tokenizer
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.tokenizer import train_tokenizer
-from whatwhere.study.heads import run_heads
+from whatwhere.study.inside import run_heads
 from whatwhere.study.windows import model_windows
 
 
@@ -38,8 +36,7 @@ def opened(folder):
 
 
 def windows_of(folder, corpus=None, documents=10):
-    with ExitStack() as stack:
-        windows, source = model_windows(*opened(folder), folder, corpus, "text", documents, stack, progress=False)
+    with model_windows(*opened(folder), folder, corpus, "text", documents, progress=False) as (windows, source):
         return windows.folder, source, windows.manifest
 
 

@@ -1,5 +1,5 @@
-"""The command line: `whatwhere VERB --help`. Wrong input ends with status 2 and one line on stderr, a signal with 130
-or 143 and the way to go on, never with a traceback."""
+"""The command line: wrong input ends with status 2 and one line on stderr, a signal with 130 or 143 and the way to go
+on, never with a traceback."""
 
 import os
 import signal

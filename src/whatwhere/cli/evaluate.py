@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .models import check_models
-from .options import Field, Json, Scheme, app, configured, emit
+from .models import open_model
+from .options import Field, Json, Scheme, app, configured, emit, verb
 
 evaluate = typer.Typer(
     help="What encoders are good for: tasks of GLUE, answers in a text, grammar, vectors of texts.",
@@ -24,6 +24,7 @@ Models = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
+Names = Annotated[str | None, typer.Option(metavar="NAME,NAME")]
 Seeds = Annotated[int | None, typer.Option(help="Seeds of the fine-tuning. [default: the recipe's]", min=1)]
 ProbeSeeds = Annotated[int, typer.Option(help="Seeds of each probe.", min=1)]
 Layers = Annotated[str, typer.Option(help="Hidden states that probes read: last or all.")]
@@ -47,46 +48,39 @@ def _names(words: str) -> list[str]:
     return [name.strip() for name in re.split(r",(?![^()]*\))", words)]
 
 
-def _run(context: typer.Context, family: Any, models: list[str], **named: Any) -> None:
-    """A family of tasks for several models: its options are its settings by their names, lists with commas."""
+def _opened(context: typer.Context) -> list[str]:
+    """The models that are given, studies resolved; one that does not open is refused before anything is computed."""
     from ..evaluation.family import of_studies
+
+    models = of_studies(context.params["models"])
+    for model in models:
+        open_model(model, context.params["scheme"])
+    return models
+
+
+def _run(context: typer.Context, family: Any, **named: Any) -> None:
+    """A family of tasks for several models: its options are its settings by their names, lists with commas."""
     from ..study.evaluate import evaluation_text, run_evaluation
 
-    models = of_studies(models)
-    check_models(models, context.params["scheme"])
+    models = _opened(context)
     lists = {key: context.params.get(key) for key in ("tasks", "checkpoints")}
     named |= {key: _names(text) for key, text in lists.items() if text}
-    found = run_evaluation(
-        family, configured(context, family.config, None, None, models=models, **named), context.params["out"]
-    )
+    config = configured(context, family.config, models=models, **named)
+    found = run_evaluation(family, config, context.params["out"])
     emit(found, context.params["as_json"], evaluation_text(family, found))
 
 
-@evaluate.command()
+@verb(evaluate)
 def glue(
     context: typer.Context,
     models: Models,
     out: Out,
-    tasks: Annotated[
-        str | None, typer.Option(help="Tasks, with commas. [default: all but wnli]", metavar="NAME,NAME")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of GLUE's own release (CoLA/train.tsv ..., also packed), or that holds glue/. "
-            "[default: the Hub]"
-        ),
-    ] = None,
-    recipe: Annotated[
-        str,
-        typer.Option(
-            help="Protocol: short (one setting, 5 epochs, 3 seeds), tupe (4 settings, 5 seeds; TUPE Table 1), dstg (18 "
-            "settings; DSTG C.1). Rates are of models 768 wide, narrower ones take them in inverse proportion."
-        ),
-    ] = "short",
+    tasks: Names = None,
+    data: Path | None = None,
+    recipe: str = "short",
     seeds: Seeds = None,
-    length: Annotated[int, typer.Option(help="Most tokens of a row; longer ones are cut.", min=8)] = 128,
-    limit: Annotated[int | None, typer.Option(help="Most training rows, evenly spaced. [default: all]", min=20)] = None,
+    length: Annotated[int, typer.Option(min=8)] = 128,
+    limit: Annotated[int | None, typer.Option(min=20)] = None,
     checkpoints: Checkpoints = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
@@ -97,49 +91,33 @@ def glue(
     other.
 
     OUT holds records.parquet, a page, and every fine-tuning with its evaluations and predictions under runs/.
+
+    Args:
+        tasks: Tasks, with commas. [default: all but wnli]
+        data: Folder of GLUE's own release (CoLA/train.tsv ..., also packed), or that holds glue/. [default: the Hub]
+        recipe: Protocol: short (one setting, 5 epochs, 3 seeds), tupe (4 settings, 5 seeds; TUPE Table 1), dstg (18
+            settings; DSTG C.1). Rates are of models 768 wide, narrower ones take them in inverse proportion.
+        length: Most tokens of a row; longer ones are cut.
+        limit: Most training rows, evenly spaced. [default: all]
     """
     from ..evaluation.glue import GLUE
 
-    _run(context, GLUE, models)
+    _run(context, GLUE)
 
 
-@evaluate.command()
+@verb(evaluate)
 def squad(
     context: typer.Context,
     models: Models,
     out: Out,
-    tasks: Annotated[
-        str | None,
-        typer.Option(help="Of squad (1.1), squad-2 (2.0), restaurants. [default: squad]", metavar="NAME,NAME"),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of train-v1.1.json, dev-v1.1.json ..., or that holds squad/ and span-extraction/; also "
-            "packed. [default: the Hub]"
-        ),
-    ] = None,
-    recipe: Annotated[
-        str,
-        typer.Option(
-            help="Protocol: short (one setting, 3 epochs, 3 seeds), dstg (3 rates; DSTG C.4). Rates are of models 768 "
-            "wide, narrower ones take them in inverse proportion."
-        ),
-    ] = "short",
+    tasks: Names = None,
+    data: Path | None = None,
+    recipe: str = "short",
     seeds: Seeds = None,
-    length: Annotated[int, typer.Option(help="Most tokens of a window, question included.", min=16)] = 384,
-    stride: Annotated[int, typer.Option(help="Tokens from a window of a paragraph to the next.", min=1)] = 128,
-    limit: Annotated[
-        int | None, typer.Option(help="Most training questions, evenly spaced. [default: all]", min=20)
-    ] = None,
-    train_on_dev: Annotated[
-        float | None,
-        typer.Option(
-            help="Where there is no training file: share of SQuAD's development articles to train on; the others are "
-            "tested.",
-            metavar="SHARE",
-        ),
-    ] = None,
+    length: Annotated[int, typer.Option(min=16)] = 384,
+    stride: Annotated[int, typer.Option(min=1)] = 128,
+    limit: Annotated[int | None, typer.Option(min=20)] = None,
+    train_on_dev: Annotated[float | None, typer.Option(metavar="SHARE")] = None,
     checkpoints: Checkpoints = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
@@ -150,35 +128,37 @@ def squad(
     half of the development questions and judged on the other.
 
     OUT holds records.parquet, a page, and every fine-tuning with its evaluations and answers under runs/.
+
+    Args:
+        tasks: Of squad (1.1), squad-2 (2.0), restaurants. [default: squad]
+        data: Folder of train-v1.1.json, dev-v1.1.json ..., or that holds squad/ and span-extraction/; also packed.
+            [default: the Hub]
+        recipe: Protocol: short (one setting, 3 epochs, 3 seeds), dstg (3 rates; DSTG C.4). Rates are of models 768
+            wide, narrower ones take them in inverse proportion.
+        length: Most tokens of a window, question included.
+        stride: Tokens from a window of a paragraph to the next.
+        limit: Most training questions, evenly spaced. [default: all]
+        train_on_dev: Where there is no training file: share of SQuAD's development articles to train on; the others are
+            tested.
     """
     from ..evaluation.squad import SQUAD
 
-    _run(context, SQUAD, models)
+    _run(context, SQUAD)
 
 
-@evaluate.command()
+@verb(evaluate)
 def linguistic(
     context: typer.Context,
     models: Models,
-    data: Annotated[
-        Path, typer.Option(help="Folder that holds blimp/, ud-ewt/, wikipedia-en/, or one of these; also packed.")
-    ],
+    data: Path,
     out: Out,
-    tasks: Annotated[
-        str | None, typer.Option(help="Tasks, with commas. [default: those whose files are there]", metavar="NAME,NAME")
-    ] = None,
+    tasks: Names = None,
     seeds: ProbeSeeds = 5,
     layers: Layers = "last",
     pooling: Pooling = "mean",
-    code: Annotated[
-        bool, typer.Option("--code", help="Also the online code of the labels: how easily is it read?")
-    ] = False,
-    limit: Annotated[
-        int | None, typer.Option(help="Most rows of training and test of a probe. [default: 10,000]", min=1)
-    ] = None,
-    pairs: Annotated[
-        int | None, typer.Option(help="Most pairs of each paradigm of BLiMP. [default: all, 1,000]", min=1)
-    ] = None,
+    code: bool = False,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    pairs: Annotated[int | None, typer.Option(min=1)] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
     scheme: Scheme = None,
@@ -188,39 +168,32 @@ def linguistic(
     paragraphs off the hidden states, of each stream also alone?
 
     OUT holds records.parquet (by task; of BLiMP also by paradigm and field) and a page.
+
+    Args:
+        data: Folder that holds blimp/, ud-ewt/, wikipedia-en/, or one of these; also packed.
+        tasks: Tasks, with commas. [default: those whose files are there]
+        code: Also the online code of the labels: how easily is it read?
+        limit: Most rows of training and test of a probe. [default: 10,000]
+        pairs: Most pairs of each paradigm of BLiMP. [default: all, 1,000]
     """
     from ..evaluation.linguistic import LINGUISTIC
 
-    _run(context, LINGUISTIC, models)
+    _run(context, LINGUISTIC)
 
 
-@evaluate.command()
+@verb(evaluate)
 def holmes(
     context: typer.Context,
     models: Models,
-    data: Annotated[
-        Path,
-        typer.Option(
-            help="Folder of Holmes' or Flash-Holmes' data sets, a folder with samples.csv each, or that holds it."
-        ),
-    ],
+    data: Path,
     out: Out,
-    tasks: Annotated[
-        str | None, typer.Option(help="Data sets, with commas. [default: all of the folder]", metavar="NAME,NAME")
-    ] = None,
-    table: Annotated[
-        Path | None,
-        typer.Option(
-            help="Published table, which says what a data set is of. [default: leaderboards/ beside the data]"
-        ),
-    ] = None,
+    tasks: Names = None,
+    table: Path | None = None,
     seeds: ProbeSeeds = 5,
     layers: Layers = "last",
     pooling: Pooling = "mean",
-    control: Annotated[
-        bool, typer.Option("--control", help="Also probes of permuted labels: what is left of a score without them?")
-    ] = False,
-    limit: Annotated[int | None, typer.Option(help="Most rows of a split. [default: all]", min=2)] = None,
+    control: bool = False,
+    limit: Annotated[int | None, typer.Option(min=2)] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,
     scheme: Scheme = None,
@@ -229,84 +202,58 @@ def holmes(
     """Holmes and Flash-Holmes: linear probes of some two hundred data sets, means over phenomena and fields.
 
     OUT holds records.parquet (by data set, phenomenon and field) and a page.
+
+    Args:
+        data: Folder of Holmes' or Flash-Holmes' data sets, a folder with samples.csv each, or that holds it.
+        tasks: Data sets, with commas. [default: all of the folder]
+        table: Published table, which says what a data set is of. [default: leaderboards/ beside the data]
+        control: Also probes of permuted labels: what is left of a score without them?
+        limit: Most rows of a split. [default: all]
     """
     from ..evaluation.holmes import HOLMES
 
-    _run(context, HOLMES, models)
+    _run(context, HOLMES)
 
 
-@evaluate.command("all")
+@verb(evaluate, "all")
 def everything(
     context: typer.Context,
     models: Models,
-    data: Annotated[
-        Path, typer.Option(help="Folder that holds glue/, squad/, blimp/, ud-ewt/, sts/ ...; what lacks is left out.")
-    ],
+    data: Path,
     out: Out,
     untrained: Untrained = False,
-    minutes: Annotated[
-        float | None,
-        typer.Option(help="Minutes for all, the cheapest first, as of each verb; the same command goes on."),
-    ] = None,
+    minutes: float | None = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
     """Every evaluation whose data are at hand, the cheapest first, within a budget; one page of all.
 
     OUT holds records.parquet and a page of all, and a folder for each family of tasks.
-    """
-    from ..evaluation.family import EvaluationConfig, of_studies
-    from ..study.evaluate_all import all_text, run_all
 
-    models = of_studies(models)
-    check_models(models, scheme)
-    found = run_all(configured(context, EvaluationConfig, None, None, models=models), out)
+    Args:
+        data: Folder that holds glue/, squad/, blimp/, ud-ewt/, sts/ ...; what lacks is left out.
+        minutes: Minutes for all, the cheapest first, as of each verb; the same command goes on.
+    """
+    from ..evaluation.family import EvaluationConfig
+    from ..study.evaluate import all_text, run_all
+
+    found = run_all(configured(context, EvaluationConfig, models=_opened(context)), out)
     emit(found, as_json, all_text(found))
 
 
-@evaluate.command()
+@verb(evaluate)
 def mteb(
     context: typer.Context,
     models: Models,
     out: Out,
-    tasks: Annotated[
-        str | None,
-        typer.Option(
-            help="mteb's tasks or benchmarks, from the Hub, or local ones of --data (STS12-local ... STS16-local, "
-            "STSBenchmark-local, SICK-R-local, Banking77-local, TwentyNewsgroups-local, Cranfield-local, MR-local, "
-            "CR-local, SUBJ-local, MPQA-local), with commas. [default: MTEB(eng, v2); with --data all local ones]",
-            metavar="NAME,NAME",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the local tasks' files (docs/evaluation.md), plain or packed.")
-    ] = None,
-    pooling: Annotated[
-        str,
-        typer.Option(
-            help="How tokens become one vector: mean, cls; of two streams also semantic, position. With commas.",
-            metavar="NAME,NAME",
-        ),
-    ] = "mean",
-    length: Annotated[
-        int, typer.Option(help="Most tokens of a text, at most as many as the model reads; longer ones are cut.", min=8)
-    ] = 512,
-    limit: Annotated[
-        int | None,
-        typer.Option(help="Most pairs, test rows or queries of a local task, evenly over all. [default: all]", min=20),
-    ] = None,
-    contrastive: Annotated[
-        bool,
-        typer.Option("--contrastive", help="Also each model after some minutes of unsupervised SimCSE: NAME+simcse."),
-    ] = False,
-    steps: Annotated[int, typer.Option(help="Steps of SimCSE, of 64 sentences each.", min=1)] = 250,
-    corpus: Annotated[
-        str | None,
-        typer.Option(
-            help="Text for SimCSE, as for `study`, or a folder of windows (the corpus/ of a run or study), whose "
-            "training part is read. [default: the windows of the model's own run, else a part of python-docs]"
-        ),
-    ] = None,
+    tasks: Names = None,
+    data: Path | None = None,
+    pooling: Annotated[str, typer.Option(metavar="NAME,NAME")] = "mean",
+    length: Annotated[int, typer.Option(min=8)] = 512,
+    limit: Annotated[int | None, typer.Option(min=20)] = None,
+    contrastive: bool = False,
+    steps: Annotated[int, typer.Option(min=1)] = 250,
+    corpus: str | None = None,
     field: Field = "text",
     untrained: Untrained = False,
     minutes: Minutes = None,
@@ -317,7 +264,20 @@ def mteb(
 
     OUT holds records.parquet, a page, each result in mteb's own format under runs/, and models after SimCSE under
     models/.
+
+    Args:
+        tasks: mteb's tasks or benchmarks, from the Hub, or local ones of --data (STS12-local ... STS16-local,
+            STSBenchmark-local, SICK-R-local, Banking77-local, TwentyNewsgroups-local, Cranfield-local, MR-local,
+            CR-local, SUBJ-local, MPQA-local), with commas. [default: MTEB(eng, v2); with --data all local ones]
+        data: Folder of the local tasks' files (docs/evaluation.md), plain or packed.
+        pooling: How tokens become one vector: mean, cls; of two streams also semantic, position. With commas.
+        length: Most tokens of a text, at most as many as the model reads; longer ones are cut.
+        limit: Most pairs, test rows or queries of a local task, evenly over all. [default: all]
+        contrastive: Also each model after some minutes of unsupervised SimCSE: NAME+simcse.
+        steps: Steps of SimCSE, of 64 sentences each.
+        corpus: Text for SimCSE, as for `study`, or a folder of windows (the corpus/ of a run or study), whose training
+            part is read. [default: the windows of the model's own run, else a part of python-docs]
     """
     from ..evaluation.mteb import MTEB
 
-    _run(context, MTEB, models, pooling=_names(pooling))
+    _run(context, MTEB, pooling=_names(pooling))

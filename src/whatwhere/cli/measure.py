@@ -1,13 +1,13 @@
-"""Verbs that measure: probe, spectra, geometry."""
+"""Verbs that look into models and corpora: probe, spectra, geometry, heads, attention."""
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..shipped import model_source
-from .models import AnyModel, open_encoder, open_tokenizer
+from ..files import check_writable
+from ..shipped import REFERENCE
+from .models import AnyModel, open_model
 from .options import (
     ConfigFile,
     Field,
@@ -17,34 +17,39 @@ from .options import (
     PageFolder,
     Scheme,
     Setting,
-    app,
     configured,
     emit,
     own_scheme,
+    report_line,
+    verb,
 )
 
 
-@app.command()
+@verb()
 def probe(
     model: AnyModel,
     corpus: HeldOut = None,
     field: Field = "text",
-    documents: Annotated[int, typer.Option(help="Held-out windows of full length to probe.")] = 500,
-    splits: Annotated[int, typer.Option(help="Random splits of the documents.")] = 5,
+    documents: int = 500,
+    splits: int = 5,
     length: LengthRead = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
+    """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5).
+
+    Args:
+        documents: Held-out windows of full length to probe.
+        splits: Random splits of the documents.
+    """
     from ..analysis.probes import probe_records
     from ..analysis.who import Who
     from ..study.windows import model_windows
 
-    encoder, tokenizer, folder = open_encoder(model, scheme), open_tokenizer(model), Path(model_source(model))
-    with ExitStack() as stack:
-        windows, source = model_windows(encoder, tokenizer, folder, corpus, field, documents, stack, length=length)
-        held_out = windows["held_out"]
-        records = probe_records(encoder, held_out, Who(folder.name), documents=documents, splits=splits)
+    encoder, tokenizer, folder = open_model(model, scheme)
+    given = model_windows(encoder, tokenizer, folder, corpus, field, documents, length=length)
+    with given as (windows, source):
+        records = probe_records(encoder, windows["held_out"], Who(folder.name), documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
     emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, _probe_text(rows, source))
 
@@ -81,124 +86,78 @@ def _probe_text(records: list[Any], source: str) -> str:
     return "\n".join([*lines, f"read: {read} windows of {length} tokens of {source}"])
 
 
-@app.command()
+@verb()
 def spectra(
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE...",
-            help="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; "
-            "safetensors only), a study folder (all its models), a model's name on the Hub, or `reference`, the model "
-            "that comes with the package.",
-        ),
-    ],
-    words: Annotated[bool, typer.Option("--words", help="Word tables too: their shares and N50.")] = False,
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...")],
+    words: bool = False,
     out: PageFolder = None,
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
     """Shape of any position table: components, frequencies, rotations, translation equivariance, outliers (LOWDIM; DSTG
-    section 4)."""
+    section 4).
+
+    Args:
+        sources: A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT;
+            safetensors only), a study folder (all its models), a model's name on the Hub, or `reference`, the model
+            that comes with the package.
+        words: Word tables too: their shares and N50.
+    """
     from ..study.spectra import run_spectra, spectra_text
     from ..training.config import use_scheme
 
     use_scheme(scheme)
-    try:
+    with own_scheme(Path(sources[0])):
         run, page = run_spectra(sources, out, words)
-    except ValueError as error:
-        raise own_scheme(error, Path(sources[0])) from None
     records = [vars(r) for of_table in run.records for r in of_table]
-    written = f"\n\nThe report is {page}: open it in a browser." if page else ""
+    written = f"\n\n{report_line(page)}" if page else ""
     emit(
         {**run.facts(), "records": records, "report": str(page) if page else None}, as_json, spectra_text(run) + written
     )
 
 
-@app.command()
+@verb()
 def geometry(
     context: typer.Context,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder of the results, new or of a geometry run, which is replaced; its counts of the same text are "
-            "used again."
-        ),
-    ],
-    corpora: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--corpus",
-            help="Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a "
-            "name without / or :; several are compared. [default: python-docs]",
-        ),
-    ] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Field of the text in tables and JSON lines; one for all corpora or one each. [default: text]"
-        ),
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="Vocabulary file, tokenizer or model folder, Hub name, `reference`, `words` or `characters`. "
-            "[default: the first --model's, else a WordPiece trained on the corpora]"
-        ),
-    ] = None,
-    positions: Annotated[
-        int | None, typer.Option(help="Positions to count, special tokens not among them. [default: 128]")
-    ] = None,
-    align: Annotated[
-        str | None,
-        typer.Option(
-            help="start: position from the start of a document; relative: its place in --positions equal parts. "
-            "[default: start]"
-        ),
-    ] = None,
-    dims: Annotated[
-        str | None,
-        typer.Option(
-            help="Widths d of the curve of stress, with commas. [default: 16,32,64,128,256,512,768]", show_default=False
-        ),
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]"
-        ),
-    ] = None,
-    tables: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--table",
-            help="A further table: .npy, model folder, Hub name or `reference`. Row 0 is [CLS]'s unless --set "
-            "first_row=0; may come again.",
-        ),
-    ] = None,
-    models: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            help="A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; "
-            "may be given again.",
-        ),
-    ] = None,
-    intervals: Annotated[
-        bool | None,
-        typer.Option(
-            "--intervals/--no-intervals", help="95 % intervals, which take most of the time. [default: intervals]"
-        ),
-    ] = None,
-    smacof: Annotated[
-        bool | None,
-        typer.Option("--smacof/--no-smacof", help="Tables of least stress beside classical MDS. [default: smacof]"),
-    ] = None,
+    out: Path,
+    corpora: Annotated[list[str] | None, typer.Option("--corpus")] = None,
+    field: list[str] | None = None,
+    tokenizer: str | None = None,
+    positions: int | None = None,
+    align: str | None = None,
+    dims: Annotated[str | None, typer.Option(show_default=False)] = None,
+    protocol: str | None = None,
+    tables: Annotated[list[str] | None, typer.Option("--table")] = None,
+    models: Annotated[list[str] | None, typer.Option("--model")] = None,
+    intervals: bool | None = None,
+    smacof: bool | None = None,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
     """How much position matters in corpora: Hellinger distances, MDS, stress of position tables, with noise floor and
-    intervals."""
+    intervals.
+
+    Args:
+        out: Folder of the results, new or of a geometry run, which is replaced; its counts of the same text are used
+            again.
+        corpora: Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a name
+            without / or :; several are compared. [default: python-docs]
+        field: Field of the text in tables and JSON lines; one for all corpora or one each. [default: text]
+        tokenizer: Vocabulary file, tokenizer or model folder, Hub name, `reference`, `words` or `characters`. [default:
+            the first --model's, else a WordPiece trained on the corpora]
+        positions: Positions to count, special tokens not among them. [default: 128]
+        align: start: position from the start of a document; relative: its place in --positions equal parts. [default:
+            start]
+        dims: Widths d of the curve of stress, with commas. [default: 16,32,64,128,256,512,768]
+        protocol: default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]
+        tables: A further table: .npy, model folder, Hub name or `reference`. Row 0 is [CLS]'s unless --set first_row=0;
+            may come again.
+        models: A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; may
+            be given again.
+        intervals: 95 % intervals, which take most of the time. [default: intervals]
+        smacof: Tables of least stress beside classical MDS. [default: smacof]
+    """
     from ..study.geometry import GeometryConfig, run_geometry
 
     try:
@@ -210,7 +169,143 @@ def geometry(
         return
     said = [f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]]
     for file in (c["table"]["file"] for c in result["corpora"] if c["table"]):  # as it can be typed here
-        here = [f"`{file}`" in sentence for sentence in said]
-        typed = [s.replace(f"`{file}`", f"`{out / file}`").replace("=FILE ", f"={out / file} ") for s in said]
-        said = [new if of_it else s for new, of_it, s in zip(typed, here, said, strict=True)]
-    emit(result, as_json, "\n".join([*said, f"The report is {result['report']}: open it in a browser."]))
+        said = [
+            s.replace(f"`{file}`", f"`{out / file}`").replace("=FILE ", f"={out / file} ") if f"`{file}`" in s else s
+            for s in said
+        ]
+    emit(result, as_json, "\n".join([*said, report_line(result["report"])]))
+
+
+@verb()
+def heads(
+    model: AnyModel,
+    corpus: HeldOut = None,
+    field: Field = "text",
+    documents: Annotated[int, typer.Option(min=10)] = 500,
+    ablate: Annotated[int, typer.Option(min=0)] = 0,
+    length: LengthRead = None,
+    out: PageFolder = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """What drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth.
+
+    Args:
+        documents: Windows of full length to read; DSTG takes 500.
+        ablate: Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, and each
+            stream: one pass for every term, block and head. 0: none.
+    """
+    from ..study.inside import heads_text, run_heads
+
+    wanted: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
+    found = run_heads(*open_model(model, scheme, head=ablate > 0), **wanted, ablated=ablate, out=out)
+    written = f"\n{report_line(found['report'])}" if found["report"] else ""
+    emit(found, as_json, heads_text(found) + written)
+
+
+@verb()
+def attention(
+    model: AnyModel,
+    text: list[str] | None = None,
+    file: list[Path] | None = None,
+    repeat: bool = False,
+    truncate: bool = False,
+    out: Path = Path("attention.html"),
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """A page of what every head looks at in a text, with every term of the scores apart (DSTG figure 3).
+
+    Args:
+        text: A text to look at; may be given again.
+        file: A file that holds one text; may be given again.
+        repeat: Also a made-up text of the shape A + B + A (DSTG figure 3); alone where no text is given.
+        truncate: Cut texts that are longer than the model reads.
+        out: The page to write.
+    """
+    from ..analysis.texts import LEVELS, most_tokens, repeated_text, shown_tokens, text_maps
+    from ..analysis.who import Who
+    from ..report.explorer import ExplorerModel, ExplorerText
+    from ..report.pages import write_attention_page
+    from ..study.machine import versions
+    from ..study.records import learning_records, not_learned
+
+    texts = _texts(text or [], file or [])
+    made_up = [repeated_text()] if repeat or not texts else []
+    texts += made_up
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder. Give the name of the page: --out {out / 'attention.html'}.")
+    check_writable(out)
+    encoder, tokenizer, folder = open_model(model, scheme)
+    most = most_tokens(encoder)
+    found, maps = [], None
+    for title, words in texts:
+        ids = tokenizer(words, verbose=False)["input_ids"]
+        if not len(ids) or len(ids) <= tokenizer.num_special_tokens_to_add():
+            raise ValueError(f"The text “{title}” has no token. Give some words.")
+        if most is not None and len(ids) > most:
+            if not truncate and (title, words) not in made_up:
+                raise ValueError(
+                    f"{model} has {most} positions; the text “{title}” has {len(ids)} tokens. Shorten it, or cut it "
+                    "there: --truncate."
+                )
+            ids = tokenizer(words, truncation=True, max_length=most, verbose=False)["input_ids"]
+        maps = text_maps(encoder, ids, shown_tokens(tokenizer, ids), title)
+        found.append(ExplorerText(title, maps.tokens, maps.levels()))
+    assert maps is not None
+    config = encoder.config
+    name = _name(model)
+    unlearned = not_learned(learning_records(tokenizer, folder, Who(name)), name)
+    facts = [
+        ("Shipped model" if model == REFERENCE else "Folder" if Path(model).is_dir() else "Hub name", model),
+        ("Class", type(encoder).__name__),
+        ("Preset", str(getattr(config, "preset", "") or "")),
+        ("Positions", str(most or "any")),
+        ("Terms", ", ".join(maps.weights)),
+        ("Learned", unlearned),
+    ]
+    path = write_attention_page(
+        out,
+        ExplorerModel(name, None, found, LEVELS, maps.missing),
+        facts=[f for f in facts if f[1]],
+        versions=list(versions().items()),
+    )
+    result = {
+        "report": str(path),
+        "tokens": [len(t.tokens) for t in found] if len(found) > 1 else len(found[0].tokens),
+        "terms": list(maps.weights),
+        "missing": maps.missing or None,
+        "not_learned": unlearned or None,
+        "layers": len(maps.weights["total"]),
+        "heads": maps.weights["total"].shape[1],
+        "bytes": path.stat().st_size,
+    }
+    said = "".join(f"{line.replace('`', '')}\n" for line in (unlearned, maps.missing) if line)
+    emit(result, as_json, f"{said}The page is {path} ({result['bytes'] / 1e6:.1f} MB): open it in a browser.")
+
+
+def _name(model: str) -> str:
+    """What a page calls the model: the folder's name, of a study's model that and its seed."""
+    path = Path(model).resolve() if Path(model).is_dir() else Path(model)
+    return f"{path.parent.name}, {path.name.replace('-', ' ')}" if path.name.startswith("seed-") else path.name
+
+
+def _texts(given: list[str], files: list[Path]) -> list[tuple[str, str]]:
+    """Title and words of each text, in the order given."""
+    found = []
+    for number, words in enumerate(given, 1):
+        if not words.strip():
+            raise ValueError(f"--text number {number} is empty. Give some words.")
+        title = " ".join(words.split())
+        found.append((title if len(title) <= 40 else f"{title[:39]}…", words))
+    for path in files:
+        try:
+            words = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error.strerror}). Give a file that holds one text.") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is no text in UTF-8. Convert it first.") from None
+        if not words.strip():
+            raise ValueError(f"{path} is empty. Give a file that holds some words.")
+        found.append((path.name, words))
+    return found

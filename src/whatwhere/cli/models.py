@@ -1,5 +1,4 @@
-"""Models and tokenizers that a verb is given: folders of ours, of transformers, names on the Hub, or `reference`, the
-shipped one.
+"""Models and tokenizers that a verb is given: folders of ours or of transformers, names on the Hub, or `reference`.
 
 Never a pickle, never remote code, and never fewer than 32 bits: numbers of analyses are not those of bfloat16.
 """
@@ -32,8 +31,7 @@ OurModel = Annotated[
 
 
 def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
-    """An encoder in evaluation mode: one of ours, without its heads or with the masked-language head, or the body of
-    one of transformers.
+    """An encoder in evaluation mode: one of ours, without heads or with the masked-language one, or of transformers.
 
     Raises:
         ValueError: there is none, several, or a damaged one; or `head` is wanted of another package's model.
@@ -58,8 +56,9 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     try:
         if kind == "whatwhere":
             ours: Any = EncoderForMaskedLM if head else Encoder
-            wide = _at_least_32_bits(EncoderConfig.from_pretrained(folder, local_files_only=True))
-            return ours.from_pretrained(folder, dtype=wide, local_files_only=True).eval()
+            with own_scheme(folder):
+                wide = _at_least_32_bits(EncoderConfig.from_pretrained(folder, local_files_only=True))
+                return ours.from_pretrained(folder, dtype=wide, local_files_only=True).eval()
         config = _config_of(model, local)
         if head:
             raise ValueError(
@@ -76,11 +75,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             **_here(local),
         ).eval()
     except (SafetensorError, RuntimeError, OSError, KeyError) as error:
-        raise ValueError(
-            f"{model} does not load ({' '.join(str(error).split())[:200]}). Use a complete copy."
-        ) from None
-    except ValueError as error:
-        raise own_scheme(error, folder) from None
+        raise ValueError(f"{model} does not load ({_short(error)}). Use a complete copy.") from None
 
 
 def _config_of(model: str, local: bool) -> Any:
@@ -116,57 +111,40 @@ def open_tokenizer(model: str) -> Any:
     model = model_source(model)
     folder = Path(model)
     local = folder.is_dir()
-    if (
-        local
-        and not _has_tokenizer(folder)
-        and folder.parent.name == "checkpoints"
-        and _has_tokenizer(folder.parent.parent)
-    ):
-        model = str(folder.parent.parent)
-    elif local and not _has_tokenizer(folder):
-        raise ValueError(
-            f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: tokenizer.save_pretrained."
-        )
+    if local and not _has_tokenizer(folder):
+        run = folder.parent.parent
+        if folder.parent.name != "checkpoints" or not _has_tokenizer(run):
+            raise ValueError(
+                f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: "
+                "tokenizer.save_pretrained."
+            )
+        model = str(run)
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **_here(local))
     except (ValueError, OSError, KeyError) as error:
-        raise ValueError(f"The tokenizer of {model} does not load ({' '.join(str(error).split())[:200]}).") from None
+        raise ValueError(f"The tokenizer of {model} does not load ({_short(error)}).") from None
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _has_tokenizer(folder: Path) -> bool:
-    return any(
-        (folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json")
-    )
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json")
+    return any((folder / name).is_file() for name in names)
 
 
-def check_models(models: list[str], scheme: Path | None) -> None:
-    """Refuse models that do not open, before anything is computed with the others.
+def open_model(model: str, scheme: Path | None, head: bool = False) -> tuple[Any, Any, Path]:
+    """Encoder, tokenizer and folder of a model, which is only a name where it is of the Hub.
 
     Raises:
         ValueError: as `open_encoder` and `open_tokenizer`.
     """
-    for model in models:
-        open_encoder(model, scheme)
-        open_tokenizer(model)
-
-
-def run_folder(folder: Path) -> Path:
-    """The folder of a run, as given.
-
-    Raises:
-        ValueError: the shipped model is named, which is no run.
-    """
-    if str(folder) == REFERENCE and not folder.is_dir():
-        raise ValueError(
-            f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads "
-            f"{REFERENCE}."
-        )
-    return folder
+    return open_encoder(model, scheme, head), open_tokenizer(model), Path(model_source(model))
 
 
 def _at_least_32_bits(config: Any) -> Any:
-    """float64 for a model that is saved as such, else float32: transformers opens weights in the type of config.json,
-    or in their own."""
+    """float64 for a model that is saved as such, else float32: transformers takes that of config.json or weights."""
     import torch
 
     return torch.float64 if getattr(config, "dtype", None) in (torch.float64, "float64") else torch.float32

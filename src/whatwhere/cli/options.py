@@ -1,9 +1,13 @@
-"""The program and the options that several verbs share."""
+"""The program, what makes a function a verb of it, and the options that several verbs share."""
 
+import inspect
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
@@ -11,6 +15,7 @@ if TYPE_CHECKING:
     from ..training.config import StrictConfig
 
 C = TypeVar("C", bound="StrictConfig")
+F = TypeVar("F", bound=Callable[..., None])
 
 app = typer.Typer(
     name="whatwhere",
@@ -35,8 +40,8 @@ HeldOut = Annotated[
     typer.Option(
         "--corpus",
         help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is "
-        "read; both by the "
-        "model's own tokenizer. [default: the windows of the model's own run, else a part of python-docs]",
+        "read; both by the model's own tokenizer. [default: the windows of the model's own run, else a part of "
+        "python-docs]",
     ),
 ]
 Field = Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")]
@@ -76,8 +81,6 @@ Scheme = Annotated[
         help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is run."
     ),
 ]
-
-
 PageFolder = Annotated[
     Path | None,
     typer.Option(
@@ -86,9 +89,32 @@ PageFolder = Annotated[
 ]
 
 
+def verb(program: typer.Typer = app, name: str | None = None) -> Callable[[F], F]:
+    """Make a function a verb, whose docstring is the help: of the options of this verb alone what `Args:` says of them,
+    and of the verb what stands before. An option that is off by default is a flag."""
+
+    def register(function: F) -> F:
+        text, _, described = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+        for key, words in re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", described, re.MULTILINE):
+            kind, default = function.__annotations__[key], inspect.signature(function).parameters[key].default
+            flag = [f"--{key.replace('_', '-')}"] if default is False else []
+            kind, given = get_args(kind) if get_origin(kind) is Annotated else (kind, typer.Option(*flag))
+            option = copy(given)  # which other verbs may share
+            option.help = " ".join(words.split())
+            function.__annotations__[key] = Annotated[kind, option]
+        return program.command(name, help=text)(function)
+
+    return register
+
+
 def emit(value: Any, as_json: bool, text: str) -> None:
     """What a command prints: one JSON object, or its text."""
     print(json.dumps(value) if as_json else text)
+
+
+def report_line(page: Any) -> str:
+    """What is said of a page that was written."""
+    return f"The report is {page}: open it in a browser."
 
 
 def given(context: typer.Context, kind: type["StrictConfig"]) -> dict[str, Any]:
@@ -99,7 +125,11 @@ def given(context: typer.Context, kind: type["StrictConfig"]) -> dict[str, Any]:
 
 
 def configured(
-    context: typer.Context, kind: type[C], path: Path | None, settings: Iterable[str] | None, **values: Any
+    context: typer.Context,
+    kind: type[C],
+    path: Path | None = None,
+    settings: Iterable[str] | None = None,
+    **values: Any,
 ) -> C:
     """The configuration of a command: a file, over it the options that are its keys, then `values` that are not None,
     then settings; a scheme that they name is run first."""
@@ -111,11 +141,13 @@ def configured(
     return kind.parse(merged)
 
 
-def own_scheme(error: ValueError, folder: Path) -> ValueError:
-    """The error of an unknown scheme, with the file that the model's folder carries."""
-    if "--scheme FILE" in str(error) and (folder / "own_scheme.py").is_file():
-        return ValueError(
-            f"{error} The model carries it: read {folder / 'own_scheme.py'}, then add --scheme "
-            f"{folder / 'own_scheme.py'}."
-        )
-    return error
+@contextmanager
+def own_scheme(folder: Path) -> Iterator[None]:
+    """Lets the error of an unknown scheme name the file that the model's folder carries."""
+    try:
+        yield
+    except ValueError as error:
+        carried = folder / "own_scheme.py"
+        if "--scheme FILE" not in str(error) or not carried.is_file():
+            raise
+        raise ValueError(f"{error} The model carries it: read {carried}, then add --scheme {carried}.") from None

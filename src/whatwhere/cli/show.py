@@ -7,64 +7,63 @@ from typing import Annotated, Any
 
 import typer
 
-from ..shipped import model_source
-from .models import run_folder
-from .options import Json, Scheme, Setting, app, configured, emit, own_scheme
+from ..shipped import REFERENCE, model_source
+from .options import Json, Scheme, Setting, configured, emit, own_scheme, report_line, verb
 
 
-@app.command()
+def _run_folder(folder: Path) -> Path:
+    """The folder of a run, as given; the shipped model, which is none, is refused."""
+    if str(folder) == REFERENCE and not folder.is_dir():
+        raise ValueError(
+            f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads "
+            f"{REFERENCE}."
+        )
+    return folder
+
+
+@verb()
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...",
-            help="Folder that study, geometry or spectra wrote; several studies are compared on one page.",
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of the page. [default: report.html in the run; of several, comparison.html in this folder]"
-        ),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(help="Folder for every table of the page as CSV, new or of CSV files alone, which are replaced."),
-    ] = None,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
+    out: Path | None = None,
+    csv: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Write the page of a run again from its records, or the page that compares several studies."""
+    """Write the page of a run again from its records, or the page that compares several studies.
+
+    Args:
+        runs: Folder that study, geometry or spectra wrote; several studies are compared on one page.
+        out: File of the page. [default: report.html in the run; of several, comparison.html in this folder]
+        csv: Folder for every table of the page as CSV, new or of CSV files alone, which are replaced.
+    """
     from ..report import comparison_page, open_runs, page_of, write_page, write_tables
 
     if out is not None and out.is_dir():
         raise ValueError(f"{out} is a folder. Give --out a file, for example {out / 'report.html'}.")
-    runs = [run_folder(run) for run in runs]
+    runs = [_run_folder(run) for run in runs]
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
     path = write_page(out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html")), page)
-    text = f"The report is {path}: open it in a browser."
-    if csv is not None:
-        text += f"\n{len(tables)} tables are in {csv}."
+    text = report_line(path) + (f"\n{len(tables)} tables are in {csv}." if csv is not None else "")
     emit({"report": str(path), "tables": [str(table) for table in tables]}, as_json, text)
 
 
-@app.command()
-def claims(
-    run: Annotated[Path, typer.Argument(help="Folder of a study, a geometry run or an evaluation.")],
-    as_json: Json = False,
-) -> None:
-    """Which published claims hold in a study, by rules on its records."""
+@verb()
+def claims(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> None:
+    """Which published claims hold in a study, by rules on its records.
+
+    Args:
+        run: Folder of a study, a geometry run or an evaluation.
+    """
     from ..claims import ANALYTIC, evaluate
     from ..records import read_records
 
-    verdicts = evaluate(read_records(run_folder(run) / "records.parquet"))
+    verdicts = evaluate(read_records(_run_folder(run) / "records.parquet"))
     counted = [c for c in verdicts if c["kind"] != ANALYTIC]
     emit(verdicts, as_json, _ledger(counted, len(verdicts) - len(counted)))
 
 
 def _ledger(verdicts: list[dict[str, Any]], analytic: int) -> str:
-    """A sentence of how many claims have which verdict, a row for each that was measured, by verdict, and what the
-    others lack."""
+    """How many claims have which verdict, a row for each that was measured, by verdict, and what the others lack."""
     from ..claims import UNTESTABLE
 
     counts = Counter(c["verdict"] for c in verdicts)
@@ -90,16 +89,14 @@ def _value(claim: dict[str, Any]) -> str:
     return f"{claim['value']:.3f}{bounds}"
 
 
-@app.command()
-def presets(
-    size: Annotated[
-        str, typer.Option(help="tiny, small or paper: the widths, layers and length that are counted.")
-    ] = "paper",
-    scheme: Scheme = None,
-    as_json: Json = False,
-) -> None:
+@verb()
+def presets(size: str = "paper", scheme: Scheme = None, as_json: Json = False) -> None:
     """The encoders this version builds: streams, terms of the attention scores, costs, longest input, backends that
-    train them."""
+    train them.
+
+    Args:
+        size: tiny, small or paper: the widths, layers and length that are counted.
+    """
     from ..training.preset_table import kept_rows, rows_as_text
 
     rows = kept_rows(size) if scheme is None else []
@@ -112,22 +109,22 @@ def presets(
     emit({"size": size, "presets": rows}, as_json, rows_as_text(rows, size))
 
 
-@app.command()
+@verb()
 def explain(
     context: typer.Context,
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="CONFIG", help="A preset, a YAML file of a training, the folder of a trained model, or `reference`."
-        ),
-    ],
-    size: Annotated[str | None, typer.Option(help="tiny, small or paper, for a preset. [default: tiny]")] = None,
+    what: Annotated[str, typer.Argument(metavar="CONFIG")],
+    size: str | None = None,
     scheme: Scheme = None,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
     """What an encoder is: resolved configuration, formula of its scores, parameters and operations by part, backends
-    here and why."""
+    here and why.
+
+    Args:
+        what: A preset, a YAML file of a training, the folder of a trained model, or `reference`.
+        size: tiny, small or paper, for a preset. [default: tiny]
+    """
     from ..encoder import EncoderConfig
     from ..encoder.tables import check_table_files
     from ..training.config import use_scheme
@@ -140,14 +137,11 @@ def explain(
         if size or settings:
             raise ValueError(f"{what} is a trained model, whose configuration is fixed. Leave --size and --set out.")
         if not (path / "config.json").is_file():
-            raise ValueError(
-                f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset."
-            )
+            way_out = "Give the folder that pretrain wrote, or a preset."
+            raise ValueError(f"No model at {what}: config.json is missing. {way_out}")
         use_scheme(scheme)
-        try:
+        with own_scheme(path):
             encoder = EncoderConfig.from_pretrained(path, local_files_only=True)
-        except ValueError as error:
-            raise own_scheme(error, path) from None
         facts = facts_of(encoder, None, 0.15, "sdpa", scheme is not None)
     else:
         if path.suffix in (".yaml", ".yml"):
@@ -159,7 +153,7 @@ def explain(
                 "folder."
             )
         else:
-            config = configured(context, PretrainConfig, None, settings, preset=what)
+            config = configured(context, PretrainConfig, settings=settings, preset=what)
         if config.tokenizer is None and "vocab_size" not in config.model:
             model = {**config.model, "vocab_size": config.vocab_size}  # of the WordPiece to train
             config = config.model_copy(update={"model": model})
@@ -174,7 +168,7 @@ def _one_encoder(context: typer.Context, path: Path) -> None:
     from ..study.config import StudyConfig
 
     try:
-        models = configured(context, StudyConfig, path, ()).models
+        models = configured(context, StudyConfig, path).models
     except ValueError:
         return
     if "models:" in path.read_text(encoding="utf-8"):
@@ -183,13 +177,12 @@ def _one_encoder(context: typer.Context, path: Path) -> None:
         )
 
 
-@app.command()
+@verb()
 def doctor(as_json: Json = False) -> None:
     """Versions, cores, memory, accelerator, attention backends, optional packages and free disk of this machine."""
     from ..study.machine import diagnose
 
-    facts = diagnose(Path("."))
-    gib = 2**30
+    facts, gib = diagnose(Path(".")), 2**30
     here = facts["machine"]
     lines = [
         *(f"{name:14} {number}" for name, number in facts["versions"].items()),

@@ -17,17 +17,17 @@ from .options import (
     Setting,
     Size,
     Tokenizer,
-    app,
     configured,
     emit,
     given,
     own_scheme,
+    report_line,
+    verb,
 )
 
 if TYPE_CHECKING:
     from ..training.config import SchemeConfig
 
-_REQUIRED = "[required, here or in --config]"
 Resume = Annotated[
     bool,
     typer.Option(
@@ -41,12 +41,8 @@ Resume = Annotated[
 def _settings_file(
     context: typer.Context, kind: type["SchemeConfig"], out: Path, name: str, config: Path | None, resume: bool = False
 ) -> Path | None:
-    """The YAML whose settings hold where the command says nothing: as given; else that of the run in `out`, where the
-    command names none of its own.
-
-    Raises:
-        ValueError: that run is of another version.
-    """
+    """The YAML whose settings hold where the command says nothing: as given; else, where the command names no setting,
+    that of the run in `out`, which is refused where another version began it."""
     from ..training.runs import began_with
 
     own = (out / name).is_file() and config is None
@@ -63,56 +59,40 @@ def _finished(out: Path) -> str:
     return " It was finished before; nothing was trained." if there else ""
 
 
-@app.command()
+@verb()
 def study(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder of the study; an unfinished one there is continued.")] = Path(
-        "runs/study"
-    ),
+    out: Path = Path("runs/study"),
     corpus: Corpus = None,
     field: CorpusField = None,
     length: Length = None,
-    models: Annotated[
-        str | None,
-        typer.Option(
-            help="Presets, with commas; `all` stands for all that were not named before it. All train by the recipe "
-            "(masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME "
-            "chooses. [default: dstg,ap,rp,rope]"
-        ),
-    ] = None,
+    models: str | None = None,
     size: Size = None,
     scheme: Scheme = None,
-    match: Annotated[
-        str | None,
-        typer.Option(
-            help="parameters or operations (of a forward pass, per token): change the feed-forward widths of the other "
-            "models so that they cost what the first one does. [default: as they are]"
-        ),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            help="Minutes for everything, from text to report, on this machine, instead of steps; how many steps they "
-            "buy is said, and whether that is enough to learn anything."
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]"),
-    ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            help="Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]"
-        ),
-    ] = None,
+    match: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seeds: int | None = None,
     tokenizer: Tokenizer = None,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
     """Train several encoders on the same batches, one a core at a time, look inside them, write one report
-    (OUT/report.html)."""
+    (OUT/report.html).
+
+    Args:
+        out: Folder of the study; an unfinished one there is continued.
+        models: Presets, with commas; `all` stands for all that were not named before it. All train by the recipe
+            (masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME
+            chooses. [default: dstg,ap,rp,rope]
+        match: parameters or operations (of a forward pass, per token): change the feed-forward widths of the other
+            models so that they cost what the first one does. [default: as they are]
+        minutes: Minutes for everything, from text to report, on this machine, instead of steps; how many steps they buy
+            is said, and whether that is enough to learn anything.
+        steps: Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]
+        seeds: Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]
+    """
     from ..study.config import StudyConfig
     from ..study.run import CONFIG, run_study
 
@@ -120,39 +100,37 @@ def study(
     file = _settings_file(context, StudyConfig, out, CONFIG, config)
     resolved = configured(context, StudyConfig, file, settings, models=names)
     report = run_study(resolved, out)
-    emit({"out": str(out), "report": str(report)}, as_json, f"The report is {report}: open it in a browser.")
+    emit({"out": str(out), "report": str(report)}, as_json, report_line(report))
 
 
-@app.command()
+@verb()
 def pretrain(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder of the run; the finished model is a transformers folder there.")],
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Which encoder (whatwhere presets lists them), trained by its family's recipe: dstg 20 % masked, all "
-            "[MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0. [default: dstg]"
-        ),
-    ] = None,
+    out: Path,
+    preset: str | None = None,
     size: Size = None,
     scheme: Scheme = None,
     corpus: Corpus = None,
     field: CorpusField = None,
     length: Length = None,
     tokenizer: Tokenizer = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="Budget in minutes of training; how many steps they buy is said first.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Budget in optimizer steps. [default: the recipe's of the size]")
-    ] = None,
+    minutes: float | None = None,
+    steps: int | None = None,
     config: ConfigFile = None,
     settings: Setting = None,
     resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Pretrain one encoder by masked-language modelling; several processes: torchrun --nproc-per-node N -m whatwhere
-    pretrain ..."""
+    pretrain ...
+
+    Args:
+        out: Folder of the run; the finished model is a transformers folder there.
+        preset: Which encoder (whatwhere presets lists them), trained by its family's recipe: dstg 20 % masked, all
+            [MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0. [default: dstg]
+        minutes: Budget in minutes of training; how many steps they buy is said first.
+        steps: Budget in optimizer steps. [default: the recipe's of the size]
+    """
     from ..training.pretrain import CONFIG, PretrainConfig
     from ..training.pretrain import pretrain as run_pretraining
 
@@ -165,31 +143,20 @@ def pretrain(
         emit({"out": str(out), **summary}, as_json, text)
 
 
-@app.command()
+@verb()
 def finetune(
     context: typer.Context,
     start: OurModel,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the run; the finished classifier is a transformers folder there.")
-    ],
-    data: Annotated[
-        Path | None,
-        typer.Option(help=f"Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst. {_REQUIRED}"),
-    ] = None,
-    dev: Annotated[Path | None, typer.Option(help=f"Labelled table for the accuracy. {_REQUIRED}")] = None,
-    text: Annotated[str | None, typer.Option(help="Column of the text. [default: sentence]")] = None,
-    text_pair: Annotated[str | None, typer.Option(help="Column of a second text, for tasks on pairs.")] = None,
-    length: Annotated[
-        int | None, typer.Option(help="Most tokens of a row; longer ones are cut, which is said. [default: 128]")
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Column of the label: words or whole numbers. [default: label]")
-    ] = None,
-    from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Take configuration and tokenizer of MODEL, weights anew.")
-    ] = False,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the data. [default: 3]")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps, instead of epochs.")] = None,
+    out: Path,
+    data: Path | None = None,
+    dev: Path | None = None,
+    text: str | None = None,
+    text_pair: str | None = None,
+    length: int | None = None,
+    label: str | None = None,
+    from_scratch: bool = False,
+    epochs: float | None = None,
+    steps: int | None = None,
     scheme: Scheme = None,
     config: ConfigFile = None,
     settings: Setting = None,
@@ -200,6 +167,18 @@ def finetune(
     ... (GEOM 6.5).
 
     OUT/records.parquet holds losses, accuracy and, where there is a position table, its separation at every checkpoint.
+
+    Args:
+        out: Folder of the run; the finished classifier is a transformers folder there.
+        data: Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst. [required, here or in --config]
+        dev: Labelled table for the accuracy. [required, here or in --config]
+        text: Column of the text. [default: sentence]
+        text_pair: Column of a second text, for tasks on pairs.
+        length: Most tokens of a row; longer ones are cut, which is said. [default: 128]
+        label: Column of the label: words or whole numbers. [default: label]
+        from_scratch: Take configuration and tokenizer of MODEL, weights anew.
+        epochs: Passes over the data. [default: 3]
+        steps: Optimizer steps, instead of epochs.
     """
     from ..records import write_records
     from ..study.records import finetune_records
@@ -208,11 +187,9 @@ def finetune(
     from ..training.finetune import finetune as run_finetuning
 
     file, before = _settings_file(context, FinetuneConfig, out, CONFIG, config, resume), _finished(out)
-    try:
+    with own_scheme(Path(start)):
         resolved = configured(context, FinetuneConfig, file, settings)
         summary = run_finetuning(resolved, out, resume=True)
-    except ValueError as error:
-        raise own_scheme(error, Path(start)) from None
     if int(os.environ.get("RANK", "0")) == 0:
         write_records(out / "records.parquet", finetune_records(out))
         low, high = summary["accuracy_low"], summary["accuracy_high"]

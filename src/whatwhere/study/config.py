@@ -1,25 +1,28 @@
-"""StudyConfig: the models, corpus and budget of a comparison."""
+"""What runs are asked for: the models, corpus and budget of a study, the corpora and measures of a geometry run."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from ..corpus import Source, open_source
 from ..encoder import PRESETS
-from ..training.config import SchemeConfig
+from ..geometry import MIN_SUPPORT
+from ..training.config import SchemeConfig, StrictConfig
 from ..training.pretrain import CorpusConfig, PretrainConfig, defaults, family
 
 ALL = "all"
+_NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
 
 
 class StudyConfig(CorpusConfig, SchemeConfig):
     """A comparison of presets on one corpus, from one recipe, on the same batches."""
 
     models: list[str] = Field(
-        default_factory=lambda: ["dstg", "ap", "rp", "rope"],
-        description="presets to compare; `all` stands for those not named before",
+        ["dstg", "ap", "rp", "rope"], description="presets to compare; `all` stands for those not named before"
     )
     size: str = "tiny"
     recipe: Literal["dstg", "tupe"] = Field(
@@ -29,12 +32,9 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         None, description="change the feed-forward widths so that every model costs what the first one does"
     )
     variants: dict[str, dict[str, Any]] = Field(
-        default_factory=dict,
-        description="models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take",
+        {}, description="models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take"
     )
-    widths: dict[str, int] = Field(
-        default_factory=dict, description="intermediate_size of single models; `match` fills it in"
-    )
+    widths: dict[str, int] = Field({}, description="intermediate_size of single models; `match` fills it in")
     seeds: int = Field(1, ge=1, description="training seeds per model; more may be asked of a finished study")
     steps: int | None = Field(None, ge=1, description="optimizer steps per model; default: those of the size's recipe")
     minutes: float | None = Field(
@@ -43,24 +43,20 @@ class StudyConfig(CorpusConfig, SchemeConfig):
     at_once: int | None = Field(
         None,
         ge=1,
-        description="models that are trained and looked into at once; default: one a core, one where trainings are "
-        "short",
+        description="models trained and looked into at once; default: one a core, or one if trainings are short",
     )
-    training: dict[str, Any] = Field(default_factory=dict, description="PretrainConfig keys for every model")
+    training: dict[str, Any] = Field({}, description="PretrainConfig keys for every model")
     probe_documents: int = Field(
         500, ge=10, description="held-out windows that are probed and looked into; 250 at size tiny"
     )
     probe_splits: int = Field(5, ge=2, description="random splits of the probed documents")
     inside: bool = Field(
-        True,
-        description="look inside: heads, attention, sentences, ablations, controls, the corpus; False: probes only",
+        True, description="heads, attention, sentences, ablations, controls, the corpus too; False: probes only"
     )
     ablation_documents: int = Field(
         32, ge=8, description="held-out windows whose loss is measured under ablations; 16 at size tiny"
     )
-    texts: int = Field(
-        2, ge=0, description="held-out windows that the attention explorer shows, beside one that repeats itself"
-    )
+    texts: int = Field(2, ge=0, description="held-out windows in the explorer, beside a text that repeats itself")
 
     @classmethod
     def keys_below(cls) -> list[str]:
@@ -71,29 +67,25 @@ class StudyConfig(CorpusConfig, SchemeConfig):
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         for key in values:
             if key not in cls.model_fields and key in PretrainConfig.model_fields:
-                raise ValueError(
-                    f"{key} is a key of the trainings: give training.{key}, for example --set training.{key}=..."
-                )
-        models = values.get("models") or ["dstg"]
-        if isinstance(values.get("models"), list) and ALL in models:
+                advice = f"give training.{key}, for example --set training.{key}=..."
+                raise ValueError(f"{key} is a key of the trainings: {advice}")
+        values = {key: value for key, value in values.items() if value is not None}
+        size, models = values.get("size", "tiny"), values.get("models") or ["dstg"]
+        if isinstance(models, list) and ALL in models:
             at = models.index(ALL)
             models = [*models[:at], *(name for name in PRESETS if name not in models), *models[at + 1 :]]
-            values = {**values, "models": models}
+            values["models"] = models
         if not values.get("recipe"):
             variant = (values.get("variants") or {}).get(models[0], {})
-            values = {
-                **values,
-                "recipe": family(str(variant.get("preset", models[0]) if isinstance(variant, dict) else models[0])),
-            }
-        recipe = defaults(str(values["recipe"]), str(values.get("size", "tiny")))
+            first = variant.get("preset", models[0]) if isinstance(variant, dict) else models[0]
+            values["recipe"] = family(str(first))
+        recipe = defaults(str(values["recipe"]), str(size))
         own = {key: value for key, value in recipe.items() if key in cls.model_fields}
-        if values.get("minutes") is not None or values.get("steps") is not None:
+        if "minutes" in values or "steps" in values:
             own.pop("steps", None)
-        if (
-            values.get("size", "tiny") == "tiny"
-        ):  # minutes, not hours: half of the paper's documents leave time to train
+        if size == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
             own |= {"probe_documents": 250, "ablation_documents": 16}
-        return {**own, **{key: value for key, value in values.items() if value is not None}}
+        return {**own, **values}
 
     @model_validator(mode="after")
     def _check(self) -> "StudyConfig":
@@ -120,8 +112,7 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         return str(self.variants[model]["preset"]) if model in self.variants else model
 
     def pretraining(self, model: str, seed: int, steps: int) -> PretrainConfig:
-        """The configuration of one of the trainings: what the study says, then `training`, then what the variant
-        says."""
+        """The configuration of one of the trainings: of the study, over it `training`, over it the variant."""
         shared = {key: getattr(self, key) for key in (*CorpusConfig.model_fields, "scheme", "recipe", "size")}
         training = _over(self.training, {k: v for k, v in self.variants.get(model, {}).items() if k != "preset"})
         clash = sorted(set(training) & {*shared, "preset", "seed", "steps", "tokens", "minutes"})
@@ -148,3 +139,82 @@ def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """`values` with those of `more`; where both have a mapping, such as `model`, theirs are put together."""
     both = {key for key in values if isinstance(values[key], dict) and isinstance(more.get(key), dict)}
     return {**values, **more, **{key: {**values[key], **more[key]} for key in both}}
+
+
+class GeometryConfig(StrictConfig):
+    """Which corpora, how they are counted, and what is measured on them."""
+
+    corpora: list[str] = Field(["python-docs"], min_length=1, description="corpora, each SPEC or NAME=SPEC")
+    field: list[str] = Field(["text"], description="field of the text in tables: one for all, or one a corpus")
+    phrases: bool = Field(
+        False, description="documents inside longer ones share their group (phrases of a sentence); holds all texts"
+    )
+    document: str = Field("auto", description="what a document of a text file is: file, heading, blank-line, line")
+    tokenizer: str | None = Field(
+        None, description="vocabulary file, folder, Hub name, words or characters; none: train a WordPiece"
+    )
+    vocab_size: int | None = Field(
+        None, ge=8, description="entries of a tokenizer to make; none: 4,096 pieces, 50,000 words"
+    )
+    positions: int = Field(128, ge=3, description="positions counted, without special tokens")
+    align: Literal["start", "relative"] = Field(
+        "start", description="position from the start of a document, or its place in equal parts"
+    )
+    protocol: Literal["default", "paper"] = Field(
+        "default", description="paper: all positions, smoothed, nothing corrected, as GEOM"
+    )
+    min_support: float = Field(MIN_SUPPORT, ge=1, description="tokens that a position needs to be kept")
+    groups: int = Field(32, ge=2, description="groups of documents that are left out in turn for intervals")
+    splits: int = Field(10, ge=1, description="random halves for the corrected distances")
+    intervals: bool = Field(True, description="95 % intervals: a pass for each group of documents")
+    smacof: bool = Field(True, description="tables of least stress beside classical MDS")
+    width: int = Field(768, ge=2, description="width of the encodings compared")
+    heads: int = Field(12, ge=1, description="heads of ALiBi")
+    dims: list[int] = Field([16, 32, 64, 128, 256, 512, 768], description="widths of the curve of stress")
+    ranks: list[int] = Field([1, 2, 3, 7], description="ranks of the MDS tables")
+    rank: int | None = Field(
+        None, ge=1, description="rank of the table that is written; none: of least stress on held-out documents"
+    )
+    tables: list[str] = Field([], description="further tables: .npy files, model folders, Hub names, reference")
+    first_row: int | None = Field(
+        None, ge=0, description="row of position 0 in them; none: 1, after [CLS], and 0 for GPT-2 and OPT"
+    )
+    models: list[str] = Field([], description="runs whose tables are measured at every checkpoint, or reference")
+    seed: int = Field(0, description="of random halves and the random table")
+    workers: int | None = Field(None, ge=1, description="processes that count; none: one a core for large corpora")
+
+    @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        """One value stands for a list of it, and numbers may come with commas."""
+        if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
+            return [int(number) for number in value.split(",")]
+        return value if isinstance(value, list | tuple) else [value]
+
+    @model_validator(mode="after")
+    def _check(self) -> "GeometryConfig":
+        if len(self.field) not in (1, len(self.corpora)):
+            raise ValueError(
+                f"{len(self.field)} fields for {len(self.corpora)} corpora. Give one for all, or one for each."
+            )
+        if wrong := [d for d in (*self.dims, *self.ranks) if d < 1]:
+            raise ValueError(f"dims and ranks are at least 1; got {wrong[0]}.")
+        if self.width % min(64, self.width) or self.width % 2:
+            raise ValueError(
+                f"width must be a multiple of 64, or even and below 64 (RoPE's head); got {self.width}. For example "
+                "768."
+            )
+        return self
+
+    def sources(self) -> dict[str, Source]:
+        """The corpora by name, names made different."""
+        found: dict[str, Source] = {}
+        for i, spec in enumerate(self.corpora):
+            named = None if Path(spec).exists() else _NAMED.fullmatch(spec)
+            source = open_source(named[2] if named else spec, self.field[i % len(self.field)], self.document)
+            name = wanted = named[1] if named else source.name
+            number = 2
+            while name in found:
+                name, number = f"{wanted}-{number}", number + 1
+            found[name] = source
+        return found

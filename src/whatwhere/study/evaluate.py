@@ -1,4 +1,7 @@
-"""`whatwhere evaluate`: the pieces of an evaluation, as many at once as cores; what is finished stays."""
+"""`whatwhere evaluate`: the pieces of an evaluation, as many at once as cores; what is finished stays.
+
+`evaluate all` does every family of tasks whose data are at hand, cheapest first, within a budget.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,17 +12,24 @@ from typing import Any, TypeVar
 
 from ..claims import evaluate
 from ..evaluation.family import UNTRAINED, EvaluationConfig, Family, Piece, model_names
+from ..evaluation.glue import GLUE
+from ..evaluation.holmes import HOLMES
+from ..evaluation.linguistic import LINGUISTIC
+from ..evaluation.mteb import MTEB
+from ..evaluation.squad import SQUAD
 from ..files import read_json
 from ..points import Point, Table
-from ..records import Record
+from ..records import Record, read_records
 from ..shipped import model_source
 from ..training.runs import claim_folder
 from .jobs import Job, at_once, run_jobs, threads
-from .machine import machine, versions
-from .outputs import write_results
+from .machine import machine
+from .outputs import RECORDS, columns, write_results
 
 C = TypeVar("C", bound=EvaluationConfig)
-WIDE = 160  # characters of a line
+WIDE = 158  # characters of a line
+# Cheapest first: reading states, embedding, then fine-tuning.
+FAMILIES: tuple[Family[Any], ...] = (LINGUISTIC, HOLMES, MTEB, GLUE, SQUAD)
 
 
 def run_evaluation(
@@ -30,19 +40,13 @@ def run_evaluation(
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
-    if claim_folder(config, out, family.file, resume=True, free=config.free()):
-        config = config.after(family.config.load_run(out / family.file))
-    model_names(config.models)
+    config = _claimed(config, out, family.file)
     if not checked:
         family.check(config)
     config.save_run(out / family.file)
     pieces = family.pieces(config)
     todo = [piece for piece in pieces if not piece.file(out).is_file()]
-    left = 0
     for part in _parts(todo, config.minutes):
-        if part is None:
-            left = sum(not piece.file(out).is_file() for piece in pieces)
-            break
         most = at_once() if len(part) > 1 else 1
         jobs = [
             Job(piece.label, family.work, (str(out), piece), count)
@@ -50,26 +54,28 @@ def run_evaluation(
         ]
         for _ in run_jobs(jobs, most, progress, fresh=False):
             pass
+    left = sum(not piece.file(out).is_file() for piece in pieces)
     records = [replace(record, study=out.name) for record in family.records(config, out)]
     notes = [*family.notes(config), *([_left_out(left)] if left else [])]
-    facts = model_facts(config, out, family.title, family.name, notes)
-    report = write_results(out, records, "study.json", facts, evaluate(records))
-    return {
-        "out": str(out),
-        "done": len(pieces) - left,
-        "left": left,
-        "records": [vars(r) for r in records],
-        "report": str(report),
-    }
+    report = _write(config, out, records, family.title, family.name, notes)
+    found = {"out": str(out), "done": len(pieces) - left, "left": left}
+    return {**found, "records": [vars(r) for r in records], "report": report}
+
+
+def _claimed(config: C, out: Path, file: str) -> C:
+    """The settings, after those that the folder was begun with."""
+    if claim_folder(config, out, file, resume=True, free=config.free()):
+        config = config.after(type(config).load_run(out / file))
+    model_names(config.models)
+    return config
 
 
 def _left_out(pieces: int) -> str:
     return f"{pieces} pieces of work were left out for want of time; the same command goes on."
 
 
-def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Piece] | None]:
-    """The work in parts: a stage at once, or with a budget as many as there are cores, then None where the next would
-    take it beyond."""
+def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Piece]]:
+    """The work in parts: a stage, or with a budget as many as there are cores, until the next would exceed it."""
     began, seconds = time.perf_counter(), dict[str, float]()
     for _, group in groupby(todo, key=lambda piece: piece.stage):
         stage = list(group)
@@ -77,35 +83,32 @@ def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Pi
         for i in range(0, len(stage), most):
             part, now = stage[i : i + most], time.perf_counter()
             if minutes and now - began + max(seconds.get(piece.part, 0.0) for piece in part) > 60 * minutes:
-                yield None
                 return
             yield part
             for piece in part:
                 seconds[piece.part] = time.perf_counter() - now
 
 
-def model_facts(config: EvaluationConfig, out: Path, title: str, data: str, notes: Sequence[str]) -> dict[str, Any]:
-    """study.json of an evaluation of some models on some data."""
-    return {
+def _write(
+    config: EvaluationConfig, out: Path, records: list[Record], title: str, data: str, notes: Sequence[str]
+) -> str:
+    """Write the results of some models on some data; returns the path of the page."""
+    configs = {name: Path(model_source(model)) / "config.json" for name, model in model_names(config.models).items()}
+    facts = {
         "title": title,
         "name": out.name,
-        "models": [{"name": name, "config": _config(model)} for name, model in model_names(config.models).items()],
+        "models": [  # of one of the Hub without a configuration
+            {"name": name, "config": dict(read_json(path)) if path.is_file() else {}} for name, path in configs.items()
+        ],
         "corpus": {"name": data},
         "machine": machine(),
-        "versions": versions(),
         "notes": list(notes),
     }
-
-
-def _config(model: str) -> dict[str, Any]:
-    """The configuration of a model folder; empty for one of the Hub."""
-    path = Path(model_source(model)) / "config.json"
-    return dict(read_json(path)) if path.is_file() else {}
+    return str(write_results(out, records, "study.json", facts, evaluate(records)))
 
 
 def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
-    """For people: a line a model (a column, where parts are many) with its score on each part, its interval, and the
-    difference from the first model."""
+    """For people: a line a model (a column, where parts are many): scores, intervals, differences from the first."""
     table = Table([Record(**r) for r in result["records"]])
     metrics = [f"{family.score}{variant}" for variant in family.variants]
     parts = list(dict.fromkeys(part for metric in metrics for part in table.distinct("part", metric)))
@@ -121,10 +124,9 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
                     lines.append([name, *map(_cell, points, paired)])
-    if sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True)) > WIDE and len(parts) > len(lines):
+    if len(columns(lines)[0]) > WIDE and len(parts) > len(lines):
         lines = [list(column) for column in zip(*lines, strict=True)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text = [line.rstrip() for line in columns(lines)]
     after = "after it the difference from the first model, = where it may be 0" if family.difference else ""
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
     text.append("; ".join(filter(None, (family.legend, bounds, after))))
@@ -140,3 +142,63 @@ def _cell(point: Point | None, beside: Point | None) -> str:
         return f"{point.value:.3f}{bounds}"
     level = beside.value == 0 or (beside.low is not None and beside.low <= 0 <= (beside.high or 0.0))
     return f"{point.value:.3f}{bounds} {'=' if level else f'{beside.value:+.3f}'}"
+
+
+def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[str, Any]:
+    """Spend a budget over all families of tasks, and write one page of all; the same call goes on.
+
+    Args:
+        config: `minutes` for everything; None: until all is done. `data`: one folder that holds every family's data.
+
+    Raises:
+        ValueError: `out` holds something else, or no task's data are there.
+    """
+    config = _claimed(config, out, "all.yaml")
+    chosen: list[tuple[Family[Any], Any]] = []
+    lacking: list[str] = []
+    for family in FAMILIES:
+        default = family.config.model_fields["tasks"].get_default(call_default_factory=True)
+        tasks: list[list[str]] = []  # an empty one where the folder tells which they are
+        for some in [[task] for task in family.brief.get("tasks") or default] or [[]]:
+            try:
+                family.check(_settings(family, config, some))
+                tasks.append(some)
+            except ValueError as error:
+                lacking.append(f"{' '.join([family.name, *some])}: {error}")
+        if tasks:
+            chosen.append((family, _settings(family, config, sum(tasks, []))))
+    if not chosen:
+        raise ValueError(f"No task's data are at hand. {lacking[0]}")
+    config.save_run(out / "all.yaml")
+    began, results = time.perf_counter(), {}
+    for family, settings in chosen:
+        if config.minutes is not None:
+            settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
+        results[family.name] = run_evaluation(family, settings, out / family.name, progress, checked=True)
+    records = [replace(record, study=out.name) for name in results for record in read_records(out / name / RECORDS)]
+    begun = [name for name, result in results.items() if result["done"]]  # of the others nothing is to be told but that
+    notes = [note for name in begun for note in read_json(out / name / "study.json")["notes"]]
+    notes += [f"Not begun, for want of time: {name}." for name in results if name not in begun]
+    notes += [f"Left out: {reason}" for reason in lacking]
+    found = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
+    report = _write(config, out, records, "What the encoders are good for", ", ".join(begun), notes)
+    return {"out": str(out), **found, "left_out": lacking, "families": results, "report": report}
+
+
+def _settings(family: Family[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
+    shared = {"models": config.models, "data": config.data, "untrained": config.untrained, "scheme": config.scheme}
+    return family.config.parse({**family.brief, **shared, "tasks": tasks})
+
+
+def all_text(result: Mapping[str, Any]) -> str:
+    """For people: the table of every family, and what was left out."""
+    of_name = {family.name: family for family in FAMILIES}
+    parts = [
+        "\n".join([of_name[name].title, evaluation_text(of_name[name], found)])
+        for name, found in result["families"].items()
+        if any(Record(**r).metric == of_name[name].score for r in found["records"])
+    ]
+    late = [f"{name}: {found['left']} pieces left out for want of time" for name, found in result["families"].items()]
+    parts += ["\n".join(line for line in late if ": 0 pieces" not in line)] if result["left"] else []
+    parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
+    return "\n\n".join([*parts, f"The report of all is {result['report']}: open it in a browser."])

@@ -1,5 +1,4 @@
-"""From corpora to a report on how much position matters in them: counts → distances → MDS, stress, violations → records
-→ page (GEOM).
+"""How much position matters in corpora (GEOM): counts → distances → MDS, stress, violations → records → page.
 
 Counts are kept, so that a second run with other questions does not read the text again.
 """
@@ -10,13 +9,13 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
 
 from ..analysis.course import separation_records
 from ..analysis.geometry import (
@@ -32,113 +31,23 @@ from ..analysis.geometry import (
 from ..analysis.matrices import bert_like, condition_records, scores_of_folder, scores_of_model
 from ..analysis.tables import load_tables
 from ..analysis.who import Who
-from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, open_source, tokenizer_hash
+from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
 from ..files import read_json, write_array, write_arrays
-from ..geometry import MIN_SUPPORT, Counts, hellinger, jackknife, mds_table, positional_distributions
+from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..records import Record
 from ..shipped import model_source
 from ..training.checkpoints import quiet
-from ..training.config import StrictConfig
-from .geometry_words import model_summary, summary
+from .config import GeometryConfig
 from .jobs import show_progress
-from .machine import machine, versions
+from .machine import machine
 from .outputs import check_folder, write_results
 
 CONFIG, FACTS = "geometry.yaml", "geometry.json"
-_NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
 _UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
 WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gptj", "vit_mae")  # read text from row 0 on, the others from row 1
 DRAWN = 3  # columns of coordinates that a figure needs
-
-
-class GeometryConfig(StrictConfig):
-    """Which corpora, how they are counted, and what is measured on them."""
-
-    corpora: list[str] = Field(
-        default_factory=lambda: ["python-docs"], min_length=1, description="corpora, each SPEC or NAME=SPEC"
-    )
-    field: list[str] = Field(
-        default_factory=lambda: ["text"], description="field of the text in tables: one for all, or one a corpus"
-    )
-    phrases: bool = Field(
-        False, description="documents inside longer ones share their group (phrases of a sentence); holds all texts"
-    )
-    document: str = Field("auto", description="what a document of a text file is: file, heading, blank-line, line")
-    tokenizer: str | None = Field(
-        None, description="vocabulary file, folder, Hub name, words or characters; none: train a WordPiece"
-    )
-    vocab_size: int | None = Field(
-        None, ge=8, description="entries of a tokenizer to make; none: 4,096 pieces, 50,000 words"
-    )
-    positions: int = Field(128, ge=3, description="positions counted, without special tokens")
-    align: Literal["start", "relative"] = Field(
-        "start", description="position from the start of a document, or its place in equal parts"
-    )
-    protocol: Literal["default", "paper"] = Field(
-        "default", description="paper: all positions, smoothed, nothing corrected, as GEOM"
-    )
-    min_support: float = Field(MIN_SUPPORT, ge=1, description="tokens that a position needs to be kept")
-    groups: int = Field(32, ge=2, description="groups of documents that are left out in turn for intervals")
-    splits: int = Field(10, ge=1, description="random halves for the corrected distances")
-    intervals: bool = Field(True, description="95 % intervals: a pass for each group of documents")
-    smacof: bool = Field(True, description="tables of least stress beside classical MDS")
-    width: int = Field(768, ge=2, description="width of the encodings compared")
-    heads: int = Field(12, ge=1, description="heads of ALiBi")
-    dims: list[int] = Field(
-        default_factory=lambda: [16, 32, 64, 128, 256, 512, 768], description="widths of the curve of stress"
-    )
-    ranks: list[int] = Field(default_factory=lambda: [1, 2, 3, 7], description="ranks of the MDS tables")
-    rank: int | None = Field(
-        None, ge=1, description="rank of the table that is written; none: of least stress on held-out documents"
-    )
-    tables: list[str] = Field(
-        default_factory=list, description="further tables: .npy files, model folders, Hub names, reference"
-    )
-    first_row: int | None = Field(
-        None, ge=0, description="row of position 0 in them; none: 1, after [CLS], and 0 for GPT-2 and OPT"
-    )
-    models: list[str] = Field(
-        default_factory=list, description="runs whose tables are measured at every checkpoint, or reference"
-    )
-    seed: int = Field(0, description="of random halves and the random table")
-    workers: int | None = Field(None, ge=1, description="processes that count; none: one a core for large corpora")
-
-    @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        """One value stands for a list of it, and numbers may come with commas."""
-        if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
-            return [int(number) for number in value.split(",")]
-        return value if isinstance(value, list | tuple) else [value]
-
-    @model_validator(mode="after")
-    def _check(self) -> "GeometryConfig":
-        if len(self.field) not in (1, len(self.corpora)):
-            raise ValueError(
-                f"{len(self.field)} fields for {len(self.corpora)} corpora. Give one for all, or one for each."
-            )
-        if wrong := [d for d in (*self.dims, *self.ranks) if d < 1]:
-            raise ValueError(f"dims and ranks are at least 1; got {wrong[0]}.")
-        if self.width % min(64, self.width) or self.width % 2:
-            raise ValueError(
-                f"width must be a multiple of 64, or even and below 64 (RoPE's head); got {self.width}. For example "
-                "768."
-            )
-        return self
-
-    def sources(self) -> dict[str, Source]:
-        """The corpora by name, names made different."""
-        found: dict[str, Source] = {}
-        for i, spec in enumerate(self.corpora):
-            named = None if Path(spec).exists() else _NAMED.fullmatch(spec)
-            source = open_source(named[2] if named else spec, self.field[i % len(self.field)], self.document)
-            name = wanted = named[1] if named else source.name
-            number = 2
-            while name in found:
-                name, number = f"{wanted}-{number}", number + 1
-            found[name] = source
-        return found
+Numbers = Mapping[tuple[str, str | None, int | None], Record]
 
 
 def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> dict[str, Any]:
@@ -154,19 +63,20 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     began, started = time.perf_counter(), time.strftime("%Y-%m-%d %H:%M")
     sources, plan = config.sources(), _plan(config)
     encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
-    for run in config.models:
-        _check_model(Path(model_source(run)))
+    runs = {run: Path(model_source(run)) for run in config.models}
+    for folder in runs.values():
+        _check_model(folder)
     _claim(config, out)
     tokenizer = _tokenizer(config, sources)
-    for run in config.models:
-        _check_vocabulary(Path(model_source(run)), tokenizer)
+    for folder in runs.values():
+        _check_vocabulary(folder, tokenizer)
     records: list[Record] = []
     facts: list[dict[str, Any]] = []
     measured: dict[str, tuple[Counts, Geometry]] = {}
     stems = {name: _UNFIT.sub("-", name) for name in sources}
     counted = {
-        name: _counts(config, s, tokenizer, out / "counts" / f"{stems[name]}.npz", progress)
-        for name, s in sources.items()
+        name: _counts(config, source, tokenizer, out / f"counts/{stems[name]}.npz", progress)
+        for name, source in sources.items()
     }
     if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
         return {"out": str(out), "report": None, "corpora": [], "models": []}
@@ -177,17 +87,27 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         measured[name] = counts, found
         table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
         records += geometry_records(Who(name, study=out.name), counts, found)
-        ranks = [*config.ranks, *([config.rank] if config.rank else [])]
-        sentences = summary(found, config.positions, config.width, config.min_support, ranks, table)
-        facts.append({**_facts(config, name, counts, found), "file": stem, "table": table, "summary": sentences})
-        cloud = scatter(found, encodings, config.seed)
-        save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, cloud)
+        facts.append(
+            {
+                "name": name,
+                "documents": int(counts.documents.sum()),
+                "tokens": int(found.distributions.support.sum()),
+                "positions_asked": config.positions,
+                "positions_kept": len(found.distributions.positions),
+                "left_out": found.distributions.left_out.tolist(),
+                "align": config.align,
+                "source": counts.facts.get("corpora"),
+                "statistics": [{k: v for k, v in asdict(s).items() if v is not None} for s in found.statistics],
+                "file": stem,
+                "table": table,
+                "summary": _summary(config, found, table),
+            }
+        )
+        save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, scatter(found, encodings, config.seed))
     records += _between(out.name, measured, config.intervals and config.protocol == "default")
-    first = next(iter(measured.values()))
-    records += _model_records(config, out.name, *first)
+    records += _model_records(runs.values(), config, out.name, *next(iter(measured.values())))
     models = [
-        {"name": Path(run).name, "folder": run, "summary": model_summary(records, Path(run).name)}
-        for run in config.models
+        {"name": Path(run).name, "folder": run, "summary": _model_summary(records, Path(run).name)} for run in runs
     ]
     about = {
         "title": f"Positions in {', '.join(sources)}",
@@ -198,7 +118,6 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         "started": started,
         "seconds": round(time.perf_counter() - began, 1),
         "machine": machine(),
-        "versions": versions(),
         "settings": config.model_dump(mode="json"),
     }
     report = write_results(out, records, FACTS, about)
@@ -206,21 +125,17 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
 
 
 def _claim(config: GeometryConfig, out: Path) -> None:
-    """Take a folder that is new, empty, or holds a geometry run, whose results are replaced and whose counts are used
-    again."""
-    check_folder(out, (out / CONFIG).is_file(), "geometry run")
+    """Take a folder that is new, empty, or of a geometry run: results are replaced, counts used again."""
     kept = out / CONFIG
+    check_folder(out, kept.is_file(), "geometry run")
     if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
-        print(
-            f"{out} holds a run of other settings: its results are replaced, its counts used again where they fit.",
-            file=sys.stderr,
-        )
+        replaced = "its results are replaced, its counts used again where they fit."
+        print(f"{out} holds a run of other settings: {replaced}", file=sys.stderr)
     config.save(kept)
 
 
 def _check_model(folder: Path) -> None:
-    """Refuse early what is no model, a run whose model keeps no position table, or a model of another package whose
-    matrices are not found."""
+    """Refuse early what is no model, has no position table, or is of another package and its matrices are not found."""
     if not (folder / "config.json").is_file():
         raise ValueError(
             f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
@@ -235,11 +150,9 @@ def _check_model(folder: Path) -> None:
 
 
 def _check_vocabulary(folder: Path, tokenizer: Any) -> None:
-    """Refuse a model whose token ids are other words than those that are counted; one saved without its tokenizer can
-    only be asked for their number, later."""
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
-        return
-    if load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
+    """Refuse a model whose token ids are other words than those counted; of one without a tokenizer nobody knows."""
+    saved = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    if saved and load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
         raise ValueError(
             f"The corpora would be counted with another vocabulary than that of {folder}, so their ids are other words "
             "than the model's. Leave --tokenizer out, and measure models of different vocabularies one by one."
@@ -249,16 +162,11 @@ def _check_vocabulary(folder: Path, tokenizer: Any) -> None:
 def _plan(config: GeometryConfig) -> Plan:
     return Plan(
         paper=config.protocol == "paper",
-        min_support=config.min_support,
-        width=config.width,
         dims=tuple(sorted(set(config.dims))),
         ranks=tuple(sorted(set(config.ranks))),
-        heads=config.heads,
         tables=_tables(config),
-        splits=config.splits,
-        intervals=config.intervals,
         use_smacof=config.smacof,
-        seed=config.seed,
+        **config.model_dump(include={"min_support", "width", "heads", "splits", "intervals", "seed"}),
     )
 
 
@@ -294,7 +202,6 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
         facts = (kept.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
         if (kept.positions, kept.groups, kept.align, *facts) == now:
             return kept
-    path.parent.mkdir(parents=True, exist_ok=True)
     counts = count_source(
         source,
         tokenizer,
@@ -311,8 +218,7 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
 
 
 def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[str, Any] | None:
-    """The corpus-optimal table as a file for a model; None where position 0 is not supported or nothing stands out of
-    chance."""
+    """The corpus-optimal table as a file; None where position 0 is not supported or nothing stands out of chance."""
     if config.align != "start" or found.distributions.positions[0] != 0 or not stands_out(found):
         return None
     mds = found.mds_corrected or found.mds
@@ -339,27 +245,23 @@ def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
 def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
     """Hellinger distances of two corpora at the positions that both support, as counted, with their intervals."""
     records, who = [], Who("", study=study)
-    names = list(measured)
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            p, q = (measured[name][1].distributions for name in (a, b))
-            both, rows, others = np.intersect1d(p.positions, q.positions, return_indices=True)
-            if not len(both):
-                continue
-            ours, theirs = p.p[rows], q.p[others]
-            half = np.full(len(both), np.nan)
-            if intervals:
-                sides = (_half_interval(measured[a][0], both, theirs), _half_interval(measured[b][0], both, ours))
-                half = np.hypot(*sides)
-            for at, d, h in zip(both, hellinger(ours, theirs), half, strict=True):
-                low, high = (None, None) if np.isnan(h) else (float(d - h), float(d + h))
-                records.append(who.record("between", d, low, high, part=f"{a}|{b}", index=int(at)))
+    for a, b in combinations(measured, 2):
+        p, q = (measured[name][1].distributions for name in (a, b))
+        both, rows, others = np.intersect1d(p.positions, q.positions, return_indices=True)
+        if not len(both):
+            continue
+        ours, theirs = p.p[rows], q.p[others]
+        half = np.full(len(both), np.nan)
+        if intervals:
+            sides = (_half_interval(measured[a][0], both, theirs), _half_interval(measured[b][0], both, ours))
+            half = np.hypot(*sides)
+        for at, d, h in zip(both, hellinger(ours, theirs), half, strict=True):
+            records.append(who.record("between", d, d - h, d + h, part=f"{a}|{b}", index=int(at)))
     return records
 
 
 def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.ndarray:
-    """Half 95 % interval of the distances to other distributions, over groups of documents; NaN where one group holds a
-    whole position."""
+    """Half 95 % interval of distances to others, over groups of documents; NaN where one holds a whole position."""
     groups = [counts.group(g)[positions] for g in range(counts.groups) if counts.documents[g]]
     support = np.array([group.sum(axis=1) for group in groups])
     if len(groups) < 2 or (support.sum(axis=0) - support).min() == 0:
@@ -368,16 +270,15 @@ def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.nda
     return np.asarray((found.high - found.low) / 2)
 
 
-def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Geometry) -> list[Record]:
-    """Separation of each run's table at every checkpoint against the first corpus, and conditions H1 and H3 of its
-    model."""
+def _model_records(
+    folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, found: Geometry
+) -> list[Record]:
+    """Of each run its table's separation at every checkpoint, against the first corpus, and conditions H1 and H3."""
     records: list[Record] = []
-    corpus = CorpusDistances(
-        found.dist, found.distributions.positions, found.corrected.distances if found.corrected else None
-    )
-    halves = _halves(counts, found.distributions.positions, config) if config.models else []
-    for run in config.models:
-        folder = Path(model_source(run))
+    kept = found.distributions
+    corpus = CorpusDistances(found.dist, kept.positions, found.corrected.distances if found.corrected else None)
+    halves = _halves(counts, kept.positions, config) if config.models else []
+    for folder in folders:
         who = Who(folder.name, study=study)
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, who, corpus=corpus)
@@ -386,7 +287,7 @@ def _model_records(config: GeometryConfig, study: str, counts: Counts, found: Ge
                 scores = scores_of_model(Encoder.from_pretrained(folder, local_files_only=True))
         else:
             scores = scores_of_folder(folder)
-        records += condition_records(scores, found.distributions.p, who, halves=halves)
+        records += condition_records(scores, kept.p, who, halves=halves)
     return records
 
 
@@ -414,44 +315,106 @@ def save_geometry_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray
         means = np.array([squares[lags == k].mean() for k in lag])
         return np.asarray(np.sign(means) * np.sqrt(np.abs(means)))
 
-    arrays: dict[str, np.ndarray] = {
-        "positions": kept.positions,
-        "support": kept.support,
-        "left_out": kept.left_out,
-        "distance": found.dist.astype(np.float32),
-        "eigenvalues": found.mds.eigenvalues,
-        "coords": found.mds.coords[:, :DRAWN],
-        "lag": lag,
-        "lag_mean": mean_at(found.dist**2),
-        **more,
-    }
-    if found.dist_half is not None:
-        arrays["distance_half"] = found.dist_half.astype(np.float32)
+    arrays = {"positions": kept.positions, "support": kept.support, "left_out": kept.left_out, **more}
+    arrays |= {"lag": lag, "lag_mean": mean_at(found.dist**2)}
+    pairs = {"distance": found.dist, "distance_half": found.dist_half, "corrected_squares_half": found.squares_half}
     if found.corrected is not None:
-        arrays |= {
-            "corrected": found.corrected.signed.astype(np.float32),
-            **{key: getattr(found.corrected, key) for key in ("floor", "floor_low", "floor_high")},
-            "lag_mean_corrected": mean_at(found.corrected.squares),
-        }
-    if found.mds_corrected is not None:
-        arrays |= {
-            "eigenvalues_corrected": found.mds_corrected.eigenvalues,
-            "coords_corrected": found.mds_corrected.coords[:, :DRAWN],
-        }
-    if found.squares_half is not None:
-        arrays["corrected_squares_half"] = found.squares_half.astype(np.float32)
+        pairs["corrected"] = found.corrected.signed
+        arrays |= {key: getattr(found.corrected, key) for key in ("floor", "floor_low", "floor_high")}
+        arrays["lag_mean_corrected"] = mean_at(found.corrected.squares)
+    arrays |= {name: of_pairs.astype(np.float32) for name, of_pairs in pairs.items() if of_pairs is not None}
+    for ending, mds in (("", found.mds), ("_corrected", found.mds_corrected)):
+        if mds is not None:
+            arrays |= {f"eigenvalues{ending}": mds.eigenvalues, f"coords{ending}": mds.coords[:, :DRAWN]}
     write_arrays(path, arrays)
 
 
-def _facts(config: GeometryConfig, name: str, counts: Counts, found: Geometry) -> dict[str, Any]:
-    return {
-        "name": name,
-        "documents": int(counts.documents.sum()),
-        "tokens": int(found.distributions.support.sum()),
-        "positions_asked": config.positions,
-        "positions_kept": len(found.distributions.positions),
-        "left_out": [int(p) for p in found.distributions.left_out],
-        "align": config.align,
-        "source": counts.facts.get("corpora"),
-        "statistics": [{key: value for key, value in asdict(s).items() if value is not None} for s in found.statistics],
-    }
+def _summary(config: GeometryConfig, found: Geometry, table: dict[str, Any] | None) -> list[str]:
+    """Sentences on one corpus, made from its numbers by fixed rules; table: file, rows, rank of what was written."""
+    value: Numbers = {(s.metric, s.part, s.index): s for s in found.statistics}
+    rows = len(found.distributions.positions)
+    words = [_kept(config, found), *_noise(found, value), *_fit(value, rows, config.width)]
+    corrected = ".corrected" if found.corrected is not None else ""
+    violations = value[f"violations{corrected}", "corpus", None].value
+    words.append(
+        f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances "
+        "grow with the lag, 50 by chance)."
+    )
+    if over := [r for r in (*config.ranks, config.rank or 0) if r > found.mds.rank]:
+        words.append(f"Rank {max(over)} was asked for; the distances have rank {found.mds.rank}, which is used.")
+    if table:
+        words.append(
+            f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set "
+            f"model.absolute=mds --set model.table_file=FILE --set model.table_width={table['rank']} --set "
+            f"model.max_position_embeddings={table['rows']}`."
+        )
+    elif not stands_out(found):
+        words.append(
+            "No table made of these distances fits other documents better than a random one, so none is written."
+        )
+    return words
+
+
+def _model_summary(records: Sequence[Record], name: str) -> list[str]:
+    """Sentences on one model: how far apart its table's rows are over training, and GEOM's conditions H1 and H3."""
+    own = [r for r in records if r.model == name]
+    words = []
+    separation = [r for r in own if r.metric == "separation" and r.part == "corpus"]
+    if apart := sorted((r.step, r.value) for r in separation if r.step is not None):
+        (first, start), (last, end) = apart[0], apart[-1]
+        nearest = "The nearest two rows of its position table are"
+        words.append(f"{nearest} {start:.3g} apart at step {first}, {end:.3g} at step {last}.")
+    whats = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
+    for metric, what in whats.items():
+        least = [r.value for r in own if r.metric == metric]
+        floor = {(r.layer, r.head, r.part): r.value for r in own if r.metric == f"{metric}.floor"}
+        below = [r for r in own if r.metric == metric and r.value < floor.get((r.layer, r.head, r.part), 0.0)]
+        share = f"{len(below)} of {len(least)}"
+        tail = f"; below what two halves of the documents differ by at one position in {share}" if floor else ""
+        words += [f"Smallest distance of {what}: {min(least):.3g}{tail}."] if least else []
+    return words
+
+
+def _kept(config: GeometryConfig, found: Geometry) -> str:
+    kept = found.distributions
+    if found.corrected is None:
+        empty = int(np.sum(kept.support == 0))
+        return (
+            f"GEOM's protocol: all {config.positions} positions are kept, the last two empty, as [CLS] and [SEP] take "
+            f"their place. {empty} in all are empty and count as uniform, and no noise is taken out."
+        )
+    tail = f"; {len(kept.left_out)} are left out (first: {kept.left_out[0]})" if len(kept.left_out) else ""
+    return f"{len(kept.positions)} of {config.positions} positions have at least {config.min_support:g} tokens{tail}."
+
+
+def _noise(found: Geometry, value: Numbers) -> list[str]:
+    if found.corrected is None:
+        return []
+    mean, counted = value["distance.mean.corrected", None, None], value["distance.mean", None, None].value
+    floor = f"Two halves of the documents are {found.corrected.floor.mean():.2f} apart at one and the same position. "
+    if (mean.low if mean.low is not None else mean.value) <= 0:
+        return [f"{floor}Nothing is left of the distances between positions when that is taken out."]
+    noise = 1 - mean.value**2 / counted**2
+    return [
+        f"{floor}Without that, positions are {mean.value:.2f} apart (root mean square) instead of {counted:.2f}: "
+        f"{100 * noise:.0f} % of the squared distances were noise."
+    ]
+
+
+def _fit(value: Numbers, rows: int, width: int) -> list[str]:
+    held = {key[1:]: s.value for key, s in value.items() if key[0] == "stress.held_out"}
+    ranked = [(s, index) for (part, index), s in held.items() if part == "mds" and index is not None]
+    if not ranked:
+        return []
+    least, rank = min(ranked)
+    least = held.get(("mds.chosen", None), least)  # at ranks that were not chosen on what judges them
+    sinusoids, equal = held["sinusoidal", None], held["equidistant", None]
+    last = rank == max(index for _, index in ranked)
+    edge = " (the most that stand out of the noise of half of the documents)" if last else ""
+    cost = "fewer" if rank * (rows + width) < rows * width else "more"
+    return [
+        "Made from half of the documents and held against the others, the corpus's own table has the least stress, "
+        f"{least:.3f}, with {rank} dimensions{edge}; sinusoids have {sinusoids:.3f}, positions that are all equally "
+        f"far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {rank * (rows + width):,} numbers are {cost} than "
+        f"the {rows * width:,} of a free table of width {width}."
+    ]

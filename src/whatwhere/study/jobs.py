@@ -1,6 +1,6 @@
 """Jobs in processes of their own, as many at once as there are cores, a thread each; one display of how far they are.
 
-Two trainings of one thread each do more work than one of two threads after the other: an encoder of some million
+Two trainings of one thread each do more work than two after the other of two threads: an encoder of some million
 parameters has too little to do in each operation. What a job computes depends on its number of threads, which the plan
 fixes, not on what else runs.
 """
@@ -22,12 +22,11 @@ from threading import Thread
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from threadpoolctl import threadpool_limits
 
 from ..corpus.workers import check_not_in_worker, cores
 from ..stop import Stopped, leave
+from ..training.loop import bars
 
 TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
 
@@ -50,11 +49,8 @@ def at_once() -> int:
 
 
 def threads(jobs: int, most: int) -> list[int | None]:
-    """Threads of each of so many jobs, `most` of which run at once: one, but the last that leave cores idle share
-    those.
-
-    None, all that the process has, where jobs run one by one.
-    """
+    """Threads of each of so many jobs, `most` at once: one, but the last share the cores that they leave idle; None,
+    all that the process has, where jobs run one by one."""
     if most < 2:
         return [None] * jobs
     rest = jobs % most
@@ -88,14 +84,10 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True)
         with teller:
             for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
                 part = list(group)
-                pool = ProcessPoolExecutor(
-                    min(len(part), most // each),
-                    context,
-                    _start,
-                    (each, told, states),
-                    max_tasks_per_child=1 if fresh else None,
-                )
-                with pool:
+                size, lives = min(len(part), most // each), 1 if fresh else None
+                with ProcessPoolExecutor(
+                    size, context, _start, (each, told, states), max_tasks_per_child=lives
+                ) as pool:
                     waiting = {pool.submit(_work, number, job): job for number, job in part}
                     try:
                         while waiting:
@@ -147,8 +139,8 @@ def _start(each: int, told: Connection, states: Any) -> None:
 
 
 def _leave_when_told(told: Connection) -> None:
-    """The other end is closed to stop all, and by the system when the parent dies; nobody must write then, as the same
-    command may already go on."""
+    """The other end is closed to stop all, and by the system when the parent dies: the same command may already go on
+    then, so nobody must write."""
     told.poll(None)
     parent = multiprocessing.parent_process()
     if parent is None or not parent.is_alive():
@@ -182,40 +174,26 @@ def _display(progress: bool, jobs: int = 0) -> Iterator[Callable[[int, str, str,
     if not progress:
         yield lambda *state: None
         return
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[word]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        speed_estimate_period=600,  # of all jobs: stages differ in speed
-    ) as bars:
+    with bars(speed_estimate_period=600) as shown:  # of all jobs: stages differ in speed
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # of each job that is done
-        whole = bars.add_task(f"all {jobs} models", total=jobs, word="") if jobs > 1 else None
+        whole = shown.add_task(f"all {jobs} models", total=jobs, word="") if jobs > 1 else None
 
         def show(number: int, label: str, what: str, done: int, in_all: int, word: str) -> None:
-            shown, task = running.get(number, ("", None))
-            if task is not None and (shown != what or not in_all):  # a new part has a bar and a clock of its own
-                bars.remove_task(task)
-                running.pop(number)
-                task = None
-            if in_all and task is None:
-                task = bars.add_task(f"{label}: {what}", total=in_all, word="")
-                running[number] = (what, task)
-            if task is not None:
-                bars.update(task, completed=done, word=word)
+            if number in running and (running[number][0] != what or not in_all):
+                shown.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
+            if in_all:
+                if number not in running:
+                    running[number] = what, shown.add_task(f"{label}: {what}", total=in_all, word="")
+                shown.update(running[number][1], completed=done, word=word)
             if whole is not None:
                 trained = TRAINING * (done / in_all if what == "training" else 1) if in_all else 1.0
                 shares[number] = max(shares.get(number, 0.0), trained)
-                bars.update(whole, completed=sum(shares.values()))
+                shown.update(whole, completed=sum(shares.values()))
 
         yield show
         for task in [task for _, task in running.values()] + ([] if whole is None else [whole]):
-            bars.update(task, completed=next(t.total for t in bars.tasks if t.id == task))
+            shown.update(task, completed=next(t.total for t in shown.tasks if t.id == task))
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 import os
 import platform
+import re
 import shutil
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,7 @@ from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
 from ..training.loop import bf16_pays
 
-PACKAGES = (
-    *("whatwhere", "torch", "transformers", "tokenizers", "accelerate"),
-    *("numpy", "scipy", "scikit-learn", "plotly", "pyarrow"),
-)
+PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()
 EXTRAS = {
     "mteb": "whatwhere evaluate mteb",
     "sentence-transformers": "opens a model folder as SentenceTransformer(folder)",
@@ -38,12 +37,9 @@ def _version(package: str) -> str | None:
 
 
 def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
+    with suppress(OSError):
+        if found := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
+            return found[1].strip()
     return platform.processor() or platform.machine()
 
 
@@ -58,9 +54,13 @@ def machine() -> dict[str, Any]:
     }
 
 
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def backend_state(name: str) -> str:
     """What of a training step of the smallest `dstg` runs with this attention backend here, and what went wrong."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = _device()
     model = EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1))
     model.to(device)  # type: ignore[arg-type]
     ids = torch.tensor([[2, 7, 8, 9, 3]], device=device)
@@ -82,22 +82,14 @@ def _line(error: Exception) -> str:
     return words if isinstance(error, ValueError) else f"{type(error).__name__}: {words}"
 
 
-def extras() -> dict[str, str]:
-    """Versions of the packages that only some functions need, or what they are for and how to get them."""
-    return {name: _version(name) or f"missing; {use}: pip install {name}" for name, use in EXTRAS.items()}
-
-
 def diagnose(folder: Path) -> dict[str, Any]:
-    """Everything `whatwhere doctor` prints: versions, machine, backends, extras, bf16, free memory and disk in
-    bytes."""
-    existing = next(p for p in [folder.resolve(), *folder.resolve().parents] if p.exists())
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Everything `whatwhere doctor` prints; free memory, and disk of the folder, in bytes."""
     return {
         "versions": versions(),
         "machine": machine(),
         "memory_free_bytes": psutil.virtual_memory().available,
-        "disk_free_bytes": shutil.disk_usage(existing).free,
-        "bf16": bf16_pays(device),
+        "disk_free_bytes": shutil.disk_usage(folder).free,
+        "bf16": bf16_pays(_device()),
         "backends": {name: backend_state(name) for name in BACKENDS},
-        "extras": extras(),
+        "extras": {name: _version(name) or f"missing; {use}: pip install {name}" for name, use in EXTRAS.items()},
     }

@@ -1,12 +1,13 @@
-"""Folders for what a command writes: new ones, empty ones, and those of an earlier call, whose results are replaced."""
+"""What commands write, in folders that are new, empty or of an earlier call, and columns of text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..files import check_writable, write_arrays, write_json
 from ..records import Record, write_records
 from ..report import write_report
+from .machine import versions
 
 RECORDS = "records.parquet"
 
@@ -40,9 +41,15 @@ def write_results(
     facts: Mapping[str, Any],
     claims: Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
-    """Write what a page is made of but for its arrays, the manifest last, then the page; returns its path."""
+    """Write what a page is made of but for arrays, the manifest with versions last, then the page; returns its path."""
     write_records(out / RECORDS, records)
     if claims is not None:
         write_json(out / "claims.json", claims)
-    write_json(out / manifest, facts)
+    write_json(out / manifest, {**facts, "versions": versions()})
     return write_report(out)
+
+
+def columns(lines: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> list[str]:
+    """Lines of cells as text, every column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(align, line, widths)) for line in lines]

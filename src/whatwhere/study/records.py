@@ -1,34 +1,32 @@
-"""Records of what a corpus and a training left: sizes, losses, costs, and the position table of a fine-tuning."""
+"""Records of what a corpus and a training left: sizes, losses, costs; whether a model has learned anything yet."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ..analysis.course import separation_records
 from ..analysis.geometry import CorpusDistances
 from ..analysis.who import Who
 from ..corpus import Windows
+from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
 from ..files import read_json
+from ..gates import plateau, unlearned
+from ..points import Table
 from ..records import Record
+from ..training import pretrain
 from ..training.finetune import CONFIG, FinetuneConfig
 from ..training.runs import SUMMARY
 
-# Metric, key of the training's summary.
-COSTS = (
-    ("steps", "steps"),
-    ("tokens", "tokens"),
-    ("seconds", "seconds"),
-    ("tokens_per_second", "tokens_per_second"),
-    ("parameters", "parameters"),
-    ("operations", "operations"),
-    ("parameters.embedding", "embedding_parameters"),
-    ("memory.peak", "peak_memory_bytes"),
-)
+# Metric and key of the training's summary.
+COSTS = {key: key for key in ("steps", "tokens", "seconds", "tokens_per_second", "parameters", "operations")} | {
+    "parameters.embedding": "embedding_parameters",
+    "memory.peak": "peak_memory_bytes",
+}
 
 
 def text_records(windows: Windows, study: str) -> list[Record]:
-    """Sizes of the corpus, how far its training windows could be shifted, and the entropy in nats of a guess by token
-    frequency alone."""
+    """Sizes of the corpus, how far its training windows could be shifted, and the loss of a guess by frequency."""
     facts, train, who = windows.manifest, windows["train"], Who("", study=study)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
@@ -64,8 +62,8 @@ def loss_records(folder: Path, who: Who) -> list[Record]:
 def training_records(folder: Path, who: Who) -> list[Record]:
     """Loss curves and costs of a finished training."""
     summary = read_json(folder / SUMMARY)
-    known = [(metric, summary.get(key)) for metric, key in COSTS]
-    return loss_records(folder, who) + [who.record(metric, value) for metric, value in known if value is not None]
+    known = {metric: summary.get(key) for metric, key in COSTS.items()}
+    return loss_records(folder, who) + [who.record(metric, v) for metric, v in known.items() if v is not None]
 
 
 def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
@@ -81,10 +79,37 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. The command that began it goes on.")
     summary = read_json(out / SUMMARY)
-    seed = FinetuneConfig.load_run(out / CONFIG).seed
-    who = Who(out.name, seed)
+    who = Who(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
     records = training_records(out, who)
     records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if EncoderConfig.from_pretrained(out, local_files_only=True).absolute != "none":
         records += separation_records(out, who, used=summary["longest"], corpus=corpus)
     return records
+
+
+def learning_records(tokenizer: Any, folder: Path, who: Who) -> list[Record]:
+    """Validation losses of the pretraining that left a model or checkpoint, up to it, and the loss of a guess by token
+    frequency; none where they are not known: of models from elsewhere, or of another task."""
+    checkpoint = folder.parent.name == "checkpoints"
+    run = folder.parent.parent if checkpoint else folder
+    windows = (
+        own_windows(tokenizer, folder) if (run / pretrain.CONFIG).is_file() and (run / "log.jsonl").is_file() else None
+    )
+    if windows is None:
+        return []
+    last = int(folder.name.removeprefix("step-")) if checkpoint else None
+    losses = [r for r in loss_records(run, who) if r.metric == "loss" and (last is None or (r.step or 0) <= last)]
+    return [*losses, unigram_record(windows, who.study)]
+
+
+def not_learned(records: list[Record], model: str) -> str:
+    """One sentence where a model has learned how often each token occurs and no more (`gates`); else empty."""
+    table = Table(records)
+    young, level = unlearned(table, model), plateau(table)
+    if young is None or level is None:
+        return ""
+    loss = level - young[0]
+    return (
+        f"{model} has not learned more than how often each token occurs: its validation loss is {loss:.2f} nats, such "
+        f"a guess has {level:.2f}. What follows is how it began, not what its scheme does; train it longer."
+    )

@@ -8,7 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,28 +34,24 @@ from ..training.loop import Show
 from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
 from ..training.runs import SUMMARY, begun, claim_folder
 from .config import StudyConfig, advice_of_trainings
-from .inside import corpus_records, measure
+from .inside import MOST_SHOWN, corpus_records, measure
 from .jobs import Job, at_once, limited, run_jobs, show_progress, threads
-from .machine import machine, versions
+from .machine import machine
 from .outputs import RECORDS, save_arrays, write_results
 from .records import text_records, training_records
 
-CONFIG, BUDGET = "study.yaml", "budget.json"
-LEFT_OUT = "left_out.json"
+CONFIG, BUDGET, LEFT_OUT = "study.yaml", "budget.json", "left_out.json"
 CORPUS_FACTS = ("length", "join", "vocab_size", "source")  # of the windows' manifest, for that of the study
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too
-# Training tokens of a model below which a process of its own, some seconds to start, does not pay.
-WORTH_PROCESSES = 250_000
+WORTH_PROCESSES = 250_000  # training tokens of a model from which a process of its own, seconds to start, pays
 MOST_INSIDE = 0.35  # share of the time
 STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one document of a model
 FEWEST_STEPS = 20
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
-MOST_SHOWN, MOST_LEVELS = 128, 12_000_000  # tokens of a text in the explorer; bytes of all its maps before packing
+MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
 COMPONENTS = (2, 8)  # principal components that are probed alone
-
-
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
     "tiny": [
@@ -71,11 +67,12 @@ class Study:
 
     def __init__(self, config: StudyConfig, out: Path, progress: bool = True) -> None:
         self.config, self.out, self.progress = config, out, progress
-        self.began = time.perf_counter()
+        self.name, self.began = out.name, time.perf_counter()
 
-    @property
-    def name(self) -> str:
-        return self.out.name
+    @cached_property
+    def windows(self) -> Windows:
+        """The windows of the study, once they are made."""
+        return Windows(self.out / "corpus")
 
     def say(self, event: str, **facts: Any) -> None:
         """One line to log.jsonl and, in words, to stderr."""
@@ -83,27 +80,23 @@ class Study:
         with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         if self.progress:
-            details = ", ".join(
-                f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in facts.items()
-            )
+            details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in facts.items())
             print(f"[{line['seconds']:6.0f} s] {event}{': ' + details if details else ''}", file=sys.stderr, flush=True)
 
-    def steps(self, windows: Windows) -> int:
-        """ONE number of steps for all models and seeds: as asked, or from a short timing of each preset; kept on
-        resume."""
-        config = self.config
+    def steps(self) -> int:
+        """ONE number of steps for all models and seeds: as asked, or from a short timing of each, which is kept."""
+        config, kept = self.config, self.out / BUDGET
         if config.steps is not None:
             return config.steps
-        kept = self.out / BUDGET
         if kept.is_file():
             return int(read_json(kept)["steps"])
         assert config.minutes is not None
         most = self.at_once(None)
         plan = threads(len(config.models) * config.seeds, most)
         with limited(plan[0]):
-            seconds = {name: timed_step(config.pretraining(name, 0, 1), windows) for name in config.models}
+            seconds = {name: timed_step(config.pretraining(name, 0, 1), self.windows) for name in config.models}
         looks = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
-        looks *= config.inside
+        looks = looks if config.inside else 0.0
         # One step of all models and seeds, in seconds of this machine with all its cores.
         step = config.seeds * sum(seconds.values()) * (CONTENTION if most > 1 else 1.0) / min(most, len(plan))
         total = config.minutes * 60
@@ -132,15 +125,14 @@ class Study:
         """Where a model is."""
         return self.out / "models" / name / f"seed-{seed}"
 
-    def match_costs(self, windows: Windows, resumed: bool) -> None:
-        """Give every model the feed-forward width at which it costs what the first one does; a resumed study keeps its
-        widths."""
+    def match_costs(self, resumed: bool) -> None:
+        """Give every model the feed-forward width at which it costs what the first one does; kept on resume."""
         first, *rivals = self.config.models
         what = self.config.match
         if what is None or (resumed and set(rivals) <= set(self.config.widths)):
             return
         trainings = {name: self.config.pretraining(name, 0, 1) for name in self.config.models}
-        configs = {name: training.encoder_config(windows) for name, training in trainings.items()}
+        configs = {name: training.encoder_config(self.windows) for name, training in trainings.items()}
         length, labelled = self.config.length, trainings[first].mask_rate
         target = costs(configs[first], length, labelled).of(what)
         widths = {name: matched_width(configs[name], what, target, length, labelled) for name in rivals}
@@ -148,22 +140,20 @@ class Study:
         self.config.save_run(self.out / CONFIG)
         self.say(f"{what} matched to those of {first} by feed-forward widths", **widths)
 
-    def can_probe(self, windows: Windows) -> bool:
+    @cached_property
+    def can_probe(self) -> bool:
         """Whether enough held-out windows have the full length for the probes (which a study can do without)."""
-        return int((windows["held_out"].lengths() == self.config.length).sum()) >= FEWEST_DOCUMENTS
+        return int((self.windows["held_out"].lengths() == self.config.length).sum()) >= FEWEST_DOCUMENTS
 
-    def model_records(self, name: str, seed: int, windows: Windows, corpus: CorpusDistances | None, show: Show) -> None:
-        """Measure one trained model: its records, and what could not be measured and why, beside it; arrays in the
-        study's folder."""
-        folder = self.folder(name, seed)
-        config, who = self.config, Who(name, seed, self.name)
-        model = EncoderForMaskedLM.from_pretrained(folder).eval()
+    def model_records(self, name: str, seed: int, corpus: CorpusDistances | None, show: Show) -> None:
+        """Measure a trained model: records, and what could not be measured and why, beside it; arrays in the study."""
+        config, folder, who = self.config, self.folder(name, seed), Who(name, seed, self.name)
         beginning = folder / "checkpoints" / "step-0"
         untrained = EncoderForMaskedLM.from_pretrained(beginning).eval() if beginning.is_dir() else None
-        held_out = windows["held_out"] if self.can_probe(windows) else None
+        held_out = self.windows["held_out"] if self.can_probe else None
         subject = Subject(
             who,
-            model,
+            EncoderForMaskedLM.from_pretrained(folder).eval(),
             documents=None if held_out is None else choose_documents(held_out, config.probe_documents),
             held_out=held_out,
             untrained=untrained,
@@ -177,10 +167,9 @@ class Study:
         )
         measured = measure(subject, ANALYSES if config.inside else PLAIN)
         save_arrays(self.out, measured.arrays)
-        left_out = measured.left_out
         if untrained is None:
-            left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
-        write_json(folder / LEFT_OUT, left_out)
+            measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
+        write_json(folder / LEFT_OUT, measured.left_out)
         write_records(folder / RECORDS, training_records(folder, who) + measured.records)
 
     def run(self) -> Path:
@@ -195,33 +184,32 @@ class Study:
                     "seeds, not lose them."
                 )
             config = self.config = config.model_copy(update={"widths": config.widths or began.widths})
-        if not resumed:
+            config.save_run(self.out / CONFIG)
+        else:
             for name in config.models:
                 config.pretraining(name, 0, 1).check()
             open_source(config.corpus, config.field, config.document)  # what is not there takes no folder
-        if resumed:
-            config.save_run(self.out / CONFIG)
         with begun(config, self.out, CONFIG, "log.jsonl"):
             event = "study resumed" if resumed else "study"
             self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
-            windows = prepare_windows(config, self.out / "corpus", self.progress)
+            prepare_windows(config, self.out / "corpus", self.progress)
         sizes = ("documents", "characters", "tokens", "windows")
-        self.say("windows", **{key: sum(windows.manifest[key].values()) for key in sizes})
-        if not self.can_probe(windows):
+        self.say("windows", **{key: sum(self.windows.manifest[key].values()) for key in sizes})
+        if not self.can_probe:
             self.say(
                 f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or "
                 "join=run-on would give them"
             )
-        self.match_costs(windows, resumed)
+        self.match_costs(resumed)
         config = self.config
-        records = text_records(windows, self.name)
-        if self.can_probe(windows):
+        records = text_records(self.windows, self.name)
+        if self.can_probe:
             documents, splits = config.probe_documents, config.probe_splits
-            records += ceiling_records(windows["held_out"], study=self.name, documents=documents, splits=splits)
+            records += ceiling_records(self.windows["held_out"], study=self.name, documents=documents, splits=splits)
         if config.inside:
             with show_progress("corpus", self.progress) as show:
-                records += corpus_records(windows, self.out, self.name, show)[0]
-        steps = self.steps(windows)
+                records += corpus_records(self.windows, self.out, self.name, show)[0]
+        steps = self.steps()
         pairs = [(name, seed) for seed in range(config.seeds) for name in config.models]
         most = self.at_once(steps)
         jobs = [
@@ -233,13 +221,13 @@ class Study:
             loss = round(summary["validation_loss"] or math.nan, 3)
             self.say("trained", model=job.args[1], seed=job.args[2], loss=loss)
             if not all(map(self.measured, pairs)):
-                self.results(records, pairs, steps, windows)  # a page stands from the first model on
+                self.results(records, pairs, steps)  # a page stands from the first model on
         between: list[Record] = []
         if config.inside:
             for seed in range(config.seeds):
-                between += self.compared(seed, windows)
-            self.show_texts(windows)
-        report = self.results(records, pairs, steps, windows, between)
+                between += self.compared(seed)
+            self.show_texts()
+        report = self.results(records, pairs, steps, between)
         self.say("report", path=str(report))
         return report
 
@@ -248,17 +236,9 @@ class Study:
         return (self.folder(*pair) / RECORDS).is_file()
 
     def results(
-        self,
-        records: Sequence[Record],
-        pairs: Sequence[tuple[str, int]],
-        steps: int,
-        windows: Windows,
-        between: Sequence[Record] = (),
+        self, records: list[Record], pairs: list[tuple[str, int]], steps: int, between: Sequence[Record] = ()
     ) -> Path:
-        """Write records, claims, study.json and the page of what is measured so far; returns the page.
-
-        records: of the corpus; between: those between models.
-        """
+        """Write records (of the corpus, of `pairs`, `between` models), claims, study.json and page of what is there."""
         found, trained = list(records), []
         for name, seed in filter(self.measured, pairs):
             folder = self.folder(name, seed)
@@ -277,19 +257,19 @@ class Study:
         found += between
         if self.config.inside:
             found += convergence_records(found, study=self.name)
-        facts = self.provenance(windows, trained) | {"planned": len(pairs)}
+        facts = self.provenance(trained) | {"planned": len(pairs)}
         return write_results(self.out, found, "study.json", facts, evaluate(found))
 
-    def compared(self, seed: int, windows: Windows) -> list[Record]:
+    def compared(self, seed: int) -> list[Record]:
         """What the models of a seed tell of each other: regressions onto the streams of `dstg` (DSTG B.2); kept."""
         kept = self.out / f"between-seed-{seed}.parquet"
-        if REFERENCE not in self.config.models or len(self.config.models) < 2 or not self.can_probe(windows):
+        if REFERENCE not in self.config.models or len(self.config.models) < 2 or not self.can_probe:
             return []
         if not kept.is_file():
             folders = {name: self.folder(name, seed) for name in self.config.models}
             models = {name: EncoderForMaskedLM.from_pretrained(folder).eval() for name, folder in folders.items()}
             reference = models.pop(REFERENCE)
-            documents = choose_documents(windows["held_out"], self.config.probe_documents)
+            documents = choose_documents(self.windows["held_out"], self.config.probe_documents)
             with show_progress("between models", self.progress) as show:
                 found = regression_records(
                     reference,
@@ -304,9 +284,8 @@ class Study:
             write_records(kept, found)
         return read_records(kept)
 
-    def show_texts(self, windows: Windows) -> None:
-        """Attention of the first seed's models in a few held-out windows and in a text that repeats itself, for the
-        explorer."""
+    def show_texts(self) -> None:
+        """Attention of the first seed's models in held-out windows and a text that repeats itself, for the explorer."""
         if (self.out / INDEX).is_file() or not self.config.texts:
             return
         tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
@@ -316,13 +295,13 @@ class Study:
         maps = sum(layers * heads * (1 + len(term_names(model))) for layers, heads, model in shapes)
         shown = min(self.config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + self.config.texts)) ** 0.5))
         texts = [(title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"]))]
-        held_out = windows["held_out"]
+        held_out = self.windows["held_out"]
         for i in np.linspace(0, len(held_out) - 1, self.config.texts).astype(int):
             texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:shown]))
         for name, model in models.items():
             save_texts(self.out, model, tokenizer, texts, name=name, seed=0)
 
-    def provenance(self, windows: Windows, trained: list[dict[str, Any]]) -> dict[str, Any]:
+    def provenance(self, trained: list[dict[str, Any]]) -> dict[str, Any]:
         """study.json: what a reader needs to know about where the records come from."""
         not_measured = [
             f"Not measured on `{m['name']}`, {what}: {why}" for m in trained for what, why in m["left_out"].items()
@@ -331,8 +310,8 @@ class Study:
             "title": "What position encodings keep",
             "name": self.name,
             "corpus": {
-                "name": windows.manifest["source"].get("name") or self.config.corpus,
-                **{k: windows.manifest[k] for k in CORPUS_FACTS},
+                "name": self.windows.manifest["source"].get("name") or self.config.corpus,
+                **{k: self.windows.manifest[k] for k in CORPUS_FACTS},
             },
             "needed_tokens": LEAVES_PLATEAU.get(self.config.size),
             "models": trained,
@@ -341,7 +320,6 @@ class Study:
             "recipe": self.config.recipe,
             "match": self.config.match or "none",
             "machine": machine(),
-            "versions": versions(),
             "notes": [*NOTES.get(self.config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
             "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
             "command": f"whatwhere study --config {self.out / CONFIG} --out NEW-FOLDER",
@@ -349,16 +327,14 @@ class Study:
 
 
 def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> dict[str, Any]:
-    """Train one model of the study in the folder `out`, measure it, and return the summary of its training; finished
-    parts are kept."""
+    """Train one model of a study's folder and measure it, but for what is done; returns the training's summary."""
     study = Study(StudyConfig.load_run(Path(out) / CONFIG), Path(out))
-    windows, folder = Windows(study.out / "corpus"), study.folder(name, seed)
     with advice_of_trainings():
         training = study.config.pretraining(name, seed, steps)
-        summary = pretrain(training, folder, resume=True, windows=windows, progress=show)
+        summary = pretrain(training, study.folder(name, seed), resume=True, windows=study.windows, progress=show)
     show("looking inside", 0, 1, "")
-    corpus = corpus_records(windows, study.out, study.name)[1] if study.config.inside else None
-    study.model_records(name, seed, windows, corpus, show)
+    corpus = corpus_records(study.windows, study.out, study.name)[1] if study.config.inside else None
+    study.model_records(name, seed, corpus, show)
     return summary
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from ..analysis.tables import POSITIONS, SourceTable, load_tables, table_arrays, table_records, word_records
 from ..analysis.who import Who
 from ..records import Record
-from .machine import versions
 from .outputs import check_folder, save_arrays, write_results
 
 FACTS, STUDY = "spectra.json", "spectra"
@@ -37,8 +36,7 @@ class SpectraRun:
 
 
 def measure_tables(sources: Sequence[str | Path], words: bool = False) -> SpectraRun:
-    """Measure every position table of the sources, and with `words` the word tables of their models (shares and N50
-    alone).
+    """Measure every position table of the sources, and with `words` their models' word tables (shares and N50 alone).
 
     Raises:
         ValueError: as `load_tables`; a table whose rows are all equal.
@@ -78,15 +76,15 @@ def run_spectra(
         arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
         save_arrays(out, {stem: {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()}})
         entry |= {"arrays": f"arrays/{stem}.npz", "config": table.config}
-    command = " ".join(["whatwhere spectra", *map(str, sources), *(["--words"] if words else []), f"--out {out}"])
-    origin = {"command": command, "seconds": time.perf_counter() - began, "versions": versions()}
-    records = [r for of_table in run.records for r in of_table]
-    return run, write_results(out, records, FACTS, {"title": "The shape of position tables", **facts, **origin})
+    facts["title"], facts["seconds"] = "The shape of position tables", time.perf_counter() - began
+    facts["command"] = " ".join(
+        ["whatwhere spectra", *map(str, sources), *(["--words"] if words else []), f"--out {out}"]
+    )
+    return run, write_results(out, (r for of_table in run.records for r in of_table), FACTS, facts)
 
 
 def spectra_text(run: SpectraRun) -> str:
-    """All tables in rows as LOWDIM Table 1, then of each position table its first components, rotations, equivariance
-    and outliers."""
+    """All tables in rows as LOWDIM Table 1, then of each position table what turns and stands out."""
     wide = max(len(_label(t)) for t in run.tables)
     lines = []
     for kind in dict.fromkeys(t.kind for t in run.tables):

@@ -1,8 +1,8 @@
-"""The windows that one model is looked at with: those it is given, those of its own run, or new ones of a text by its
-own tokenizer."""
+"""The windows that one model is looked at with: given ones, those of its own run, or new ones of a text."""
 
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ LONGEST = 512  # tokens of a window where the model sets no limit
 PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute
 
 
+@contextmanager
 def model_windows(
     model: Any,
     tokenizer: Any,
@@ -22,11 +23,10 @@ def model_windows(
     corpus: str | None,
     field: str,
     documents: int,
-    stack: ExitStack,
     progress: bool = True,
     length: int | None = None,
-) -> tuple[Windows, str]:
-    """Windows to read and what they are called: the corpus as given, else the name of the text.
+) -> Iterator[tuple[Windows, str]]:
+    """Windows to read, those of a text until the block ends, and what they are called: as given, or the text's name.
 
     Args:
         folder: where the model was read from: `corpus/` there, or up to five folders above, is its own run's if the
@@ -37,25 +37,35 @@ def model_windows(
         documents: how many windows of full length will be read.
         length: tokens of a window; None: those of the windows that are there, else as many as the model reads, at most
             512. Where it is given, windows are made of the text anew.
-        stack: closed when the windows are no longer needed; those of a text are in a temporary folder.
 
     Raises:
         ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than
             the model reads, more token ids than it has, or no such text.
     """
-    if length is not None and (most := most_tokens(model)) is not None and length > most:
+    most = most_tokens(model)
+    if length is not None and most is not None and length > most:
         raise ValueError(f"The model reads {most} tokens at most; --length {length} is more.")
-    windows = _given(tokenizer, corpus, length) if corpus is not None else None
-    if corpus is None and length is None:
+    windows = None
+    if corpus is not None:
+        windows = _given(tokenizer, corpus, length)
+    elif length is None:
         windows = own_windows(tokenizer, folder)
-    if windows is None:
-        windows = _of_text(model, tokenizer, corpus, field, documents, stack, progress, length)
-    if windows.manifest["vocab_size"] > model.config.vocab_size:
-        raise ValueError(
-            f"The tokenizer has {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: they "
-            "are not of one training. Save the model's own tokenizer in its folder."
-        )
-    return windows, corpus or str(windows.manifest["source"].get("name", ""))
+    with tempfile.TemporaryDirectory() as temporary:
+        if windows is None:
+            length = length or min(most or LONGEST, LONGEST)
+            part = PYTHON_DOCS // (2 * max(documents, 1) * length)
+            source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
+            # The tokenizer as it is: where line breaks are no token of the model's vocabulary they must not become one.
+            tokenizer.save_pretrained(f"{temporary}/given")
+            made_by = load_tokenizer(f"{temporary}/given")
+            out = Path(temporary, "windows")
+            windows = build_windows(source, made_by, out, length=length, held_out=0.9, progress=progress)
+        if windows.manifest["vocab_size"] > model.config.vocab_size:
+            raise ValueError(
+                f"The tokenizer has {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: "
+                "they are not of one training. Save the model's own tokenizer in its folder."
+            )
+        yield windows, corpus or str(windows.manifest["source"].get("name", ""))
 
 
 def _given(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:
@@ -74,24 +84,3 @@ def _given(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:
             "give the text."
         )
     return windows
-
-
-def _of_text(
-    model: Any,
-    tokenizer: Any,
-    corpus: str | None,
-    field: str,
-    documents: int,
-    stack: ExitStack,
-    progress: bool,
-    length: int | None,
-) -> Windows:
-    made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    length = length or min(most_tokens(model) or LONGEST, LONGEST)
-    part = PYTHON_DOCS // (2 * max(documents, 1) * length)
-    source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
-    tokenizer.save_pretrained(made / "given")
-    # The tokenizer as it is: where line breaks are no token of the model's vocabulary they must not become one.
-    return build_windows(
-        source, load_tokenizer(made / "given"), made / "windows", length=length, held_out=0.9, progress=progress
-    )

@@ -381,13 +381,16 @@ def _bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
     if callable(progress):
         yield progress
         return
-    columns = (
-        *(TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()),
-        *(TextColumn("{task.fields[state]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
-    )
-    with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
-        task = bar.add_task(label, total=None, completed=start, state="")
-        yield lambda what, done, total, word: bar.update(task, completed=done, total=total, state=word)
+    with bars(disable=not progress) as bar:
+        task = bar.add_task(label, total=None, completed=start, word="")
+        yield lambda what, done, total, word: bar.update(task, completed=done, total=total, word=word)
+
+
+def bars(**options: Any) -> Progress:
+    """Bars on stderr, each with its label, how far it is, a `word`, and the time that it took and still takes."""
+    share = TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()
+    times = TextColumn("{task.fields[word]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+    return Progress(*share, *times, console=Console(stderr=True), **options)
 
 
 def _agreed(accelerator: Accelerator, *votes: bool) -> list[bool]:
