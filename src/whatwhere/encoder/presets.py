@@ -52,7 +52,8 @@ _add("tupe-r", "tupe-a", "TUPE eq. 11", relative="t5", relative_shared=True)
 _add("tupe-free", "tupe-a", "TUPE section 5", absolute="none", untied="free")
 _add("tupe-product", "tupe-a", "TUPE section 5", relative="product", relative_shared=True)
 _split = {"stream_qk": "joint", "stream_feed_forward": "separate", "stream_values": "consecutive", "mlm_head": "full"}
-_add("split", "bert-a", "SPLIT, notes", streams=2, d_pos="head", **_split)
+_split |= {"block": "bert", "absolute": "learned"}
+_add("split", None, "SPLIT, notes", streams=2, d_pos="head", **_split, dropout=0.1, norm_eps=1e-12)
 
 
 def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
