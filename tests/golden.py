@@ -24,7 +24,7 @@ from whole_study import complete
 
 from whatwhere.claims import evaluate
 from whatwhere.encoder import PRESETS
-from whatwhere.records import read_records
+from whatwhere.records import Record, read_records, write_records
 from whatwhere.report import comparison_page, open_runs, page_of
 from whatwhere.report.page import Page
 from whatwhere.report.pages import study_page
@@ -34,6 +34,7 @@ from whatwhere.study.spectra import run_spectra
 HERE = Path(__file__).parent
 KEPT = HERE / "golden.json"
 RESULTS = HERE.parent / "docs" / "results"
+EVALUATION = "2026-11-23-evaluation"
 PLAIN = {str, bool, int, type(None)}
 DIGITS = 5  # significant ones of a number: a page's own rounding, not that of a processor
 
@@ -90,6 +91,7 @@ def pages(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "comparison", parts(comparison_page(open_runs([demo, seeds])))
     yield "geometry", parts(page_of(make_run(folder / "geometry")))
     yield "spectra", parts(page_of(spectra(folder)))
+    yield "evaluated", parts(page_of(evaluated(folder)))
     for run in sorted(RESULTS.glob("*/records.parquet")):
         yield run.parent.name, parts(study_page(load_run(run.parent)))
 
@@ -110,6 +112,31 @@ def spectra(folder: Path) -> Path:
     told = json.loads(facts.read_text().replace(f"{folder}/", ""))
     facts.write_text(json.dumps({k: v for k, v in told.items() if k not in of_the_day}))
     return folder / "spectra"
+
+
+def evaluated(folder: Path) -> Path:
+    """A page of evaluations: the committed one, and made-up means of Holmes, of types of tasks, and layers."""
+    records = [r for file in sorted((RESULTS / EVALUATION).glob("*.parquet")) for r in read_records(file)]
+    models = list(dict.fromkeys(r.model for r in records if r.model))
+    for number, model in enumerate(models):
+        place = {"study": "evaluated", "model": model, "n": 7}
+        for step, value in ((None, 0.6 + 0.02 * number), (0, 0.3)):
+            for part in ("syntax", "discourse"):
+                records.append(Record(metric="holmes.field", part=part, value=value, step=step, **place))
+            for part in ("syntax: part-of-speech", "syntax: readability", "discourse: sentence order"):
+                records.append(Record(metric="holmes.phenomenon", part=part, value=value - 0.1, step=step, **place))
+            for part in ("STS", "Clustering"):
+                records.append(Record(metric="mteb.type", part=part, value=value - 0.2, step=step, **place))
+        for layer in range(5):
+            where = place | {"part": "pos", "layer": layer}
+            records.append(Record(metric="linguistic.layer", value=0.5 + 0.1 * layer / (1 + number), **where))
+    out = folder / "evaluated"
+    out.mkdir()
+    write_records(out / "records.parquet", [replace(r, study="evaluated") for r in records])
+    facts = {"title": "What the encoders are good for", "name": "evaluated", "corpus": {"name": "glue, mteb"}}
+    facts |= {"models": [{"name": model, "config": {"preset": model}} for model in models], "notes": []}
+    (out / "study.json").write_text(json.dumps(facts))
+    return out
 
 
 def verdicts() -> dict[str, Any]:

@@ -5,7 +5,7 @@ import re
 import pytest
 from page_parser import Parsed
 
-from whatwhere.report.ledger import row, rows, table, told
+from whatwhere.report.ledger import row, rows, shown, table, told
 from whatwhere.report.page import Page, render_page
 
 CLAIM = {
@@ -63,6 +63,15 @@ def test_what_counts_comes_first_and_nothing_is_forgotten():
     # What an untrained model meets too tells less.
     also = {**CLAIM, "id": "also", "untrained": {"value": 0.6, "verdict": "holds here"}}
     assert [r.id for r in rows([also, CLAIM])] == ["dstg-x", "also"]
+
+
+def test_a_run_that_measured_nothing_of_the_claims_shows_none():
+    missing = [{"id": "x", "kind": "empirical", "verdict": "not testable here"}]
+    arithmetic = {**CLAIM, "id": "mds", "kind": "analytic"}
+    assert shown([*missing, arithmetic]) == [] == shown([])
+    assert [r.id for r in shown([*missing, CLAIM])] == ["dstg-x", "x"]
+    gated = {**CLAIM, "id": "y", "verdict": "not testable here"}  # measured, of a model that has not learned
+    assert [r.id for r in shown([gated])] == ["y"]
 
 
 def test_the_table_holds_every_claim_and_hides_what_does_not_count():

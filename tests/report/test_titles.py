@@ -66,6 +66,9 @@ def test_the_best_is_named_beside_the_next():
         best({"a": Point.between(1.0), "b": Point.between(2.0)}, "Most in") == "Most in b (2), then a (1); no interval"
     )
     assert best({"a": A}, "Read best from") == "Read best from a: 0.900" and best({}, "Read") == "Read"
+    assert (
+        best({"a": A}, "On rte the best is") == "On rte a has 0.900" and best({"a": A}, "The best is") == "a has 0.900"
+    )
 
 
 def stuck(*finals, level=5.0):

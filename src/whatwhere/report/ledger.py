@@ -111,6 +111,12 @@ def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
     return sorted(map(row, claims), key=place)
 
 
+def shown(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """`rows`, none where the run has measured nothing that counts."""
+    found = rows(claims)
+    return found if any(r.kind != ANALYTIC and r.here != NONE for r in found) else []
+
+
 def told(rows: Sequence[Row]) -> str:
     """The counts of those that count, in words."""
     counted = [r for r in rows if r.kind != ANALYTIC]

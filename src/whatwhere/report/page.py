@@ -136,7 +136,7 @@ def render_page(page: Page) -> str:
     Raises ValueError: a number in a figure is not finite.
     """
     sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables or s.more])
-    figures, claims = _figures(page.hero, sections), ledger.rows(page.claims)
+    figures, claims = _figures(page.hero, sections), ledger.shown(page.claims)
     tables = [t for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS or t.id == "claims"]
     data = {
         "palettes": {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()},
@@ -198,7 +198,7 @@ def _figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
     """Every table that the page shows."""
-    first = [page.pick.table if page.pick else None, ledger.table(ledger.rows(page.claims))]
+    first = [page.pick.table if page.pick else None, ledger.table(ledger.shown(page.claims))]
     behind = [f.table for f in _figures(page.hero, sections)]
     return [*(t for t in first if t), *behind, *(t for s in sections for t in s.tables), *page.how.tables]
 

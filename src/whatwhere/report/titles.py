@@ -73,7 +73,9 @@ def best(points: Mapping[str, Point], sentence: str, *, lowest: bool = False, wr
     if not ranked:
         return sentence
     if len(ranked) == 1:
-        return f"{sentence} {ranked[0]}: {write(points[ranked[0]])}"
+        alone = write(points[ranked[0]])
+        lead = sentence.removesuffix("the best is").removesuffix("The best is")  # there is no other to be better than
+        return f"{sentence} {ranked[0]}: {alone}" if lead == sentence else f"{lead}{ranked[0]} has {alone}"
     a, b = (points[name] for name in ranked)
     first, second = (f"{name} ({write(points[name])})" for name in ranked)
     if (a - b).interval is None:
@@ -244,7 +246,9 @@ def caveats(run: Run) -> list[str]:
         verb = "learn" if len(falls) > 1 else "learns"
         rest = f"({sizes} nats in the last tenth of the steps): more steps would settle it."
         found.append(f"{who(list(falls))} still {verb} {rest}")
-    if seeds == 1:
+    if not tokens:
+        pass  # seeds are those of an evaluation, and its figures name them
+    elif seeds == 1:
         found.append("One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those.")
     elif 1 < seeds < 5:
         found.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...papers import FLASH_HOLMES, GLUE, SQUAD
+from ...papers import FLASH_HOLMES, GLUE, HOLMES_PHENOMENA, MTEB_TYPES, SQUAD
 from ...points import Point, average
 from .. import schemes
 from ..forms.axes import Axis
@@ -158,6 +158,21 @@ def vectors(run: Run) -> Iterator[Row]:
 
 
 @_Tasks(
+    "mteb-types",
+    "Mean score of text vectors by type of tasks and model",
+    _best_of_first("mteb.type", "Of"),
+    x=SCORE,
+    columns=("Type", "", "Model"),
+    records=("mteb.type: part = type of tasks, step = 0 untrained",),
+)
+def types(run: Run) -> Iterator[Row]:
+    """Mean over the tasks of each type of mteb. Hollow: the paper's models, on the 56 tasks of its first English
+    benchmark."""
+    for of_type in run.table.distinct("part", "mteb.type"):
+        yield from _rows(run, "mteb.type", of_type, MTEB_TYPES)
+
+
+@_Tasks(
     "linguistic",
     "Share right by task and model",
     _best_of_first("linguistic.score", "On", write=rounded),
@@ -196,6 +211,22 @@ def streams(run: Run) -> Iterator[Row]:
                 yield from _row(run, metric, model, task, {}, name=name, group=model, colour=colour)
 
 
+@Curves(
+    "linguistic-layers",
+    "Share right by task, model and layer",
+    _best_of_first("linguistic.score", "After the last layer, on", write=rounded),
+    y=RIGHT,
+    records=("linguistic.layer: part = task, layer",),
+)
+def layers(run: Run) -> Iterator[Line]:
+    """Share of test rows that linear probes have right by hidden state, 0 the embeddings; of readability the
+    correlation."""
+    for task in run.table.distinct("part", "linguistic.layer"):
+        for model in run.models:
+            if points := run.table.points("linguistic.layer", model, by="layer", part=task):
+                yield line_of(run, points, model, panel=task)
+
+
 @_Tasks(
     "holmes",
     "Mean score by field and model",
@@ -211,3 +242,19 @@ def fields(run: Run) -> Iterator[Row]:
             published = run.table.point("holmes.published", model, part=field)
             paper = {(field, schemes.preset(run, model)): published} | FLASH_HOLMES
             yield from _row(run, "holmes.field", model, field, paper)
+
+
+@_Tasks(
+    "holmes-phenomena",
+    "Mean score by phenomenon and model",
+    _best_of_first("holmes.phenomenon", "Of", write=rounded),
+    x=SCORE,
+    columns=("Field", "Phenomenon", "Model"),
+    records=("holmes.phenomenon: part = field: phenomenon, step = 0 untrained",),
+)
+def phenomena(run: Run) -> Iterator[Row]:
+    """Mean score of linear probes over the data sets of each phenomenon of Holmes. Hollow: the paper's models (Tables 9
+    to 13)."""
+    for name in run.table.distinct("part", "holmes.phenomenon"):
+        field, _, phenomenon = str(name).partition(": ")
+        yield from _rows(run, "holmes.phenomenon", name, HOLMES_PHENOMENA, panel=field, group=phenomenon)
