@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -88,11 +90,11 @@ def _table_of_model(folder: Path, words: bool) -> Tensor:
     except ValueError as error:
         raise ValueError(f"{about} is not complete JSON ({error}). Use a complete copy of the model.") from None
     kind = config.get("model_type")
-    tensors = _named_tensors(folder)
+    tensors = named_tensors(folder)
     if kind == EncoderConfig.model_type and not words:
         return _own_table(folder, tensors)
     what, names = ("word", _WORDS) if words else ("position", _POSITIONS)
-    key = next((k for k in tensors if f".{k}".endswith(tuple(f".{name}" for name in names))), None)
+    key = _called(tensors, names)
     if key is None:
         whose = f"model type {kind!r} keeps none" if kind else "no config.json says what model it is"
         way_out = "Leave --words out." if words else "Give a model with absolute positions, or a .npy file."
@@ -100,12 +102,26 @@ def _table_of_model(folder: Path, words: bool) -> Tensor:
     table = _tensor(tensors[key], key).double()
     if words:
         return table
-    pad = config.get("pad_token_id")
-    unused = (1 if pad is None else pad) + 1 if kind in _FROM_PADDING else 2 if kind in _FROM_TWO else 0
-    return (table[0] if table.ndim == 3 and table.shape[0] == 1 else table)[unused:]  # ViT's has a batch dimension
+    table = table[0] if table.ndim == 3 and table.shape[0] == 1 else table  # ViT's has a batch dimension
+    return table[rows_of_no_position(config) :]
 
 
-def _named_tensors(folder: Path) -> dict[str, Path]:
+def rows_of_no_position(config: dict[str, Any]) -> int:
+    """How many first rows of the table of a model of transformers belong to no position, by its config.json."""
+    kind, pad = config.get("model_type"), config.get("pad_token_id")
+    return (1 if pad is None else pad) + 1 if kind in _FROM_PADDING else 2 if kind in _FROM_TWO else 0
+
+
+def table_key(tensors: Iterable[str], ours: bool) -> str | None:
+    """The name of the tensor with a row a position among those of a model; None where there is none."""
+    return _called(tensors, tuple(f"{_OWN}table.{name}" for name in ("weight", "A")) if ours else _POSITIONS)
+
+
+def _called(tensors: Iterable[str], names: tuple[str, ...]) -> str | None:
+    return next((k for k in tensors if f".{k}".endswith(tuple(f".{name}" for name in names))), None)
+
+
+def named_tensors(folder: Path) -> dict[str, Path]:
     """Name of every tensor in a folder -> its file."""
     found: dict[str, Path] = {}
     for path in sorted(folder.glob("*.safetensors")):

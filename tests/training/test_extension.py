@@ -1,0 +1,134 @@
+"""Models that read longer texts: the table goes on, all else stays; they open anywhere."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from cli_runner import whatwhere
+from transformers import (
+    AutoModel,
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2Model,
+    RobertaConfig,
+    RobertaModel,
+)
+
+import whatwhere as ww
+from whatwhere.encoder.tables import read_table
+from whatwhere.geometry import extrapolate
+from whatwhere.training.extension import extend
+
+SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+def make(kind, folder):
+    """A small random model of 40 positions."""
+    torch.manual_seed(0)
+    if kind == "bert":
+        model = BertModel(BertConfig(**SMALL, max_position_embeddings=40))
+    elif kind == "roberta":
+        model = RobertaModel(RobertaConfig(**SMALL, max_position_embeddings=42, pad_token_id=1))
+    else:
+        model = GPT2Model(GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=40))
+    model.eval().save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize(("kind", "first"), [("bert", 1), ("roberta", 1), ("gpt2", 0)])
+def test_a_model_of_transformers_reads_on(kind, first, tmp_path):
+    before = make(kind, tmp_path / "m")
+    facts = extend(tmp_path / "m", tmp_path / "long", 90, "cyclic")
+    assert (facts["before"], facts["length"]) == (40, 90)
+    old, new = read_table(tmp_path / "m").numpy(), read_table(tmp_path / "long").numpy()  # rows of no position left out
+    assert old.shape == (40, 16) and new.shape == (90, 16)
+    assert (new[:40] == old).all()
+    assert new[first:] == pytest.approx(extrapolate(old[first:], 90 - first, "cyclic"), abs=1e-6)
+    after = AutoModel.from_pretrained(tmp_path / "long").eval()
+    with torch.no_grad():
+        short, long = torch.randint(3, 50, (1, 40)), torch.randint(3, 50, (1, 90))
+        assert torch.equal(before(short).last_hidden_state, after(short).last_hidden_state)
+        assert after(long).last_hidden_state.isfinite().all()
+        with pytest.raises((IndexError, RuntimeError)):
+            before(long)
+
+
+def test_ours_reads_on_in_a_process_without_this_package(tmp_path):
+    out = tmp_path / "long"
+    done = whatwhere("extrapolate", "reference", "--length", "200", "--method", "decay", "--out", str(out), "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["before"] == 128, done.stderr
+    old, new = read_table(ww.reference()).numpy(), read_table(out).numpy()
+    assert (new[:128] == old).all()
+    assert new[150] == pytest.approx(old[-1] / (1 + np.log1p(150 - 127)), rel=0.01)  # bfloat16
+    code = (
+        "import sys, torch\n"
+        "from transformers import AutoModel, AutoTokenizer\n"
+        "model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()\n"
+        "tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)\n"
+        "ids = tokenizer('the river ' * 400, return_tensors='pt', truncation=True).input_ids\n"
+        "assert 'whatwhere' not in sys.modules and tokenizer.model_max_length == 200\n"
+        "print(ids.shape[1], bool(model(input_ids=ids).last_hidden_state.isfinite().all()))\n"
+    )
+    quiet = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "PYTHONPATH": ""}
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", code, str(out)], capture_output=True, text=True, env=quiet, cwd=tmp_path
+    )
+    assert told.stdout.split() == ["200", "True"], told.stderr
+    with torch.no_grad():
+        ids = torch.randint(5, 4000, (1, 128))
+        kept, longer = (ww.Encoder.from_pretrained(folder).eval() for folder in (ww.reference(), out))
+        assert torch.equal(kept(input_ids=ids).last_hidden_state, longer(input_ids=ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("preset", ["rope", "alibi", "rp", "nope"])
+def test_a_scheme_without_a_table_needs_nothing(preset, tmp_path):
+    model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60))
+    model.save_pretrained(tmp_path / "m")
+    done = whatwhere("extrapolate", str(tmp_path / "m"), "--length", "500", "--out", str(tmp_path / "long"))
+    assert done.returncode == 0 and f"{preset} reads texts of any length as it is" in done.stdout, done.stderr
+    assert not (tmp_path / "long").exists()
+
+
+@pytest.mark.parametrize("preset", ["sinusoidal", "fourier", "low-rank"])
+def test_tables_by_formula_go_on_by_it(preset, tmp_path):
+    torch.manual_seed(0)
+    model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).eval()
+    model.save_pretrained(tmp_path / "m")
+    extend(tmp_path / "m", tmp_path / "long", 300, "linear" if preset != "low-rank" else "cyclic")
+    longer = ww.EncoderForMaskedLM.from_pretrained(tmp_path / "long").eval()
+    ids = torch.randint(0, 60, (1, 100))
+    with torch.no_grad():
+        assert torch.allclose(model(input_ids=ids).logits, longer(input_ids=ids).logits, atol=1e-6)
+        assert longer(input_ids=torch.randint(0, 60, (1, 300))).logits.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--length", "100"], "The model reads 128 tokens. Got length=100; give more."),
+        (["--length", "200", "--method", "spline"], "There is no method 'spline'. Known: sinusoidal"),
+        (
+            ["--length", "200", "--method", "fourier", "--components", "64"],
+            "from 1 to half of the 127 positions. Got 64",
+        ),
+        (["--length", "200", "--method", "mds"], "points and the method mds go together"),
+        (["--length", "200", "--method", "mds", "--points", "none.npy"], "No position table at none.npy"),
+    ],
+)
+def test_wrong_input_is_one_line_and_leaves_nothing(words, said, tmp_path):
+    done = whatwhere("extrapolate", "reference", *words, "--out", str(tmp_path / "long"))
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_there_is_kept(tmp_path):
+    (tmp_path / "long").mkdir()
+    done = whatwhere("extrapolate", "reference", "--length", "200", "--out", str(tmp_path / "long"))
+    assert done.returncode == 2 and "is there already" in done.stderr
+    done = whatwhere("extrapolate", str(tmp_path), "--length", "200", "--out", str(tmp_path / "x"))
+    assert done.returncode == 2 and "config.json is missing" in done.stderr
