@@ -6,11 +6,12 @@ from encoder_models import BLOCKS, VOCAB, build, config, inputs
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 from transformers.models.llama.configuration_llama import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
-from whatwhere.encoder.attention import rotate, rotation
+from whatwhere.encoder.attention import rope_frequencies, rotate, rotation
 
 every_preset = pytest.mark.parametrize(("name", "block"), [(name, block) for name in PRESETS for block in BLOCKS])
 
@@ -24,6 +25,24 @@ def test_rotation_equals_transformers():
     ours = [rotate(x, *rotation(positions, own, q.dtype)) for x in (q, k)]
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6)  # float32: both round the angles of position 63
+
+
+@pytest.mark.parametrize("factor", [2.0, 8.0])
+@pytest.mark.parametrize(("scaling", "theirs"), [("linear", "linear"), ("ntk", "dynamic"), ("yarn", "yarn")])
+def test_scaled_rotations_equal_those_of_transformers(scaling, theirs, factor):
+    trained, long = 512, int(512 * factor)  # in transformers "dynamic" of factor 1 is ntk for the length that it reads
+    about = {"rope_type": theirs, "rope_theta": 10000.0, "factor": 1.0 if theirs == "dynamic" else factor}
+    about |= {"original_max_position_embeddings": trained}
+    llama = LlamaConfig(hidden_size=128, num_attention_heads=2, max_position_embeddings=trained, rope_parameters=about)
+    frequency, size = ROPE_INIT_FUNCTIONS[theirs](llama, torch.device("cpu"), seq_len=long)
+    own = ww.preset(
+        "rope", "tiny", hidden_size=128, num_attention_heads=2, max_position_embeddings=long,
+        rotation_scaling=scaling, rotation_factor=factor,
+    )  # fmt: skip
+    ours = rope_frequencies(64, own, torch.float64, torch.device("cpu"))
+    torch.testing.assert_close(ours.float(), frequency, rtol=1e-5, atol=0)
+    cos, sin = rotation(torch.tensor([[0, 1]]), own, torch.float64)
+    assert float(cos[0, 0, 0, 0]) == pytest.approx(size) and float(sin[0, 0, 0, 0]) == 0
 
 
 def test_rotation_of_a_double_model_is_exact():

@@ -22,7 +22,7 @@ from transformers import (
 import whatwhere as ww
 from whatwhere.encoder.tables import read_table
 from whatwhere.geometry import extrapolate
-from whatwhere.training.extension import extend
+from whatwhere.training.extension import SCALINGS, extend
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -107,11 +107,59 @@ def test_tables_by_formula_go_on_by_it(preset, tmp_path):
         assert longer(input_ids=torch.randint(0, 60, (1, 300))).logits.isfinite().all()
 
 
+@pytest.mark.parametrize("method", SCALINGS)
+def test_a_rotation_is_scaled_and_the_copy_opens_anywhere(method, tmp_path):
+    torch.manual_seed(0)
+    ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).eval().save_pretrained(tmp_path / "m")
+    facts = extend(tmp_path / "m", tmp_path / "long", 512, method)
+    assert (facts["before"], facts["length"], facts["method"]) == (128, 512, method)
+    scaled = ww.EncoderForMaskedLM.from_pretrained(tmp_path / "long").eval()
+    config = scaled.config
+    assert (config.rotation_scaling, config.rotation_factor, config.max_position_embeddings) == (method, 4.0, 512)
+    built = ww.EncoderForMaskedLM(
+        ww.preset(
+            "rope",
+            size="tiny",
+            vocab_size=60,
+            rotation_scaling=method,
+            rotation_factor=4.0,
+            max_position_embeddings=512,
+        )
+    ).eval()
+    built.load_state_dict(scaled.state_dict())
+    ids = torch.randint(5, 60, (1, 300))
+    with torch.no_grad():
+        assert torch.equal(scaled(input_ids=ids).logits, built(input_ids=ids).logits)
+    anywhere = AutoModel.from_pretrained(tmp_path / "long", trust_remote_code=True).eval()
+    with torch.no_grad():
+        found = anywhere(input_ids=ids).last_hidden_state
+        assert torch.equal(found, scaled.encoder(input_ids=ids).last_hidden_state)
+    with pytest.raises(ValueError, match="is scaled already"):
+        extend(tmp_path / "long", tmp_path / "longer", 1024, method)
+
+
+@pytest.mark.parametrize(
+    ("preset", "method", "said"),
+    [
+        ("rope", "cyclic", "There is no method 'cyclic' for a rotation. Known: linear, ntk, yarn."),
+        ("ap", "yarn", "There is no method 'yarn' for a position table."),
+        ("tupe-free", None, "keeps no table of positions that can be continued"),
+    ],
+)
+def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
+    ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
+    with pytest.raises(ValueError, match=said):
+        extend(tmp_path / "m", tmp_path / "long", 500, method)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--length", "100"], "The model reads 128 tokens. Got length=100; give more."),
-        (["--length", "200", "--method", "spline"], "There is no method 'spline'. Known: sinusoidal"),
+        (
+            ["--length", "200", "--method", "spline"],
+            "There is no method 'spline' for a position table. Known: sinusoidal",
+        ),
         (
             ["--length", "200", "--method", "fourier", "--components", "64"],
             "from 1 to half of the 127 positions. Got 64",

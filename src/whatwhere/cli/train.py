@@ -207,19 +207,21 @@ def extrapolate(
     model: Annotated[str, typer.Argument()],
     length: Annotated[int, typer.Option(min=2)],
     out: Annotated[Path, typer.Option()],
-    method: str = "rotation",
+    method: str | None = None,
     components: Annotated[int | None, typer.Option(min=1)] = None,
     points: Path | None = None,
     as_written: bool = False,
     as_json: Json = False,
 ) -> None:
-    """A copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and others).
+    """A copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and others), or
+    its rotations become slower.
 
     Args:
-        model: Folder of a model with a learned table: of ours, BERT, RoBERTa, GPT-2 ...; or `reference`.
+        model: Folder of a model: of ours, BERT, RoBERTa, GPT-2 ...; or `reference`.
         length: Tokens that the copy reads, special ones included.
         out: Folder of the copy.
-        method: sinusoidal, fourier, cyclic, learned, decay (the notes'), rotation, linear, nearest, or mds.
+        method: Of a table: sinusoidal, fourier, cyclic, learned, decay (the notes'), rotation, linear, nearest, mds. Of
+            RoPE: linear, ntk, yarn. [default: rotation; RoPE needs nothing]
         components: Frequencies of fourier and rotation. [default: a sixteenth of the positions, at most 16]
         points: Of mds: .npy file with a row of coordinates for each of LENGTH positions (of a longer corpus).
         as_written: The equation for the rows of the model, too, which otherwise stay as they are.
@@ -230,6 +232,6 @@ def extrapolate(
     held = None if points is None else read_table(points).numpy()
     facts = extend(model, out, length, method, components=components, points=held, as_written=as_written)
     said = facts.get("reason") or (
-        f"{out} reads {length:,} tokens, {facts['before']:,} before; the rest of its table is made by {method}."
+        f"{out} reads {length:,} tokens, {facts['before']:,} before, by the method {facts['method']}."
     )
     emit(facts, as_json, said)

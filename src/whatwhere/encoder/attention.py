@@ -6,6 +6,7 @@ q_sem]·[k_pos; k_sem] is the sum of both products.
 """
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,19 +25,45 @@ from .registry import ROTATIONS, nearest, register_rotation
 @register_rotation("rope")
 def rope(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
     """RoFormer's angles position · theta^(-2k/d_head) in radians, (b, n, d_head / 2), for position_ids (b, n)."""
-    frequency = config.rope_theta ** (-torch.arange(0, d_head, 2, dtype=dtype, device=position_ids.device) / d_head)
-    return position_ids[:, :, None].to(dtype) * frequency
+    return position_ids[:, :, None].to(dtype) * rope_frequencies(d_head, config, dtype, position_ids.device)
+
+
+def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Radians per position of each pair (d_head / 2,), for texts `rotation_factor` = s times as long as trained.
+
+    "linear": all slower by s (position interpolation, Chen et al. 2023). "ntk": theta · s^(d/(d-2)), so that the
+    slowest pair is slower by s and the fastest as it was. "yarn": slower by s where a pair makes less than one turn
+    over the trained length, as it was above 32 turns, in between by a ramp (Peng et al. 2024, eq. 18-20).
+    """
+    s, theta = config.rotation_factor, config.rope_theta
+    if config.rotation_scaling == "ntk":
+        theta = theta * s ** (d_head / (d_head - 2))
+    frequency = theta ** (-torch.arange(0, d_head, 2, dtype=dtype, device=device) / d_head)
+    if config.rotation_scaling == "linear":
+        return frequency / s
+    if config.rotation_scaling != "yarn":
+        return frequency
+    trained = config.max_position_embeddings / s
+    many, one = (d_head * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1))
+    low, high = max(math.floor(many), 0), min(math.ceil(one), d_head - 1)
+    pairs = torch.arange(d_head // 2, dtype=dtype, device=device)
+    slow = ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
+    return frequency * (1 - slow) + frequency / s * slow
 
 
 def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32."""
+    """cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32.
+
+    Those of "yarn" are 0.1 ln s + 1 times as large, which makes the scores as sharp as they were (its eq. 22).
+    """
     dtype = torch.promote_types(dtype, torch.float32)
     angle = ROTATIONS[config.rotation](position_ids, config.d_head, config, dtype)
     if angle.shape != (needed := (*position_ids.shape, config.d_head // 2)):
         seen = f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}"
         raise ValueError(f"{seen}; needed (b, n, d_head / 2) = {needed}.")
     angle = torch.cat([angle, angle], dim=-1)[:, None]
-    return angle.cos(), angle.sin()
+    size = 0.1 * math.log(config.rotation_factor) + 1 if config.rotation_scaling == "yarn" else 1.0
+    return size * angle.cos(), size * angle.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

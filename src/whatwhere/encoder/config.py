@@ -17,6 +17,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "reset": lambda: ("none", "sum", "each"),
     "relative": lambda: ("none", *BIASES),
     "rotation": lambda: ("none", *ROTATIONS),
+    "rotation_scaling": lambda: ("none", "linear", "ntk", "yarn"),
     "stream_qk": lambda: ("separate", "joint"),
     "stream_feed_forward": lambda: ("shared", "separate"),
     "stream_values": lambda: ("per_head", "consecutive"),
@@ -62,7 +63,9 @@ class EncoderConfig(PretrainedConfig):
     multiplied by (None: to root mean square position_initializer_range). Scheme, relative positions: `relative` names
     the bias (`relative_buckets` buckets of T5, logarithmic up to `relative_max_distance`, beyond which "clipped" and
     "product" are constant; `alibi_slopes`, None for the standard ones), `relative_shared` makes one for all layers;
-    `rotation` names the rotation of queries and keys ("rope", base `rope_theta`). Scheme, special tokens:
+    `rotation` names the rotation of queries and keys ("rope", base `rope_theta`), `rotation_scaling` how its
+    frequencies change where texts are `rotation_factor` times as long as those of the training ("linear", "ntk",
+    "yarn"; max_position_embeddings is the new length). Scheme, special tokens:
     `relative_special` gives pairs with a token of S = {cls, sep} three values of their own (DSTG eq. 1),
     `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator); `reset` unties
     [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both separately (its
@@ -106,6 +109,8 @@ class EncoderConfig(PretrainedConfig):
     alibi_slopes: list[float] | None = None
     rotation: str = "none"
     rope_theta: float = 10000.0
+    rotation_scaling: str = "none"
+    rotation_factor: float = 1.0
     reset: str = "none"
     stream_qk: str = "separate"
     stream_feed_forward: str = "shared"
@@ -218,6 +223,11 @@ class EncoderConfig(PretrainedConfig):
             yield f"untied=free takes the place of a table: set absolute=none; got absolute={absolute}."
         if untied != "none" and self.position_size:
             yield f"untied={untied} works on one stream: set position_size=0; got {self.position_size}."
+        scaling, factor = self.rotation_scaling, self.rotation_factor
+        if scaling != "none" and (self.rotation != "rope" or self.d_head < 4):
+            yield f"rotation_scaling={scaling} is for rotation=rope of at least 4 columns a head: set it to none."
+        if not (1 < factor < math.inf if scaling != "none" else factor == 1):
+            yield f"rotation_factor is above 1 with a rotation_scaling, and 1 without; got {factor} with {scaling}."
         for key in ("relative_special", "relative_shared"):
             if relative == "none" and getattr(self, key):
                 yield f"{key} needs a relative bias: set relative to t5."

@@ -1,5 +1,5 @@
-"""Model folders whose position table goes on beyond its length: of ours, and of BERT, RoBERTa, GPT-2 and what names its
-table as they do. Only the table and the lengths in the configuration change."""
+"""Model folders that read longer texts than they were trained on: position tables that go on, of ours, and of BERT,
+RoBERTa, GPT-2 and what names its table as they do; rotations of ours whose frequencies are scaled."""
 
 import shutil
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, safe_open, save_file
-from torch import Tensor
+from safetensors.torch import load_file, save_file
 
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
@@ -16,18 +15,36 @@ from ..encoder.registry import scheme_texts
 from ..encoder.tables import named_tensors, rows_of_no_position, table_key
 from ..files import new_folder, read_json, write_json
 from ..geometry import extrapolate
+from ..geometry.extrapolation import METHODS
 from ..shipped import model_source
 
-ANY_LENGTH = "reads texts of any length as it is: there is no position table to continue"
+SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
-KEPT = ("checkpoints", "*.parquet", "log.jsonl", "left_out.json", "pretrain.yaml", "finetune.yaml")  # of the training
+LEFT_BEHIND = ("checkpoints", "*.parquet", "log.jsonl", "left_out.json", "pretrain.yaml", "finetune.yaml")
+_NO_FIRST_TOKEN = ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt")  # model types whose texts begin with a word
+
+
+def ways(config: dict[str, Any]) -> tuple[str, ...]:
+    """The methods that there are for a model, by its config.json: none where it reads texts of any length as it is."""
+    if config.get("model_type") != EncoderConfig.model_type:
+        return METHODS
+    if config["rotation"] == "rope":
+        return SCALINGS
+    if config["absolute"] in ("sinusoidal", "fourier"):
+        return ("formula",)
+    return () if config["absolute"] == "none" and config.get("untied") != "free" else METHODS
+
+
+def reads(config: dict[str, Any]) -> int:
+    """Tokens of the longest text that a model was made for, by its config.json; 0 where that does not say it."""
+    return next((int(config[name]) for name in LENGTHS if name in config), 0) - rows_of_no_position(config)
 
 
 def extend(
     source: str | Path,
     out: Path,
     length: int,
-    method: str = "rotation",
+    method: str | None = None,
     *,
     components: int | None = None,
     points: np.ndarray | None = None,
@@ -36,14 +53,17 @@ def extend(
     """Write a copy of a model to `out` that reads `length` tokens.
 
     Rows that belong to no position (RoBERTa's first two) stay before the table. Row 0 of a model whose texts begin with
-    [CLS] is that token's alone: it stays, and what is continued, or repeated, is the table behind it.
+    [CLS] or a token like it is that token's: it stays, and what is continued, or repeated, is the table behind it.
+    Tables by a formula (`sinusoidal`, `fourier`) go on by it, whatever the method.
 
     Args:
         source: folder of a model, or `reference`.
-        method, components, points, as_written: as of `geometry.extrapolate`.
+        method: of a table as of `geometry.extrapolate`; of a rotation one of SCALINGS (EncoderConfig). Default:
+            `rotation` of a table, and a rotation stays as it is.
+        components, points, as_written: as of `geometry.extrapolate`.
 
     Returns:
-        positions and rows (of the table, before and after), method, and `out`; or `reason`, where the model needs
+        out, method, length, and `before`, the tokens that the model read; or out None and `reason`, where it needs
         nothing and nothing is written.
 
     Raises:
@@ -53,47 +73,53 @@ def extend(
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
     config = read_json(folder / "config.json", "Use a complete copy.")
-    ours = config.get("model_type") == "whatwhere"
-    if ours and config["absolute"] == "none" and config.get("untied") != "free":
-        return {"out": None, "reason": f"{config.get('preset') or 'this scheme'} {ANY_LENGTH}."}
+    known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
+    if not known or (known == SCALINGS and method is None):
+        scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
+        scheme = config.get("preset") or "this scheme"
+        return {"out": None, "reason": f"{scheme} reads texts of any length as it is: it has no table.{scaled}"}
+    method = "formula" if known == ("formula",) else method or "rotation"
+    if method not in known:
+        what = "a rotation" if known == SCALINGS else "a position table"
+        raise ValueError(f"There is no method {method!r} for {what}. Known: {', '.join(known)}.")
     if out.exists():
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
+    if length < before or (known == SCALINGS and length == before):
+        raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
     tensors = named_tensors(folder)
     key = table_key(tensors, ours)
-    if key is None and not (ours and config["absolute"] in ("sinusoidal", "fourier")):
+    if key is None and known == METHODS:
         raise ValueError(
             f"{folder} keeps no table of positions that can be continued. Give a model with a learned one."
         )
-    before = next((int(config[name]) for name in LENGTHS if name in config), 0)
     unused = rows_of_no_position(config)
-    if length < before - unused:
-        raise ValueError(f"The model reads {before - unused} tokens. Got length={length}; give more.")
-    facts = {"out": str(out), "method": method, "length": length, "before": before - unused}
-    changed: dict[str, Tensor] = {}
+    changed: dict[str, Any] = {name: length + unused for name in LENGTHS if name in config}
+    if known == SCALINGS:
+        if config.get("rotation_scaling", "none") != "none":
+            raise ValueError(f"{folder} is scaled already. Give the model that it was made from.")
+        changed |= {"rotation_scaling": method, "rotation_factor": length / before}
     if key is not None:
-        with safe_open(tensors[key], framework="pt") as weights:
-            table = weights.get_tensor(key)
-        first = unused + (config.get("model_type") != "gpt2")  # texts begin with [CLS]
-        given = table[first:].double().numpy()
+        weights = load_file(tensors[key])
+        first = unused + (config.get("model_type") not in _NO_FIRST_TOKEN)
+        head, table = weights[key].split([first, len(weights[key]) - first])
         rows = length + unused - first
-        made = extrapolate(given, rows, method, components=components, points=points, as_written=as_written)
-        changed[key] = torch.cat([table[:first], torch.from_numpy(made).to(table.dtype)])
+        how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
+        made = torch.from_numpy(extrapolate(table.double().numpy(), rows, method, **how))
+        weights[key] = torch.cat([head, made.to(table.dtype)])
     with new_folder(out) as new:
-        shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*KEPT))
-        for path in {tensors[name] for name in changed}:
-            held = load_file(path)
-            save_file(
-                held | {n: t.contiguous() for n, t in changed.items() if n in held}, new / path.name, {"format": "pt"}
-            )
+        shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
+        if key is not None:
+            save_file(weights, new / tensors[key].name, {"format": "pt"})
         if ours and "auto_map" not in config:  # saved without its code, as the shipped model is
             carry(new, scheme_texts(EncoderConfig.from_pretrained(folder, local_files_only=True)))
-            config["auto_map"] = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
-        write_json(new / "config.json", config | {name: length + unused for name in LENGTHS if name in config})
+            changed["auto_map"] = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
+        write_json(new / "config.json", config | changed)
         for name, field in (
             ("tokenizer_config.json", "model_max_length"),
             ("sentence_bert_config.json", "max_seq_length"),
         ):
             if (new / name).is_file() and field in (about := read_json(new / name)):
                 write_json(new / name, about | {field: length})
+        facts = {"out": str(out), "method": method, "length": length, "before": before}
         write_json(new / "extension.json", facts)
     return facts
