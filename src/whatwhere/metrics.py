@@ -49,6 +49,10 @@ def _grammar(name: str, unit: str = SHARE) -> Metric:
     return Metric(name, unit, "task", counts="test rows", over=PROBE_SEEDS, method="grammar")
 
 
+def _length(name: str, unit: str, index: str = "") -> Metric:
+    return Metric(name, unit, "way to read on", index, method="length")
+
+
 def _look(name: str) -> Metric:
     return Metric(name, SHARE, TERM, method="pass")
 
@@ -124,6 +128,14 @@ METRICS: dict[str, Metric] = {
     "squad.best.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
     "squad.unanswerable": _task("questions without an answer", "questions", SHARE),
     "squad.difference": _task("F1 beside the first model's", "questions"),
+    "length.loss": _length("loss", NATS, "position"),
+    "length.perplexity": _length("pseudo-perplexity", "", "position"),
+    "length.beyond": _length("loss beyond the trained length", NATS),
+    "length.gain": _length("nats below reading in pieces", NATS),
+    "length.copy": _length("nats saved by a passage that comes again", NATS, "tokens between"),
+    "length.drift*": _length("change of the states", SHARE, "positions moved"),
+    "length.r2.*": Metric("R² beyond the trained length", R2, "way to read on", "", "tokens", SPLITS, method="length"),
+    "length.trained": Metric("trained length", "tokens", method="length"),
     "mteb.score*": _task("score on a task", "pairs, test rows or queries", method="vectors"),
     "mteb.type*": Metric("mean score of the tasks of a type", "", "type of task", counts="tasks", method="vectors"),
     "mteb.difference*": _task("score beside the first model's", "pairs, test rows or queries", method="vectors"),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whatwhere.corpus import MaskedBatches, build_windows
+from whatwhere.corpus.batches import in_pieces
 
 SPECIAL = {0, 1, 2, 3, 4}
 
@@ -173,6 +174,46 @@ def test_isolated_documents_shift_each_on_its_own(windows):
             padding = batch["attention_mask"][i] == 0
             assert (documents[padding] == -1).all()
     assert different > 20
+
+
+@pytest.mark.parametrize("join", ["none", "isolate"])
+def test_random_positions_are_in_order_without_repetition_and_reach_everywhere(windows, join):
+    train, seen = windows(join)["train"], set()
+    same = stream(MaskedBatches(train, max_positions=80), 64, 16, 1)
+    for seed in range(10):
+        for row in stream(MaskedBatches(train, seed=seed, max_positions=80, subset=True), 64, 16, 1):
+            documents = row[4] if join == "isolate" else [0] * len(row[3])
+            for d in set(documents):
+                positions = [p for p, each in zip(row[3], documents, strict=True) if each == d]
+                assert sorted(set(positions)) == positions and positions[-1] < 80
+            seen |= set(row[3])
+    assert seen == set(range(80))
+    spread = stream(MaskedBatches(train, max_positions=80, subset=True), 64, 16, 1)
+    assert [row[:3] for row in spread] == [row[:3] for row in same]  # the same tokens, masked alike
+
+
+@pytest.mark.parametrize("join", ["none", "isolate"])
+@pytest.mark.parametrize("n", [5, 8, 31])
+def test_pieces_are_the_windows_cut(windows, join, n):
+    batches = MaskedBatches(windows(join)["train"], max_positions=32)
+    whole = batches.batch(3, 16)
+    pieces = in_pieces(whole, n, batches.windows.special_ids)
+    at = 0
+    for row in range(16):
+        tokens = int(whole["attention_mask"][row].sum())
+        for begin in range(0, whole["input_ids"].shape[1], n):
+            size = min(n, tokens - begin)
+            if size < 3:
+                continue
+            inner = slice(begin + 1, begin + size - 1)
+            for key, rows in whole.items():
+                assert pieces[key].shape[1] == n
+                assert torch.equal(pieces[key][at, 1 : size - 1], rows[row, inner])
+            assert pieces["input_ids"][at, 0] == 2 and pieces["input_ids"][at, size - 1] == 3
+            assert (pieces["labels"][at, [0, size - 1]] == -100).all()
+            assert pieces["attention_mask"][at].tolist() == [1] * size + [0] * (n - size)
+            at += 1
+    assert at == len(pieces["input_ids"]) >= 16
 
 
 def test_padding_is_on_the_right(windows):

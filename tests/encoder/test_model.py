@@ -5,8 +5,8 @@ import torch
 from encoder_models import BLOCKS, VOCAB, build, config, inputs
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
-from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 import whatwhere as ww

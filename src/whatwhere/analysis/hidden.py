@@ -314,6 +314,21 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
     return float(1 - np.sum((y[test] - fitted) ** 2) / np.sum((y[test] - y[test].mean()) ** 2))
 
 
+def state_changes(model: Any, here: Documents, there: Documents) -> np.ndarray:
+    """(documents, layers + 1, parts): ||h' - h|| / ||h|| over the words of each document, read `here` and `there`;
+    parts as of `stream_columns`."""
+    parts = stream_columns(model.config)
+    changes = np.empty((len(here), model.config.num_hidden_layers + 1, len(parts)))
+    passes = (hidden_states(model, documents) for documents in (here, there))
+    for (indices, before), (_, after) in zip(*passes, strict=True):
+        words = torch.from_numpy(here.regular[indices]).to(before[0].device)[..., None]
+        for layer, (h, moved) in enumerate(zip(before, after, strict=True)):
+            for i, columns in enumerate(parts.values()):
+                sizes = (((x * words)[..., columns]).double().flatten(1).norm(dim=1) for x in (moved - h, h))
+                changes[indices, layer, i] = torch.divide(*sizes).cpu().numpy()
+    return changes
+
+
 def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100) -> list[Record]:
     """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`,
     `semantic`), mean over documents.
@@ -329,15 +344,7 @@ def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100
     half = min(chosen.length, config.max_position_embeddings) // 2
     here = chosen.first(half)
     there = replace(here, position_ids=here.position_ids + half)
-    parts = stream_columns(config)
-    changes = np.empty((len(here), config.num_hidden_layers + 1, len(parts)))
-    passes = (hidden_states(model, moved) for moved in (here, there))
-    for (indices, before), (_, after) in zip(*passes, strict=True):
-        words = torch.from_numpy(here.regular[indices]).to(before[0].device)[..., None]
-        for layer, (h, moved) in enumerate(zip(before, after, strict=True)):
-            for i, columns in enumerate(parts.values()):
-                sizes = (((x * words)[..., columns]).double().flatten(1).norm(dim=1) for x in (moved - h, h))
-                changes[indices, layer, i] = torch.divide(*sizes).cpu().numpy()
+    parts, changes = stream_columns(config), state_changes(model, here, there)
     records = []
     for layer, i in np.ndindex(changes.shape[1:]):
         values, part = changes[:, layer, i], list(parts)[i]

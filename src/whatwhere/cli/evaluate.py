@@ -48,22 +48,23 @@ def _names(words: str) -> list[str]:
     return [name.strip() for name in re.split(r",(?![^()]*\))", words)]
 
 
-def _opened(context: typer.Context) -> list[str]:
-    """The models that are given, studies resolved; one that does not open is refused before anything is computed."""
+def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
+    """The models that are given, studies resolved, with the first or all of their seeds; one that does not open is
+    refused before anything is computed."""
     from ..evaluation.family import of_studies
 
-    models = of_studies(context.params["models"])
+    models = of_studies(context.params["models"], seeds)
     for model in models:
         open_model(model, context.params["scheme"])
     return models
 
 
-def _run(context: typer.Context, family: Any, **named: Any) -> None:
+def _run(context: typer.Context, family: Any, seeds: bool = False, **named: Any) -> None:
     """A family of tasks for several models: its options are its settings by their names, lists with commas."""
     from ..study.evaluate import evaluation_text, run_evaluation
 
-    models = _opened(context)
-    lists = {key: context.params.get(key) for key in ("tasks", "checkpoints")}
+    models = _opened(context, seeds)
+    lists = {key: context.params.get(key) for key in ("tasks", "checkpoints", "methods", "adapt")}
     named |= {key: _names(text) for key, text in lists.items() if text}
     config = configured(context, family.config, models=models, **named)
     found = run_evaluation(family, config, context.params["out"])
@@ -213,6 +214,45 @@ def holmes(
     from ..evaluation.holmes import HOLMES
 
     _run(context, HOLMES)
+
+
+@verb(evaluate)
+def length(
+    context: typer.Context,
+    models: Models,
+    out: Out,
+    to: Annotated[int, typer.Option(min=64)] = 1024,
+    corpus: str = "python-docs",
+    field: Field = "text",
+    document: str = "auto",
+    documents: Annotated[int, typer.Option(min=10)] = 32,
+    methods: Names = None,
+    adapt: Names = None,
+    steps: Annotated[int, typer.Option(min=1)] = 60,
+    minutes: Minutes = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """Read texts longer than those of the training: loss by position, passages that come again, probes, drift of the
+    states, by each way to continue a position table or to slow rotations down, and in pieces as long as trained.
+
+    OUT holds records.parquet, a page, the losses of every token under runs/, and adapted models under models/. Of a
+    study all seeds are read.
+
+    Args:
+        to: Tokens of a text.
+        corpus: Long texts, as for `study`, which no model was trained on.
+        documents: Documents that are measured, an excerpt behind the first quarter of each.
+        document: What a document of a text file is: auto, file, blank-line, heading, line.
+        methods: Ways to read on, with commas: as-it-is, formula, sinusoidal, fourier, cyclic, learned, decay, rotation,
+            linear, nearest, ntk, yarn. [default: all that a model has]
+        adapt: Also after a short training on further documents: none, table (the position table alone), all; with
+            commas. [default: none]
+        steps: Steps of that training, of 8 texts each.
+    """
+    from ..evaluation.length import LENGTH
+
+    _run(context, LENGTH, seeds=True)
 
 
 @verb(evaluate, "all")

@@ -213,8 +213,8 @@ def extrapolate(
     as_written: bool = False,
     as_json: Json = False,
 ) -> None:
-    """A copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and others), or
-    its rotations become slower.
+    """A copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and others),
+    or its rotations become slower.
 
     Args:
         model: Folder of a model: of ours, BERT, RoBERTa, GPT-2 ...; or `reference`.

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from .segments import SPECIAL
 from .windows import WindowSet, places
@@ -69,7 +70,8 @@ class MaskedBatches(Batches):
     mask_rate: every token but the special ones is masked with this probability; a window in which none was drawn gets
     the one with the smallest draw. masking: "all" puts [MASK] at each, "80-10-10" leaves a tenth as it is and puts a
     random token at another tenth. max_positions: m, the rows of the position table. shift: add a random k in [0, m - n]
-    to the positions of a window of n tokens (DSTG 3.3), of each document where documents are isolated.
+    to the positions of a window of n tokens (DSTG 3.3), of each document where documents are isolated. subset: instead,
+    n of the m positions at random, in their order (Ruoss et al. 2023).
 
     Raises:
         ValueError: an empty set, a rate outside (0, 1), an unknown masking, windows longer than the position table.
@@ -83,6 +85,7 @@ class MaskedBatches(Batches):
         masking: str = "all",
         max_positions: int = 128,
         shift: bool = True,
+        subset: bool = False,
     ):
         if not len(window_set):
             raise ValueError(
@@ -99,7 +102,7 @@ class MaskedBatches(Batches):
             )
         super().__init__(len(window_set), seed)
         self.windows, self.mask_rate, self.masking = window_set, mask_rate, masking
-        self.max_positions, self.shift = max_positions, shift
+        self.max_positions, self.shift, self.subset = max_positions, shift, subset
         ids = window_set.special_ids
         self.pad_id, self.mask_id = ids["pad_token_id"], ids["mask_token_id"]
         self.special = np.zeros(window_set.vocab_size, bool)
@@ -133,7 +136,9 @@ class MaskedBatches(Batches):
         # Drawn whether or not they are used, so that models with and without a shift get the same tokens.
         kind, other = generator.random(len(ids)), generator.integers(len(self.ordinary), size=len(ids))
         documents, positions = places(marks, self.windows.join)
-        if self.shift:
+        if self.subset:
+            positions = np.concatenate([self._some(generator, n) for n in np.bincount(documents)])
+        elif self.shift:
             room = self.max_positions - np.bincount(documents)
             positions = positions + (generator.random(len(room)) * (room + 1)).astype(np.int64)[documents]
         labels = np.where(masked, ids, IGNORED)
@@ -144,6 +149,26 @@ class MaskedBatches(Batches):
             swapped = masked & (kind >= 0.9)
             ids[swapped] = self.ordinary[other[swapped]]
         return ids, labels, positions, documents
+
+    def _some(self, generator: np.random.Generator, n: int) -> np.ndarray:
+        return np.sort(generator.choice(self.max_positions, n, replace=False))
+
+
+def in_pieces(batch: dict[str, torch.Tensor], n: int, special_ids: dict[str, int]) -> dict[str, torch.Tensor]:
+    """The windows of a batch of `MaskedBatches` cut into pieces of n tokens, each a row of its own.
+
+    A piece keeps the positions of its tokens; its first and last become [CLS] and [SEP], which no loss is for. Pieces
+    without a token between them are left out.
+    """
+    fill = {"input_ids": special_ids["pad_token_id"], "labels": IGNORED, "document_ids": -1}
+    more = -batch["input_ids"].shape[1] % n
+    cut = {key: F.pad(rows, (0, more), value=fill.get(key, 0)).reshape(-1, n) for key, rows in batch.items()}
+    tokens = cut["attention_mask"].sum(1)
+    cut = {key: rows[tokens > 2] for key, rows in cut.items()}
+    for name, at in (("cls_token_id", torch.tensor(0)), ("sep_token_id", tokens[tokens > 2] - 1)):
+        place = torch.arange(len(cut["input_ids"])), at
+        cut["input_ids"][place], cut["labels"][place] = special_ids[name], IGNORED
+    return cut
 
 
 def padded(rows: Sequence[np.ndarray], with_: int) -> np.ndarray:

@@ -57,6 +57,14 @@ class EvaluationConfig(SchemeConfig):
                 grown[key] = [*old, *(each for each in new if each not in old)]
         return self.model_copy(update=grown)
 
+    def named(self) -> dict[str, str]:
+        """Name -> model as given.
+
+        Raises:
+            ValueError: two that are called alike.
+        """
+        return model_names(self.models)
+
     @property
     def folder(self) -> Path | None:
         """The folder of the data; None: the Hub."""
@@ -173,8 +181,8 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def of_studies(models: Sequence[str]) -> list[str]:
-    """The models given, of a study's folder its models of the first seed.
+def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
+    """The models given, of a study's folder its models of the first seed, or of all.
 
     Raises:
         ValueError: a study without a finished model.
@@ -187,11 +195,12 @@ def of_studies(models: Sequence[str]) -> list[str]:
             continue
         facts = Path(model) / "study.json"
         names = [each["name"] for each in read_json(facts)["models"]] if facts.is_file() else []
-        seeds = (sorted((root / name).glob("seed-*/config.json")) for name in names)
-        firsts = [str(each[0].parent) for each in seeds if each]
-        if not firsts:
+        names = list(dict.fromkeys(names))
+        trained = [sorted((root / name).glob("seed-*/config.json")) for name in names]
+        chosen = [str(each.parent) for of_name in trained for each in of_name[: None if seeds else 1]]
+        if not chosen:
             raise ValueError(f"{model} is a study without a finished model. Go on with it, or give a model's folder.")
-        found += firsts
+        found += chosen
     return found
 
 

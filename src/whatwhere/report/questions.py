@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .figures import attention, buys, corpus, downstream, fits, heads, shape, spectra, states
+from .figures import attention, buys, corpus, downstream, fits, heads, longer, shape, spectra, states
 from .page import Section
 from .run import Run
 
@@ -104,6 +104,16 @@ STUDY = (
         ],
         short="Tasks",
         more=[downstream.phenomena],
+    ),
+    Question(
+        "longer",
+        "What happens beyond the training length?",
+        "A table of positions ends where the training did; here it is continued in several ways, and rotations are "
+        "slowed down. What costs nothing is to read a long text in pieces as long as those of the training: a way is "
+        "worth taking where it is better than that.",
+        [longer.gain, longer.loss, longer.copies],
+        short="Length",
+        more=[longer.drift, longer.probes],
     ),
     Question(
         "corpus",

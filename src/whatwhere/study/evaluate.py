@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..claims import evaluate
-from ..evaluation.family import UNTRAINED, EvaluationConfig, Family, Piece, model_names
+from ..evaluation.family import UNTRAINED, EvaluationConfig, Family, Piece
 from ..evaluation.glue import GLUE
 from ..evaluation.holmes import HOLMES
 from ..evaluation.linguistic import LINGUISTIC
@@ -66,7 +66,7 @@ def _claimed(config: C, out: Path, file: str) -> C:
     """The settings, after those that the folder was begun with."""
     if claim_folder(config, out, file, resume=True, free=config.free()):
         config = config.after(type(config).load_run(out / file))
-    model_names(config.models)
+    config.named()
     return config
 
 
@@ -93,7 +93,7 @@ def _write(
     config: EvaluationConfig, out: Path, records: list[Record], title: str, data: str, notes: Sequence[str]
 ) -> str:
     """Write the results of some models on some data; returns the path of the page."""
-    configs = {name: Path(model_source(model)) / "config.json" for name, model in model_names(config.models).items()}
+    configs = {name: Path(model_source(model)) / "config.json" for name, model in config.named().items()}
     facts = {
         "title": title,
         "name": out.name,

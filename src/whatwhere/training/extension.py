@@ -1,5 +1,5 @@
-"""Model folders that read longer texts than they were trained on: position tables that go on, of ours, and of BERT,
-RoBERTa, GPT-2 and what names its table as they do; rotations of ours whose frequencies are scaled."""
+"""Models that read longer texts than they were trained on: position tables that go on, of ours, and of BERT, RoBERTa,
+GPT-2 and what names its table as they do; rotations of ours whose frequencies are scaled; a short training after it."""
 
 import shutil
 from pathlib import Path
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
 from ..encoder.registry import scheme_texts
@@ -17,10 +18,15 @@ from ..files import new_folder, read_json, write_json
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS
 from ..shipped import model_source
+from .config import LoopConfig
+from .loop import Show, Trainer
 
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
 LEFT_BEHIND = ("checkpoints", "*.parquet", "log.jsonl", "left_out.json", "pretrain.yaml", "finetune.yaml")
+ADAPTED = ("table", "all")  # what a short training on longer texts changes
+RATES = {"table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion
+WINDOWS = 8  # of a step of it
 _NO_FIRST_TOKEN = ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt")  # model types whose texts begin with a word
 
 
@@ -123,3 +129,48 @@ def extend(
         facts = {"out": str(out), "method": method, "length": length, "before": before}
         write_json(new / "extension.json", facts)
     return facts
+
+
+def check_enough(texts: WindowSet) -> None:
+    """Raises ValueError where there are fewer windows than a step of `adapt` has."""
+    if len(texts) < WINDOWS:
+        raise ValueError(
+            f"{len(texts)} texts are left to adapt to; a step has {WINDOWS}. Give more text: --corpus."
+        )
+
+
+def adapt(
+    model: Any, texts: WindowSet, steps: int, what: str, seed: int = 0, show: Show = lambda *state: None
+) -> list[float]:
+    """Train a masked-language model, whose weights are changed, on windows of the new length; returns each step's loss.
+
+    AdamW, a rate that falls to 0 along a line, 20 % of the tokens masked, WINDOWS windows a step.
+
+    Args:
+        what: "table", its position table alone, all else frozen, or "all".
+
+    Raises:
+        ValueError: no table to train, or fewer windows than a step has.
+        NotFinite: the loss or the gradient is no finite number.
+    """
+    check_enough(texts)
+    trained = [p for name, p in model.named_parameters() if what == "all" or "position_embeddings." in name]
+    if not trained:
+        raise ValueError(f"{type(model).__name__} has no position table that could be trained alone. Adapt all of it.")
+    model.requires_grad_(False)
+    for parameter in trained:
+        parameter.requires_grad_(True)
+    batches = MaskedBatches(texts, seed, max_positions=texts.length, shift=False)
+    settings = {"seed": seed, "batch_size": WINDOWS, "learning_rate": RATES[what] * 128 / model.config.hidden_size}
+    settings |= {"warmup_steps": steps // 10, "schedule": "linear", "minimum_learning_rate_ratio": 0.0}
+    trainer = Trainer(model, LoopConfig.parse({**settings, "weight_decay": 0.0}), steps)
+    ours = model.config.model_type == EncoderConfig.model_type
+    losses = []
+    for step in range(steps):
+        parts = trainer.micro_batches(batches.batch, step)
+        if not ours:  # others count for themselves, RoBERTa from 2
+            parts = [{key: rows for key, rows in part.items() if key != "position_ids"} for part in parts]
+        loss, _ = trainer.step(step, parts)
+        losses.append(loss)
+        show("adapting", step + 1, steps, f"{loss:.3f}")
+    return losses

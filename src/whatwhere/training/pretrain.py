@@ -12,13 +12,14 @@ from accelerate.utils import broadcast
 from pydantic import Field, PositiveFloat, model_validator
 
 from ..corpus import MaskedBatches, Windows, build_tokenizer, build_windows, load_tokenizer, open_source
+from ..corpus.batches import in_pieces
 from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
 from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
 from .explain import costs
-from .loop import Show, Trainer, processes, run, validation
+from .loop import Batch, BatchAt, Show, Trainer, processes, run, validation
 from .runs import begun, enter, save_final
 
 CONFIG = "pretrain.yaml"
@@ -116,6 +117,10 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     mask_rate: InnerShare = 0.2  # share of the tokens that is predicted
     masking: Literal["all", "80-10-10"] = "all"
     shift: bool = True  # positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on
+    subset: bool = False  # instead: as many of the positions as a text has tokens, at random, in their order
+    # Length curriculum: windows in pieces of so many tokens, twice as many in each equal part of the steps, at last
+    # whole; a piece keeps its positions.
+    first_length: Annotated[int, Field(ge=4)] | None = None
     validation_windows: Count = 256  # held-out windows of a validation
     pooling: Literal["mean", "semantic"] = "mean"  # columns of a text's vector in sentence-transformers: all, semantic
 
@@ -135,6 +140,8 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         if len(given) != 1:
             preset(self.preset, self.size)  # of an unknown size no recipe has steps
             raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(given) or 'none'}.")
+        if self.first_length is not None and self.first_length >= self.length:
+            raise ValueError(f"first_length is below length={self.length}; got {self.first_length}.")
         return self
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
@@ -196,7 +203,24 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
         masking=config.masking,
         max_positions=model.max_position_embeddings,
         shift=config.shift and split == "train" and model.longest is not None,
+        subset=config.subset and split == "train",
     )
+
+
+def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> BatchAt:
+    """The batches of a training, cut into pieces as long as its `first_length` wants them."""
+    if (first := config.first_length) is None:
+        return batches.batch
+    lengths = [first]
+    while 2 * lengths[-1] < config.length:
+        lengths.append(2 * lengths[-1])
+    parts = steps * config.accumulate
+
+    def cut(part: int, *share: int) -> Batch:
+        batch, stage = batches.batch(part, *share), part * (len(lengths) + 1) // parts
+        return batch if stage == len(lengths) else in_pieces(batch, lengths[stage], batches.windows.special_ids)
+
+    return cut
 
 
 def timed_step(config: PretrainConfig, windows: Windows) -> float:
@@ -299,7 +323,7 @@ def pretrain(
     trainer = Trainer(model, config, steps, out)
     facts = run(
         trainer,
-        batches.batch,
+        curriculum(config, batches, steps),
         out,
         tokens_per_step=config.batch_size * config.length,
         validate=_validator(config, windows, model_config) if len(windows["held_out"]) else None,

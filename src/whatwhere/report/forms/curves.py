@@ -1,6 +1,6 @@
 """Curves: values over layer, step, lag, rank or component, a line each, in panels that share their axes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
@@ -73,7 +73,8 @@ class Curves(Form):
     """A figure of lines.
 
     title: over the measured lines. y: one axis, or one for each `Line.axis`. columns: names of `Line.name` and
-    `Line.part`. ghosts: the lines of other panels stand behind in grey.
+    `Line.part`. ghosts: the lines of other panels stand behind in grey. mark: where a vertical line stands, None for
+    none, and what it is.
     """
 
     y: Axis | Mapping[str, Axis]
@@ -81,6 +82,7 @@ class Curves(Form):
     columns: Sequence[str] = ("Model", "Part")
     width: int = 280
     ghosts: bool = False
+    mark: tuple[Callable[[Run], float | None], str] | None = None
 
     def draw(self, run: Run) -> Figure | None:
         """The figure; None where nothing was measured."""
@@ -96,13 +98,24 @@ class Curves(Form):
         labels: dict[int, str] = {}
         for title in titles:
             labels |= _labels([each for each in lines if each.panel in (title, EVERYWHERE)], alone)
-        panels = [self._panel(title, lines, labels, x, y, height) for title in titles]
+        panels = [self._panel(title, lines, labels, x, y, height, self._marked(run, x)) for title in titles]
         points = [p for each in ours for p in each.points.values()]
         words = self.sampled(run, lines, points, any(each.kind == PAPER for each in lines))
         return self.figure(self.title(run, ours), words, panels, self._table(lines), _key(lines, alone))
 
+    def _marked(self, run: Run, x: Scale) -> float | None:
+        at = self.mark[0](run) if self.mark else None
+        return None if at is None else x.at(at)
+
     def _panel(
-        self, title: str, every: Lines, labels: Mapping[int, str], x: Scale, scales: Mapping[str, Scale], height: int
+        self,
+        title: str,
+        every: Lines,
+        labels: Mapping[int, str],
+        x: Scale,
+        scales: Mapping[str, Scale],
+        height: int,
+        mark: float | None,
     ) -> Panel:
         """The lines of a panel with their labels (by id) at their ends, the other ones behind them."""
         lines = [each for each in every if each.panel in (title, EVERYWHERE)]
@@ -115,6 +128,8 @@ class Curves(Form):
             line(map(x.at, e.points), [p.value for p in e.points.values()], "ghost", width=1.4, meta=[e.name])
             for e in others
         ]
+        if self.mark and mark is not None:
+            traces.append(reference([mark, mark], y.ends, self.mark[1], "2px,3px"))
         ends = []
         for each in sorted(reversed(lines), key=lambda each: _ORDER.index(each.kind)):
             traces += [trace | {"meta": [each.name]} for trace in _traces(each, x, y)]

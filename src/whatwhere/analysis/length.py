@@ -1,0 +1,161 @@
+"""What becomes of a model beyond the length that it was trained at: losses token by token, a passage that comes again,
+states under other positions, probes of the tokens beyond."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from ..corpus.windows import Window, WindowSet
+from ..encoder import EncoderConfig
+from ..records import Record
+from .hidden import state_changes
+from .passes import Documents, batches, device_of, evaluating, model_inputs, rows_on
+from .probes import probe_records, stream_columns
+from .who import Who
+
+BATCH_TOKENS = 8192
+PARTS = 5  # a token is hidden in one of five passes: a fifth at a time
+ALONE = 64  # for the pseudo-perplexity one token in so many is hidden at a time,
+PASSES = 8  # in so many passes
+PASSAGE = 32  # tokens of a passage that comes again, of which every second one is hidden
+
+
+def whole(texts: WindowSet) -> Documents:
+    """Windows of one length as documents."""
+    windows = list(texts)
+    ids, positions = (np.stack([getattr(w, name) for w in windows]) for name in ("input_ids", "position_ids"))
+    regular = np.stack([w.segments for w in windows]) >= 0
+    return Documents(ids, positions, None, regular, {}, articles=texts.articles())
+
+
+def hidden_in(documents: Documents, seed: int = 0) -> np.ndarray:
+    """(m, n) int: in which of PARTS passes a token is hidden; -1 for special tokens."""
+    drawn = np.random.default_rng(seed).integers(PARTS, size=documents.input_ids.shape)
+    return np.where(documents.regular, drawn, -1)
+
+
+def alone_in(documents: Documents) -> np.ndarray:
+    """(m, n) int: in which of PASSES passes a token is hidden, ALONE tokens from the next; -1 for those that are in
+    none."""
+    at = np.arange(documents.length) % ALONE
+    apart = ALONE // PASSES
+    return np.where(documents.regular & (at % apart == 0), at // apart, -1)
+
+
+def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: int) -> np.ndarray:
+    """(m, n) loss in nats of each token in the pass in which it is hidden; nan where it never is.
+
+    hidden: (m, n) int, the number of that pass, or -1.
+    """
+    found = np.full(hidden.shape, np.nan)
+    inputs, device = model_inputs(model, documents), device_of(model)
+    ours = model.config.model_type == EncoderConfig.model_type  # projects the vocabulary at labels alone
+    with evaluating(model), torch.inference_mode():
+        for number in range(int(hidden.max()) + 1):
+            order = np.flatnonzero((hidden == number).any(1))
+            for rows in batches(order, max(1, BATCH_TOKENS // documents.length)):
+                tensors = dict(zip(inputs, rows_on(device, rows, *inputs.values()), strict=True))
+                (hide,) = rows_on(device, rows, hidden == number)
+                labels = tensors["input_ids"].masked_fill(~hide, -100)
+                tensors["input_ids"] = tensors["input_ids"].masked_fill(hide, mask_id)
+                logits = model(**tensors, labels=labels).logits if ours else model(**tensors).logits[hide]
+                losses = F.cross_entropy(logits.float(), labels[hide], reduction="none")
+                place = np.nonzero(hidden[rows] == number)
+                found[rows[place[0]], place[1]] = losses.cpu().numpy()
+    return found
+
+
+def piece_losses(model: Any, documents: Documents, hidden: np.ndarray, length: int, tokenizer: Any) -> np.ndarray:
+    """As `token_losses`, where each document is read in pieces of `length` tokens, [CLS] and [SEP] included, one after
+    the other."""
+    m, n = documents.input_ids.shape
+    room = length - 2
+    rows = -(-(n - 2) // room)
+    place = np.full((m, rows, length), -1)  # token of the document that stands in a piece
+    inner = np.pad(
+        np.broadcast_to(np.arange(1, n - 1), (m, n - 2)), ((0, 0), (0, rows * room - n + 2)), constant_values=-1
+    )
+    place[:, :, 1:-1] = inner.reshape(m, rows, room)
+    place = np.where(place >= 0, place + n * np.arange(m)[:, None, None], -1).reshape(m * rows, length)
+    there = place >= 0
+    ids = np.where(there, documents.input_ids.ravel()[place], tokenizer.pad_token_id)
+    ids[:, 0] = tokenizer.cls_token_id
+    ids[np.arange(len(ids)), there.sum(1) + 1] = tokenizer.sep_token_id
+    mask = (np.arange(length) < there.sum(1)[:, None] + 2).astype(np.int64)
+    positions = np.broadcast_to(np.arange(length), ids.shape).copy()
+    pieces = Documents(ids, positions, None, there, {}, attention_mask=mask)
+    losses = token_losses(model, pieces, np.where(there, hidden.ravel()[place], -1), tokenizer.mask_token_id)
+    found = np.full(m * n, np.nan)
+    found[place[there]] = losses[there]
+    return found.reshape(m, n)
+
+
+def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_id: int) -> np.ndarray:
+    """(distances, m): by how many nats the loss of the hidden tokens of a passage falls where it has stood before, so
+    many tokens earlier. The passage is the last PASSAGE tokens of a document."""
+    n = documents.length
+    here = np.arange(n - 1 - PASSAGE, n - 1)
+    hidden = np.full(documents.input_ids.shape, -1)
+    hidden[:, here[::2]] = 0
+    without = np.nanmean(token_losses(model, documents, hidden, mask_id), axis=1)
+    gains = []
+    for distance in distances:
+        ids = documents.input_ids.copy()
+        ids[:, here - distance] = ids[:, here]
+        losses = token_losses(model, replace(documents, input_ids=ids), hidden, mask_id)
+        gains.append(without - np.nanmean(losses, axis=1))
+    return np.array(gains).reshape(len(distances), len(documents))
+
+
+def copy_distances(trained: int, n: int) -> list[int]:
+    """Half of the trained length, and twice as far each time, as long as both passages have room."""
+    return list(_doubled(trained // 2, n - 2 * PASSAGE - 2, PASSAGE))
+
+
+def shifts(trained: int, n: int) -> list[int]:
+    """By how much positions are moved: half of the trained length, and twice as far each time."""
+    return list(_doubled(trained // 2, n - trained // 2, 1))
+
+
+def _doubled(first: int, most: int, least: int) -> Iterator[int]:
+    while first <= most:
+        if first >= least:
+            yield first
+        first *= 2
+
+
+def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) -> np.ndarray:
+    """(shifts, m, parts): ||h' - h|| / ||h|| of the last hidden states of the first half of the trained length where
+    its positions are moved; parts as of `stream_columns`."""
+    here = documents.first(trained // 2)
+    changes = [state_changes(model, here, replace(here, position_ids=here.position_ids + k))[:, -1] for k in by]
+    return np.array(changes).reshape(len(by), len(documents), len(stream_columns(model.config)))
+
+
+class _Beyond:
+    """Windows whose tokens before a position no probe sees."""
+
+    def __init__(self, texts: WindowSet, position: int) -> None:
+        self.texts, self.position = texts, position
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def lengths(self) -> np.ndarray:
+        """(len,) int64."""
+        return self.texts.lengths()
+
+    def __getitem__(self, index: int) -> Window:
+        window = self.texts[index]
+        segments = np.where(np.arange(len(window.segments)) < self.position, -1, window.segments)
+        return replace(window, segments=segments)
+
+
+def beyond_records(model: Any, texts: WindowSet, trained: int, who: Who) -> list[Record]:
+    """`probe_records` of the tokens at positions that the training did not have."""
+    documents = _Beyond(texts, trained)
+    return probe_records(model, documents, who, documents=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length))

@@ -1,0 +1,305 @@
+"""How well encoders read texts longer than those of their training: each way to make them longer, with and without a
+short training after it."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydantic import Field, model_validator
+
+from ..analysis.length import (
+    alone_in,
+    beyond_records,
+    copy_distances,
+    copy_gains,
+    drifts,
+    hidden_in,
+    piece_losses,
+    shifts,
+    token_losses,
+    whole,
+)
+from ..analysis.probes import stream_columns
+from ..analysis.who import Who, document_mean
+from ..corpus import load_tokenizer, open_source
+from ..corpus.long_texts import LongTexts, long_texts
+from ..encoder import EncoderConfig
+from ..encoder.tables import named_tensors, table_key
+from ..files import read_json, temporary_folder, write_arrays, write_json
+from ..geometry.extrapolation import METHODS
+from ..records import Record
+from ..shipped import model_source
+from ..training.config import use_scheme
+from ..training.extension import ADAPTED, SCALINGS, WINDOWS, adapt, check_enough, extend, reads, ways
+from ..training.loop import Show
+from ..training.pretrain import CONFIG
+from .family import EvaluationConfig, Family, Piece, check_known, model_names
+from .tuning import open_masked
+
+AS_IT_IS, PIECES = "as-it-is", "in-pieces"  # a model that needs nothing; texts read in pieces as long as trained
+CHOICES = (AS_IT_IS, "formula", *(name for name in METHODS if name != "mds"), "ntk", "yarn")
+PLAIN = "none"  # no training
+BUCKETS = 16  # of positions
+KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record that a piece keeps
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model reads on. adapt: what is trained on longer texts then, "none", "table" or "all"."""
+
+    method: str
+    adapt: str = PLAIN
+
+    @property
+    def name(self) -> str:
+        """As records and files call it."""
+        return self.method if self.adapt == PLAIN else f"{self.method}+{self.adapt}"
+
+
+class LengthConfig(EvaluationConfig):
+    """Long texts for several models; models, methods and what is adapted may be added to a folder."""
+
+    FREE = ("methods", "adapt")
+
+    corpus: str = Field("python-docs", description="text with long documents")
+    field: str = Field("text", description="the field that holds the text")
+    document: str = Field("auto", description="what a document of a text file is")
+    to: int = Field(1024, ge=64, description="tokens of a text")
+    documents: int = Field(32, ge=10, description="documents, an excerpt of each")
+    methods: list[str] = Field(default_factory=list, description="ways to read on; default: all that a model has")
+    adapt: list[str] = Field([PLAIN], description="what a short training changes: none, table, all")
+    steps: int = Field(60, ge=1, description="steps of that training")
+
+    @model_validator(mode="after")
+    def _check(self) -> "LengthConfig":
+        check_known("method", self.methods, CHOICES)
+        check_known("part to adapt", self.adapt, (PLAIN, *ADAPTED))
+        return self
+
+    def named(self) -> dict[str, str]:
+        """Name -> its first model; several seeds of a study's model have one name."""
+        found: dict[str, str] = {}
+        for name, _, source in self.trainings():
+            found.setdefault(name, source)
+        return found
+
+    def trainings(self) -> list[tuple[str, int, str]]:
+        """(name, seed, model) of each model; of a folder `seed-K` K, else 0.
+
+        Raises:
+            ValueError: two of one name and seed.
+        """
+        found: dict[tuple[str, int], str] = {}
+        for source in self.models:
+            (name,) = model_names([source])
+            last = Path(source).resolve().name
+            seed = int(last[5:]) if last[:5] == "seed-" and last[5:].isdigit() else 0
+            if found.setdefault((name, seed), source) != source:
+                raise ValueError(f"{found[name, seed]} and {source} are both {name}, seed {seed}. Rename a folder.")
+        return [(name, seed, source) for (name, seed), source in found.items()]
+
+    def texts(self, source: str, others: int = 0) -> tuple[LongTexts, LongTexts]:
+        """`long_texts` of a model's tokenizer."""
+        corpus = open_source(self.corpus, self.field, self.document)
+        return long_texts(corpus, load_tokenizer(source), self.to, self.documents, others)
+
+
+@dataclass(frozen=True)
+class About:
+    """What a model's folder says. trained: tokens of the longest text of its training. reads: those that it can be
+    given; methods: the ways that it has to read more."""
+
+    trained: int
+    reads: int
+    methods: Sequence[str]
+
+
+def about(source: str, to: int) -> About:
+    """What there is to know of a model before it reads texts of so many tokens.
+
+    Raises:
+        ValueError: there is no such folder, or it was trained on texts as long.
+    """
+    folder = Path(model_source(source))
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"No model at {folder}: config.json is missing. Give folders of trained models.")
+    config = read_json(folder / "config.json", "Use a complete copy.")
+    known, most = ways(config), reads(config)
+    ours, kept = config.get("model_type") == EncoderConfig.model_type, folder / CONFIG
+    if known == METHODS and table_key(named_tensors(folder), ours) is None:
+        known = ()
+    trained = min(most, int(yaml.safe_load(kept.read_text("utf-8"))["length"])) if kept.is_file() else most
+    if not 8 <= trained < to:
+        raise ValueError(f"{source} was trained on texts of {trained} tokens, and --to is {to}. Give more.")
+    if most >= to:  # a table with more rows than the training had tokens
+        return About(trained, most, (AS_IT_IS,))
+    own = (AS_IT_IS,) if known in ((), SCALINGS) else ()
+    return About(trained, most, (*own, *(m for m in known if m != "mds")))
+
+
+def _check_all(config: LengthConfig) -> None:
+    for _, _, source in config.trainings():
+        about(source, config.to)
+    adapted = config.adapt != [PLAIN]
+    _, others = config.texts(model_source(config.trainings()[0][2]), WINDOWS * adapted)
+    if adapted:
+        check_enough(others)
+
+
+def _pieces(config: LengthConfig) -> list[Piece]:
+    """In pieces as long as trained, then each way, what needs no training first."""
+    pieces = []
+    for adapted in sorted(config.adapt, key=(PLAIN, *ADAPTED).index):
+        for name, seed, source in config.trainings():
+            known = about(source, config.to)
+            methods = [m for m in known.methods if not config.methods or m in config.methods]
+            if adapted == "table":
+                methods = [m for m in methods if m in METHODS]  # the others have no table
+            each = [Way(PIECES)] * (adapted == PLAIN) + [Way(m, adapted) for m in methods]
+            pieces += [Piece(name, source, False, way.name, seed, way) for way in each]
+    return pieces
+
+
+def work(out: str, piece: Piece, show: Show) -> None:
+    """One way for one model: its losses as .npz, its other figures as .json, the latter last."""
+    config = LengthConfig.load_run(Path(out) / LENGTH.file)
+    use_scheme(config.scheme)
+    way, source = piece.setting, model_source(piece.source)
+    assert isinstance(way, Way)
+    trained, tokenizer = about(source, config.to).trained, load_tokenizer(source)
+    texts, others = config.texts(source, 0 if way.adapt == PLAIN else config.steps * WINDOWS)
+    documents = whole(texts)
+    told: dict[str, Any] = {"trained": trained}
+    if way.method == PIECES:
+        model = open_masked(source)
+        how = (trained, tokenizer)
+        arrays = {"loss": piece_losses(model, documents, hidden_in(documents), *how)}
+        arrays["alone"] = piece_losses(model, documents, alone_in(documents), *how)
+    else:
+        with temporary_folder(piece.file(Path(out), "")) as new:
+            longer = Path(source)
+            if way.method != AS_IT_IS:
+                longer = new / "longer"
+                extend(source, longer, config.to, None if way.method == "formula" else way.method)
+            model = open_masked(str(longer))
+            if way.adapt != PLAIN:
+                told["losses"] = adapt(model, others, config.steps, way.adapt, piece.seed or 0, show)
+                keep = Path(out) / "models" / piece.name / way.name
+                model.save_pretrained(keep / f"seed-{piece.seed}")
+                tokenizer.save_pretrained(keep / f"seed-{piece.seed}")
+        arrays, more = measured(model, tokenizer, texts, trained, show)
+        told |= more
+    write_arrays(piece.file(Path(out), ".npz"), arrays)
+    write_json(piece.file(Path(out)), told)
+
+
+def measured(
+    model: Any, tokenizer: Any, texts: LongTexts, trained: int, show: Show = lambda *state: None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What is measured of a model that reads long texts.
+
+    Returns:
+        arrays: `loss` and `alone` (m, n), see `token_losses`; `copy` (distances, m); `drift` (shifts, m, parts). facts:
+        `distances`, `shifts`, `parts`, and `probes`, records as lists of KEYS.
+    """
+    documents, mask_id, n = whole(texts), tokenizer.mask_token_id, texts.length
+    distances, by = copy_distances(trained, n), shifts(trained, n)
+    steps = (
+        ("loss", lambda: token_losses(model, documents, hidden_in(documents), mask_id)),
+        ("alone", lambda: token_losses(model, documents, alone_in(documents), mask_id)),
+        ("copy", lambda: copy_gains(model, documents, distances, mask_id)),
+        ("drift", lambda: drifts(model, documents, trained, by)),
+    )
+    arrays = {}
+    for number, (name, step) in enumerate(steps):
+        arrays[name] = step()
+        show("reading", number + 1, len(steps) + 1, name)
+    probes = [r for r in beyond_records(model, texts, trained, Who("")) if r.index is None and r.layer is not None]
+    facts = {"distances": distances, "shifts": by, "parts": list(stream_columns(model.config))}
+    kept = [[getattr(r, key) for key in KEYS] for r in probes if not r.metric.endswith(".chance")]
+    return arrays, facts | {"probes": kept}
+
+
+def length_records(config: LengthConfig, out: Path) -> list[Record]:
+    """The records of all that is finished."""
+    records: list[Record] = []
+    beyond: dict[tuple[str, int | None], dict[str, np.ndarray]] = defaultdict(dict)
+    for piece in _pieces(config):
+        if not piece.file(out).is_file():
+            continue
+        facts = read_json(piece.file(out))
+        with np.load(piece.file(out, ".npz"), allow_pickle=False) as held:
+            arrays = {name: held[name] for name in held.files}
+        way = piece.part
+        records += _loss_records(piece.who, way, arrays)
+        losses = np.nanmean(arrays["loss"][:, facts["trained"] :], axis=1)
+        beyond[piece.name, piece.seed][way] = losses
+        records.append(piece.who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))
+        if way == PIECES:
+            records.append(piece.who.record("length.trained", facts["trained"]))
+        records += _other_records(piece.who, way, arrays, facts)
+    for (name, seed), of_ways in beyond.items():
+        for way, losses in of_ways.items():
+            if way != PIECES and PIECES in of_ways:
+                gain = document_mean(of_ways[PIECES] - losses)
+                records.append(Who(name, seed).record("length.gain", *gain, part=way, n=len(losses)))
+    return records
+
+
+def _loss_records(who: Who, way: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
+    """The loss and the pseudo-perplexity at the positions of each bucket, by its middle."""
+    for name, metric in (("loss", "length.loss"), ("alone", "length.perplexity")):
+        for places in np.array_split(np.arange(1, arrays[name].shape[1] - 1), BUCKETS):
+            mean = document_mean(np.nanmean(arrays[name][:, places], axis=1))
+            values = np.exp(mean) if name == "alone" else mean
+            at = int(places[len(places) // 2])
+            yield who.record(metric, *values, part=way, index=at, n=len(arrays[name]))
+
+
+def _other_records(who: Who, way: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Iterator[Record]:
+    """A passage that comes again, states under other positions, probes of the tokens beyond."""
+    if "copy" not in arrays:
+        return
+    n = arrays["copy"].shape[1]
+    for distance, gains in zip(facts["distances"], arrays["copy"], strict=True):
+        yield who.record("length.copy", *document_mean(gains), part=way, index=distance, n=n)
+    for p, part in enumerate(facts["parts"]):
+        for by, changes in zip(facts["shifts"], arrays["drift"][..., p], strict=True):
+            yield who.record(f"length.drift{_of(part)}", *document_mean(changes), part=way, index=by, n=n)
+    for row in facts["probes"]:
+        metric, part, layer, value, low, high, tokens = row
+        yield who.record(f"length.{metric}{_of(part)}", value, low, high, part=way, layer=layer, n=tokens)
+
+
+def _of(part: str) -> str:
+    return "" if part == "all" else f".{part}"
+
+
+def _notes(config: LengthConfig) -> list[str]:
+    notes = [
+        f"Texts: {config.documents} documents of {config.corpus}, of each {config.to:,} tokens behind its first "
+        "quarter; intervals are over them, or over seeds where there are several."
+    ]
+    if config.adapt != [PLAIN]:
+        tokens = config.steps * WINDOWS * config.to
+        notes.append(f"Adapted: {config.steps} steps, {tokens:,} tokens of the documents after them.")
+    return notes
+
+
+LENGTH = Family(
+    "length",
+    "Texts longer than those of the training",
+    LengthConfig,
+    _check_all,
+    _pieces,
+    work,
+    length_records,
+    _notes,
+    "length.beyond",
+    legend="mean loss in nats of hidden tokens at positions that the training did not have; in-pieces: the same, read "
+    "in pieces as long as trained; +table, +all: after a short training of the table, of everything",
+)

@@ -1,0 +1,164 @@
+"""Texts longer than those of the training: what each way to read on costs, and what it keeps."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...points import Point
+from .. import schemes
+from ..forms.axes import Axis
+from ..forms.curves import LEVEL, Curves, Line
+from ..forms.rows import Row, Rows
+from ..run import Run
+from ..titles import ABOVE, UNCLEAR, against, best, claimed, coded, nats
+
+PIECES = "in-pieces"
+POSITION = Axis("position", word="position")
+LINES = 8  # ways of one model that are drawn, those with the lowest loss beyond
+
+
+def _ways(run: Run, metric: str, model: str) -> list[str]:
+    return [str(part) for part in run.table.distinct("part", metric, model)]
+
+
+def _best_first(run: Run, model: str) -> dict[str, Point]:
+    """Ways of a model -> loss beyond the trained length, the lowest first; without reading in pieces."""
+    points = {str(k): p for k, p in run.table.points("length.beyond", model, by="part").items() if k != PIECES}
+    return dict(sorted(points.items(), key=lambda each: each[1].value))
+
+
+def _by_place(run: Run, metric: str) -> Iterator[Line]:
+    """A line a way of each model, a panel a model, by what `index` says."""
+    for model in run.models:
+        for i, way in enumerate([*_best_first(run, model)][:LINES]):
+            if points := run.table.points(metric, model, by="index", part=way):
+                yield Line(points, way, colour=f"model-{i}", panel=model)
+
+
+def _trained(run: Run) -> float | None:
+    lengths = {p.value for m in run.models if (p := run.table.point("length.trained", m)) is not None}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _take(run: Run, drawn: Any) -> str:
+    """Which way is worth taking, of the model that it serves best."""
+    gains = {
+        f"`{model}` by {way}": point
+        for model in run.models
+        for way, point in run.table.points("length.gain", model, by="part").items()
+    }
+    if not gains:
+        return "By way"
+    name = max(gains, key=lambda each: gains[each].value)
+    where, by = against(gains[name], 0.0), f"{name} ({nats(gains[name])})"
+    if where == ABOVE:
+        return f"Better than reading in pieces, most of all {by}"
+    return f"No way beats reading in pieces; {'level with it is' if where == UNCLEAR else 'the nearest is'} {by}"
+
+
+def _lowest(run: Run, lines: Sequence[Line]) -> str:
+    ends = {f"{e.panel} {e.name}": e.end for e in lines}
+    return best(coded(ends), "At the end of the texts the loss is lowest for", lowest=True, write=nats)
+
+
+@Curves(
+    "length-loss",
+    "Loss by position, model and way to read on",
+    _lowest,
+    y=Axis("loss, nats"),
+    x=POSITION,
+    columns=("Way", ""),
+    width=420,
+    records=("length.loss: part = way, index = position",),
+    metric="length.loss",
+    mark=(_trained, "length of the training"),
+)
+def loss(run: Run) -> Iterator[Line]:
+    """Loss of hidden tokens at each sixteenth of the positions, the same tokens for all. The vertical line is the
+    length of the training; grey: the text read in pieces of that length."""
+    yield from _by_place(run, "length.loss")
+    for model in run.models:
+        if points := run.table.points("length.loss", model, by="index", part=PIECES):
+            yield Line(points, PIECES, colour="combined", kind=LEVEL, panel=model)
+
+
+@Rows(
+    "length-gain",
+    "Nats below reading in pieces, by model and way",
+    lambda run, rows: claimed(run, "split-extends-by-table") or _take(run, rows),
+    x=Axis("nats below reading in pieces", include=(0.0,)),
+    columns=("Model", "", "Way"),
+    width=420,
+    records=("length.gain: part = way",),
+    levels={0.0: "in pieces"},
+)
+def gain(run: Run) -> Iterator[Row]:
+    """By how much the loss at positions that the training did not have is below that of the same tokens read in pieces
+    as long as trained: right of 0 a way is worth taking. +table: after a short training of the table on longer texts,
+    all else frozen; +all: of everything."""
+    for model in run.models:
+        points = run.table.points("length.gain", model, by="part")
+        for way in [way for way in _best_first(run, model) if way in points]:
+            yield Row(way, {"": points[way]}, model, colour=schemes.colour(run, model))
+
+
+@Curves(
+    "length-copy",
+    "Loss saved by a passage that comes again, by distance",
+    lambda run, lines: best(
+        coded({f"{e.panel} {e.name}": e.end for e in lines}),
+        "From the farthest passage most is taken by",
+        write=nats,
+    ),
+    y=Axis("nats saved", include=(0.0,)),
+    x=Axis("tokens between", "steps", word="tokens between"),
+    columns=("Way", ""),
+    width=420,
+    records=("length.copy: part = way, index = tokens between",),
+)
+def copies(run: Run) -> Iterator[Line]:
+    """By how much the loss of the last words of a text falls if they have stood in it before, so many tokens earlier:
+    does attention still find them?"""
+    yield from _by_place(run, "length.copy")
+
+
+@Curves(
+    "length-drift",
+    "Change of the states where positions move",
+    lambda run, lines: best(
+        coded({f"{e.panel} {e.name}": e.end for e in lines}),
+        "Where positions move farthest, states change least in",
+        lowest=True,
+    ),
+    y=Axis("share", "share", include=(0.0,)),
+    x=Axis("positions moved", "steps", word="positions moved"),
+    columns=("Way", "Part"),
+    width=420,
+    records=("length.drift, length.drift.position, length.drift.semantic: part = way, index = positions moved",),
+    mark=(_trained, "length of the training"),
+)
+def drift(run: Run) -> Iterator[Line]:
+    """Change of the last hidden states of a text that fits the training where nothing but its positions moves, as a
+    share of their size. Of models with two streams: the semantic one."""
+    for model in run.models:
+        streams = bool(run.table.rows("length.drift.semantic", model))
+        metric = "length.drift.semantic" if streams else "length.drift"
+        yield from (line for line in _by_place(run, metric) if line.panel == model)
+
+
+@Curves(
+    "length-probes",
+    "R² of position beyond the trained length, by layer",
+    lambda run, lines: best(
+        coded({f"{e.panel} {e.name}": e.end for e in lines}), "Beyond the training position is read best from"
+    ),
+    y=Axis("R²", "r2", include=(0.0, 1.0), floor=-0.05),
+    columns=("Way", ""),
+    width=420,
+    records=("length.r2.token, length.r2.segment, length.r2.intra: part = way, layer",),
+)
+def probes(run: Run) -> Iterator[Line]:
+    """Linear probes of the position of tokens that stand beyond the trained length, trained on others there."""
+    for model in run.models:
+        for i, way in enumerate([*_best_first(run, model)][:LINES]):
+            if points := run.table.points("length.r2.token", model, by="layer", part=way):
+                yield Line(points, way, colour=f"model-{i}", panel=model)

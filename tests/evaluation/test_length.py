@@ -1,0 +1,232 @@
+"""Texts longer than those of the training: losses are those of single passes, pieces those of pieces read alone."""
+
+import numpy as np
+import pytest
+import torch
+from cli_runner import sentences, whatwhere
+from torch.nn import functional as F
+from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+
+import whatwhere as ww
+from whatwhere.analysis import length
+from whatwhere.analysis.passes import Documents
+from whatwhere.corpus import load_tokenizer, open_source
+from whatwhere.corpus.long_texts import long_texts
+from whatwhere.evaluation.length import LengthConfig, _pieces
+from whatwhere.records import read_records
+from whatwhere.training.extension import adapt
+
+N = 96
+SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Eighteen long documents and two short ones."""
+    path = tmp_path_factory.mktemp("long") / "long.txt"
+    text = sentences(400).split("\n\n")
+    blocks = ["\n".join(text[i : i + 20]) for i in range(0, 360, 20)]
+    path.write_text("\n\n".join([blocks[0], "Short.", *blocks[1:], "Short too."]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer(ww.reference())
+
+
+@pytest.fixture(scope="module")
+def texts(corpus, tokenizer):
+    return long_texts(open_source(corpus, document="blank-line"), tokenizer, N, 12, 400)
+
+
+def small(preset, **fields):
+    torch.manual_seed(0)
+    config = ww.preset(preset, size="tiny", vocab_size=4096, num_hidden_layers=2, **fields)
+    return ww.EncoderForMaskedLM(config).double().eval()
+
+
+def bert():
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=4096, max_position_embeddings=128, pad_token_id=0, **SMALL)
+    return BertForMaskedLM(config).double().eval()
+
+
+def test_excerpts_are_of_long_documents_from_a_line_behind_the_first_quarter(corpus, tokenizer, texts):
+    measured, others = texts
+    assert len(measured) == 12 and measured.articles().tolist() == [0, *range(2, 13)]  # document 1 is short
+    assert set(others.articles()) == set(range(13, 19)) and len(others) > 12
+    documents = corpus.read_text(encoding="utf-8").split("\n\n")
+    for row, number in enumerate(measured.articles()):
+        window, text = measured[row], documents[number]
+        begin = text.index("\n", len(text) // 4) + 1
+        ids = tokenizer(text[begin:], add_special_tokens=False).input_ids[: N - 2]
+        assert window.input_ids.tolist() == [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+        assert (window.segments[[0, -1]] == -1).all() and (np.diff(window.segments[1:-1]) >= 0).all()
+
+
+def test_every_word_is_hidden_once_and_alone_ones_are_far_apart(texts):
+    documents = length.whole(texts[0])
+    hidden, alone = length.hidden_in(documents), length.alone_in(documents)
+    assert ((hidden >= 0) == documents.regular).all() and set(np.unique(hidden)) == {-1, *range(length.PARTS)}
+    for number in range(length.PASSES):
+        at = [np.flatnonzero(row == number) for row in alone]
+        assert all((np.diff(places) == length.ALONE).all() for places in at)
+    assert 0.9 < (alone >= 0).mean() * length.ALONE / length.PASSES < 1.1
+
+
+@pytest.mark.parametrize("make", [lambda: small("dstg"), lambda: small("rope"), bert])
+def test_losses_are_those_of_one_pass_after_the_other(make, texts, tokenizer):
+    model, documents = make(), length.whole(texts[0])
+    hidden = length.hidden_in(documents)
+    found = length.token_losses(model, documents, hidden, tokenizer.mask_token_id)
+    assert (np.isnan(found) == (hidden < 0)).all()
+    for row in (0, 5):
+        for number in range(length.PARTS):
+            ids = torch.from_numpy(documents.input_ids[row : row + 1]).clone()
+            at = torch.from_numpy(hidden[row] == number)
+            right, ids[0, at] = ids[0, at].clone(), tokenizer.mask_token_id
+            with torch.no_grad():
+                expected = F.cross_entropy(model(input_ids=ids).logits[0, at], right, reduction="none")
+            assert found[row][hidden[row] == number] == pytest.approx(expected.numpy(), rel=1e-4)
+
+
+@pytest.mark.parametrize("make", [lambda: small("dstg"), lambda: small("rp"), bert])
+def test_pieces_are_read_alone(make, texts, tokenizer):
+    model, documents = make(), length.whole(texts[0])
+    hidden, size = length.hidden_in(documents), 40
+    found = length.piece_losses(model, documents, hidden, size, tokenizer)
+    assert (np.isnan(found) == (hidden < 0)).all()
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+    for begin in range(1, N - 1, size - 2):
+        inner = slice(begin, min(begin + size - 2, N - 1))
+        ids = documents.input_ids[:, inner]
+        framed = np.pad(ids, ((0, 0), (1, 1)), constant_values=((0, 0), (cls, sep)))
+        alone = Documents(framed, np.tile(np.arange(framed.shape[1]), (len(ids), 1)), None, framed >= 0, {})
+        parts = np.pad(hidden[:, inner], ((0, 0), (1, 1)), constant_values=-1)
+        expected = length.token_losses(model, alone, parts, tokenizer.mask_token_id)[:, 1:-1]
+        assert found[:, inner] == pytest.approx(expected, rel=1e-5)
+    one = length.piece_losses(model, documents, hidden, N, tokenizer)  # a single piece is the text itself
+    assert one == pytest.approx(length.token_losses(model, documents, hidden, tokenizer.mask_token_id), nan_ok=True)
+
+
+def test_what_stands_there_already_saves_nothing_and_else_a_copy_is_read(texts, tokenizer):
+    model, documents = small("rope"), length.whole(texts[0])
+    here = np.arange(N - 1 - length.PASSAGE, N - 1)
+    gains = length.copy_gains(model, documents, [32, 50], tokenizer.mask_token_id)
+    assert gains.shape == (2, 12) and (np.abs(gains) > 0).all()
+    ids = documents.input_ids.copy()
+    ids[:, here - 50] = ids[:, here]
+    again = Documents(ids, documents.position_ids, None, documents.regular, {})
+    assert (length.copy_gains(model, again, [50], tokenizer.mask_token_id) == 0).all()
+    assert (documents.input_ids == length.whole(texts[0]).input_ids).all()
+
+
+def test_distances_and_shifts_fit_the_text():
+    assert length.copy_distances(128, 1024) == [64, 128, 256, 512] and length.shifts(128, 1024) == [64, 128, 256, 512]
+    assert length.copy_distances(128, 4096)[-1] == 2048 and length.copy_distances(16, 200) == [32, 64, 128]
+
+
+@pytest.mark.parametrize(("preset", "moves"), [("rope", False), ("alibi", False), ("rp", False), ("dstg", True)])
+def test_states_move_where_positions_are_counted(preset, moves, texts):
+    found = length.drifts(small(preset), length.whole(texts[0]), 32, [16, 32])
+    assert found.shape == (2, 12, 3 if preset == "dstg" else 1)
+    assert (found > 1e-3).all() if moves else (found < 1e-9).all()
+
+
+def test_probes_see_the_tokens_beyond_alone(texts):
+    seen = length._Beyond(texts[0], 60)[3].segments
+    assert (seen[:60] == -1).all() and (seen[60:-1] == texts[0][3].segments[60:-1]).all()
+
+
+@pytest.mark.parametrize("what", ["table", "all"])
+def test_a_short_training_changes_what_it_is_told_to(what, texts):
+    model = small("ap").float()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    losses = adapt(model, texts[1], 3, what)
+    changed = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    table = {"encoder.position_embeddings.table.weight"}
+    assert len(losses) == 3 and (changed == table if what == "table" else changed > table)
+    if what == "table":
+        with pytest.raises(ValueError, match="no position table that could be trained alone"):
+            adapt(small("rope").float(), texts[1], 1, "table")
+
+
+@pytest.fixture(scope="module")
+def evaluated(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("evaluated") / "out"
+    words = ["evaluate", "length", "reference", "--to", "160", "--corpus", str(corpus), "--document", "blank-line"]
+    words += ["--documents", "10", "--methods", "cyclic", "--adapt", "none,table", "--steps", "2", "--out", str(out)]
+    return words, out, whatwhere(*words)
+
+
+def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
+    words, out, done = evaluated
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[:4] for line in done.stdout.splitlines()][:1] == [
+        ["model", "in-pieces", "cyclic", "cyclic+table"]
+    ]
+    records = read_records(out / "records.parquet")
+    ways = {r.part for r in records if r.metric == "length.loss"}
+    assert ways == {"in-pieces", "cyclic", "cyclic+table"}
+    assert {r.part for r in records if r.metric == "length.gain"} == {"cyclic", "cyclic+table"}
+    assert {r.index for r in records if r.metric == "length.copy"} == {64}
+    assert {r.metric for r in records if r.metric.startswith("length.drift")} == {
+        "length.drift", "length.drift.position", "length.drift.semantic",
+    }  # fmt: skip
+    losses = np.load(out / "runs/reference/cyclic/cyclic-seed-0.npz")["loss"]
+    pieces = np.load(out / "runs/reference/in-pieces/in-pieces-seed-0.npz")["loss"]
+    told = {r.part: r for r in records if r.metric in ("length.gain", "length.beyond")}
+    beyond = next(r.value for r in records if r.metric == "length.beyond" and r.part == "cyclic")
+    assert beyond == pytest.approx(np.nanmean(losses[:, 128:], axis=1).mean())
+    expected = (np.nanmean(pieces[:, 128:], axis=1) - np.nanmean(losses[:, 128:], axis=1)).mean()
+    assert told["cyclic"].value == pytest.approx(expected)
+    assert "worth taking" in (out / "report.html").read_text(encoding="utf-8")
+    adapted = AutoModelForMaskedLM.from_pretrained(out / "models/reference/cyclic+table/seed-0")
+    assert adapted.config.max_position_embeddings == 160
+    again = whatwhere(*words)
+    assert again.returncode == 0 and again.stdout == done.stdout
+
+
+def test_models_of_several_seeds_have_one_name(tmp_path):
+    folders = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        folder = tmp_path / "rope" / f"seed-{seed}"
+        ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(folder)
+        folders.append(str(folder))
+    config = LengthConfig.parse({"models": folders, "to": 256})
+    assert [each[:2] for each in config.trainings()] == [("rope", 0), ("rope", 1)]
+    assert config.named() == {"rope": folders[0]}
+    pieces = _pieces(config)
+    assert [p.part for p in pieces[:5]] == ["in-pieces", "as-it-is", "linear", "ntk", "yarn"]
+    assert len({p.file(tmp_path) for p in pieces}) == len(pieces) == 10
+    with pytest.raises(ValueError, match="are both seed-0, seed 0|are both rope, seed 0"):
+        LengthConfig.parse({"models": [folders[0], f"{folders[0]}/../seed-0"]}).trainings()
+
+
+def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tmp_path):
+    ww.EncoderForMaskedLM(ww.preset("ap", size="tiny", vocab_size=60, max_position_embeddings=512)).save_pretrained(
+        tmp_path / "ap"
+    )
+    (tmp_path / "ap/pretrain.yaml").write_text("length: 64\n")
+    config = LengthConfig.parse({"models": [str(tmp_path / "ap")], "to": 512})
+    assert [p.part for p in _pieces(config)] == ["in-pieces", "as-it-is"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--to", "100"], "was trained on texts of 128 tokens, and --to is 100. Give more."),
+        (["--methods", "spline"], "no method 'spline'. Known: as-it-is"),
+        (["--adapt", "head"], "no part to adapt 'head'. Known: none, table, all"),
+        (["--documents", "40"], "40 are asked for. Give longer texts, or fewer --documents"),
+        (["--corpus", "none.txt"], "No corpus 'none.txt'"),
+        (["--documents", "18", "--adapt", "all"], "0 texts are left to adapt to"),
+    ],
+)
+def test_wrong_input_is_one_line(words, said, corpus, tmp_path):
+    given = ["--to", "160", "--corpus", str(corpus), "--document", "blank-line", "--documents", "12"]
+    done = whatwhere("evaluate", "length", "reference", *given, *words, "--out", str(tmp_path / "out"))
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (tmp_path / "out/records.parquet").exists()
