@@ -30,6 +30,7 @@ from .attention import attention, positional  # noqa: E402
 from .counting import counts  # noqa: E402
 from .heads import heads  # noqa: E402
 from .linguistic import linguistic  # noqa: E402
+from .long import long  # noqa: E402
 from .mds import mds  # noqa: E402
 from .memory import memory  # noqa: E402
 from .packing import packing  # noqa: E402
@@ -43,6 +44,7 @@ from .windows import windows  # noqa: E402
 
 PARTS: dict[str, Callable[[Settings], Results]] = {
     "memory": memory,  # first: later parts leave a large process behind, which keeps what it freed
+    "long": long,
     "study": study,
     "presets": presets,
     "peers": peers,
@@ -149,7 +151,7 @@ def main(words: list[str]) -> None:
         }
         whole = {"format": "whatwhere-benchmarks-1", "parts": {n: done[n] for n in PARTS if n in done}}
         path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    curves = whole["parts"].get("memory", {}).get("curves", [])
+    curves = [c for name in ("memory", "long") for c in whole["parts"].get(name, {}).get("curves", [])]
     if curves:
         (out / "memory.svg").write_text(memory_picture(curves), encoding="utf-8")
     (out / "benchmarks.md").write_text(page(whole), encoding="utf-8")

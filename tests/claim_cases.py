@@ -122,6 +122,13 @@ def tuned(accuracy):
     ]
 
 
+def longer(model, gain, half):
+    """What three ways to read on gain, the best but for adaptation the first."""
+    ways = {"rotation": (gain, half), "cyclic": (gain - 0.5, 0.0), "rotation+all": (gain + 0.5, 0.0)}
+    found = [one(model, "length.gain", *value, part=way) for way, value in ways.items()]
+    return [*found, one(model, "length.frequencies", 6.0), one(model, "length.beyond", 4.0, part="in-pieces")]
+
+
 def in_split(target, read, other, share):
     """Probes of `target` in the part of split that is read, and a share of it in the other."""
     return lambda v, h: [
@@ -441,6 +448,11 @@ CASES = {
     "lowdim-sinusoidal-row": Case(sinusoidal_row, 0.52, 0.485),
     "split-semantics-without-position": Case(in_split("token", "semantic", "position", 0.8), 0.0, 0.5, (0.25, 0.03)),
     "split-position-without-semantics": Case(in_split("intra", "position", "semantic", 0.8), 0.0, 0.5, (0.25, 0.03)),
+    "split-extends-by-table": Case(lambda v, h: longer("split", v, h), 0.0, -0.4, (-0.06, 0.03)),
+    "dstg-extends-by-table": Case(lambda v, h: longer("dstg", v, h), 0.0, -0.4, (-0.06, 0.03)),
+    "separate-tables-extend-better": Case(
+        lambda v, h: [*longer("dstg", v, h), *longer("ap", -0.1, 0.0)], 0.0, -0.4, (-0.11, 0.03)
+    ),
     "split-position-kept": Case(
         lambda v, h: probes("split", "token", "position", [0.98, 0.9, v], h, 3), 0.9, 0.3, (0.735, 0.03)
     ),

@@ -49,8 +49,8 @@ def check(folder: Path, parts: list[str]) -> dict:
 
 
 def test_command_writes_figures_page_and_picture(main, tmp_path):
-    main(["--micro", "--only", "attention,memory,heads,probes,linguistic", "--out", str(tmp_path)])
-    whole = check(tmp_path, ["memory", "attention", "probes", "heads", "linguistic"])  # in the order of PARTS
+    main(["--micro", "--only", "attention,memory,long,heads,probes,linguistic", "--out", str(tmp_path)])
+    whole = check(tmp_path, ["memory", "long", "attention", "probes", "heads", "linguistic"])  # in the order of PARTS
     eager, fused = whole["parts"]["memory"]["curves"][:2]
     assert eager["backend"] == "eager" and fused["backend"] == "sdpa"
     assert all(0 < held <= peak for held, peak in zip(fused["held"], fused["peak"], strict=True))

@@ -135,6 +135,7 @@ METRICS: dict[str, Metric] = {
     "length.copy": _length("nats saved by a passage that comes again", NATS, "tokens between"),
     "length.drift*": _length("change of the states", SHARE, "positions moved"),
     "length.r2.*": Metric("R² beyond the trained length", R2, "way to read on", "", "tokens", SPLITS, method="length"),
+    "length.frequencies": Metric("loss of the texts' own token frequencies", NATS, method="length"),
     "length.trained": Metric("trained length", "tokens", method="length"),
     "mteb.score*": _task("score on a task", "pairs, test rows or queries", method="vectors"),
     "mteb.type*": Metric("mean score of the tasks of a type", "", "type of task", counts="tasks", method="vectors"),

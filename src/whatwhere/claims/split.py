@@ -1,8 +1,11 @@
-"""Claims of the SPLIT notes, which measure nothing, about their encoder."""
+"""Claims of the SPLIT notes, which measure nothing, about their encoder, and about texts longer than the training's."""
 
 from ..gates import PRESENT
-from .claim import KEPT, UNMOVED, Measured, claim
-from .evidence import Evidence
+from ..points import Point, largest
+from .claim import KEPT, MARGINAL, UNMOVED, Measured, claim
+from .evidence import Evidence, Missing
+
+READS = 0.5  # nats below token frequencies: less, and a model reads so little that there is nothing to keep beyond
 
 
 def _positions(e: Evidence) -> None:
@@ -51,3 +54,46 @@ def split_position_kept(e: Evidence) -> Measured:
     first, last = (e.r2("split", "token", "position", layer) for layer in (1, e.last()))
     e.there(first, PRESENT, "R² (token) after the first block of the position stream of split")
     return last >= KEPT * first
+
+
+# Texts longer than those of the training: "only p_i needs extrapolation".
+_BEYOND = "SPLIT notes, eq. 1 to 6 (they measure nothing)"
+
+
+def _gain(e: Evidence, model: str) -> Point:
+    """What the best way to continue the table of a model gains over reading in pieces."""
+    parts = [str(part) for part in e.table.distinct("part", "length.gain", model)]
+    if not (ways := [part for part in parts if "+" not in part and part != "as-it-is"]):
+        raise Missing(f"no length.gain of {model} by a continued table (whatwhere evaluate length)")
+    pieces = e.value("length.beyond", model, part="in-pieces")
+    e.there(e.value("length.frequencies", model) - pieces, READS, f"a loss of {model} below token frequencies")
+    best = {way: e.value("length.gain", model, part=way) for way in ways}
+    e.note = "; ".join(filter(None, (e.note, f"{model} by {max(best, key=lambda way: best[way].value)}")))
+    return largest(best.values())
+
+
+@claim(_BEYOND, "split", learned=0.0)
+def split_extends_by_table(e: Evidence) -> Measured:
+    """Only the position table of split needs extending.
+    By the best way to continue its table, all else as it was, the loss of split at positions that the training did not
+    have is at most {MARGINAL} nats above that of the same tokens read in pieces as long as those of the training. In
+    pieces it is {READS} nats below that of token frequencies, else nothing is said."""
+    return _gain(e, "split") >= -MARGINAL
+
+
+@claim(_BEYOND, "dstg", learned=0.0)
+def dstg_extends_by_table(e: Evidence) -> Measured:
+    """Only the position table of dstg needs extending.
+    As the claim on split, of DSTG's encoder, whose streams are separate, too: at most {MARGINAL} nats above reading in
+    pieces, by the best way to continue its table. In pieces it is {READS} nats below token frequencies, else nothing is
+    said."""
+    return _gain(e, "dstg") >= -MARGINAL
+
+
+@claim(_BEYOND, "dstg", "ap", learned=0.0)
+def separate_tables_extend_better(e: Evidence) -> Measured:
+    """Separate position tables extend better than added ones.
+    What dstg gains over reading in pieces, by the best way to continue its table, is more than what ap gains, whose
+    table is added to the words; each best way is its own. In pieces both are {READS} nats below token frequencies, else
+    nothing is said."""
+    return _gain(e, "dstg") >= _gain(e, "ap")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import yaml
 from pydantic import Field, model_validator
+from scipy.stats import entropy
 
 from ..analysis.length import (
     alone_in,
@@ -173,7 +174,8 @@ def work(out: str, piece: Piece, show: Show) -> None:
     trained, tokenizer = about(source, config.to).trained, load_tokenizer(source)
     texts, others = config.texts(source, 0 if way.adapt == PLAIN else config.steps * WINDOWS)
     documents = whole(texts)
-    told: dict[str, Any] = {"trained": trained}
+    _, counts = np.unique(documents.input_ids[documents.regular], return_counts=True)
+    told: dict[str, Any] = {"trained": trained, "frequencies": float(entropy(counts))}
     if way.method == PIECES:
         model = open_masked(source)
         how = (trained, tokenizer)
@@ -241,6 +243,7 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
         records.append(piece.who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))
         if way == PIECES:
             records.append(piece.who.record("length.trained", facts["trained"]))
+            records.append(piece.who.record("length.frequencies", facts["frequencies"]))
         records += _other_records(piece.who, way, arrays, facts)
     for (name, seed), of_ways in beyond.items():
         for way, losses in of_ways.items():

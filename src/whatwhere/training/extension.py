@@ -134,9 +134,7 @@ def extend(
 def check_enough(texts: WindowSet) -> None:
     """Raises ValueError where there are fewer windows than a step of `adapt` has."""
     if len(texts) < WINDOWS:
-        raise ValueError(
-            f"{len(texts)} texts are left to adapt to; a step has {WINDOWS}. Give more text: --corpus."
-        )
+        raise ValueError(f"{len(texts)} texts are left to adapt to; a step has {WINDOWS}. Give more text: --corpus.")
 
 
 def adapt(
