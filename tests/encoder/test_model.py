@@ -45,6 +45,32 @@ def test_scaled_rotations_equal_those_of_transformers(scaling, theirs, factor):
     assert float(cos[0, 0, 0, 0]) == pytest.approx(size) and float(sin[0, 0, 0, 0]) == 0
 
 
+@pytest.mark.parametrize("kind", ["plain", "padded", "packed", "both"])
+@pytest.mark.parametrize("name", ["rope", "dstg", "tupe-r", "alibi"])
+def test_a_window_is_attention_to_near_tokens_alone(name, kind):
+    whole, near = build(name), build(name, attention_window=2)
+    near.load_state_dict(whole.state_dict())
+    given = inputs(kind)
+    n = given["input_ids"].shape[1]
+    apart = (torch.arange(n)[:, None] - torch.arange(n)).abs()
+
+    def cut(block, terms, allowed):
+        first = next(iter(terms))
+        return {**terms, first: terms[first].masked_fill((apart > 2) & (apart > 0), -1e12)}
+
+    tokens = given.get("attention_mask", torch.ones_like(given["input_ids"])).bool()
+    with torch.no_grad(), whole.encoder.inspecting(cut):
+        expected = whole.encoder(**given).last_hidden_state[tokens]
+    for backend in ("eager", "sdpa", "flex_attention"):
+        near.set_attn_implementation(backend)
+        with torch.no_grad():
+            found = near.encoder(**given).last_hidden_state
+        assert found.isfinite().all()
+        torch.testing.assert_close(found[tokens], expected, rtol=1e-6, atol=1e-8)
+    with torch.no_grad():
+        assert (whole.encoder(**given).last_hidden_state[tokens] - expected).abs().max() > 1e-4
+
+
 def test_rotation_of_a_double_model_is_exact():
     own = ww.preset("rope", "tiny", hidden_size=8, num_attention_heads=2)
     cos, _ = rotation(torch.tensor([[100_003]]), own, torch.float64)

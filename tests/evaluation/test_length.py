@@ -201,6 +201,8 @@ def test_models_of_several_seeds_have_one_name(tmp_path):
     pieces = _pieces(config)
     assert [p.part for p in pieces[:5]] == ["in-pieces", "as-it-is", "linear", "ntk", "yarn"]
     assert len({p.file(tmp_path) for p in pieces}) == len(pieces) == 10
+    windows = _pieces(config.model_copy(update={"windows": [0, 64], "methods": ["as-it-is"]}))
+    assert [p.part for p in windows if p.seed == 0] == ["in-pieces", "as-it-is", "as-it-is-w64"]
     with pytest.raises(ValueError, match="are both seed-0, seed 0|are both rope, seed 0"):
         LengthConfig.parse({"models": [folders[0], f"{folders[0]}/../seed-0"]}).trainings()
 
@@ -221,6 +223,7 @@ def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tm
         (["--methods", "spline"], "no method 'spline'. Known: as-it-is"),
         (["--adapt", "head"], "no part to adapt 'head'. Known: none, table, all"),
         (["--documents", "40"], "40 are asked for. Give longer texts, or fewer --documents"),
+        (["--windows", "-4"], "a window has 1 token on each side or more, 0 stands for all; got -4"),
         (["--corpus", "none.txt"], "No corpus 'none.txt'"),
         (["--documents", "18", "--adapt", "all"], "0 texts are left to adapt to"),
     ],

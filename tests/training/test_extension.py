@@ -138,6 +138,24 @@ def test_a_rotation_is_scaled_and_the_copy_opens_anywhere(method, tmp_path):
         extend(tmp_path / "long", tmp_path / "longer", 1024, method)
 
 
+@pytest.mark.parametrize("preset", ["rope", "alibi", "dstg"])
+def test_a_window_goes_with_every_scheme_of_ours(preset, tmp_path):
+    ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
+    facts = extend(tmp_path / "m", tmp_path / "long", 300, window=16)
+    assert facts["method"] == ("rotation" if preset == "dstg" else None) and facts["window"] == 16
+    model = AutoModel.from_pretrained(tmp_path / "long", trust_remote_code=True).eval()
+    ids = torch.randint(5, 60, (1, 300))
+    changed = ids.clone()
+    changed[0, 200:] = 5
+    with torch.no_grad():
+        before, after = (model(input_ids=each).last_hidden_state for each in (ids, changed))
+    reach = 16 * model.config.num_hidden_layers
+    assert torch.equal(before[0, : 200 - reach], after[0, : 200 - reach]) and not torch.equal(before, after)
+    make("bert", tmp_path / "bert")
+    with pytest.raises(ValueError, match="Attention to a window of tokens is of this package's encoders"):
+        extend(tmp_path / "bert", tmp_path / "longer", 90, window=16)
+
+
 @pytest.mark.parametrize(
     ("preset", "method", "said"),
     [

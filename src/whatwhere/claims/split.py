@@ -63,7 +63,7 @@ _BEYOND = "SPLIT notes, eq. 1 to 6 (they measure nothing)"
 def _gain(e: Evidence, model: str) -> Point:
     """What the best way to continue the table of a model gains over reading in pieces."""
     parts = [str(part) for part in e.table.distinct("part", "length.gain", model)]
-    if not (ways := [part for part in parts if "+" not in part and part != "as-it-is"]):
+    if not (ways := [part for part in parts if "+" not in part and "-w" not in part and part != "as-it-is"]):
         raise Missing(f"no length.gain of {model} by a continued table (whatwhere evaluate length)")
     pieces = e.value("length.beyond", model, part="in-pieces")
     e.there(e.value("length.frequencies", model) - pieces, READS, f"a loss of {model} below token frequencies")

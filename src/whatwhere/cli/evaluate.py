@@ -64,7 +64,7 @@ def _run(context: typer.Context, family: Any, seeds: bool = False, **named: Any)
     from ..study.evaluate import evaluation_text, run_evaluation
 
     models = _opened(context, seeds)
-    lists = {key: context.params.get(key) for key in ("tasks", "checkpoints", "methods", "adapt")}
+    lists = {key: context.params.get(key) for key in ("tasks", "checkpoints", "methods", "windows", "adapt")}
     named |= {key: _names(text) for key, text in lists.items() if text}
     config = configured(context, family.config, models=models, **named)
     found = run_evaluation(family, config, context.params["out"])
@@ -227,6 +227,7 @@ def length(
     document: str = "auto",
     documents: Annotated[int, typer.Option(min=10)] = 32,
     methods: Names = None,
+    windows: Annotated[str | None, typer.Option(metavar="N,N")] = None,
     adapt: Names = None,
     steps: Annotated[int, typer.Option(min=1)] = 60,
     minutes: Minutes = None,
@@ -246,6 +247,7 @@ def length(
         document: What a document of a text file is: auto, file, blank-line, heading, line.
         methods: Ways to read on, with commas: as-it-is, formula, sinusoidal, fourier, cyclic, learned, decay, rotation,
             linear, nearest, ntk, yarn. [default: all that a model has]
+        windows: Also with attention to so many tokens on each side of one, with commas; 0 for all. [default: 0]
         adapt: Also after a short training on further documents: none, table (the position table alone), all; with
             commas. [default: none]
         steps: Steps of that training, of 8 texts each.

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -211,6 +211,7 @@ def extrapolate(
     components: Annotated[int | None, typer.Option(min=1)] = None,
     points: Path | None = None,
     as_written: bool = False,
+    window: Annotated[int | None, typer.Option(min=1)] = None,
     as_json: Json = False,
 ) -> None:
     """A copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and others),
@@ -225,13 +226,16 @@ def extrapolate(
         components: Frequencies of fourier and rotation. [default: a sixteenth of the positions, at most 16]
         points: Of mds: .npy file with a row of coordinates for each of LENGTH positions (of a longer corpus).
         as_written: The equation for the rows of the model, too, which otherwise stay as they are.
+        window: Tokens on each side that a token looks at in the copy: half as many as the training had let it look as
+            far as it learned to. [default: all]
     """
     from ..encoder.tables import read_table
     from ..training.extension import extend
 
     held = None if points is None else read_table(points).numpy()
-    facts = extend(model, out, length, method, components=components, points=held, as_written=as_written)
-    said = facts.get("reason") or (
-        f"{out} reads {length:,} tokens, {facts['before']:,} before, by the method {facts['method']}."
-    )
+    how: dict[str, Any] = {"components": components, "points": held, "as_written": as_written, "window": window}
+    facts = extend(model, out, length, method, **how)
+    ways = [f"by the method {facts['method']}"] if facts.get("method") else []
+    ways += [f"{window:,} tokens on each side of one at a time"] if window else []
+    said = facts.get("reason") or f"{out} reads {length:,} tokens, {facts['before']:,} before, {', '.join(ways)}."
     emit(facts, as_json, said)

@@ -33,7 +33,7 @@ _HF_KEYS = frozenset(
 )
 _AT_LEAST_1 = (
     "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
-    "table_width table_rank".split()
+    "table_width table_rank attention_window".split()
 )
 _ABOVE_0 = "initializer_range embedding_initializer_range position_initializer_range norm_eps rope_theta".split()
 _TOKENS = "pad_token_id unk_token_id cls_token_id sep_token_id mask_token_id".split()
@@ -69,7 +69,8 @@ class EncoderConfig(PretrainedConfig):
     `relative_special` gives pairs with a token of S = {cls, sep} three values of their own (DSTG eq. 1),
     `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator); `reset` unties
     [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both separately (its
-    published code). They are found by id. Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2),
+    published code). They are found by id. `attention_window`: tokens on each side that a token looks at, None for all.
+    Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2),
     "joint" multiplies queries and keys of both (SPLIT); `stream_feed_forward` "shared" reads both (DSTG eq. 3),
     "separate" keeps one for each; `stream_values` "per_head" cuts each stream's values over the heads, "consecutive"
     cuts their concatenation, so that the first heads carry position (SPLIT). `mlm_head`: "semantic" predicts from the
@@ -112,6 +113,7 @@ class EncoderConfig(PretrainedConfig):
     rotation_scaling: str = "none"
     rotation_factor: float = 1.0
     reset: str = "none"
+    attention_window: int | None = None
     stream_qk: str = "separate"
     stream_feed_forward: str = "shared"
     stream_values: str = "per_head"

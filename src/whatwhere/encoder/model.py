@@ -257,6 +257,11 @@ class Encoder(EncoderPreTrainedModel):
             same = document_ids[:, None, :, None] == document_ids[:, None, None, :]
             itself = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
             allowed = (same if allowed is None else same & allowed) | itself
+        if config.attention_window is not None:
+            place = torch.arange(n, device=device)
+            apart = (place[:, None] - place).abs()
+            near = (apart <= config.attention_window).expand(len(input_ids), 1, n, n)
+            allowed = near if allowed is None else (allowed & near) | (apart == 0)  # no row without a key
         distance, positions = None, None
         biases: list[Bias] = []
         if config.relative != "none":

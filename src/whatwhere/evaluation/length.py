@@ -50,21 +50,23 @@ KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record t
 
 @dataclass(frozen=True)
 class Way:
-    """How a model reads on. adapt: what is trained on longer texts then, "none", "table" or "all"."""
+    """How a model reads on. window: tokens on each side that a token looks at, 0 for all. adapt: what is trained on
+    longer texts then, "none", "table" or "all"."""
 
     method: str
+    window: int = 0
     adapt: str = PLAIN
 
     @property
     def name(self) -> str:
-        """As records and files call it."""
-        return self.method if self.adapt == PLAIN else f"{self.method}+{self.adapt}"
+        """As records and files call it: METHOD-wWINDOW+ADAPT."""
+        return self.method + f"-w{self.window}" * bool(self.window) + f"+{self.adapt}" * (self.adapt != PLAIN)
 
 
 class LengthConfig(EvaluationConfig):
     """Long texts for several models; models, methods and what is adapted may be added to a folder."""
 
-    FREE = ("methods", "adapt")
+    FREE = ("methods", "windows", "adapt")
 
     corpus: str = Field("python-docs", description="text with long documents")
     field: str = Field("text", description="the field that holds the text")
@@ -72,6 +74,7 @@ class LengthConfig(EvaluationConfig):
     to: int = Field(1024, ge=64, description="tokens of a text")
     documents: int = Field(32, ge=10, description="documents, an excerpt of each")
     methods: list[str] = Field(default_factory=list, description="ways to read on; default: all that a model has")
+    windows: list[int] = Field([0], description="tokens on each side that a token looks at; 0: all")
     adapt: list[str] = Field([PLAIN], description="what a short training changes: none, table, all")
     steps: int = Field(60, ge=1, description="steps of that training")
 
@@ -79,6 +82,8 @@ class LengthConfig(EvaluationConfig):
     def _check(self) -> "LengthConfig":
         check_known("method", self.methods, CHOICES)
         check_known("part to adapt", self.adapt, (PLAIN, *ADAPTED))
+        if wrong := [window for window in self.windows if window < 0]:
+            raise ValueError(f"a window has 1 token on each side or more, 0 stands for all; got {wrong[0]}")
         return self
 
     def named(self) -> dict[str, str]:
@@ -112,11 +117,12 @@ class LengthConfig(EvaluationConfig):
 @dataclass(frozen=True)
 class About:
     """What a model's folder says. trained: tokens of the longest text of its training. reads: those that it can be
-    given; methods: the ways that it has to read more."""
+    given; methods: the ways that it has to read more; ours: whether it is of this package."""
 
     trained: int
     reads: int
     methods: Sequence[str]
+    ours: bool
 
 
 def about(source: str, to: int) -> About:
@@ -137,9 +143,9 @@ def about(source: str, to: int) -> About:
     if not 8 <= trained < to:
         raise ValueError(f"{source} was trained on texts of {trained} tokens, and --to is {to}. Give more.")
     if most >= to:  # a table with more rows than the training had tokens
-        return About(trained, most, (AS_IT_IS,))
+        return About(trained, most, (AS_IT_IS,), ours)
     own = (AS_IT_IS,) if known in ((), SCALINGS) else ()
-    return About(trained, most, (*own, *(m for m in known if m != "mds")))
+    return About(trained, most, (*own, *(m for m in known if m != "mds")), ours)
 
 
 def _check_all(config: LengthConfig) -> None:
@@ -160,7 +166,8 @@ def _pieces(config: LengthConfig) -> list[Piece]:
             methods = [m for m in known.methods if not config.methods or m in config.methods]
             if adapted == "table":
                 methods = [m for m in methods if m in METHODS]  # the others have no table
-            each = [Way(PIECES)] * (adapted == PLAIN) + [Way(m, adapted) for m in methods]
+            each = [Way(PIECES)] * (adapted == PLAIN)
+            each += [Way(m, window, adapted) for window in config.windows for m in methods if not window or known.ours]
             pieces += [Piece(name, source, False, way.name, seed, way) for way in each]
     return pieces
 
@@ -184,9 +191,9 @@ def work(out: str, piece: Piece, show: Show) -> None:
     else:
         with temporary_folder(piece.file(Path(out), "")) as new:
             longer = Path(source)
-            if way.method != AS_IT_IS:
-                longer = new / "longer"
-                extend(source, longer, config.to, None if way.method == "formula" else way.method)
+            if way.method != AS_IT_IS or way.window:
+                longer, method = new / "longer", None if way.method in (AS_IT_IS, "formula") else way.method
+                extend(source, longer, config.to, method, window=way.window or None)
             model = open_masked(str(longer))
             if way.adapt != PLAIN:
                 told["losses"] = adapt(model, others, config.steps, way.adapt, piece.seed or 0, show)

@@ -55,6 +55,7 @@ def extend(
     components: int | None = None,
     points: np.ndarray | None = None,
     as_written: bool = False,
+    window: int | None = None,
 ) -> dict[str, Any]:
     """Write a copy of a model to `out` that reads `length` tokens.
 
@@ -67,10 +68,11 @@ def extend(
         method: of a table as of `geometry.extrapolate`; of a rotation one of SCALINGS (EncoderConfig). Default:
             `rotation` of a table, and a rotation stays as it is.
         components, points, as_written: as of `geometry.extrapolate`.
+        window: tokens on each side that a token looks at in the copy, of a model of ours; None: as before.
 
     Returns:
-        out, method, length, and `before`, the tokens that the model read; or out None and `reason`, where it needs
-        nothing and nothing is written.
+        out, method (None where nothing but the window is new), window, length, and `before`, the tokens that the model
+        read; or out None and `reason`, where it needs nothing and nothing is written.
 
     Raises:
         ValueError: as `geometry.extrapolate`, no model, a model whose table has another name, or `out` is there.
@@ -80,17 +82,22 @@ def extend(
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
     config = read_json(folder / "config.json", "Use a complete copy.")
     known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
-    if not known or (known == SCALINGS and method is None):
+    plain = not known or (known == SCALINGS and method is None)
+    if plain and window is None:
         scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
         scheme = config.get("preset") or "this scheme"
         return {"out": None, "reason": f"{scheme} reads texts of any length as it is: it has no table.{scaled}"}
-    method = "formula" if known == ("formula",) else method or "rotation"
-    if method not in known:
+    if window is not None and not ours:
+        raise ValueError(
+            f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
+        )
+    method = "formula" if known == ("formula",) else method if plain else method or "rotation"
+    if method not in known and (method is not None or not plain):
         what = "a rotation" if known == SCALINGS else "a position table"
         raise ValueError(f"There is no method {method!r} for {what}. Known: {', '.join(known)}.")
     if out.exists():
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
-    if length < before or (known == SCALINGS and length == before):
+    if length < before or (length == before and known == SCALINGS and not plain):
         raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
     tensors = named_tensors(folder)
     key = table_key(tensors, ours)
@@ -100,7 +107,9 @@ def extend(
         )
     unused = rows_of_no_position(config)
     changed: dict[str, Any] = {name: length + unused for name in LENGTHS if name in config}
-    if known == SCALINGS:
+    if window is not None:
+        changed["attention_window"] = window
+    if known == SCALINGS and not plain:
         if config.get("rotation_scaling", "none") != "none":
             raise ValueError(f"{folder} is scaled already. Give the model that it was made from.")
         changed |= {"rotation_scaling": method, "rotation_factor": length / before}
@@ -110,7 +119,7 @@ def extend(
         head, table = weights[key].split([first, len(weights[key]) - first])
         rows = length + unused - first
         how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
-        made = torch.from_numpy(extrapolate(table.double().numpy(), rows, method, **how))
+        made = torch.from_numpy(extrapolate(table.double().numpy(), rows, str(method), **how))
         weights[key] = torch.cat([head, made.to(table.dtype)])
     with new_folder(out) as new:
         shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
@@ -126,7 +135,7 @@ def extend(
         ):
             if (new / name).is_file() and field in (about := read_json(new / name)):
                 write_json(new / name, about | {field: length})
-        facts = {"out": str(out), "method": method, "length": length, "before": before}
+        facts = {"out": str(out), "method": method, "window": window, "length": length, "before": before}
         write_json(new / "extension.json", facts)
     return facts
 
