@@ -14,7 +14,7 @@ from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.long_texts import long_texts
 from whatwhere.evaluation.length import LengthConfig, _pieces
 from whatwhere.records import read_records
-from whatwhere.training.extension import adapt
+from whatwhere.training.extension import Continued, adapt
 
 N = 96
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -152,6 +152,29 @@ def test_a_short_training_changes_what_it_is_told_to(what, texts):
             adapt(small("rope").float(), texts[1], 1, "table")
 
 
+@pytest.mark.parametrize("make", [lambda: small("dstg").float(), lambda: bert().float()])
+def test_the_network_of_equation_5_changes_the_rows_beyond_alone(make, texts):
+    model, trained = make(), 48
+    (table,) = [p for name, p in model.named_parameters() if "position_embeddings." in name]
+    names = set(model.state_dict())
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    held = Continued(table.detach(), 1, trained)
+    assert torch.allclose(held(table), table, atol=1e-6)  # it begins with the rows there are
+    held.more[2].bias.data += 1
+    i = np.arange(trained - 1, 60)
+    share = 1 / (1 + np.exp(-5 * (i / (trained - 1) - 1)))
+    moved = (held(table) - table).detach().numpy()
+    assert moved[1 + i] == pytest.approx(np.repeat(share[:, None], table.shape[1], 1), abs=1e-5)
+    adapt(model, texts[1], 3, "network", trained)
+    after = model.state_dict()
+    assert set(after) == names
+    changed = {name for name in names if not torch.equal(after[name], before[name])}
+    (name,) = changed
+    assert "position_embeddings" in name
+    assert torch.equal(after[name][:trained], before[name][:trained])
+    assert (after[name][trained:] != before[name][trained:]).any(1).all()
+
+
 @pytest.fixture(scope="module")
 def evaluated(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("evaluated") / "out"
@@ -221,7 +244,7 @@ def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tm
     [
         (["--to", "100"], "was trained on texts of 128 tokens, and --to is 100. Give more."),
         (["--methods", "spline"], "no method 'spline'. Known: as-it-is"),
-        (["--adapt", "head"], "no part to adapt 'head'. Known: none, table, all"),
+        (["--adapt", "head"], "no part to adapt 'head'. Known: none, network, table, all"),
         (["--documents", "40"], "40 are asked for. Give longer texts, or fewer --documents"),
         (["--windows", "-4"], "a window has 1 token on each side or more, 0 stands for all; got -4"),
         (["--corpus", "none.txt"], "No corpus 'none.txt'"),

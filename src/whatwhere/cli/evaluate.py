@@ -248,8 +248,8 @@ def length(
         methods: Ways to read on, with commas: as-it-is, formula, sinusoidal, fourier, cyclic, learned, decay, rotation,
             linear, nearest, ntk, yarn. [default: all that a model has]
         windows: Also with attention to so many tokens on each side of one, with commas; 0 for all. [default: 0]
-        adapt: Also after a short training on further documents: none, table (the position table alone), all; with
-            commas. [default: none]
+        adapt: Also after a short training on further documents: none, network (that of the
+            method learned), table (the position table alone), all; with commas. [default: none]
         steps: Steps of that training, of 8 texts each.
     """
     from ..evaluation.length import LENGTH

@@ -232,7 +232,7 @@ class Encoder(EncoderPreTrainedModel):
             if longest > rows:
                 raise ValueError(
                     f"Sequence reaches position {longest - 1}, but the position table has {rows} rows. "
-                    f"Truncate to {rows} tokens, or build the model with max_position_embeddings={longest}."
+                    f"Truncate to {rows} tokens, or extend the table: whatwhere extrapolate --help."
                 )
         return position_ids
 

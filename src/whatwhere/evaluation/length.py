@@ -51,7 +51,7 @@ KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record t
 @dataclass(frozen=True)
 class Way:
     """How a model reads on. window: tokens on each side that a token looks at, 0 for all. adapt: what is trained on
-    longer texts then, "none", "table" or "all"."""
+    longer texts then, "none", "network" (of `learned`), "table" or "all"."""
 
     method: str
     window: int = 0
@@ -75,7 +75,7 @@ class LengthConfig(EvaluationConfig):
     documents: int = Field(32, ge=10, description="documents, an excerpt of each")
     methods: list[str] = Field(default_factory=list, description="ways to read on; default: all that a model has")
     windows: list[int] = Field([0], description="tokens on each side that a token looks at; 0: all")
-    adapt: list[str] = Field([PLAIN], description="what a short training changes: none, table, all")
+    adapt: list[str] = Field([PLAIN], description="what a short training changes: none, network, table, all")
     steps: int = Field(60, ge=1, description="steps of that training")
 
     @model_validator(mode="after")
@@ -164,8 +164,8 @@ def _pieces(config: LengthConfig) -> list[Piece]:
         for name, seed, source in config.trainings():
             known = about(source, config.to)
             methods = [m for m in known.methods if not config.methods or m in config.methods]
-            if adapted == "table":
-                methods = [m for m in methods if m in METHODS]  # the others have no table
+            if adapted in ("network", "table"):
+                methods = [m for m in methods if m in (METHODS if adapted == "table" else ("learned",))]
             each = [Way(PIECES)] * (adapted == PLAIN)
             each += [Way(m, window, adapted) for window in config.windows for m in methods if not window or known.ours]
             pieces += [Piece(name, source, False, way.name, seed, way) for way in each]
@@ -196,7 +196,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
                 extend(source, longer, config.to, method, window=way.window or None)
             model = open_masked(str(longer))
             if way.adapt != PLAIN:
-                told["losses"] = adapt(model, others, config.steps, way.adapt, piece.seed or 0, show)
+                told["losses"] = adapt(model, others, config.steps, way.adapt, trained, piece.seed or 0, show)
                 keep = Path(out) / "models" / piece.name / way.name
                 model.save_pretrained(keep / f"seed-{piece.seed}")
                 tokenizer.save_pretrained(keep / f"seed-{piece.seed}")
@@ -311,5 +311,5 @@ LENGTH = Family(
     _notes,
     "length.beyond",
     legend="mean loss in nats of hidden tokens at positions that the training did not have; in-pieces: the same, read "
-    "in pieces as long as trained; +table, +all: after a short training of the table, of everything",
+    "in pieces as long as trained; +network, +table, +all: after a short training of these",
 )

@@ -1,6 +1,7 @@
 """Models that read longer texts than they were trained on: position tables that go on, of ours, and of BERT, RoBERTa,
 GPT-2 and what names its table as they do; rotations of ours whose frequencies are scaled; a short training after it."""
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations
 
 from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
@@ -24,8 +27,9 @@ from .loop import Show, Trainer
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
 LEFT_BEHIND = ("checkpoints", "*.parquet", "log.jsonl", "left_out.json", "pretrain.yaml", "finetune.yaml")
-ADAPTED = ("table", "all")  # what a short training on longer texts changes
-RATES = {"table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion
+# What a short training on longer texts changes: the network of SPLIT's eq. 5, the table, everything.
+ADAPTED = ("network", "table", "all")
+RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion
 WINDOWS = 8  # of a step of it
 _NO_FIRST_TOKEN = ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt")  # model types whose texts begin with a word
 
@@ -146,27 +150,73 @@ def check_enough(texts: WindowSet) -> None:
         raise ValueError(f"{len(texts)} texts are left to adapt to; a step has {WINDOWS}. Give more text: --corpus.")
 
 
+class Continued(nn.Module):
+    """A table whose rows from `trained` on are (1 - α) p_{i mod L} + α f(i/L) (SPLIT notes, eq. 5), f trained by what
+    reads the table: as a parametrization of its weight.
+
+    first: rows before position 0 of the L that go on. f begins as what gave the rows there are, and gains a network of
+    32 tanh units over i/L and its waves.
+    """
+
+    again: Tensor
+    share: Tensor
+    start: Tensor
+    at: Tensor
+
+    def __init__(self, table: Tensor, first: int, trained: int) -> None:
+        super().__init__()
+        n = trained - first
+        at = torch.arange(n, len(table) - first) / n
+        waves = [f(2**k * math.pi * at) for k in range(5) for f in (torch.sin, torch.cos)]
+        self.trained = trained
+        self.register_buffer("again", first + torch.arange(n, len(table) - first) % n)
+        self.register_buffer("share", torch.sigmoid(5 * (at - 1))[:, None])
+        self.register_buffer("start", (table[trained:] - (1 - self.share) * table[self.again]) / self.share)
+        self.register_buffer("at", torch.stack([at, *waves], dim=1))
+        last = nn.Linear(32, table.shape[1])
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.more = nn.Sequential(nn.Linear(self.at.shape[1], 32), nn.Tanh(), last)
+
+    def forward(self, table: Tensor) -> Tensor:
+        beyond = (1 - self.share) * table[self.again] + self.share * (self.start + self.more(self.at))
+        return torch.cat([table[: self.trained], beyond])
+
+
 def adapt(
-    model: Any, texts: WindowSet, steps: int, what: str, seed: int = 0, show: Show = lambda *state: None
+    model: Any,
+    texts: WindowSet,
+    steps: int,
+    what: str,
+    trained: int = 0,
+    seed: int = 0,
+    show: Show = lambda *state: None,
 ) -> list[float]:
     """Train a masked-language model, whose weights are changed, on windows of the new length; returns each step's loss.
 
     AdamW, a rate that falls to 0 along a line, 20 % of the tokens masked, WINDOWS windows a step.
 
     Args:
-        what: "table", its position table alone, all else frozen, or "all".
+        what: "network", `Continued` alone; "table", its position table alone, all else frozen; or "all".
+        trained: positions that the table had before, of "network".
 
     Raises:
         ValueError: no table to train, or fewer windows than a step has.
         NotFinite: the loss or the gradient is no finite number.
     """
     check_enough(texts)
-    trained = [p for name, p in model.named_parameters() if what == "all" or "position_embeddings." in name]
-    if not trained:
+    tables = {name: p for name, p in model.named_parameters() if "position_embeddings." in name}
+    if what != "all" and not tables:
         raise ValueError(f"{type(model).__name__} has no position table that could be trained alone. Adapt all of it.")
-    model.requires_grad_(False)
-    for parameter in trained:
+    model.requires_grad_(what == "all")
+    for parameter in tables.values() if what == "table" else ():
         parameter.requires_grad_(True)
+    holder = None
+    if what == "network":
+        name, table = next(iter(tables.items()))
+        unused = rows_of_no_position(model.config.to_dict())
+        holder = model.get_submodule(name.removesuffix(".weight"))
+        register_parametrization(holder, "weight", Continued(table.detach(), unused + 1, unused + trained))
     batches = MaskedBatches(texts, seed, max_positions=texts.length, shift=False)
     settings = {"seed": seed, "batch_size": WINDOWS, "learning_rate": RATES[what] * 128 / model.config.hidden_size}
     settings |= {"warmup_steps": steps // 10, "schedule": "linear", "minimum_learning_rate_ratio": 0.0}
@@ -180,4 +230,6 @@ def adapt(
         loss, _ = trainer.step(step, parts)
         losses.append(loss)
         show("adapting", step + 1, steps, f"{loss:.3f}")
+    if holder is not None:
+        remove_parametrizations(holder, "weight")
     return losses
