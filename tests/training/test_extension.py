@@ -138,6 +138,17 @@ def test_a_rotation_is_scaled_and_the_copy_opens_anywhere(method, tmp_path):
         extend(tmp_path / "long", tmp_path / "longer", 1024, method)
 
 
+def test_a_copy_carries_the_code_of_today(tmp_path):
+    # A model saved before attention_window was a field has code that refuses a configuration with it.
+    ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
+    config = tmp_path / "m/config.py"
+    config.write_text(config.read_text().replace("    attention_window: int | None = None\n", ""))
+    (tmp_path / "m/old.py").write_text("raise RuntimeError")
+    extend(tmp_path / "m", tmp_path / "long", 300, window=16)
+    assert not (tmp_path / "long/old.py").exists()
+    assert AutoModel.from_pretrained(tmp_path / "long", trust_remote_code=True).config.attention_window == 16
+
+
 @pytest.mark.parametrize("preset", ["rope", "alibi", "dstg"])
 def test_a_window_goes_with_every_scheme_of_ours(preset, tmp_path):
     ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")

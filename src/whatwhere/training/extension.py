@@ -15,7 +15,6 @@ from torch.nn.utils.parametrize import register_parametrization, remove_parametr
 from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
-from ..encoder.registry import scheme_texts
 from ..encoder.tables import named_tensors, rows_of_no_position, table_key
 from ..files import new_folder, read_json, write_json
 from ..geometry import extrapolate
@@ -126,11 +125,12 @@ def extend(
         made = torch.from_numpy(extrapolate(table.double().numpy(), rows, str(method), **how))
         weights[key] = torch.cat([head, made.to(table.dtype)])
     with new_folder(out) as new:
-        shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
+        left = (*LEFT_BEHIND, "*.py") if ours else LEFT_BEHIND
+        shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left))
         if key is not None:
             save_file(weights, new / tensors[key].name, {"format": "pt"})
-        if ours and "auto_map" not in config:  # saved without its code, as the shipped model is
-            carry(new, scheme_texts(EncoderConfig.from_pretrained(folder, local_files_only=True)))
+        if ours:  # its own code may be older than what is new in the configuration; the shipped model has none
+            carry(new, [path.read_text("utf-8") for path in sorted(folder.glob("own_scheme*.py"))])
             changed["auto_map"] = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
         write_json(new / "config.json", config | changed)
         for name, field in (
