@@ -21,10 +21,9 @@ from ..intervals import seed_interval
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
-from ..training.loop import Show
+from ..training.loop import Show, counted
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
-from .probes import HOLMES as PROTOCOL
-from .probes import Rows, train_probes
+from .probes import OF_HOLMES, Rows, train_probes
 from .scores import macro_f1, pearson
 from .states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
 from .tuning import open_masked
@@ -287,13 +286,12 @@ def work(out: str, piece: Piece, show: Show) -> None:
     kind = np.int64 if made.classes else np.float32
     layers, rows, rng = layers_of(model, config.layers), {}, np.random.default_rng(0)
     for split, samples in made.splits.items():
-        told = lambda done, total, split=split: show(split, done, total, "")  # noqa: E731
-        states = features(model, tokenizer, samples, layers, config.pooling, told)
+        states = features(model, tokenizer, samples, layers, config.pooling, counted(show, split))
         labels = np.array(samples.labels, kind)
         rows[split] = Rows(states, np.stack([labels, *([rng.permutation(labels)] if config.control else [])]))
     parts = parts_of(model.config, len(made.splits["train"].places[0]))
     columns = np.stack(list(parts.values()))
-    probes = train_probes(rows["train"], rows["dev"], columns, made.classes, range(config.seeds), PROTOCOL)
+    probes = train_probes(rows["train"], rows["dev"], columns, made.classes, range(config.seeds), OF_HOLMES)
     said, right = probes.predict(rows["test"].features), rows["test"].labels  # (f, s, p, v, n), (v, n)
     score = macro_f1 if made.classes else pearson
 
