@@ -147,6 +147,17 @@ def test_the_papers_layers_stand_at_the_same_relative_depth(build, depth):
     assert [p.value for p in curve.values()] == [DSTG_R2["r2.token", "ap", "all", k] for k in range(1, 7)]
 
 
+def test_printed_stress_behind_m_is_drawn_beside_the_trained_model():
+    """It stood only where the untrained model was measured: `points` was left by the loop over both."""
+    place = {"study": "r", "model": "m", "metric": "projected.stress.raw", "part": "sinusoidal", "seed": 0}
+    entry = {"name": "m", "config": {"num_hidden_layers": shape.PROJECTED_DEPTH}}
+    for steps in ((None,), (None, 0), (0,)):
+        records = [Record(value=1000.0, layer=k, step=step, **place) for step in steps for k in range(13)]
+        each = [*shape.projected.__self__.source(Run("r", {"models": [entry]}, records))]
+        printed = [line.points for line in each if line.kind == "paper"]
+        assert [set(points) for points in printed] == [set(shape.PROJECTED_PAPER)] * (None in steps), steps
+
+
 def lines(*kinds, points=3):
     at = {float(x): Point.between(0.1 * x, 0.1 * x - 0.01, 0.1 * x + 0.01) for x in range(points)}
 
