@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from ..analysis.who import Who
 from ..corpus import load_tokenizer
-from ..corpus.text_files import table_rows
+from ..corpus.text_files import data_lines, empty_file, table_rows
 from ..files import read_json, write_arrays, write_json
 from ..intervals import seed_interval
 from ..records import Record
@@ -81,6 +81,8 @@ def read_settings(folder: Path) -> tuple[str, int]:
     if path is None:
         raise ValueError(f"{folder} has no config-none.yaml. Bring the complete data set.")
     given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if given is None:
+        raise empty_file(path)
     kind, classes = (given.get(key) if isinstance(given, dict) else None for key in ("probe_task_type", "num_labels"))
     if kind not in KINDS or not isinstance(classes, int) or classes < 1:
         raise ValueError(
@@ -111,7 +113,9 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
     csv.field_size_limit(1 << 27)
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
-        if lacking := [name for name in ("inputs", "label", "set-0") if name not in (rows.fieldnames or [])]:
+        if rows.fieldnames is None:
+            raise empty_file(path)
+        if lacking := [name for name in ("inputs", "label", "set-0") if name not in rows.fieldnames]:
             raise ValueError(f"{path} has no column {lacking[0]!r}. Bring the complete data set.")
         for row in rows:
             place = f"{path}, line {rows.line_num}"
@@ -220,15 +224,14 @@ def published_scores(path: Path, model: str) -> dict[str, float]:
 def _published(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     if not path.is_file():
         raise ValueError(f"No published table {path}. Bring data/leaderboards/*.csv of the repository of Holmes.")
-    with path.open("rb") as raw:
-        rows = table_rows(path, raw)
-        names = next(rows, (0, []))[1]
-        for column in ("probing dataset", "linguistic subfield", "linguistic phenomena", "train portion"):
-            if column not in names:
-                raise ValueError(f"{path} has no column {column!r}. Bring data/leaderboards/*.csv of Holmes.")
-        for _, row in rows:
-            of = {key: value.strip() for key, value in zip(names, row, strict=True)}
-            yield of["probing dataset"], of
+    rows = table_rows(path, data_lines(path))
+    _, names = next(rows)
+    for column in ("probing dataset", "linguistic subfield", "linguistic phenomena", "train portion"):
+        if column not in names:
+            raise ValueError(f"{path} has no column {column!r}. Bring data/leaderboards/*.csv of Holmes.")
+    for _, row in rows:
+        of = {key: value.strip() for key, value in zip(names, row, strict=True)}
+        yield of["probing dataset"], of
 
 
 def table_of(config: HolmesConfig) -> Path | None:
