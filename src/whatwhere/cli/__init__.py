@@ -29,6 +29,7 @@ def _run() -> int:
     # Newer typer carries its own copy of click: the base of its usage errors is found through a public name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # without a network huggingface_hub would tell of every try
     try:
         status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         return status if isinstance(status, int) else 0

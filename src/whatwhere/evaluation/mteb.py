@@ -162,8 +162,7 @@ def _mteb() -> Any:
     import datasets
 
     datasets.disable_progress_bars()
-    for name in ("mteb", "huggingface_hub"):  # without a network the latter would tell of every try
-        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("mteb").setLevel(logging.ERROR)
     return mteb
 
 
