@@ -4,6 +4,7 @@ on, never with a traceback."""
 import os
 import signal
 import sys
+from typing import Any
 
 from ..stop import Stopped, asked, listening
 
@@ -34,7 +35,7 @@ def _run() -> int:
         status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         return status if isinstance(status, int) else 0
     except usage_error as error:
-        line = f"{error.format_message()} See whatwhere --help."  # type: ignore[attr-defined]
+        line = f"{_refused(error)} See whatwhere --help."
     except (Stopped, typer.Abort) as error:
         return _stopped(str(error))
     except (ValueError, OSError) as error:
@@ -45,6 +46,17 @@ def _run() -> int:
         line = in_words(error) if isinstance(error, OSError) else str(error)
     print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
     return 2
+
+
+def _refused(error: Any) -> str:
+    """What is wrong with an option; newer typer has pydantic check it."""
+    from pydantic import ValidationError
+
+    from ..wrong import wrong_value
+
+    if isinstance(error.__cause__, ValidationError) and error.param is not None:
+        return wrong_value(error.param.opts[0], error.__cause__)
+    return str(error.format_message())
 
 
 def _stopped(where: str) -> int:
