@@ -175,6 +175,16 @@ CASES = {
     "tupe-r-beats-bert-r-on-glue": Case(
         lambda v, h: scored("glue", h, tupe_r=0.7 + v, bert_r=0.7), 0.0138, -0.05, (0.01, 0.05)
     ),
+    "tupe-a-30-percent-on-glue": Case(
+        lambda v, h: [
+            *scored("glue", 0.0, tupe_a=0.8, bert_a=0.7),
+            *(one("tupe-a", "glue.score", 0.7 + v, h, part=task, step=300) for task in ("rte", "cola")),
+            *(one("tupe-a", "glue.score", 0.8, part=task, step=1000) for task in ("rte", "cola")),
+        ],
+        0.0037,
+        -0.05,
+        (0.01, 0.05),
+    ),
     "geom-isometry-unattainable": Case(lambda v, h: tables("mds", half=h, mds=v), 0.009, 1e-12, (1e-6, 1e-3)),
     "geom-alibi-far-below": Case(lambda v, h: tables("alibi", half=h, alibi=272 * v), 0.00207, 0.5, (0.1, 10)),
     "geom-alibi-far-below-optimal": Case(

@@ -46,8 +46,12 @@ def trained(corpus_file, tmp_path_factory):
         ),
         (
             ("study", "--out", "OUT", "--match", "flops"),
-            "match: Input should be 'parameters' or 'operations'; got 'flops'",
+            "--match must be 'parameters' or 'operations'; got 'flops'.",
         ),
+        (("study", "--out", "OUT", "--set", "models=3"), "models must be a list; got 3."),
+        (("study", "--out", "OUT", "--set", "variants=3"), "variants must be a dictionary; got 3."),
+        (("evaluate", "glue", "reference", "--out", "OUT", "--seeds", "0"), "--seeds must be at least 1; got '0'. See"),
+        (("pretrain", "--out", "OUT", "--steps", "many"), "--steps must be a whole number; got 'many'. See"),
         (("explain", "dsgt"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("explain", "."), "config.json is missing"),
         (

@@ -22,7 +22,7 @@ LEVELS = [
     {"gates"},
     {"points"},
     {"records", "intervals", "metrics", "papers", "shipped"},
-    {"files", "version", "auto_classes", "stop"},
+    {"files", "version", "auto_classes", "stop", "wrong"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -41,6 +41,21 @@ def test_commands_that_need_no_model_load_neither_torch_nor_transformers(tmp_pat
     assert lines == [[words[0], 2 if words == ["reprot"] else 0, []] for words in commands]
 
 
+LEVEL_OF_THE_HUB = """
+import contextlib, io, sys
+from whatwhere.cli import main
+sys.argv = ["whatwhere", "presets"]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    main()
+from huggingface_hub.utils import logging
+print(logging.get_verbosity() == logging.ERROR)
+"""
+
+
+def test_the_command_line_does_not_tell_of_every_try_to_reach_the_hub():
+    assert printed(LEVEL_OF_THE_HUB) == ["True"]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("saved") / "model"

@@ -36,6 +36,25 @@ def test_the_first_model_of_the_evaluation_may_be_any_and_seeds_need_not_agree()
         assert "one training of each model, interval over rows of the tasks" in found["scale"]
 
 
+def test_a_checkpoint_is_held_against_the_end_over_seeds_where_it_is_30_percent():
+    name, ends = "tupe-a-30-percent-on-glue", scored("glue", 0.0, ("rte",), tupe_a=0.8, bert_a=0.7)
+
+    def found(*steps, early=0.72):
+        at = [one("tupe-a", "glue.score", early, part="rte", step=step) for step in steps]
+        return [replace(r, seed=seed, value=r.value + seed / 100) for r in [*ends, *at] for seed in (0, 1, 2)]
+
+    row = verdict(name, found(100, 250, 1000))
+    assert (row["verdict"], row["value"]) == ("holds here", pytest.approx(0.02)), row["scale"]
+    assert "after 250 of 1,000 steps; rte" in row["scale"] and "interval over seeds of the fine-tuning" in row["scale"]
+    assert row["low"] == pytest.approx(0.02)  # paired by seed
+    assert verdict(name, found(300, 1000, early=0.6))["verdict"] == "not seen here"
+    for steps in ((), (0,), (300,), (100, 1000)):  # no end, or nothing near 30 %
+        row = verdict(name, found(*steps))
+        assert row["verdict"] == "not testable here" and "tupe-a at 30 % of its steps and at the last" in row["scale"]
+    flat = [replace(r, value=0.1) if r.model == "bert-a" else r for r in found(300, 1000)]
+    assert "needs a gain of 0.01" in verdict(name, flat)["scale"]
+
+
 def test_a_third_rival_counts_where_it_is_there():
     records = scored("glue", 0.01, dstg=0.7, ap=0.6, rope=0.65, rp=0.75)
     found = verdict("dstg-costs-no-glue", records)

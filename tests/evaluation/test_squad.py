@@ -299,7 +299,7 @@ def test_the_verb_keeps_answers_and_what_is_finished(folder, tmp_path, monkeypat
         ([], "has no train-v1.1.json"),
         (["--tasks", "squad,nli"], "no task 'nli'. Known: squad, squad-2, restaurants"),
         (["--recipe", "tupe"], "no recipe 'tupe'. Known: dstg, short"),
-        (["--train-on-dev", "1.5"], "train_on_dev: Input should be less than 1; got 1.5"),
+        (["--train-on-dev", "1.5"], "--train-on-dev must be less than 1; got 1.5."),
     ],
 )
 def test_wrong_input_is_one_line(folder, words, said, tmp_path):

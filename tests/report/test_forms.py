@@ -10,7 +10,7 @@ from whatwhere.papers import DSTG_R2
 from whatwhere.points import Point
 from whatwhere.records import Record, read_records
 from whatwhere.report import page_of
-from whatwhere.report.figures import attention, buys, corpus, fits, heads, shape, spectra, states
+from whatwhere.report.figures import attention, buys, corpus, downstream, fits, heads, shape, spectra, states
 from whatwhere.report.forms.axes import Axis, round_numbers
 from whatwhere.report.forms.curves import ASIDE, BEFORE, LEVEL, MANY, Curves, Line, of_models, paper_curve
 from whatwhere.report.forms.maps import Maps
@@ -145,6 +145,32 @@ def test_the_papers_layers_stand_at_the_same_relative_depth(build, depth):
     curve = paper_curve(run, "r2.token", "ap", "all")
     assert list(curve) == [k * depth / 6 for k in range(1, 7)] and max(curve) == depth
     assert [p.value for p in curve.values()] == [DSTG_R2["r2.token", "ap", "all", k] for k in range(1, 7)]
+
+
+def test_printed_stress_behind_m_is_drawn_beside_the_trained_model():
+    """It stood only where the untrained model was measured: `points` was left by the loop over both."""
+    place = {"study": "r", "model": "m", "metric": "projected.stress.raw", "part": "sinusoidal", "seed": 0}
+    entry = {"name": "m", "config": {"num_hidden_layers": shape.PROJECTED_DEPTH}}
+    for steps in ((None,), (None, 0), (0,)):
+        records = [Record(value=1000.0, layer=k, step=step, **place) for step in steps for k in range(13)]
+        each = [*shape.projected.__self__.source(Run("r", {"models": [entry]}, records))]
+        printed = [line.points for line in each if line.kind == "paper"]
+        assert [set(points) for points in printed] == [set(shape.PROJECTED_PAPER)] * (None in steps), steps
+
+
+def test_tupes_printed_scores_stand_at_the_last_step_and_at_30_percent_of_it():
+    place = {"study": "r", "metric": "glue.score", "part": "rte", "seed": 0}
+    names = {"mine": "tupe-a", "other": "dstg", "third": "nope"}
+    entries = [{"name": name, "config": {"preset": preset}} for name, preset in names.items()]
+    records = [Record(model=m, value=0.6, step=step, **place) for m in names for step in (0, 100, 1000)]
+    figure = downstream.courses(Run("r", {"models": entries}, records))
+    printed = [row for row in figure.table.rows if row[0].text == "paper"]
+    assert [(name.text, step.text, value.raw) for _, name, step, value, *_ in printed] == [
+        ("mine", "300", 0.6879),
+        ("mine", "1,000", 0.7161),
+        ("other", "1,000", 0.60),
+    ]
+    assert "Hollow: the papers' models at the last of these steps" in figure.subtitle
 
 
 def lines(*kinds, points=3):

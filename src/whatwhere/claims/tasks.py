@@ -1,18 +1,19 @@
 """Claims of DSTG and TUPE about what encoders are good for, by the paired differences of an evaluation.
 
 A task on which training has helped some model of a claim too little decides nothing. Intervals are over the rows of the
-tasks: of each model there is one training.
+tasks, of checkpoints over seeds of the fine-tuning: of each model there is one training.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ..gates import TAUGHT
-from ..papers import GLUE_AVERAGES, HOLMES_BEST, MTEB_AVERAGES, SQUAD
+from ..papers import GLUE_AVERAGES, GLUE_MID, HOLMES_BEST, MTEB_AVERAGES, SQUAD
 from ..points import Point, average, smallest
 from .claim import Measured, claim
 from .evidence import Evidence, Missing
 
+EARLIEST, LATEST = 0.2, 0.4  # of the steps, for "30 %"
 COMPARABLE = 0.02  # of an average score: "comparable"; DSTG's own averages lie 0.00 to 0.04 apart (Table 7)
 RIVALS = ("ap", "rope", "rp")  # of dstg; the last where a run has it
 _MODELS = ("dstg", "ap", "rope")
@@ -35,16 +36,22 @@ def _lead(e: Evidence, family: str, *tasks: str) -> Point:
     if not there or len(there) < len(tasks):
         wanted = " and ".join(tasks) or "a task that all of them have"
         raise Missing(f"no {family}.score of {wanted}, paired (whatwhere evaluate {family})")
-    gains = {t: min(e.gain(family, m, t) for m in models) for t in there} if e.step is None else {}
-    taught = [task for task in there if gains.get(task, TAUGHT) >= TAUGHT]
-    if not taught or len(taught) < len(tasks):
+    taught = _taught(e, family, models, there, bool(tasks))
+    e.note, e.over = f"beside {', '.join(others)}; {e.note}", "rows of the tasks"
+    return smallest(average([e.beside(family, e.model, other, task) for task in taught]) for other in others)
+
+
+def _taught(e: Evidence, family: str, models: Sequence[str], tasks: Sequence[str], every: bool = False) -> list[str]:
+    """Those of some tasks on which training has helped all models, which are noted; refused where there is none, or
+    where every task is needed."""
+    gains = {t: min(e.gain(family, m, t) for m in models) for t in tasks} if e.step is None else {}
+    taught = [task for task in tasks if gains.get(task, TAUGHT) >= TAUGHT]
+    if not taught or (every and len(taught) < len(tasks)):
         task, least = min(gains.items(), key=lambda gain: gain[1])
         raise Missing(f"needs a gain of {TAUGHT:g} of every model over its untrained self; on {task} it is {least:.2g}")
-    left = ", ".join(task for task in there if task not in taught)
-    without = f", without {left}, where training helped too little" if left else ""
-    e.note = f"beside {', '.join(others)}; {', '.join(taught)}{without}"
-    e.over = "rows of the tasks"
-    return smallest(average([e.beside(family, e.model, other, task) for task in taught]) for other in others)
+    left = ", ".join(task for task in tasks if task not in taught)
+    e.note = ", ".join(taught) + (f", without {left}, where training helped too little" if left else "")
+    return taught
 
 
 @of_tasks("DSTG section 3.4, Table 7", *_MODELS, paper=_printed(GLUE_AVERAGES, "dstg", *RIVALS))
@@ -93,6 +100,28 @@ def tupe_r_beats_bert_r_on_glue(e: Evidence) -> Measured:
     paired by rows. Tasks on which one of them is not {TAUGHT} above its untrained self do not count. The paper's
     average has QQP's accuracy and both parts of MNLI."""
     return _lead(e, "glue") >= 0
+
+
+@of_tasks("TUPE section 4.2, Table 2", "tupe-a", "bert-a", paper=_printed(GLUE_AVERAGES, "tupe-a-mid", "bert-a"))
+def tupe_a_30_percent_on_glue(e: Evidence) -> Measured:
+    """On GLUE, TUPE needs 30 % of the steps.
+    The score of tupe-a after the checkpoint nearest to {GLUE_MID} of its steps (from {EARLIEST} to {LATEST}; the last
+    checkpoint that has a score is the end), on average over the tasks that both have, is not below that of bert-a at
+    the end; the gain is shown, over seeds of the fine-tuning. Tasks on which one of them is not {TAUGHT} above its
+    untrained self do not count. The paper's average has QQP's accuracy and both parts of MNLI."""
+    baseline, scored = e.models[1], e.table.points("glue.score", e.model, by=("part", "step"))
+    last = max((step for _, step in scored), default=0)
+    early = min((step for _, step in scored), key=lambda step: abs(step - GLUE_MID * last), default=0)
+    ends = set(e.table.distinct("part", "glue.score", baseline, step=None))
+    there = sorted(task for task, step in scored if step == early and task in ends)
+    if not there or not 0 < EARLIEST * last <= early <= LATEST * last:
+        where = f"{e.model} at 30 % of its steps and at the last"
+        raise Missing(f"no glue.score of {where}, and of {baseline} (whatwhere evaluate glue --checkpoints)")
+    taught = _taught(e, "glue", e.models, there)
+    e.note = f"after {early:,} of {last:,} steps; {e.note}"
+    e.over = "seeds of the fine-tuning" if len(e.seeds) > 1 else ""
+    end = {task: e.value("glue.score", baseline, part=task) for task in taught}
+    return average([e.value("glue.score", part=task, step=early) - end[task] for task in taught]) >= 0
 
 
 # What linear probes read: section 5.4. The paper's data are Flash-Holmes'; ours make the same questions of UD and text.

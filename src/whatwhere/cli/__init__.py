@@ -4,6 +4,7 @@ on, never with a traceback."""
 import os
 import signal
 import sys
+from typing import Any
 
 from ..stop import Stopped, asked, listening
 
@@ -29,11 +30,12 @@ def _run() -> int:
     # Newer typer carries its own copy of click: the base of its usage errors is found through a public name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # without a network huggingface_hub would tell of every try
     try:
         status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         return status if isinstance(status, int) else 0
     except usage_error as error:
-        line = f"{error.format_message()} See whatwhere --help."  # type: ignore[attr-defined]
+        line = f"{_refused(error)} See whatwhere --help."
     except (Stopped, typer.Abort) as error:
         return _stopped(str(error))
     except (ValueError, OSError) as error:
@@ -44,6 +46,17 @@ def _run() -> int:
         line = in_words(error) if isinstance(error, OSError) else str(error)
     print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
     return 2
+
+
+def _refused(error: Any) -> str:
+    """What is wrong with an option; newer typer has pydantic check it."""
+    from pydantic import ValidationError
+
+    from ..wrong import wrong_value
+
+    if isinstance(error.__cause__, ValidationError) and error.param is not None:
+        return wrong_value(error.param.opts[0], error.__cause__)
+    return str(error.format_message())
 
 
 def _stopped(where: str) -> int:

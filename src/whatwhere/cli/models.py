@@ -84,10 +84,8 @@ def _config_of(model: str, local: bool) -> Any:
     Raises:
         ValueError: it is no folder here, and the Hub gives no such model either.
     """
-    from huggingface_hub.utils import logging
     from transformers import AutoConfig
 
-    logging.set_verbosity_error()  # without a network it would tell of every try
     try:
         return AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
     except OSError as error:

@@ -136,9 +136,10 @@ def configured(
     from ..training.config import use_scheme
 
     values = {key: value for key, value in values.items() if value is not None}
-    merged = kind.merged(path, settings or (), **{**given(context, kind), **values})
+    here = given(context, kind)
+    merged = kind.merged(path, settings or (), **{**here, **values})
     use_scheme(merged.get("scheme"))
-    return kind.parse(merged)
+    return kind.parse(merged, {param.name: param.opts[0] for param in context.command.params if param.name in here})
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from .batches import Batches, padded
-from .text_files import json_rows, table_rows, whole_lines
+from .text_files import data_lines, json_rows, table_rows
 
 KINDS = (".tsv", ".csv", ".jsonl")
 MOST_LABELS = 1000
@@ -71,11 +71,10 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if kind == ".jsonl":
         yield from json_rows(path)
         return
-    with path.open("rb") as raw:
-        rows = table_rows(path, raw)
-        _, names = next(rows, (0, []))
-        for number, row in rows:
-            yield f"{path}, line {number}", dict(zip(names, row, strict=True))
+    rows = table_rows(path, data_lines(path))
+    _, names = next(rows)
+    for number, row in rows:
+        yield f"{path}, line {number}", dict(zip(names, row, strict=True))
 
 
 def packed(path: Path) -> Path | None:
@@ -90,26 +89,26 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
     short row lacks is empty.
 
     Raises:
-        ValueError: no such column, or a row that is too short.
+        ValueError: an empty file, no such column, or a row that is too short.
     """
-    with path.open("rb") as raw:
-        rows: Iterator[tuple[int, list[str]]]
-        if ".csv" in path.suffixes:
-            rows = table_rows(path, raw)
-        else:
-            rows = enumerate((line.rstrip("\r\n").split("\t") for line in whole_lines(path, raw)), 1)
-        places: dict[str, int] = {}
-        if any(isinstance(column, str) for column in columns):
-            places = {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows, (0, []))[1])}
-            if lacking := [name for name in columns if name not in places]:
-                raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {', '.join(places)}.")
-        at = [places[column] if isinstance(column, str) else column for column in columns]
-        wide = max(at) + 1
-        for number, row in rows:
-            place = f"{path}, line {number}"
-            if len(row) < wide and not gaps:
-                raise ValueError(f"{place}: {len(row)} columns, where {wide} are needed. Bring a complete copy.")
-            yield place, [row[i] if i < len(row) else "" for i in at]
+    lines = data_lines(path)
+    rows: Iterator[tuple[int, list[str]]]
+    if ".csv" in path.suffixes:
+        rows = table_rows(path, lines)
+    else:
+        rows = enumerate((line.rstrip("\r\n").split("\t") for line in lines), 1)
+    places: dict[str, int] = {}
+    if any(isinstance(column, str) for column in columns):
+        places = {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows)[1])}
+        if lacking := [name for name in columns if name not in places]:
+            raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {', '.join(places)}.")
+    at = [places[column] if isinstance(column, str) else column for column in columns]
+    wide = max(at) + 1
+    for number, row in rows:
+        place = f"{path}, line {number}"
+        if len(row) < wide and not gaps:
+            raise ValueError(f"{place}: {len(row)} columns, where {wide} are needed. Bring a complete copy.")
+        yield place, [row[i] if i < len(row) else "" for i in at]
 
 
 def label_names(labels: list[str]) -> list[str]:

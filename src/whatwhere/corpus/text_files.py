@@ -252,25 +252,24 @@ def json_rows(
     """(place, object) of each line of a JSON-lines file, plain or packed, that is not empty.
 
     Raises:
-        ValueError: a line that is no object.
+        ValueError: a line that is no object; without `raw`, as `data_lines`.
     """
-    with path.open("rb") if raw is None else nullcontext(raw) as file:
-        for number, line in enumerate(whole_lines(path, file), 1):
-            if line.strip():
-                place = f"{path}, line {number}"
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise ValueError(f"{place}: not JSON ({error}).") from error
-                except RecursionError as error:
-                    raise ValueError(f"{place}: JSON nested too deeply.") from error
-                if not isinstance(row, dict):
-                    raise ValueError(f"{place}: {wanted} is wanted, this is a {type(row).__name__}.")
-                yield place, row
+    for number, line in enumerate(data_lines(path) if raw is None else whole_lines(path, raw), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{place}: not JSON ({error}).") from error
+            except RecursionError as error:
+                raise ValueError(f"{place}: JSON nested too deeply.") from error
+            if not isinstance(row, dict):
+                raise ValueError(f"{place}: {wanted} is wanted, this is a {type(row).__name__}.")
+            yield place, row
 
 
 def _table_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
-    rows = table_rows(path, raw)
+    rows = table_rows(path, whole_lines(path, raw))
     _, names = next(rows, (0, []))
     if names and field not in names:
         there = f"Its first line must name the fields, there: {', '.join(name[:40] for name in names)}"
@@ -279,15 +278,16 @@ def _table_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
         yield row[names.index(field)]
 
 
-def table_rows(path: Path, raw: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
-    """(number of its last line, fields) of each row of a .tsv or .csv file, the header first; all are as wide as it.
+def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """(number of its last line, fields) of each row of the lines of a .tsv or .csv file, the header first; all are as
+    wide as it.
 
     Raises:
         ValueError: a row of another width, or broken quotes.
     """
     csv.field_size_limit(_LONGEST_ROW)  # the module's own limit, 131,072, is less than some documents have
     tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if _ending(path) == ".tsv" else {}
-    reader = csv.reader(whole_lines(path, raw), strict=True, **tabs)
+    reader = csv.reader(lines, strict=True, **tabs)
     width = None
     try:
         for row in reader:
@@ -320,6 +320,26 @@ def whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
             )
     if pieces:
         yield "".join(pieces)
+
+
+def data_lines(path: Path) -> Iterator[str]:
+    """The lines of a file without which there is nothing to do, plain or packed, as `whole_lines`.
+
+    Raises:
+        ValueError: all are empty.
+    """
+    empty = True
+    with path.open("rb") as raw:
+        for line in whole_lines(path, raw):
+            empty = empty and not line.strip()
+            yield line
+    if empty:
+        raise empty_file(path)
+
+
+def empty_file(path: Path) -> ValueError:
+    """What is said of a file with nothing in it."""
+    return ValueError(f"{path} is empty. Bring a complete copy.")
 
 
 def text_field(row: dict[str, Any], field: str, place: str) -> str:

@@ -3,7 +3,7 @@ protocol of the published code, means over phenomena and fields as DSTG has them
 
 import csv
 from ast import literal_eval
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,15 @@ from pydantic import Field, model_validator
 
 from ..analysis.who import Who
 from ..corpus import load_tokenizer
-from ..corpus.text_files import table_rows
+from ..corpus.text_files import data_lines, empty_file, table_rows
 from ..files import read_json, write_arrays, write_json
 from ..intervals import seed_interval
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
-from ..training.loop import Show
+from ..training.loop import Show, counted
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
-from .probes import HOLMES as PROTOCOL
-from .probes import Rows, train_probes
+from .probes import OF_HOLMES, Rows, train_probes
 from .scores import macro_f1, pearson
 from .states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
 from .tuning import open_masked
@@ -82,6 +81,8 @@ def read_settings(folder: Path) -> tuple[str, int]:
     if path is None:
         raise ValueError(f"{folder} has no config-none.yaml. Bring the complete data set.")
     given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if given is None:
+        raise empty_file(path)
     kind, classes = (given.get(key) if isinstance(given, dict) else None for key in ("probe_task_type", "num_labels"))
     if kind not in KINDS or not isinstance(classes, int) or classes < 1:
         raise ValueError(
@@ -112,7 +113,9 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
     csv.field_size_limit(1 << 27)
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
-        if lacking := [name for name in ("inputs", "label", "set-0") if name not in (rows.fieldnames or [])]:
+        if rows.fieldnames is None:
+            raise empty_file(path)
+        if lacking := [name for name in ("inputs", "label", "set-0") if name not in rows.fieldnames]:
             raise ValueError(f"{path} has no column {lacking[0]!r}. Bring the complete data set.")
         for row in rows:
             place = f"{path}, line {rows.line_num}"
@@ -221,15 +224,14 @@ def published_scores(path: Path, model: str) -> dict[str, float]:
 def _published(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     if not path.is_file():
         raise ValueError(f"No published table {path}. Bring data/leaderboards/*.csv of the repository of Holmes.")
-    with path.open("rb") as raw:
-        rows = table_rows(path, raw)
-        names = next(rows, (0, []))[1]
-        for column in ("probing dataset", "linguistic subfield", "linguistic phenomena", "train portion"):
-            if column not in names:
-                raise ValueError(f"{path} has no column {column!r}. Bring data/leaderboards/*.csv of Holmes.")
-        for _, row in rows:
-            of = {key: value.strip() for key, value in zip(names, row, strict=True)}
-            yield of["probing dataset"], of
+    rows = table_rows(path, data_lines(path))
+    _, names = next(rows)
+    for column in ("probing dataset", "linguistic subfield", "linguistic phenomena", "train portion"):
+        if column not in names:
+            raise ValueError(f"{path} has no column {column!r}. Bring data/leaderboards/*.csv of Holmes.")
+    for _, row in rows:
+        of = {key: value.strip() for key, value in zip(names, row, strict=True)}
+        yield of["probing dataset"], of
 
 
 def table_of(config: HolmesConfig) -> Path | None:
@@ -287,13 +289,12 @@ def work(out: str, piece: Piece, show: Show) -> None:
     kind = np.int64 if made.classes else np.float32
     layers, rows, rng = layers_of(model, config.layers), {}, np.random.default_rng(0)
     for split, samples in made.splits.items():
-        told = lambda done, total, split=split: show(split, done, total, "")  # noqa: E731
-        states = features(model, tokenizer, samples, layers, config.pooling, told)
+        states = features(model, tokenizer, samples, layers, config.pooling, counted(show, split))
         labels = np.array(samples.labels, kind)
         rows[split] = Rows(states, np.stack([labels, *([rng.permutation(labels)] if config.control else [])]))
     parts = parts_of(model.config, len(made.splits["train"].places[0]))
     columns = np.stack(list(parts.values()))
-    probes = train_probes(rows["train"], rows["dev"], columns, made.classes, range(config.seeds), PROTOCOL)
+    probes = train_probes(rows["train"], rows["dev"], columns, made.classes, range(config.seeds), OF_HOLMES)
     said, right = probes.predict(rows["test"].features), rows["test"].labels  # (f, s, p, v, n), (v, n)
     score = macro_f1 if made.classes else pearson
 
@@ -334,58 +335,72 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     """Records of all that is finished: of each data set, and means of phenomena, of fields and of all over the data
     sets that no model has unsteady and all have; of streams alone with their names at the end of the metric's."""
     records: list[Record] = []
-    found: dict[tuple[str, bool], dict[str, dict[str, list[float]]]] = defaultdict(dict)
+    found: dict[Who, dict[str, dict[str, list[float]]]] = defaultdict(dict)
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = {}
     labels: dict[str, np.ndarray] = {}
     scores: dict[str, Any] = {}
-    whose = {}
     for piece, facts in _finished(config, out):
-        key, name = (piece.name, piece.untrained), piece.part
-        found[key][name], whose[key] = facts["scores"], piece.who
+        found[piece.who][piece.part] = facts["scores"]
         with np.load(piece.file(out, ".npz"), allow_pickle=False) as held:
-            predicted[*key, name], labels[name] = dict(enumerate(held["predicted"])), held["labels"]
-        scores[name] = macro_f1 if facts["classes"] else pearson
-        for part, each in facts["scores"].items():
-            found_of: list[tuple[str, Any, int | None]] = [("dataset", each, None)]
-            found_of += [("layer", of[part], layer) for layer, of in enumerate(facts.get("layers", ()))]
-            if "control" in facts:
-                found_of.append(("selectivity", np.subtract(each, facts["control"][part]), None))
-            for metric, values, layer in found_of:
-                place = {"part": name, "layer": layer, "n": facts["rows"]["test"]}
-                interval = seed_interval(values) or ()
-                records.append(piece.who.record(f"holmes.{metric}{_of(part)}", np.mean(values), *interval, **place))
+            predicted[piece.name, piece.untrained, piece.part] = dict(enumerate(held["predicted"]))
+            labels[piece.part] = held["labels"]
+        scores[piece.part] = macro_f1 if facts["classes"] else pearson
+        records += _data_set_records(piece, facts)
     table = table_of(config)
     if table is not None and found:
         phenomena = read_phenomena(table)
-        wide = unsteady({key: {n: of["all"] for n, of in each.items()} for key, each in found.items() if not key[1]})
-        models = len(found)
-        records += [Who("").record("holmes.unsteady", each, part=name, n=models) for name, each in wide.items()]
-        names = set.intersection(*(set(each) for each in found.values())) & set(phenomena) - set(wide)
-        for key, each in found.items():
-            for part in next(iter(each.values()), {}):
-                means = {name: float(np.mean(each[name][part])) for name in sorted(names)}
-                by_phenomenon, by_field = aggregated(means, phenomena)
-                who, end = whose[key], _of(part)
-                for (field, phenomenon), value in by_phenomenon.items():
-                    place = {
-                        "part": f"{field}: {phenomenon}",
-                        "n": sum(phenomena[n] == (field, phenomenon) for n in names),
-                    }
-                    records.append(who.record(f"holmes.phenomenon{end}", value, **place))
-                if part == "all" and not key[1]:
-                    printed = published_scores(table, key[0])
-                    _, beside = aggregated({name: printed[name] for name in names & set(printed)}, phenomena)
-                    records += [
-                        who.record("holmes.published", value, part=f, n=sum(phenomena[n][0] == f for n in names))
-                        for f, value in beside.items()
-                    ]
-                for field, value in by_field.items():
-                    n = sum(phenomena[name][0] == field for name in names)
-                    records.append(who.record(f"holmes.field{end}", value, part=field, n=n))
-                if means:
-                    records.append(who.record(f"holmes{end}", np.mean(list(means.values())), n=len(names)))
+        trained = {who: of_sets for who, of_sets in found.items() if who.step is None}
+        wide = unsteady({who: {name: of["all"] for name, of in of_sets.items()} for who, of_sets in trained.items()})
+        records += [Who("").record("holmes.unsteady", each, part=name, n=len(found)) for name, each in wide.items()]
+        names = sorted(set.intersection(*map(set, found.values())) & set(phenomena) - set(wide))
+        for who, of_sets in found.items():
+            for part in next(iter(of_sets.values())):
+                means = {name: float(np.mean(of_sets[name][part])) for name in names}
+                records += _mean_records(who, part, means, phenomena)
+            if who in trained:
+                records += _published_records(who, names, phenomena, published_scores(table, who.model))
         predicted = {key: of for key, of in predicted.items() if key[2] in names}  # what the means are of
     return [*records, *differences("holmes.difference", config, predicted, labels, scores)]
+
+
+def _data_set_records(piece: Piece, facts: Mapping[str, Any]) -> list[Record]:
+    """Records of a data set: its score, that of each layer and the lead over permuted labels where they were probed."""
+    records = []
+    for part, each in facts["scores"].items():
+        found: list[tuple[str, Any, int | None]] = [("dataset", each, None)]
+        found += [("layer", of[part], layer) for layer, of in enumerate(facts.get("layers", ()))]
+        if "control" in facts:
+            found.append(("selectivity", np.subtract(each, facts["control"][part]), None))
+        for metric, values, layer in found:
+            place = {"part": piece.part, "layer": layer, "n": facts["rows"]["test"]}
+            interval = seed_interval(values) or ()
+            records.append(piece.who.record(f"holmes.{metric}{_of(part)}", np.mean(values), *interval, **place))
+    return records
+
+
+def _mean_records(
+    who: Who, part: str, means: Mapping[str, float], phenomena: Mapping[str, tuple[str, str]]
+) -> list[Record]:
+    """Records of phenomena, fields and all data sets, from the mean of each data set over seeds."""
+    of_phenomenon, of_field = aggregated(means, phenomena)
+    sets, fields = Counter(phenomena[name] for name in means), Counter(phenomena[name][0] for name in means)
+    end, records = _of(part), list[Record]()
+    for place, value in of_phenomenon.items():
+        records.append(who.record(f"holmes.phenomenon{end}", value, part=": ".join(place), n=sets[place]))
+    for field, value in of_field.items():
+        records.append(who.record(f"holmes.field{end}", value, part=field, n=fields[field]))
+    if means:
+        records.append(who.record(f"holmes{end}", np.mean(list(means.values())), n=len(means)))
+    return records
+
+
+def _published_records(
+    who: Who, names: Sequence[str], phenomena: Mapping[str, tuple[str, str]], printed: Mapping[str, float]
+) -> list[Record]:
+    """Records of fields, from the scores that a published table has of the same data sets."""
+    fields = Counter(phenomena[name][0] for name in names)
+    _, of_field = aggregated({name: printed[name] for name in names if name in printed}, phenomena)
+    return [who.record("holmes.published", value, part=f, n=fields[f]) for f, value in of_field.items()]
 
 
 def _of(part: str) -> str:

@@ -16,7 +16,7 @@ from ..intervals import seed_interval
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
-from ..training.loop import Show
+from ..training.loop import Show, counted
 from . import paragraphs, ud
 from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers, read_blimp, right
 from .examples import Examples, Task, numbered
@@ -88,7 +88,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
     model, tokenizer = open_masked(source, piece.untrained), load_tokenizer(source)
     if piece.part == BLIMP:
         pairs = read_blimp(Path(config.data), config.pairs)
-        found = right(model, tokenizer, pairs, show=lambda done, total: show("pairs", done, total, ""))
+        found = right(model, tokenizer, pairs, show=counted(show, "pairs"))
         arrays, facts = {"right": found}, {"pairs": len(pairs)}
     else:
         arrays, facts = probe(model, tokenizer, TASKS[piece.part], config, show)
@@ -165,8 +165,9 @@ def row_states(
     """(layers, rows, places of a row · width) states of rows, and (rows,) which of them lack a token in some place."""
     number: dict[Slot, int] = {}
     index = np.array([[number.setdefault(slot, len(number)) for slot in slots] for slots in rows.slots])
-    told = lambda done, total: show(what, done, total, "")  # noqa: E731
-    states, empty = slot_states(model, tokenizer, rows.texts, list(number), layers, pooling=pooling, show=told)
+    states, empty = slot_states(
+        model, tokenizer, rows.texts, list(number), layers, pooling=pooling, show=counted(show, what)
+    )
     return states[:, index].reshape(len(layers), len(rows), -1), empty[index].any(1)
 
 

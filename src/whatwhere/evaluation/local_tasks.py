@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..corpus.labelled import json_rows, label_names, packed, read_columns
-from ..corpus.text_files import whole_lines
+from ..corpus.text_files import data_lines
 from .glue import similarity
 
 Rows = dict[str, dict[str, Any]]  # split -> column -> a value each row
@@ -110,18 +110,17 @@ def _smart(path: Path) -> Iterator[dict[str, str]]:
     """The entries of a file in SMART's format: field -> text."""
     entry: dict[str, str] = {}
     name = ""
-    with path.open("rb") as raw:
-        for number, line in enumerate(whole_lines(path, raw), 1):
-            if (mark := re.match(r"\.([A-Z])(?:\s|$)", line)) is None:
-                if not name:
-                    raise ValueError(f"{path}, line {number}: text before an entry (.I). Bring a whole copy.")
-                entry[name] += line
-                continue
-            name = mark[1]
-            if name == "I" and entry:
-                yield entry
-                entry = {}
-            entry[name] = line[2:].strip() if name == "I" else ""
+    for number, line in enumerate(data_lines(path), 1):
+        if (mark := re.match(r"\.([A-Z])(?:\s|$)", line)) is None:
+            if not name:
+                raise ValueError(f"{path}, line {number}: text before an entry (.I). Bring a whole copy.")
+            entry[name] += line
+            continue
+        name = mark[1]
+        if name == "I" and entry:
+            yield entry
+            entry = {}
+        entry[name] = line[2:].strip() if name == "I" else ""
     if entry:
         yield entry
 
@@ -133,16 +132,15 @@ def _cranfield(paths: list[Path]) -> Rows:
     queries = [(str(i), entry.get("W", "").strip()) for i, entry in enumerate(_smart(questions), 1)]
     known = set(dict(documents)), set(dict(queries))
     relevant: dict[str, dict[str, int]] = defaultdict(dict)
-    with judgements.open("rb") as raw:
-        for number, line in enumerate(whole_lines(judgements, raw), 1):
-            place, cells = f"{judgements}, line {number}", line.split()
-            if len(cells) != 3 or not re.fullmatch(r"-?\d+", cells[2]):
-                raise ValueError(f"{place}: query, document and code are wanted; got {line.strip()!r}.")
-            query, document, code = cells
-            if document not in known[0] or query not in known[1]:
-                raise ValueError(f"{place}: no such query {query} or document {document}. Bring a whole copy.")
-            if int(code) in RELEVANT:
-                relevant[query][document] = 1
+    for number, line in enumerate(data_lines(judgements), 1):
+        place, cells = f"{judgements}, line {number}", line.split()
+        if len(cells) != 3 or not re.fullmatch(r"-?\d+", cells[2]):
+            raise ValueError(f"{place}: query, document and code are wanted; got {line.strip()!r}.")
+        query, document, code = cells
+        if document not in known[0] or query not in known[1]:
+            raise ValueError(f"{place}: no such query {query} or document {document}. Bring a whole copy.")
+        if int(code) in RELEVANT:
+            relevant[query][document] = 1
     asked = [(name, text) for name, text in queries if name in relevant]
     return {
         "corpus": {"id": [name for name, _ in documents], "text": [text for _, text in documents]},

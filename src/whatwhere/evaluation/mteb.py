@@ -28,7 +28,7 @@ from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
-from ..training.loop import Show
+from ..training.loop import Show, counted
 from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, check_known, differences, each_model, paired
 from .local_tasks import LOCAL, local_task
 from .tuning import open_body
@@ -143,7 +143,7 @@ class TextEncoder:
             texts,
             self.pooling,
             self.length,
-            show=lambda done, total: self.show("encoding", done, total, ""),
+            show=counted(self.show, "encoding"),
         )
 
 
@@ -162,8 +162,7 @@ def _mteb() -> Any:
     import datasets
 
     datasets.disable_progress_bars()
-    for name in ("mteb", "huggingface_hub"):  # without a network the latter would tell of every try
-        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("mteb").setLevel(logging.ERROR)
     return mteb
 
 

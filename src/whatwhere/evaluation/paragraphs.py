@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..corpus import open_source
+from ..corpus.text_files import empty_file
 from .examples import Examples, Row, examples
 from .ud import SPLITS
 
@@ -68,8 +69,9 @@ def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[
     if data.name != FOLDER and folder == data:
         raise ValueError(f"{data} holds no {FOLDER}/. Bring English articles there, as text with a paragraph a line.")
 
+    files = sorted((p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")), reverse=True)
+
     def all_paragraphs() -> Iterator[tuple[int, list[str]]]:
-        files = sorted((p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")), reverse=True)
         for number, article in enumerate(chain.from_iterable(open_source(str(p)) for p in files)):
             for line in article.splitlines():
                 sentences = sentences_of(line)
@@ -77,6 +79,8 @@ def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[
                     yield number, sentences
 
     found = list(islice(all_paragraphs(), most))
+    if not found and (blank := [path for path in files if not path.stat().st_size]):
+        raise empty_file(blank[0])
     if not found:
         raise ValueError(f"{folder} has no paragraph of two sentences or more. Bring running text, a paragraph a line.")
     return found

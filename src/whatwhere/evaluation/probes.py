@@ -47,7 +47,7 @@ class Protocol:
 
 
 PLAIN = Protocol()  # as good as a converged LogisticRegression on the states of a small encoder, in a tenth of the time
-HOLMES = Protocol(rate=1e-3, epochs=20, batch_size=16, batches=0, dropout=0.2, standardise=False, twice=True)
+OF_HOLMES = Protocol(rate=1e-3, epochs=20, batch_size=16, batches=0, dropout=0.2, standardise=False, twice=True)
 
 
 @dataclass(frozen=True, eq=False)

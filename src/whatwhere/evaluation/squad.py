@@ -15,7 +15,7 @@ from pydantic import Field
 from ..corpus import load_tokenizer
 from ..corpus.labelled import packed
 from ..corpus.sources import hub_rows
-from ..corpus.text_files import whole_lines
+from ..corpus.text_files import data_lines
 from ..files import write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source
@@ -220,11 +220,10 @@ def read_questions(task: Task, data: Path | None, split: str) -> Questions:
         if task.hub:
             ways.append(f"leave --data out to fetch {task.hub} from the Hub")
         raise ValueError(f"{lacking}. {'; or '.join(ways)}.")
-    with path.open("rb") as raw:
-        try:
-            read = json.loads("".join(whole_lines(path, raw)))
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{path} is no complete JSON ({error}). Get the file again.") from None
+    try:
+        read = json.loads("".join(data_lines(path)))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is no complete JSON ({error}). Get the file again.") from None
     task.read(read, path, found)
     return found.all(str(path))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..corpus.text_files import whole_lines
+from ..corpus.text_files import data_lines
 from .examples import Examples, Row, examples
 
 SPLITS = ("train", "dev", "test")
@@ -96,20 +96,19 @@ def read_trees(data: Path, split: str, limit: int | None = None) -> list[Sentenc
     found: list[Sentence] = []
     lines: list[list[str]] = []
     number = 0
-    with path.open("rb") as raw:
-        for number, line in enumerate(whole_lines(path, raw), 1):
-            line = line.rstrip("\r\n")
-            if line.startswith("#"):
-                continue
-            if line:
-                lines.append(line.split("\t"))
-                if len(lines[-1]) != 10:
-                    raise ValueError(f"{path}, line {number}: {len(lines[-1])} columns, where CoNLL-U has 10.")
-            elif lines:
-                found.append(_sentence(lines, f"{path}, line {number}"))
-                lines = []
-            if limit is not None and len(found) == limit:
-                return found
+    for number, line in enumerate(data_lines(path), 1):
+        line = line.rstrip("\r\n")
+        if line.startswith("#"):
+            continue
+        if line:
+            lines.append(line.split("\t"))
+            if len(lines[-1]) != 10:
+                raise ValueError(f"{path}, line {number}: {len(lines[-1])} columns, where CoNLL-U has 10.")
+        elif lines:
+            found.append(_sentence(lines, f"{path}, line {number}"))
+            lines = []
+        if limit is not None and len(found) == limit:
+            return found
     if lines:
         found.append(_sentence(lines, f"{path}, line {number}"))
     if not found:

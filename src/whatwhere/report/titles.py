@@ -246,11 +246,10 @@ def caveats(run: Run) -> list[str]:
         verb = "learn" if len(falls) > 1 else "learns"
         rest = f"({sizes} nats in the last tenth of the steps): more steps would settle it."
         found.append(f"{who(list(falls))} still {verb} {rest}")
-    if not tokens:
-        pass  # seeds are those of an evaluation, and its figures name them
-    elif seeds == 1:
+    # Without tokens, seeds are those of an evaluation, and its figures name them.
+    if tokens and seeds == 1:
         found.append("One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those.")
-    elif 1 < seeds < 5:
+    elif tokens and 1 < seeds < 5:
         found.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")
     return list(filter(None, (" ".join(found), schemes.backbone_differences(run))))
 

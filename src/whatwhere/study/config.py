@@ -70,15 +70,15 @@ class StudyConfig(CorpusConfig, SchemeConfig):
                 advice = f"give training.{key}, for example --set training.{key}=..."
                 raise ValueError(f"{key} is a key of the trainings: {advice}")
         values = {key: value for key, value in values.items() if value is not None}
-        size, models = values.get("size", "tiny"), values.get("models") or ["dstg"]
+        size, models, variants = values.get("size", "tiny"), values.get("models") or ["dstg"], values.get("variants")
         if isinstance(models, list) and ALL in models:
             at = models.index(ALL)
             models = [*models[:at], *(name for name in PRESETS if name not in models), *models[at + 1 :]]
             values["models"] = models
         if not values.get("recipe"):
-            variant = (values.get("variants") or {}).get(models[0], {})
-            first = variant.get("preset", models[0]) if isinstance(variant, dict) else models[0]
-            values["recipe"] = family(str(first))
+            first = str(models[0]) if isinstance(models, list) else "dstg"  # what is no list is refused below
+            variant = variants.get(first) if isinstance(variants, dict) else None
+            values["recipe"] = family(str(variant.get("preset", first)) if isinstance(variant, dict) else first)
         recipe = defaults(str(values["recipe"]), str(size))
         own = {key: value for key, value in recipe.items() if key in cls.model_fields}
         if "minutes" in values or "steps" in values:

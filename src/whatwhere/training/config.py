@@ -2,8 +2,9 @@
 
 import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 import yaml
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
 from ..files import write_text
+from ..wrong import wrong_value
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
 Count = Annotated[int, Field(ge=1)]
@@ -24,8 +26,8 @@ class StrictConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=())
 
     @classmethod
-    def parse(cls, values: dict[str, Any]) -> Self:
-        """Build from plain values.
+    def parse(cls, values: dict[str, Any], flags: Mapping[str, str] = MappingProxyType({})) -> Self:
+        """Build from plain values; flags: options of the command line that keys were given by.
 
         Raises:
             ValueError: the first wrong key or value, with the nearest key or what would be right.
@@ -33,7 +35,7 @@ class StrictConfig(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise ValueError(cls._one_line(error)) from None
+            raise ValueError(cls._one_line(error, flags)) from None
 
     @classmethod
     def keys_below(cls) -> list[str]:
@@ -41,7 +43,7 @@ class StrictConfig(BaseModel):
         return []
 
     @classmethod
-    def _one_line(cls, error: ValidationError) -> str:
+    def _one_line(cls, error: ValidationError, flags: Mapping[str, str]) -> str:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
@@ -51,10 +53,11 @@ class StrictConfig(BaseModel):
             close = close or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
             hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key!r}. {hint}"
-        if first["type"] == "missing":
+        if first["type"] == "missing" and key in cls.model_fields:
             return f"{key} is missing: {cls.model_fields[key].description}."
-        message = first["msg"].removeprefix("Value error, ")
-        return message if not key else f"{key}: {message}; got {first['input']!r}."
+        if not key:
+            return first["msg"].removeprefix("Value error, ")
+        return wrong_value(flags.get(str(first["loc"][0]), key), error)
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:

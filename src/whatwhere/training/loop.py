@@ -386,6 +386,11 @@ def _bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
         yield lambda what, done, total, word: bar.update(task, completed=done, total=total, word=word)
 
 
+def counted(show: Show, what: str) -> Callable[[int, int], None]:
+    """`show` for a work that tells (done, in all) alone; `what` is done."""
+    return lambda done, total: show(what, done, total, "")
+
+
 def bars(**options: Any) -> Progress:
     """Bars on stderr, each with its label, how far it is, a `word`, and the time that it took and still takes."""
     share = TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...papers import FLASH_HOLMES, GLUE, HOLMES_PHENOMENA, MTEB_TYPES, SQUAD
+from ...papers import FLASH_HOLMES, GLUE, GLUE_MID, HOLMES_PHENOMENA, MTEB_TYPES, SQUAD
 from ...points import Point, average
 from .. import schemes
 from ..forms.axes import Axis
@@ -77,12 +77,16 @@ def _rises(run: Run, lines: Sequence[Line]) -> str:
 )
 def courses(run: Run) -> Iterator[Line]:
     """Score on the development rows after fine-tuning from a checkpoint of the training, by its step; 0: weights drawn
-    anew."""
+    anew. Hollow: the papers' models at the last of these steps, TUPE's also at 30\u202f% of it."""
     for task in run.table.distinct("part", "glue.score"):
         for model in run.models:
             points = run.table.points("glue.score", model, by="step", part=task)
             if len(points) > 1 or any(points):  # not the untrained model alone
+                preset, last = schemes.preset(run, model), max(points)
+                printed = {GLUE_MID * last: GLUE.get((task, f"{preset}-mid")), last: GLUE.get((task, preset))}
                 yield line_of(run, points, model, panel=task)
+                paper = {step: Point.between(value) for step, value in printed.items() if value is not None}
+                yield line_of(run, paper, model, panel=task, kind=PAPER)
 
 
 @_Tasks(

@@ -213,13 +213,13 @@ def projected(run: Run) -> Iterator[Line]:
                 colour = schemes.colour(run, model) if part == "own" else "combined"
                 metric, panel = f"projected.stress.{axis}{ending}", f"{scale}, {words}" if many else scale
                 line = Line({}, model, words, colour, schemes.marks(run)[model], panel=panel, axis=axis)
-                for kind, step in ((OURS, None), (BEFORE, 0)):
-                    points = run.curve(metric, model, part, step)
+                curves = {kind: run.curve(metric, model, part, step) for kind, step in ((OURS, None), (BEFORE, 0))}
+                for kind, points in curves.items():
                     if part == "own" and set(points) == {0, 1}:  # one matrix for all blocks (TUPE) is measured once
                         points |= {layer: points[1] for layer in range(2, run.depth(model) + 1)}
                     if kind == OURS or not many:
                         yield replace(line, points=points, kind=kind)
-                if axis == "raw" and part == "sinusoidal" and run.depth(model) == PROJECTED_DEPTH and points:
+                if axis == "raw" and part == "sinusoidal" and run.depth(model) == PROJECTED_DEPTH and curves[OURS]:
                     printed = {k: Point.between(v) for k, v in PROJECTED_PAPER.items()}
                     yield replace(line, points=printed, kind=PAPER)
 
