@@ -20,7 +20,7 @@ from .who import Who
 BATCH_TOKENS = 8192
 PARTS = 5  # a token is hidden in one of five passes: a fifth at a time
 ALONE = 64  # for the pseudo-perplexity one token in so many is hidden at a time,
-PASSES = 8  # in so many passes
+PASSES = 4  # in so many passes
 PASSAGE = 32  # tokens of a passage that comes again, of which every second one is hidden
 
 
