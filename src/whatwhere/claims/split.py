@@ -57,7 +57,7 @@ def split_position_kept(e: Evidence) -> Measured:
 
 
 # Texts longer than those of the training: "only p_i needs extrapolation".
-_BEYOND = "SPLIT notes, eq. 1 to 6 (they measure nothing)"
+_BEYOND = "SPLIT notes, eq. 1 to 6 (they measure nothing: no number printed)"
 
 
 def _gain(e: Evidence, model: str) -> Point:

@@ -6,7 +6,7 @@ from typing import Any
 from ...points import Point
 from .. import schemes
 from ..forms.axes import Axis
-from ..forms.curves import LEVEL, Curves, Line
+from ..forms.curves import EVERYWHERE, LEVEL, UPRIGHT, Curves, Line
 from ..forms.rows import Row, Rows
 from ..run import Run
 from ..titles import ABOVE, UNCLEAR, against, best, claimed, coded, nats
@@ -34,9 +34,11 @@ def _by_place(run: Run, metric: str) -> Iterator[Line]:
                 yield Line(points, way, colour=f"model-{i}", panel=model)
 
 
-def _trained(run: Run) -> float | None:
-    lengths = {p.value for m in run.models if (p := run.table.point("length.trained", m)) is not None}
-    return lengths.pop() if len(lengths) == 1 else None
+def _trained(run: Run) -> Iterator[Line]:
+    """A vertical line at the length of the training, where all have one."""
+    lengths = {p.value: p for m in run.models if (p := run.table.point("length.trained", m)) is not None}
+    if len(lengths) == 1:
+        yield Line(lengths, "length of the training", kind=UPRIGHT, panel=EVERYWHERE)
 
 
 def _take(run: Run, drawn: Any) -> str:
@@ -70,11 +72,11 @@ def _lowest(run: Run, lines: Sequence[Line]) -> str:
     width=420,
     records=("length.loss: part = way, index = position",),
     metric="length.loss",
-    mark=(_trained, "length of the training"),
 )
 def loss(run: Run) -> Iterator[Line]:
     """Loss of hidden tokens at each sixteenth of the positions, the same tokens for all. The vertical line is the
     length of the training; grey: the text read in pieces of that length."""
+    yield from _trained(run)
     yield from _by_place(run, "length.loss")
     for model in run.models:
         if points := run.table.points("length.loss", model, by="index", part=PIECES):
@@ -134,11 +136,11 @@ def copies(run: Run) -> Iterator[Line]:
     columns=("Way", "Part"),
     width=420,
     records=("length.drift, length.drift.position, length.drift.semantic: part = way, index = positions moved",),
-    mark=(_trained, "length of the training"),
 )
 def drift(run: Run) -> Iterator[Line]:
     """Change of the last hidden states of a text that fits the training where nothing but its positions moves, as a
     share of their size. Of models with two streams: the semantic one."""
+    yield from _trained(run)
     for model in run.models:
         streams = bool(run.table.rows("length.drift.semantic", model))
         metric = "length.drift.semantic" if streams else "length.drift"

@@ -1,6 +1,6 @@
 """Curves: values over layer, step, lag, rank or component, a line each, in panels that share their axes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
@@ -16,8 +16,10 @@ from .axes import LAYER, Axis, Scale, fitted
 from .form import INTERVAL, Form, band, dots, errors, hover, line, reference
 from .maps import thinned
 
-# Kinds of lines: measured; the same before training; printed in a paper; a level for comparison; for the table alone.
+# Kinds of lines: measured; the same before training; printed in a paper; a level for comparison; for the table alone; a
+# vertical line at its first place.
 OURS, BEFORE, PAPER, LEVEL, ASIDE = "this run", "before training", "paper", "for comparison", "not drawn"
+UPRIGHT = "upright"
 FULL = "full"  # as the dash of a level, which is dashed otherwise
 EVERYWHERE = "*"  # as a panel: in all of them
 MANY = 40  # points from which a line has no marks, its intervals are a band, and only
@@ -73,8 +75,7 @@ class Curves(Form):
     """A figure of lines.
 
     title: over the measured lines. y: one axis, or one for each `Line.axis`. columns: names of `Line.name` and
-    `Line.part`. ghosts: the lines of other panels stand behind in grey. mark: where a vertical line stands, None for
-    none, and what it is.
+    `Line.part`. ghosts: the lines of other panels stand behind in grey.
     """
 
     y: Axis | Mapping[str, Axis]
@@ -82,7 +83,6 @@ class Curves(Form):
     columns: Sequence[str] = ("Model", "Part")
     width: int = 280
     ghosts: bool = False
-    mark: tuple[Callable[[Run], float | None], str] | None = None
 
     def draw(self, run: Run) -> Figure | None:
         """The figure; None where nothing was measured."""
@@ -91,31 +91,21 @@ class Curves(Form):
         if not ours:
             return None
         x = self.x.scale(v for each in lines for v in each.points if not each.level)
-        y = fitted(self.y, ((e.axis, p) for e in lines if e.kind != ASIDE for p in e.points.values()))
+        y = fitted(self.y, ((e.axis, p) for e in lines if e.kind not in (ASIDE, UPRIGHT) for p in e.points.values()))
         titles = list(dict.fromkeys(each.panel for each in ours))
         alone = len(titles) == 1
         height = 350 if alone else 300 if len(titles) == 2 and self.width >= 400 else 212
         labels: dict[int, str] = {}
         for title in titles:
             labels |= _labels([each for each in lines if each.panel in (title, EVERYWHERE)], alone)
-        panels = [self._panel(title, lines, labels, x, y, height, self._marked(run, x)) for title in titles]
+        panels = [self._panel(title, lines, labels, x, y, height) for title in titles]
         points = [p for each in ours for p in each.points.values()]
         words = self.sampled(run, lines, points, any(each.kind == PAPER for each in lines))
-        return self.figure(self.title(run, ours), words, panels, self._table(lines), _key(lines, alone))
-
-    def _marked(self, run: Run, x: Scale) -> float | None:
-        at = self.mark[0](run) if self.mark else None
-        return None if at is None else x.at(at)
+        table = self._table([each for each in lines if each.kind != UPRIGHT])
+        return self.figure(self.title(run, ours), words, panels, table, _key(lines, alone))
 
     def _panel(
-        self,
-        title: str,
-        every: Lines,
-        labels: Mapping[int, str],
-        x: Scale,
-        scales: Mapping[str, Scale],
-        height: int,
-        mark: float | None,
+        self, title: str, every: Lines, labels: Mapping[int, str], x: Scale, scales: Mapping[str, Scale], height: int
     ) -> Panel:
         """The lines of a panel with their labels (by id) at their ends, the other ones behind them."""
         lines = [each for each in every if each.panel in (title, EVERYWHERE)]
@@ -128,8 +118,6 @@ class Curves(Form):
             line(map(x.at, e.points), [p.value for p in e.points.values()], "ghost", width=1.4, meta=[e.name])
             for e in others
         ]
-        if self.mark and mark is not None:
-            traces.append(reference([mark, mark], y.ends, self.mark[1], "2px,3px"))
         ends = []
         for each in sorted(reversed(lines), key=lambda each: _ORDER.index(each.kind)):
             traces += [trace | {"meta": [each.name]} for trace in _traces(each, x, y)]
@@ -170,7 +158,7 @@ class Curves(Form):
         return Table(self.id, self.caption, columns, rows, frozenset(range(len(heads), len(columns))))
 
 
-_ORDER = (ASIDE, LEVEL, BEFORE, OURS, PAPER)  # from the ground up
+_ORDER = (ASIDE, UPRIGHT, LEVEL, BEFORE, OURS, PAPER)  # from the ground up
 
 
 def _thin(each: Line) -> Line:
@@ -205,6 +193,8 @@ def _traces(each: Line, x: Scale, y: Scale) -> list[Trace]:
     """How a line is drawn, by its kind and the number of its points."""
     if each.kind == ASIDE:
         return []
+    if each.kind == UPRIGHT:
+        return [reference([x.at(next(iter(each.points)))] * 2, y.ends, each.name, "2px,3px")]
     places = sorted(each.points)
     points = [each.points[v] for v in places]
     xs, ys = [x.at(v) for v in places], [y.at(p.value) for p in points]
