@@ -461,7 +461,7 @@ CASES = {
     "split-extends-by-table": Case(lambda v, h: longer("split", v, h), 0.0, -0.4, (-0.06, 0.03)),
     "dstg-extends-by-table": Case(lambda v, h: longer("dstg", v, h), 0.0, -0.4, (-0.06, 0.03)),
     "separate-tables-extend-better": Case(
-        lambda v, h: [*longer("dstg", v, h), *longer("ap", -0.1, 0.0)], 0.0, -0.4, (-0.11, 0.03)
+        lambda v, h: [*longer("split", v, h), *longer("ap", -0.1, 0.0)], 0.0, -0.4, (-0.11, 0.03)
     ),
     "split-position-kept": Case(
         lambda v, h: probes("split", "token", "position", [0.98, 0.9, v], h, 3), 0.9, 0.3, (0.735, 0.03)

@@ -193,8 +193,52 @@ def task_table(table: Table, metric: str) -> str:
     )
 
 
+def of_seeds(point: Point | None, digits: int = 2) -> str:
+    """The mean, and of several seeds that of each: two tell too little for an interval."""
+    if point is None:
+        return "–"
+    each_seed = ", ".join(f"{v:.{digits}f}" for v in point.each) if len(point.each) > 1 else ""
+    return f"{point.value:.{digits}f}" + (f" ({each_seed})" if each_seed else "")
+
+
+def longest(table: Table, metric: str, model: str, way: str) -> Point | None:
+    """A metric at its largest index."""
+    points = table.points(metric, model, by="index", part=way)
+    return points[max(points)] if points else None
+
+
+def length_tables(table: Table) -> Iterable[str]:
+    """`evaluate length`: a row a way to read on, a column a model."""
+    shown = table.models("length.beyond")
+    ways = [str(way) for way in table.distinct("part", "length.beyond")]
+    best = max(ways, key=lambda way: len(table.models("length.gain", part=way)))
+    order = sorted(ways, key=lambda way: (way != "in-pieces", way != best, way))
+    streams = {m: ".semantic" * bool(table.rows("length.drift.semantic", m)) for m in shown}
+    layers_of = {m: max(table.distinct("layer", "length.r2.token", m), default=0) for m in shown}
+    for title, found in (
+        ("Loss at positions beyond the training, nats", lambda m, w: table.point("length.beyond", m, part=w)),
+        ("Nats below reading in pieces", lambda m, w: table.point("length.gain", m, part=w)),
+        ("Nats saved by a passage that stood farthest before", lambda m, w: longest(table, "length.copy", m, w)),
+        (
+            "Change of the states (of two streams the semantic ones) where positions move farthest",
+            lambda m, w: longest(table, f"length.drift{streams[m]}", m, w),
+        ),
+        (
+            "R² of position beyond the training, after the last block but one",
+            lambda m, w: table.point("length.r2.token", m, part=w, layer=layers_of[m] - 1),
+        ),
+    ):
+        body = [[way, *(of_seeds(found(m, way)) for m in shown)] for way in order]
+        body = [line for line in body if any(cell != "–" for cell in line[1:])]
+        if body:
+            yield f"### {title}\n\n{rows(['way', *(f'`{m}`' for m in shown)], body)}"
+
+
 def main(path: str) -> None:
     table = Table(read_records(path))
+    if table.models("length.beyond"):
+        print("\n\n".join(length_tables(table)))
+        return
     if tasks := [name for name in ("glue", "squad", "linguistic", "mteb") if table.models(f"{name}.score")]:
         for name in tasks:
             print(f"### `evaluate {name}`\n\n{task_table(table, f'{name}.score')}\n")

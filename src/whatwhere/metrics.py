@@ -132,7 +132,7 @@ METRICS: dict[str, Metric] = {
     "length.perplexity": _length("pseudo-perplexity", "", "position"),
     "length.beyond": _length("loss beyond the trained length", NATS),
     "length.gain": _length("nats below reading in pieces", NATS),
-    "length.copy": _length("nats saved by a passage that comes again", NATS, "tokens between"),
+    "length.copy": _length("nats saved by a passage that comes again", NATS, "tokens before"),
     "length.drift*": _length("change of the states", SHARE, "positions moved"),
     "length.r2.*": Metric("R² beyond the trained length", R2, "way to read on", "", "tokens", SPLITS, method="length"),
     "length.frequencies": Metric("loss of the texts' own token frequencies", NATS, method="length"),

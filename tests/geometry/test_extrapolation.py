@@ -114,6 +114,18 @@ def test_stretched_tables_keep_their_ends(table):
     assert extrapolate(table, 2 * N, "nearest") == pytest.approx(np.repeat(table, 2, axis=0))
 
 
+def test_waves_of_a_smooth_table_do_not_run_away():
+    # Waves drifted together after they were chosen apart: two of nearly one frequency with large opposite amplitudes.
+    largest = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        smooth = np.cumsum(np.cumsum(rng.normal(size=(64, 6)), axis=0), axis=0)
+        smooth = (smooth - smooth.mean(0)) / smooth.std()
+        made = extrapolate(smooth, 5 * 64, "rotation", components=4)
+        largest.append(np.abs(made).max() / np.abs(smooth).max())
+    assert max(largest) < 5
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_of_the_table_stay(table, method):
     kept = table.copy()

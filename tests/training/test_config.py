@@ -1,9 +1,12 @@
 """Strict configurations: unknown keys, wrong values and clashes are one-line errors; what is saved loads equal."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 
 from whatwhere.encoder import PRESETS
-from whatwhere.training.pretrain import RECIPES, PretrainConfig, defaults
+from whatwhere.training.pretrain import RECIPES, PretrainConfig, curriculum, defaults
 
 
 @pytest.mark.parametrize(
@@ -118,3 +121,24 @@ def test_a_scheme_runs_where_a_process_begins_with_a_folder_not_where_values_are
         assert PretrainConfig.load_run(path.with_name("pretrain.yaml")).scheme == str(path) and "begun" in PRESETS
     finally:
         PRESETS.pop("begun", None)
+
+
+def test_a_curriculum_doubles_its_pieces_in_equal_parts_of_the_steps():
+    config = PretrainConfig.parse({"steps": 12, "accumulate": 2, "length": 40, "first_length": 8})
+    asked = []
+
+    class Whole:
+        windows = SimpleNamespace(special_ids={"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3})
+
+        def batch(self, part, *share):
+            asked.append((part, *share))
+            ids = torch.arange(5, 45).repeat(3, 1)
+            return {"input_ids": ids, "labels": ids, "attention_mask": torch.ones_like(ids), "position_ids": ids - 5}
+
+    batch_at = curriculum(config, Whole(), 12)
+    widths = [batch_at(part, 4, 0, 1)["input_ids"].shape[1] for part in range(24)]
+    assert widths == [8] * 6 + [16] * 6 + [32] * 6 + [40] * 6 and asked == [(part, 4, 0, 1) for part in range(24)]
+    whole = Whole().batch
+    assert curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(batch=whole), 12) is whole
+    with pytest.raises(ValueError, match="first_length is below length=40; got 40"):
+        PretrainConfig.parse({"steps": 12, "length": 40, "first_length": 40})

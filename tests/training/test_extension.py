@@ -20,9 +20,10 @@ from transformers import (
 )
 
 import whatwhere as ww
+from whatwhere import geometry
 from whatwhere.encoder.tables import read_table
 from whatwhere.geometry import extrapolate
-from whatwhere.training.extension import SCALINGS, extend
+from whatwhere.training.extension import SCALINGS, extend, trained_on
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -138,6 +139,29 @@ def test_a_rotation_is_scaled_and_the_copy_opens_anywhere(method, tmp_path):
         extend(tmp_path / "long", tmp_path / "longer", 1024, method)
 
 
+def test_points_are_those_of_a_table_that_geometry_writes(tmp_path):
+    # Its row 0 is that of [CLS]: points were taken one position too early.
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    points = geometry.mds_table(rng.normal(size=(199, 3)), np.arange(199), 3)
+    table = points @ rng.normal(size=(3, 120))
+    model = ww.EncoderForMaskedLM(ww.preset("ap", size="tiny", vocab_size=60))
+    model.encoder.position_embeddings.table.weight.data = torch.from_numpy(table[:128]).float()
+    model.save_pretrained(tmp_path / "m")
+    extend(tmp_path / "m", tmp_path / "long", 200, "mds", points=points)
+    assert read_table(tmp_path / "long").numpy() == pytest.approx(table, abs=1e-5)
+    with pytest.raises(ValueError, match="points for 150 positions, and LENGTH is 200"):
+        extend(tmp_path / "m", tmp_path / "longer", 200, "mds", points=points[:150])
+
+
+def test_rotations_are_slowed_by_the_length_of_the_training(tmp_path):
+    ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
+    (tmp_path / "m/pretrain.yaml").write_text("length: 64\n")  # it could read 128, and was trained on 64
+    extend(tmp_path / "m", tmp_path / "long", 512, "yarn")
+    assert ww.EncoderConfig.from_pretrained(tmp_path / "long").rotation_factor == 8.0
+    assert trained_on(tmp_path / "long", {}) == 64  # a copy of a copy, too
+
+
 def test_a_copy_carries_the_code_of_today(tmp_path):
     # A model saved before attention_window was a field has code that refuses a configuration with it.
     ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
@@ -172,7 +196,7 @@ def test_a_window_goes_with_every_scheme_of_ours(preset, tmp_path):
     [
         ("rope", "cyclic", "There is no method 'cyclic' for a rotation. Known: linear, ntk, yarn."),
         ("ap", "yarn", "There is no method 'yarn' for a position table."),
-        ("tupe-free", None, "keeps no table of positions that can be continued"),
+        ("tupe-free", None, "The positions of this model are a free correlation"),
     ],
 )
 def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):

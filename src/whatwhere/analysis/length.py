@@ -69,28 +69,32 @@ def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: 
     return found
 
 
-def piece_losses(model: Any, documents: Documents, hidden: np.ndarray, length: int, tokenizer: Any) -> np.ndarray:
+def piece_losses(
+    model: Any, documents: Documents, hidden: np.ndarray, length: int, tokenizer: Any, spread: int = 0
+) -> np.ndarray:
     """As `token_losses`, where each document is read in pieces of `length` tokens, [CLS] and [SEP] included, one after
-    the other."""
+    the other; the last one ends where the text does.
+
+    spread: rows of the position table over which a piece's positions are spread evenly, as they were in a training with
+    random positions; 0: they are counted.
+    """
     m, n = documents.input_ids.shape
     room = length - 2
-    rows = -(-(n - 2) // room)
-    place = np.full((m, rows, length), -1)  # token of the document that stands in a piece
-    inner = np.pad(
-        np.broadcast_to(np.arange(1, n - 1), (m, n - 2)), ((0, 0), (0, rows * room - n + 2)), constant_values=-1
-    )
-    place[:, :, 1:-1] = inner.reshape(m, rows, room)
-    place = np.where(place >= 0, place + n * np.arange(m)[:, None, None], -1).reshape(m * rows, length)
+    begins = np.minimum(np.arange(0, n - 2, room), max(n - 2 - room, 0))
+    inner = begins[:, None] + 1 + np.arange(min(room, n - 2))  # tokens of the document that stand in each piece
+    new = inner > np.concatenate([[0], inner[:-1, -1]])[:, None]  # those that were in none before
+    place = np.full((len(begins), inner.shape[1] + 2), -1)
+    place[:, 1:-1] = inner
+    place = np.where(place >= 0, place + n * np.arange(m)[:, None, None], -1).reshape(-1, place.shape[1])
+    keep = np.tile(np.pad(new, ((0, 0), (1, 1))), (m, 1))
     there = place >= 0
-    ids = np.where(there, documents.input_ids.ravel()[place], tokenizer.pad_token_id)
-    ids[:, 0] = tokenizer.cls_token_id
-    ids[np.arange(len(ids)), there.sum(1) + 1] = tokenizer.sep_token_id
-    mask = (np.arange(length) < there.sum(1)[:, None] + 2).astype(np.int64)
-    positions = np.broadcast_to(np.arange(length), ids.shape).copy()
-    pieces = Documents(ids, positions, None, there, {}, attention_mask=mask)
+    ids = np.where(there, documents.input_ids.ravel()[place], tokenizer.cls_token_id)
+    ids[:, -1] = tokenizer.sep_token_id
+    counted = np.linspace(0, spread - 1, ids.shape[1]).round().astype(int) if spread else np.arange(ids.shape[1])
+    pieces = Documents(ids, np.tile(counted, (len(ids), 1)), None, there, {})
     losses = token_losses(model, pieces, np.where(there, hidden.ravel()[place], -1), tokenizer.mask_token_id)
     found = np.full(m * n, np.nan)
-    found[place[there]] = losses[there]
+    found[place[keep]] = losses[keep]
     return found.reshape(m, n)
 
 
@@ -112,20 +116,21 @@ def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_
 
 
 def copy_distances(trained: int, n: int) -> list[int]:
-    """Half of the trained length, and twice as far each time, as long as both passages have room."""
-    return list(_doubled(trained // 2, n - 2 * PASSAGE - 2, PASSAGE))
+    """1, 3, 7, 15, ... halves of the trained length, as long as both passages have room."""
+    return [d for d in _odd_halves(trained, n - PASSAGE - 2) if d >= PASSAGE]
 
 
 def shifts(trained: int, n: int) -> list[int]:
-    """By how much positions are moved: half of the trained length, and twice as far each time."""
-    return list(_doubled(trained // 2, n - trained // 2, 1))
+    """By how much positions are moved: 1, 3, 7, 15, ... halves of the trained length."""
+    return list(_odd_halves(trained, n - trained // 2))
 
 
-def _doubled(first: int, most: int, least: int) -> Iterator[int]:
-    while first <= most:
-        if first >= least:
-            yield first
-        first *= 2
+def _odd_halves(trained: int, most: int) -> Iterator[int]:
+    """No whole lengths: a table that repeats itself would be where it was."""
+    times = 1
+    while times * (trained // 2) <= most:
+        yield times * (trained // 2)
+        times = 2 * times + 1
 
 
 def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) -> np.ndarray:

@@ -75,7 +75,8 @@ def _excerpts(text: str, tokenizer: Any, length: int, most: int) -> Iterator[Tok
     """The first windows of a text behind its first quarter, from the beginning of a line on."""
     if (1 - FROM) * len(text) < length - 2:  # a token has a character at least
         return
-    begin = text.find("\n", int(FROM * len(text))) + 1 or int(FROM * len(text))
+    quarter = int(FROM * len(text))
+    begin = text.find("\n", quarter, len(text) - length) + 1 or quarter
     part = Part(text[begin : begin + CHARACTERS * length * most], True, 0.0)
     ((ids, marks),) = encode_parts(tokenizer.backend_tokenizer, [part])
     special = special_token_ids(tokenizer)

@@ -33,7 +33,8 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
 
     "linear": all slower by s (position interpolation, Chen et al. 2023). "ntk": theta · s^(d/(d-2)), so that the
     slowest pair is slower by s and the fastest as it was. "yarn": slower by s where a pair makes less than one turn
-    over the trained length, as it was above 32 turns, in between by a ramp (Peng et al. 2024, eq. 18-20).
+    over the trained length, as it was above 32 turns, in between by a ramp over the pairs (Peng et al. 2024, as in
+    their code; their eq. 18-20 have it over the turns).
     """
     s, theta = config.rotation_factor, config.rope_theta
     if config.rotation_scaling == "ntk":

@@ -21,6 +21,7 @@ _FROM_PADDING = (
     *("camembert", "longformer", "data2vec-text", "mpnet"),
 )
 _FROM_TWO = ("bart", "mbart", "opt")
+WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gpt_bigcode", "gptj", "openai-gpt", "vit_mae")  # read text from row 0 on
 
 # Tables in the weights of transformers' models and of ours (ViT's and BEiT's positions are no embedding layer).
 _POSITIONS = ("position_embeddings.weight", "position_embeddings", "wpe.weight", "embed_positions.weight")

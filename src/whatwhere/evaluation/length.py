@@ -1,7 +1,6 @@
 """How well encoders read texts longer than those of their training: each way to make them longer, with and without a
 short training after it."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,7 @@ from ..geometry.extrapolation import METHODS
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
-from ..training.extension import ADAPTED, SCALINGS, WINDOWS, adapt, check_enough, extend, reads, ways
+from ..training.extension import ADAPTED, SCALINGS, WINDOWS, adapt, check_enough, extend, reads, trained_on, ways
 from ..training.loop import Show
 from ..training.pretrain import CONFIG
 from .family import EvaluationConfig, Family, Piece, check_known, model_names
@@ -117,40 +116,50 @@ class LengthConfig(EvaluationConfig):
 @dataclass(frozen=True)
 class About:
     """What a model's folder says. trained: tokens of the longest text of its training. reads: those that it can be
-    given; methods: the ways that it has to read more; ours: whether it is of this package."""
+    given; methods: the ways that it has to read more; table: whether it has one that can be trained; spread: whether it
+    was trained at random positions; ours: whether it is of this package; corpus: that of its training, if known."""
 
     trained: int
     reads: int
     methods: Sequence[str]
+    table: bool
+    spread: bool
     ours: bool
+    corpus: str
 
 
 def about(source: str, to: int) -> About:
     """What there is to know of a model before it reads texts of so many tokens.
 
     Raises:
-        ValueError: there is no such folder, or it was trained on texts as long.
+        ValueError: there is no such folder, its positions cannot be continued, or it was trained on texts as long.
     """
     folder = Path(model_source(source))
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give folders of trained models.")
     config = read_json(folder / "config.json", "Use a complete copy.")
-    known, most = ways(config), reads(config)
+    known, most, trained = ways(config), reads(config), trained_on(folder, config)
     ours, kept = config.get("model_type") == EncoderConfig.model_type, folder / CONFIG
     if known == METHODS and table_key(named_tensors(folder), ours) is None:
         known = ()
-    trained = min(most, int(yaml.safe_load(kept.read_text("utf-8"))["length"])) if kept.is_file() else most
+    if most < 1:
+        raise ValueError(f"{folder}/config.json does not say how many tokens the model was trained on.")
     if not 8 <= trained < to:
         raise ValueError(f"{source} was trained on texts of {trained} tokens, and --to is {to}. Give more.")
-    if most >= to:  # a table with more rows than the training had tokens
-        return About(trained, most, (AS_IT_IS,), ours)
+    table = known == METHODS and config.get("absolute") != "mds"
     own = (AS_IT_IS,) if known in ((), SCALINGS) else ()
-    return About(trained, most, (*own, *(m for m in known if m != "mds")), ours)
+    methods = (*own, *(m for m in known if m != "mds"))
+    if most >= to:  # with more rows, or a longer training of rotations, than the training had tokens
+        methods = (AS_IT_IS,)
+    run = yaml.safe_load(kept.read_text("utf-8")) if kept.is_file() else {}
+    return About(trained, most, methods, table, bool(run.get("subset")), ours, str(run.get("corpus", "")))
 
 
 def _check_all(config: LengthConfig) -> None:
-    for _, _, source in config.trainings():
-        about(source, config.to)
+    if not any(piece.part != PIECES for piece in _pieces(config)):
+        known = {m for _, _, source in config.trainings() for m in about(source, config.to).methods}
+        given, there = ", ".join(config.methods), ", ".join(sorted(known))
+        raise ValueError(f"None of these models can be read on by {given}. They have: {there}.")
     adapted = config.adapt != [PLAIN]
     _, others = config.texts(model_source(config.trainings()[0][2]), WINDOWS * adapted)
     if adapted:
@@ -165,7 +174,7 @@ def _pieces(config: LengthConfig) -> list[Piece]:
             known = about(source, config.to)
             methods = [m for m in known.methods if not config.methods or m in config.methods]
             if adapted in ("network", "table"):
-                methods = [m for m in methods if m in (METHODS if adapted == "table" else ("learned",))]
+                methods = [m for m in methods if known.table and (adapted == "table" or m == "learned")]
             each = [Way(PIECES)] * (adapted == PLAIN)
             each += [Way(m, window, adapted) for window in config.windows for m in methods if not window or known.ours]
             pieces += [Piece(name, source, False, way.name, seed, way) for way in each]
@@ -178,14 +187,14 @@ def work(out: str, piece: Piece, show: Show) -> None:
     use_scheme(config.scheme)
     way, source = piece.setting, model_source(piece.source)
     assert isinstance(way, Way)
-    trained, tokenizer = about(source, config.to).trained, load_tokenizer(source)
+    known, tokenizer = about(source, config.to), load_tokenizer(source)
     texts, others = config.texts(source, 0 if way.adapt == PLAIN else config.steps * WINDOWS)
     documents = whole(texts)
     _, counts = np.unique(documents.input_ids[documents.regular], return_counts=True)
-    told: dict[str, Any] = {"trained": trained, "frequencies": float(entropy(counts))}
+    told: dict[str, Any] = {"trained": known.trained, "frequencies": float(entropy(counts))}
+    how = (known.trained, tokenizer, known.reads * known.spread)
     if way.method == PIECES:
         model = open_masked(source)
-        how = (trained, tokenizer)
         arrays = {"loss": piece_losses(model, documents, hidden_in(documents), *how)}
         arrays["alone"] = piece_losses(model, documents, alone_in(documents), *how)
     else:
@@ -193,15 +202,17 @@ def work(out: str, piece: Piece, show: Show) -> None:
             longer = Path(source)
             if way.method != AS_IT_IS or way.window:
                 longer, method = new / "longer", None if way.method in (AS_IT_IS, "formula") else way.method
-                extend(source, longer, config.to, method, window=way.window or None)
+                extend(source, longer, max(config.to, known.reads), method, window=way.window or None)
             model = open_masked(str(longer))
             if way.adapt != PLAIN:
-                told["losses"] = adapt(model, others, config.steps, way.adapt, trained, piece.seed or 0, show)
+                told["losses"] = adapt(model, others, config.steps, way.adapt, known.trained, piece.seed or 0, show)
                 keep = Path(out) / "models" / piece.name / way.name
                 model.save_pretrained(keep / f"seed-{piece.seed}")
                 tokenizer.save_pretrained(keep / f"seed-{piece.seed}")
-        arrays, more = measured(model, tokenizer, texts, trained, show)
+        arrays, more = measured(model, tokenizer, texts, known.trained, show)
         told |= more
+        if way.adapt != PLAIN:  # what it gained by these texts is no gain of length
+            arrays["pieces"] = piece_losses(model, documents, hidden_in(documents), *how)
     write_arrays(piece.file(Path(out), ".npz"), arrays)
     write_json(piece.file(Path(out)), told)
 
@@ -236,34 +247,38 @@ def measured(
 def length_records(config: LengthConfig, out: Path) -> list[Record]:
     """The records of all that is finished."""
     records: list[Record] = []
-    beyond: dict[tuple[str, int | None], dict[str, np.ndarray]] = defaultdict(dict)
-    for piece in _pieces(config):
+    pieces: dict[tuple[str, int | None], np.ndarray] = {}
+    for piece in _pieces(config):  # reading in pieces comes first
         if not piece.file(out).is_file():
             continue
-        facts = read_json(piece.file(out))
+        facts, way, who = read_json(piece.file(out)), piece.part, piece.who
         with np.load(piece.file(out, ".npz"), allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
-        way = piece.part
-        records += _loss_records(piece.who, way, arrays)
-        losses = np.nanmean(arrays["loss"][:, facts["trained"] :], axis=1)
-        beyond[piece.name, piece.seed][way] = losses
-        records.append(piece.who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))
+        records += _loss_records(who, way, arrays)
+        losses = _beyond(arrays["loss"], facts)
+        records.append(who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))
         if way == PIECES:
-            records.append(piece.who.record("length.trained", facts["trained"]))
-            records.append(piece.who.record("length.frequencies", facts["frequencies"]))
-        records += _other_records(piece.who, way, arrays, facts)
-    for (name, seed), of_ways in beyond.items():
-        for way, losses in of_ways.items():
-            if way != PIECES and PIECES in of_ways:
-                gain = document_mean(of_ways[PIECES] - losses)
-                records.append(Who(name, seed).record("length.gain", *gain, part=way, n=len(losses)))
+            pieces[piece.name, piece.seed] = losses
+            records += [who.record(f"length.{name}", facts[name]) for name in ("trained", "frequencies")]
+            continue
+        level = _beyond(arrays["pieces"], facts) if "pieces" in arrays else pieces.get((piece.name, piece.seed))
+        if level is not None:
+            records.append(who.record("length.gain", *document_mean(level - losses), part=way, n=len(losses)))
+        records += _other_records(who, way, arrays, facts)
     return records
+
+
+def _beyond(losses: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
+    """(m,) mean loss of each document beyond the trained length."""
+    return np.asarray(np.nanmean(losses[:, facts["trained"] :], axis=1))
 
 
 def _loss_records(who: Who, way: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
     """The loss and the pseudo-perplexity at the positions of each bucket, by its middle."""
     for name, metric in (("loss", "length.loss"), ("alone", "length.perplexity")):
         for places in np.array_split(np.arange(1, arrays[name].shape[1] - 1), BUCKETS):
+            if np.isnan(arrays[name][:, places]).all(1).any():  # of a short text too few are hidden alone
+                continue
             mean = document_mean(np.nanmean(arrays[name][:, places], axis=1))
             values = np.exp(mean) if name == "alone" else mean
             at = int(places[len(places) // 2])
@@ -272,8 +287,6 @@ def _loss_records(who: Who, way: str, arrays: Mapping[str, np.ndarray]) -> Itera
 
 def _other_records(who: Who, way: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Iterator[Record]:
     """A passage that comes again, states under other positions, probes of the tokens beyond."""
-    if "copy" not in arrays:
-        return
     n = arrays["copy"].shape[1]
     for distance, gains in zip(facts["distances"], arrays["copy"], strict=True):
         yield who.record("length.copy", *document_mean(gains), part=way, index=distance, n=n)
@@ -294,6 +307,9 @@ def _notes(config: LengthConfig) -> list[str]:
         f"Texts: {config.documents} documents of {config.corpus}, of each {config.to:,} tokens behind its first "
         "quarter; intervals are over them, or over seeds where there are several."
     ]
+    known = {name: about(source, config.to) for name, _, source in config.trainings()}
+    if trained := [name for name, each in known.items() if each.corpus == config.corpus]:
+        notes.append(f"Trained on this very corpus: {', '.join(trained)}; what is read may have been read before.")
     if config.adapt != [PLAIN]:
         tokens = config.steps * WINDOWS * config.to
         notes.append(f"Adapted: {config.steps} steps, {tokens:,} tokens of the documents after them.")
@@ -310,6 +326,6 @@ LENGTH = Family(
     length_records,
     _notes,
     "length.beyond",
-    legend="mean loss in nats of hidden tokens at positions that the training did not have; in-pieces: the same, read "
+    legend="mean loss in nats of hidden tokens beyond the trained length; in-pieces: the same, read "
     "in pieces as long as trained; +network, +table, +all: after a short training of these",
 )

@@ -156,11 +156,14 @@ def _rotation(table: np.ndarray, length: int, components: int) -> np.ndarray:
     turns, grid = np.empty(0), np.arange(FINER // 2, FINER * n // 2) / FINER
     for _ in range(components):
         rest = left(turns)
-        if np.abs(rest).max() <= 1e-9 * np.abs(scores).max() or not len(grid):
+        free = grid[(np.abs(grid[:, None] - turns) >= 1).all(axis=1)]
+        if np.abs(rest).max() <= 1e-9 * np.abs(scores).max() or not len(free):
             break
-        turns = np.append(turns, grid[_explained(turns, grid, rest).argmax()])
-        grid = grid[np.abs(grid - turns[-1]) >= 1]
-        bounds = (np.maximum(turns - 0.25, 0.5 - 1e-9), np.minimum(turns + 0.25, n / 2))
+        turns = np.sort(np.append(turns, free[_explained(turns, free, rest).argmax()]))
+        middle = (turns[1:] + turns[:-1]) / 2
+        lowest = np.append(0.5 - 1e-9, middle + 0.25 - 1e-9)
+        highest = np.append(middle - 0.25 + 1e-9, n / 2)
+        bounds = (np.maximum(turns - 0.25, lowest), np.minimum(turns + 0.25, highest))
         turns = least_squares(lambda t: left(t).ravel(), turns, bounds=bounds, xtol=1e-15, ftol=1e-15).x
     weights = lstsq(_waves(turns, np.arange(n), n), table)[0]
     return np.asarray(_waves(turns, np.arange(length), n) @ weights)

@@ -33,6 +33,7 @@ from ..analysis.tables import load_tables
 from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
+from ..encoder.tables import WITHOUT_CLS
 from ..files import read_json, write_array, write_arrays
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..records import Record
@@ -45,7 +46,6 @@ from .outputs import check_folder, write_results
 
 CONFIG, FACTS = "geometry.yaml", "geometry.json"
 _UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
-WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gptj", "vit_mae")  # read text from row 0 on, the others from row 1
 DRAWN = 3  # columns of coordinates that a figure needs
 Numbers = Mapping[tuple[str, str | None, int | None], Record]
 

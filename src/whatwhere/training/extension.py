@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations
@@ -15,7 +16,7 @@ from torch.nn.utils.parametrize import register_parametrization, remove_parametr
 from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
-from ..encoder.tables import named_tensors, rows_of_no_position, table_key
+from ..encoder.tables import WITHOUT_CLS, named_tensors, rows_of_no_position, table_key
 from ..files import new_folder, read_json, write_json
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS
@@ -24,29 +25,49 @@ from .config import LoopConfig
 from .loop import Show, Trainer
 
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
+EXTENSION = "extension.json"  # in a copy: how it was made
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
 LEFT_BEHIND = ("checkpoints", "*.parquet", "log.jsonl", "left_out.json", "pretrain.yaml", "finetune.yaml")
 # What a short training on longer texts changes: the network of SPLIT's eq. 5, the table, everything.
 ADAPTED = ("network", "table", "all")
 RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion
 WINDOWS = 8  # of a step of it
-_NO_FIRST_TOKEN = ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt")  # model types whose texts begin with a word
 
 
 def ways(config: dict[str, Any]) -> tuple[str, ...]:
-    """The methods that there are for a model, by its config.json: none where it reads texts of any length as it is."""
-    if config.get("model_type") != EncoderConfig.model_type:
+    """The methods that there are for a model, by its config.json: none where it reads texts of any length as it is.
+
+    Raises:
+        ValueError: its positions cannot be continued.
+    """
+    kind = config.get("model_type")
+    if kind != EncoderConfig.model_type:
+        if kind in ("bart", "mbart", "opt"):
+            raise ValueError(f"Models of type {kind} keep their positions in a way of their own. Give an encoder.")
         return METHODS
+    table = config["absolute"] != "none"
+    if config.get("untied") == "free" or (table and config["rotation"] != "none"):
+        what = "a free correlation" if config.get("untied") == "free" else "both a table and a rotation"
+        raise ValueError(f"The positions of this model are {what}, for which there is no way to go on.")
     if config["rotation"] == "rope":
         return SCALINGS
     if config["absolute"] in ("sinusoidal", "fourier"):
         return ("formula",)
-    return () if config["absolute"] == "none" and config.get("untied") != "free" else METHODS
+    return METHODS if table else ()
 
 
 def reads(config: dict[str, Any]) -> int:
-    """Tokens of the longest text that a model was made for, by its config.json; 0 where that does not say it."""
+    """Tokens of the longest text that a model can be given, by its config.json; 0 where that does not say it."""
     return next((int(config[name]) for name in LENGTHS if name in config), 0) - rows_of_no_position(config)
+
+
+def trained_on(folder: Path, config: dict[str, Any]) -> int:
+    """Tokens of the longest text of a model's training: as its folder says, else as many as it reads."""
+    made, kept = folder / EXTENSION, folder / "pretrain.yaml"
+    if made.is_file():
+        return int(read_json(made)["trained"])
+    found = yaml.safe_load(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    return min(reads(config), int(found.get("length", reads(config))))
 
 
 def extend(
@@ -70,12 +91,15 @@ def extend(
         source: folder of a model, or `reference`.
         method: of a table as of `geometry.extrapolate`; of a rotation one of SCALINGS (EncoderConfig). Default:
             `rotation` of a table, and a rotation stays as it is.
-        components, points, as_written: as of `geometry.extrapolate`.
+        components, as_written: as of `geometry.extrapolate`.
+        points: as there, a row each of `length` positions of the model, as `geometry` writes tables: row 0 is that of
+            [CLS].
         window: tokens on each side that a token looks at in the copy, of a model of ours; None: as before.
 
     Returns:
-        out, method (None where nothing but the window is new), window, length, and `before`, the tokens that the model
-        read; or out None and `reason`, where it needs nothing and nothing is written.
+        out, method (None where nothing but the window is new), window, length, `before`, the tokens that the model
+        read, and `trained`, those of its training; or out None and `reason`, where it needs nothing and nothing is
+        written.
 
     Raises:
         ValueError: as `geometry.extrapolate`, no model, a model whose table has another name, or `out` is there.
@@ -108,19 +132,23 @@ def extend(
         raise ValueError(
             f"{folder} keeps no table of positions that can be continued. Give a model with a learned one."
         )
-    unused = rows_of_no_position(config)
+    unused, trained = rows_of_no_position(config), trained_on(folder, config)
     changed: dict[str, Any] = {name: length + unused for name in LENGTHS if name in config}
     if window is not None:
         changed["attention_window"] = window
     if known == SCALINGS and not plain:
         if config.get("rotation_scaling", "none") != "none":
             raise ValueError(f"{folder} is scaled already. Give the model that it was made from.")
-        changed |= {"rotation_scaling": method, "rotation_factor": length / before}
+        changed |= {"rotation_scaling": method, "rotation_factor": length / trained}
     if key is not None:
         weights = load_file(tensors[key])
-        first = unused + (config.get("model_type") not in _NO_FIRST_TOKEN)
+        first = unused + (config.get("model_type") not in WITHOUT_CLS)
         head, table = weights[key].split([first, len(weights[key]) - first])
         rows = length + unused - first
+        if points is not None:
+            if len(points) < length:
+                raise ValueError(f"There are points for {len(points)} positions, and LENGTH is {length}. Give as many.")
+            points = points[first - unused : length]
         how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
         made = torch.from_numpy(extrapolate(table.double().numpy(), rows, str(method), **how))
         weights[key] = torch.cat([head, made.to(table.dtype)])
@@ -140,7 +168,8 @@ def extend(
             if (new / name).is_file() and field in (about := read_json(new / name)):
                 write_json(new / name, about | {field: length})
         facts = {"out": str(out), "method": method, "window": window, "length": length, "before": before}
-        write_json(new / "extension.json", facts)
+        facts["trained"] = trained
+        write_json(new / EXTENSION, facts)
     return facts
 
 

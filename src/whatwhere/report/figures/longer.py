@@ -16,10 +16,6 @@ POSITION = Axis("position", word="position")
 LINES = 8  # ways of one model that are drawn, those with the lowest loss beyond
 
 
-def _ways(run: Run, metric: str, model: str) -> list[str]:
-    return [str(part) for part in run.table.distinct("part", metric, model)]
-
-
 def _best_first(run: Run, model: str) -> dict[str, Point]:
     """Ways of a model -> loss beyond the trained length, the lowest first; without reading in pieces."""
     points = {str(k): p for k, p in run.table.points("length.beyond", model, by="part").items() if k != PIECES}
@@ -59,7 +55,7 @@ def _take(run: Run, drawn: Any) -> str:
 
 def _lowest(run: Run, lines: Sequence[Line]) -> str:
     ends = {f"{e.panel} {e.name}": e.end for e in lines}
-    return best(coded(ends), "At the end of the texts the loss is lowest for", lowest=True, write=nats)
+    return best(coded(ends), "Of the copies the loss at the end of the texts is lowest for", lowest=True, write=nats)
 
 
 @Curves(
@@ -94,9 +90,9 @@ def loss(run: Run) -> Iterator[Line]:
     levels={0.0: "in pieces"},
 )
 def gain(run: Run) -> Iterator[Row]:
-    """By how much the loss at positions that the training did not have is below that of the same tokens read in pieces
-    as long as trained: right of 0 a way is worth taking. +table: after a short training of the table on longer texts,
-    all else frozen; +all: of everything."""
+    """By how much the loss beyond the trained length is below that of the same tokens read in pieces as long as
+    trained: right of 0 a way is worth taking. -w64: looking 64 tokens to each side. +table, +network, +all: after a
+    short training of these on longer texts, beside pieces that the same model reads."""
     for model in run.models:
         points = run.table.points("length.gain", model, by="part")
         for way in [way for way in _best_first(run, model) if way in points]:
@@ -112,10 +108,10 @@ def gain(run: Run) -> Iterator[Row]:
         write=nats,
     ),
     y=Axis("nats saved", include=(0.0,)),
-    x=Axis("tokens between", "steps", word="tokens between"),
+    x=Axis("tokens before", "steps", word="tokens before"),
     columns=("Way", ""),
     width=420,
-    records=("length.copy: part = way, index = tokens between",),
+    records=("length.copy: part = way, index = tokens before",),
 )
 def copies(run: Run) -> Iterator[Line]:
     """By how much the loss of the last words of a text falls if they have stood in it before, so many tokens earlier:
@@ -140,7 +136,6 @@ def copies(run: Run) -> Iterator[Line]:
 def drift(run: Run) -> Iterator[Line]:
     """Change of the last hidden states of a text that fits the training where nothing but its positions moves, as a
     share of their size. Of models with two streams: the semantic one."""
-    yield from _trained(run)
     for model in run.models:
         streams = bool(run.table.rows("length.drift.semantic", model))
         metric = "length.drift.semantic" if streams else "length.drift"
