@@ -177,7 +177,7 @@ def test_a_copy_carries_the_code_of_today(tmp_path):
 def test_a_window_goes_with_every_scheme_of_ours(preset, tmp_path):
     ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
     facts = extend(tmp_path / "m", tmp_path / "long", 300, window=16)
-    assert facts["method"] == ("rotation" if preset == "dstg" else None) and facts["window"] == 16
+    assert facts["method"] == ("cyclic" if preset == "dstg" else None) and facts["window"] == 16
     model = AutoModel.from_pretrained(tmp_path / "long", trust_remote_code=True).eval()
     ids = torch.randint(5, 60, (1, 300))
     changed = ids.clone()

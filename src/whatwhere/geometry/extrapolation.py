@@ -19,7 +19,7 @@ RIDGE = 1e-4  # on what stands behind them: the equation names none, and without
 def extrapolate(
     table: np.ndarray,
     length: int,
-    method: str = "rotation",
+    method: str = "cyclic",
     *,
     components: int | None = None,
     points: np.ndarray | None = None,

@@ -90,7 +90,7 @@ def extend(
     Args:
         source: folder of a model, or `reference`.
         method: of a table as of `geometry.extrapolate`; of a rotation one of SCALINGS (EncoderConfig). Default:
-            `rotation` of a table, and a rotation stays as it is.
+            `cyclic` of a table, and a rotation stays as it is.
         components, as_written: as of `geometry.extrapolate`.
         points: as there, a row each of `length` positions of the model, as `geometry` writes tables: row 0 is that of
             [CLS].
@@ -118,7 +118,7 @@ def extend(
         raise ValueError(
             f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
         )
-    method = "formula" if known == ("formula",) else method if plain else method or "rotation"
+    method = "formula" if known == ("formula",) else method if plain else method or "cyclic"
     if method not in known and (method is not None or not plain):
         what = "a rotation" if known == SCALINGS else "a position table"
         raise ValueError(f"There is no method {method!r} for {what}. Known: {', '.join(known)}.")

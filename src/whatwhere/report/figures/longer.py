@@ -1,6 +1,7 @@
 """Texts longer than those of the training: what each way to read on costs, and what it keeps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...points import Point
@@ -23,11 +24,16 @@ def _best_first(run: Run, model: str) -> dict[str, Point]:
 
 
 def _by_place(run: Run, metric: str) -> Iterator[Line]:
-    """A line a way of each model, a panel a model, by what `index` says."""
+    """A line a way of each model, a panel a model, by what `index` says; without intervals, which speak of other texts
+    or seeds and would hide that the lines of a panel go together."""
     for model in run.models:
         for i, way in enumerate([*_best_first(run, model)][:LINES]):
-            if points := run.table.points(metric, model, by="index", part=way):
+            if points := _plain(run.table.points(metric, model, by="index", part=way)):
                 yield Line(points, way, colour=f"model-{i}", panel=model)
+
+
+def _plain(points: Mapping[Any, Point]) -> dict[Any, Point]:
+    return {x: replace(Point.between(p.value, n=p.n), trained=False) for x, p in points.items()}
 
 
 def _trained(run: Run) -> Iterator[Line]:
@@ -71,11 +77,12 @@ def _lowest(run: Run, lines: Sequence[Line]) -> str:
 )
 def loss(run: Run) -> Iterator[Line]:
     """Loss of hidden tokens at each sixteenth of the positions, the same tokens for all. The vertical line is the
-    length of the training; grey: the text read in pieces of that length."""
+    length of the training; grey: the text read in pieces of that length. Means over seeds; intervals are in the
+    records."""
     yield from _trained(run)
     yield from _by_place(run, "length.loss")
     for model in run.models:
-        if points := run.table.points("length.loss", model, by="index", part=PIECES):
+        if points := _plain(run.table.points("length.loss", model, by="index", part=PIECES)):
             yield Line(points, PIECES, colour="combined", kind=LEVEL, panel=model)
 
 
