@@ -70,7 +70,7 @@ def test_a_part_run_again_replaces_its_own_entry(main, tmp_path):
 def test_command_refuses_what_it_does_not_know(main, capsys):
     with pytest.raises(SystemExit):
         main(["--only", "presents"])
-    assert "No part presents. Parts: memory, study, presets, peers" in capsys.readouterr().err
+    assert "No part presents. Parts: memory, long, study, presets, peers" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--micro"])
     assert "--out" in capsys.readouterr().err
