@@ -263,6 +263,13 @@ def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tm
     assert (found.trained, found.reads, found.spread, found.corpus) == (64, 512, True, "here")
 
 
+def test_a_model_without_a_head_for_masked_words_is_refused(tmp_path):
+    # transformers would draw one, and its losses would look like the model's.
+    bert().base_model.save_pretrained(tmp_path / "bert")
+    with pytest.raises(ValueError, match="has no masked-language head .BertModel."):
+        about(str(tmp_path / "bert"), 256)
+
+
 def test_only_what_has_a_table_can_train_one(tmp_path):
     # RoPE's linear scaling has the name of a method of tables, and no table.
     for preset in ("rope", "ap"):

@@ -19,8 +19,8 @@ Models = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL...",
-        help="Model folders of ours or of transformers, studies (their first seeds), Hub names, or `reference`; "
-        "differences are from the first.",
+        help="Model folders of ours or of transformers, studies (their first seeds; of `length` all), Hub names, or "
+        "`reference`; differences are from the first.",
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]

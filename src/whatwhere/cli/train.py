@@ -226,8 +226,8 @@ def extrapolate(
         components: Frequencies of fourier and rotation. [default: a sixteenth of the positions, at most 16]
         points: Of mds: .npy file with a row of coordinates for each of LENGTH positions (of a longer corpus).
         as_written: The equation for the rows of the model, too, which otherwise stay as they are.
-        window: Tokens on each side that a token looks at in the copy: half as many as the training had let it look as
-            far as it learned to. [default: all]
+        window: Tokens on each side that a token looks at in the copy, for example half of the trained length; of models
+            of this package. [default: all]
     """
     from ..encoder.tables import read_table
     from ..training.extension import extend

@@ -132,12 +132,16 @@ def about(source: str, to: int) -> About:
     """What there is to know of a model before it reads texts of so many tokens.
 
     Raises:
-        ValueError: there is no such folder, its positions cannot be continued, or it was trained on texts as long.
+        ValueError: there is no such folder, it has no masked-language head, its positions cannot be continued, or it
+            was trained on texts as long.
     """
     folder = Path(model_source(source))
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give folders of trained models.")
     config = read_json(folder / "config.json", "Use a complete copy.")
+    heads = [str(name) for name in config.get("architectures") or ()]
+    if heads and not any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in heads):
+        raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")
     known, most, trained = ways(config), reads(config), trained_on(folder, config)
     ours, kept = config.get("model_type") == EncoderConfig.model_type, folder / CONFIG
     if known == METHODS and table_key(named_tensors(folder), ours) is None:
