@@ -123,7 +123,7 @@ def test_waves_of_a_smooth_table_do_not_run_away():
         smooth = (smooth - smooth.mean(0)) / smooth.std()
         made = extrapolate(smooth, 5 * 64, "rotation", components=4)
         largest.append(np.abs(made).max() / np.abs(smooth).max())
-    assert max(largest) < 5
+    assert max(largest) < 3  # 5 where they drift
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -32,9 +32,9 @@ def whole(texts: WindowSet) -> Documents:
     return Documents(ids, positions, None, regular, {}, articles=texts.articles())
 
 
-def hidden_in(documents: Documents, seed: int = 0) -> np.ndarray:
-    """(m, n) int: in which of PARTS passes a token is hidden; -1 for special tokens."""
-    drawn = np.random.default_rng(seed).integers(PARTS, size=documents.input_ids.shape)
+def hidden_in(documents: Documents) -> np.ndarray:
+    """(m, n) int: in which of PARTS passes a token is hidden, drawn once for all; -1 for special tokens."""
+    drawn = np.random.default_rng(0).integers(PARTS, size=documents.input_ids.shape)
     return np.where(documents.regular, drawn, -1)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ..analysis.who import Who
-from ..files import read_json
+from ..files import Arrays, read_json
 from ..records import Record
 from ..training.config import SchemeConfig
 from ..training.loop import Show
@@ -116,6 +116,11 @@ class Piece:
         words = ("" if self.setting is None else self.setting.name, seed, self._state)
         stem = "-".join(filter(None, words)) or "all"
         return out / "runs" / self.name.replace("/", "_") / self.part / f"{stem}{ending}"
+
+    def arrays(self, out: Path) -> Arrays:
+        """Those of its .npz."""
+        with np.load(self.file(out, ".npz"), allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,9 @@ def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finish
     found: dict[Piece, list[Finished]] = defaultdict(list)
     for piece in pieces:
         if piece.file(out).is_file():
-            with np.load(piece.file(out, ".npz"), allow_pickle=False) as arrays:
-                held = {name: arrays[name] for name in arrays.files}
             setting = "" if piece.setting is None else piece.setting.name
             scores = np.array(read_json(piece.file(out))["scores"])
-            found[replace(piece, setting=None)].append(Finished(setting, scores, held))
+            found[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
     return list(found.items())
 
 

@@ -341,9 +341,9 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     scores: dict[str, Any] = {}
     for piece, facts in _finished(config, out):
         found[piece.who][piece.part] = facts["scores"]
-        with np.load(piece.file(out, ".npz"), allow_pickle=False) as held:
-            predicted[piece.name, piece.untrained, piece.part] = dict(enumerate(held["predicted"]))
-            labels[piece.part] = held["labels"]
+        held = piece.arrays(out)
+        predicted[piece.name, piece.untrained, piece.part] = dict(enumerate(held["predicted"]))
+        labels[piece.part] = held["labels"]
         scores[piece.part] = macro_f1 if facts["classes"] else pearson
         records += _data_set_records(piece, facts)
     table = table_of(config)

@@ -255,9 +255,7 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
     for piece in _pieces(config):  # reading in pieces comes first
         if not piece.file(out).is_file():
             continue
-        facts, way, who = read_json(piece.file(out)), piece.part, piece.who
-        with np.load(piece.file(out, ".npz"), allow_pickle=False) as held:
-            arrays = {name: held[name] for name in held.files}
+        facts, arrays, way, who = read_json(piece.file(out)), piece.arrays(out), piece.part, piece.who
         records += _loss_records(who, way, arrays)
         losses = _beyond(arrays["loss"], facts)
         records.append(who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))
@@ -297,8 +295,7 @@ def _other_records(who: Who, way: str, arrays: Mapping[str, np.ndarray], facts: 
     for p, part in enumerate(facts["parts"]):
         for by, changes in zip(facts["shifts"], arrays["drift"][..., p], strict=True):
             yield who.record(f"length.drift{_of(part)}", *document_mean(changes), part=way, index=by, n=n)
-    for row in facts["probes"]:
-        metric, part, layer, value, low, high, tokens = row
+    for metric, part, layer, value, low, high, tokens in facts["probes"]:
         yield who.record(f"length.{metric}{_of(part)}", value, low, high, part=way, layer=layer, n=tokens)
 
 

@@ -200,9 +200,7 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
     for piece in _pieces(config):
         if not piece.file(out).is_file():
             continue
-        facts = read_json(piece.file(out))
-        with np.load(piece.file(out, ".npz"), allow_pickle=False) as held:
-            arrays = {name: held[name] for name in held.files}
+        facts, arrays = read_json(piece.file(out)), piece.arrays(out)
         task, key = piece.part, (piece.name, piece.untrained, piece.part)
         first = task not in labels
         if task == BLIMP:

@@ -379,12 +379,12 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
         assert isinstance(piece.setting, Pooling)
         entries = [entry for of_split in read_json(piece.file(out))["scores"].values() for entry in of_split]
         score = float(np.mean([entry["main_score"] for entry in entries]))
-        with np.load(piece.file(out, ".npz"), allow_pickle=False) as arrays:
-            kind, rows = str(arrays["kind"]), arrays["values"]
-            labels[piece.part], ends = arrays["labels"], arrays["interval"].tolist()
-            kinds[piece.part] = kind
-            of_model = Piece(piece.name, piece.source, piece.untrained, "", setting=piece.setting)
-            found[of_model][str(arrays["type"])].append(score)
+        arrays = piece.arrays(out)
+        kind, rows = str(arrays["kind"]), arrays["values"]
+        labels[piece.part], ends = arrays["labels"], arrays["interval"].tolist()
+        kinds[piece.part] = kind
+        of_model = Piece(piece.name, piece.source, piece.untrained, "", setting=piece.setting)
+        found[of_model][str(arrays["type"])].append(score)
         if kind:
             predicted[piece.setting][piece.name, piece.untrained, piece.part] = {None: rows}
         metric = piece.setting.of("mteb.score")

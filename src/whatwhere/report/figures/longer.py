@@ -23,13 +23,12 @@ def _best_first(run: Run, model: str) -> dict[str, Point]:
     return dict(sorted(points.items(), key=lambda each: each[1].value))
 
 
-def _by_place(run: Run, metric: str) -> Iterator[Line]:
-    """A line a way of each model, a panel a model, by what `index` says; without intervals, which speak of other texts
-    or seeds and would hide that the lines of a panel go together."""
-    for model in run.models:
-        for i, way in enumerate([*_best_first(run, model)][:LINES]):
-            if points := _plain(run.table.points(metric, model, by="index", part=way)):
-                yield Line(points, way, colour=f"model-{i}", panel=model)
+def _lines(run: Run, model: str, metric: str, by: str = "index") -> Iterator[Line]:
+    """A line a way of a model; without intervals, which speak of other texts or seeds and would hide that the lines of
+    a panel go together."""
+    for i, way in enumerate([*_best_first(run, model)][:LINES]):
+        if points := _plain(run.table.points(metric, model, by=by, part=way)):
+            yield Line(points, way, colour=f"model-{i}", panel=model)
 
 
 def _plain(points: Mapping[Any, Point]) -> dict[Any, Point]:
@@ -80,8 +79,8 @@ def loss(run: Run) -> Iterator[Line]:
     length of the training; grey: the text read in pieces of that length. Means over seeds; intervals are in the
     records."""
     yield from _trained(run)
-    yield from _by_place(run, "length.loss")
     for model in run.models:
+        yield from _lines(run, model, "length.loss")
         if points := _plain(run.table.points("length.loss", model, by="index", part=PIECES)):
             yield Line(points, PIECES, colour="combined", kind=LEVEL, panel=model)
 
@@ -123,7 +122,8 @@ def gain(run: Run) -> Iterator[Row]:
 def copies(run: Run) -> Iterator[Line]:
     """By how much the loss of the last words of a text falls if they have stood in it before, so many tokens earlier:
     does attention still find them?"""
-    yield from _by_place(run, "length.copy")
+    for model in run.models:
+        yield from _lines(run, model, "length.copy")
 
 
 @Curves(
@@ -145,8 +145,7 @@ def drift(run: Run) -> Iterator[Line]:
     share of their size. Of models with two streams: the semantic one."""
     for model in run.models:
         streams = bool(run.table.rows("length.drift.semantic", model))
-        metric = "length.drift.semantic" if streams else "length.drift"
-        yield from (line for line in _by_place(run, metric) if line.panel == model)
+        yield from _lines(run, model, "length.drift.semantic" if streams else "length.drift")
 
 
 @Curves(
@@ -163,6 +162,4 @@ def drift(run: Run) -> Iterator[Line]:
 def probes(run: Run) -> Iterator[Line]:
     """Linear probes of the position of tokens that stand beyond the trained length, trained on others there."""
     for model in run.models:
-        for i, way in enumerate([*_best_first(run, model)][:LINES]):
-            if points := run.table.points("length.r2.token", model, by="layer", part=way):
-                yield Line(points, way, colour=f"model-{i}", panel=model)
+        yield from _lines(run, model, "length.r2.token", by="layer")
