@@ -12,9 +12,9 @@ from whatwhere.analysis import length
 from whatwhere.analysis.passes import Documents
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.long_texts import long_texts
-from whatwhere.evaluation.length import LengthConfig, _pieces, about
+from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about
 from whatwhere.records import read_records
-from whatwhere.training.extension import Continued, adapt
+from whatwhere.training.extension import Continued, adapt, extend
 
 N = 96
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -195,7 +195,7 @@ def test_the_network_of_equation_5_changes_the_rows_beyond_alone(make, texts):
 def evaluated(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("evaluated") / "out"
     words = ["evaluate", "length", "reference", "--to", "160", "--corpus", str(corpus), "--document", "blank-line"]
-    words += ["--documents", "10", "--methods", "cyclic", "--adapt", "none,table", "--steps", "2", "--out", str(out)]
+    words += ["--documents", "10", "--methods", "cyclic", "--adapt", "none,table", "--steps", "10", "--out", str(out)]
     return words, out, whatwhere(*words)
 
 
@@ -225,7 +225,10 @@ def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
     own = (np.nanmean(adapted["pieces"][:, 128:], axis=1) - np.nanmean(adapted["loss"][:, 128:], axis=1)).mean()
     assert told["cyclic+table"].value == pytest.approx(own) and (adapted["pieces"] != pieces).any()
     assert "worth taking" in (out / "report.html").read_text(encoding="utf-8")
-    adapted = AutoModelForMaskedLM.from_pretrained(out / "models/reference/cyclic+table/seed-0")
+    kept = out / "models/reference/cyclic+table/seed-0"
+    card = (kept / "README.md").read_text("utf-8")
+    assert card.startswith("---\nlibrary_name") and "> A copy that reads 160 tokens, trained on 128: positions" in card
+    adapted = AutoModelForMaskedLM.from_pretrained(kept)
     assert adapted.config.max_position_embeddings == 160
     again = whatwhere(*words)
     assert again.returncode == 0 and again.stdout == done.stdout
@@ -263,6 +266,27 @@ def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tm
     assert (found.trained, found.reads, found.spread, found.corpus) == (64, 512, True, "here")
 
 
+def test_what_only_some_models_have_is_said_and_a_scaled_copy_is_read_as_it_is(tmp_path):
+    for preset in ("rope", "ap"):
+        ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / preset)
+    extend(tmp_path / "rope", tmp_path / "copy", 200, "yarn")
+    with pytest.raises(ValueError, match="is scaled already"):
+        extend(tmp_path / "copy", tmp_path / "again", 256, "yarn")
+    models = [str(tmp_path / name) for name in ("rope", "ap", "copy")]
+    config = LengthConfig.parse(
+        {"models": models, "to": 256, "methods": ["yarn", "cyclic"], "adapt": ["none", "table"]}
+    )
+    assert LENGTH.notes(config)[1:4] == [
+        "rope has no cyclic, no table to adapt: left out.",
+        "ap has no yarn: left out.",
+        "copy has no yarn, no cyclic, no table to adapt: left out.",
+    ]
+    assert about(models[2], 256).methods == ("as-it-is",)
+    config = LengthConfig.parse({"models": models[:1], "to": 256, "adapt": ["table"]})
+    with pytest.raises(ValueError, match="by any way, and then have the table trained. They have: as-it-is"):
+        LENGTH.check(config)
+
+
 def test_a_model_without_a_head_for_masked_words_is_refused(tmp_path):
     # transformers would draw one, and its losses would look like the model's.
     bert().base_model.save_pretrained(tmp_path / "bert")
@@ -277,7 +301,7 @@ def test_only_what_has_a_table_can_train_one(tmp_path):
     given = {"models": [str(tmp_path / p) for p in ("rope", "ap")], "to": 256, "adapt": ["table", "network", "all"]}
     pieces = _pieces(LengthConfig.parse({**given, "methods": ["linear", "learned"]}))
     assert [(p.name, p.part) for p in pieces] == [
-        *[("ap", "learned+network")],
+        *[("rope", "in-pieces"), ("ap", "in-pieces"), ("ap", "learned+network")],
         *[("ap", f"{method}+table") for method in ("learned", "linear")],
         *[("rope", "linear+all"), ("ap", "learned+all"), ("ap", "linear+all")],
     ]

@@ -93,6 +93,10 @@ def test_a_scheme_without_a_table_needs_nothing(preset, tmp_path):
     done = whatwhere("extrapolate", str(tmp_path / "m"), "--length", "500", "--out", str(tmp_path / "long"))
     assert done.returncode == 0 and f"{preset} reads texts of any length as it is" in done.stdout, done.stderr
     assert not (tmp_path / "long").exists()
+    with pytest.raises(ValueError, match="components, points and as_written are of a learned position table"):
+        extend(tmp_path / "m", tmp_path / "long", 500, as_written=True)
+    with pytest.raises(ValueError, match="There is no method 'nonsense'"):
+        extend(tmp_path / "m", tmp_path / "long", 500, "nonsense")
 
 
 @pytest.mark.parametrize("preset", ["sinusoidal", "fourier", "low-rank"])
@@ -217,6 +221,7 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
             ["--length", "200", "--method", "fourier", "--components", "64"],
             "from 1 to half of the 127 positions. Got 64",
         ),
+        (["--length", "128"], "The model reads 128 tokens. Got length=128; give more."),
         (["--length", "200", "--method", "mds"], "points and the method mds go together"),
         (["--length", "200", "--method", "mds", "--points", "none.npy"], "No position table at none.npy"),
     ],

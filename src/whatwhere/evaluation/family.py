@@ -65,6 +65,10 @@ class EvaluationConfig(SchemeConfig):
         """
         return model_names(self.models)
 
+    def reads(self) -> str:
+        """What the page calls the data; empty: by the name of the verb."""
+        return ""
+
     @property
     def folder(self) -> Path | None:
         """The folder of the data; None: the Hub."""

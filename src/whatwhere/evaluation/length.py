@@ -1,6 +1,7 @@
 """How well encoders read texts longer than those of their training: each way to make them longer, with and without a
 short training after it."""
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +30,24 @@ from ..corpus import load_tokenizer, open_source
 from ..corpus.long_texts import LongTexts, long_texts
 from ..encoder import EncoderConfig
 from ..encoder.tables import named_tensors, table_key
-from ..files import read_json, temporary_folder, write_arrays, write_json
+from ..files import new_folder, read_json, temporary_folder, write_arrays, write_json
 from ..geometry.extrapolation import METHODS
 from ..records import Record
 from ..shipped import model_source
+from ..training.card import corpus_name
 from ..training.config import use_scheme
-from ..training.extension import ADAPTED, SCALINGS, WINDOWS, adapt, check_enough, extend, reads, trained_on, ways
+from ..training.extension import (
+    ADAPTED,
+    EXTENSION,
+    SCALINGS,
+    WINDOWS,
+    adapt,
+    check_enough,
+    extend,
+    reads,
+    trained_on,
+    ways,
+)
 from ..training.loop import Show
 from ..training.pretrain import CONFIG
 from .family import EvaluationConfig, Family, Piece, check_known, model_names
@@ -75,7 +88,7 @@ class LengthConfig(EvaluationConfig):
     methods: list[str] = Field(default_factory=list, description="ways to read on; default: all that a model has")
     windows: list[int] = Field([0], description="tokens on each side that a token looks at; 0: all")
     adapt: list[str] = Field([PLAIN], description="what a short training changes: none, network, table, all")
-    steps: int = Field(60, ge=1, description="steps of that training")
+    steps: int = Field(60, ge=10, description="steps of that training")
 
     @model_validator(mode="after")
     def _check(self) -> "LengthConfig":
@@ -84,6 +97,10 @@ class LengthConfig(EvaluationConfig):
         if wrong := [window for window in self.windows if window < 0]:
             raise ValueError(f"a window has 1 token on each side or more, 0 stands for all; got {wrong[0]}")
         return self
+
+    def reads(self) -> str:
+        """The corpus."""
+        return corpus_name(self.corpus)
 
     def named(self) -> dict[str, str]:
         """Name -> its first model; several seeds of a study's model have one name."""
@@ -144,6 +161,8 @@ def about(source: str, to: int) -> About:
         raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")
     known, most, trained = ways(config), reads(config), trained_on(folder, config)
     ours, kept = config.get("model_type") == EncoderConfig.model_type, folder / CONFIG
+    if config.get("rotation_scaling", "none") != "none":  # of a copy: it is not scaled again
+        known = ()
     if known == METHODS and table_key(named_tensors(folder), ours) is None:
         known = ()
     if most < 1:
@@ -160,10 +179,14 @@ def about(source: str, to: int) -> About:
 
 
 def _check_all(config: LengthConfig) -> None:
-    if not any(piece.part != PIECES for piece in _pieces(config)):
-        known = {m for _, _, source in config.trainings() for m in about(source, config.to).methods}
-        given, there = ", ".join(config.methods), ", ".join(sorted(known))
-        raise ValueError(f"None of these models can be read on by {given}. They have: {there}.")
+    pieces, wanted = _pieces(config), ", ".join(config.methods) or "any way"
+    known = {m for _, _, source in config.trainings() for m in about(source, config.to).methods}
+    for part in config.adapt:
+        if not any(p.setting.adapt == part for p in pieces if isinstance(p.setting, Way) and p.part != PIECES):
+            what = "" if part == PLAIN else f", and then have the {part} trained"
+            raise ValueError(
+                f"None of these models can be read on by {wanted}{what}. They have: {', '.join(sorted(known))}."
+            )
     adapted = config.adapt != [PLAIN]
     _, others = config.texts(model_source(config.trainings()[0][2]), WINDOWS * adapted)
     if adapted:
@@ -172,14 +195,14 @@ def _check_all(config: LengthConfig) -> None:
 
 def _pieces(config: LengthConfig) -> list[Piece]:
     """In pieces as long as trained, then each way, what needs no training first."""
-    pieces = []
-    for adapted in sorted(config.adapt, key=(PLAIN, *ADAPTED).index):
+    pieces, order = [], sorted(config.adapt, key=(PLAIN, *ADAPTED).index)
+    for adapted in order:
         for name, seed, source in config.trainings():
             known = about(source, config.to)
             methods = [m for m in known.methods if not config.methods or m in config.methods]
             if adapted in ("network", "table"):
                 methods = [m for m in methods if known.table and (adapted == "table" or m == "learned")]
-            each = [Way(PIECES)] * (adapted == PLAIN)
+            each = [Way(PIECES)] * (adapted == order[0])
             each += [Way(m, window, adapted) for window in config.windows for m in methods if not window or known.ours]
             pieces += [Piece(name, source, False, way.name, seed, way) for way in each]
     return pieces
@@ -210,9 +233,11 @@ def work(out: str, piece: Piece, show: Show) -> None:
             model = open_masked(str(longer))
             if way.adapt != PLAIN:
                 told["losses"] = adapt(model, others, config.steps, way.adapt, known.trained, piece.seed or 0, show)
-                keep = Path(out) / "models" / piece.name / way.name
-                model.save_pretrained(keep / f"seed-{piece.seed}")
-                tokenizer.save_pretrained(keep / f"seed-{piece.seed}")
+                with new_folder(Path(out) / "models" / piece.name / way.name / f"seed-{piece.seed}") as keep:
+                    if (longer / EXTENSION).is_file():  # else there is no copy whose card and code could come along
+                        shutil.copytree(longer, keep, dirs_exist_ok=True)
+                    model.save_pretrained(keep)
+                    tokenizer.save_pretrained(keep)
         arrays, more = measured(model, tokenizer, texts, known.trained, show)
         told |= more
         if way.adapt != PLAIN:  # what it gained by these texts is no gain of length
@@ -311,6 +336,12 @@ def _notes(config: LengthConfig) -> list[str]:
     known = {name: about(source, config.to) for name, _, source in config.trainings()}
     if trained := [name for name, each in known.items() if each.corpus == config.corpus]:
         notes.append(f"Trained on this very corpus: {', '.join(trained)}; what is read may have been read before.")
+    for name, each in known.items():
+        lacks = [method for method in config.methods if method not in each.methods]
+        lacks += [f"{part} to adapt" for part in config.adapt if part in ("network", "table") and not each.table]
+        lacks += ["windows"] * (any(config.windows) and not each.ours)
+        if lacks:
+            notes.append(f"{name} has no {', no '.join(lacks)}: left out.")
     if config.adapt != [PLAIN]:
         tokens = config.steps * WINDOWS * config.to
         notes.append(f"Adapted: {config.steps} steps, {tokens:,} tokens of the documents after them.")

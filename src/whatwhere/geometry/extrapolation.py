@@ -56,7 +56,7 @@ def extrapolate(
     n = len(table)
     if method not in METHODS:
         raise ValueError(f"There is no method {method!r}. Known: {', '.join(METHODS)}.")
-    if length < n:
+    if length != int(length) or length < n:
         raise ValueError(f"The table has {n} positions. Got length={length}; give {n} or more.")
     if components is not None and (method not in _OF_WAVES or not 1 <= components <= n // 2):
         raise ValueError(

@@ -57,7 +57,7 @@ def run_evaluation(
     left = sum(not piece.file(out).is_file() for piece in pieces)
     records = [replace(record, study=out.name) for record in family.records(config, out)]
     notes = [*family.notes(config), *([_left_out(left)] if left else [])]
-    report = _write(config, out, records, family.title, family.name, notes)
+    report = _write(config, out, records, family.title, config.reads() or family.name, notes)
     found = {"out": str(out), "done": len(pieces) - left, "left": left}
     return {**found, "records": [vars(r) for r in records], "report": report}
 

@@ -17,7 +17,7 @@ from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
 from ..encoder.tables import WITHOUT_CLS, named_tensors, rows_of_no_position, table_key
-from ..files import new_folder, read_json, write_json
+from ..files import new_folder, read_json, write_json, write_text
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS
 from ..shipped import model_source
@@ -110,6 +110,14 @@ def extend(
     config = read_json(folder / "config.json", "Use a complete copy.")
     known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)
+    every = dict.fromkeys(("formula", *METHODS, *SCALINGS))
+    if not known and method is not None and method not in every:
+        raise ValueError(f"There is no method {method!r}. Known: {', '.join(every)}.")
+    if (as_written or components is not None or points is not None) and (plain or known != METHODS):
+        raise ValueError(
+            "components, points and as_written are of a learned position table, which this model has not. "
+            "Leave them out."
+        )
     if plain and window is None:
         scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
         scheme = config.get("preset") or "this scheme"
@@ -124,7 +132,7 @@ def extend(
         raise ValueError(f"There is no method {method!r} for {what}. Known: {', '.join(known)}.")
     if out.exists():
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
-    if length < before or (length == before and known == SCALINGS and not plain):
+    if length < before or (length == before and not (plain or (window and known != SCALINGS))):
         raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
     tensors = named_tensors(folder)
     key = table_key(tensors, ours)
@@ -169,8 +177,22 @@ def extend(
                 write_json(new / name, about | {field: length})
         facts = {"out": str(out), "method": method, "window": window, "length": length, "before": before}
         facts["trained"] = trained
-        write_json(new / EXTENSION, facts)
+        made_by = {"source": folder.resolve().name, "components": components, "as_written": as_written}
+        write_json(new / EXTENSION, facts | made_by)
+        _note_in_card(new / "README.md", facts)
     return facts
+
+
+def _note_in_card(card: Path, facts: dict[str, Any]) -> None:
+    """Say on top of a model card, where there is one, that the model is a copy, and how it was made."""
+    if not card.is_file():
+        return
+    text = card.read_text("utf-8")
+    head, mark, rest = text.partition("\n---\n") if text.startswith("---\n") else ("", "", text)
+    how = [f"positions beyond by `{facts['method']}`"] if facts["method"] else []
+    how += [f"a token looks at {facts['window']:,} tokens on each side"] if facts["window"] else []
+    said = f"A copy that reads {facts['length']:,} tokens, trained on {facts['trained']:,}: {', '.join(how)}."
+    write_text(card, f"{head}{mark}\n> {said} What follows is said of the original.\n\n{rest.lstrip()}")
 
 
 def check_enough(texts: WindowSet) -> None:

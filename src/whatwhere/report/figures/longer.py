@@ -36,10 +36,12 @@ def _plain(points: Mapping[Any, Point]) -> dict[Any, Point]:
 
 
 def _trained(run: Run) -> Iterator[Line]:
-    """A vertical line at the length of the training, where all have one."""
-    lengths = {p.value: p for m in run.models if (p := run.table.point("length.trained", m)) is not None}
-    if len(lengths) == 1:
-        yield Line(lengths, "length of the training", kind=UPRIGHT, panel=EVERYWHERE)
+    """A vertical line at the length of the training: one for all, or one each model."""
+    lengths = {m: p for m in run.models if (p := run.table.point("length.trained", m)) is not None}
+    if len({p.value for p in lengths.values()}) == 1:
+        lengths = {EVERYWHERE: next(iter(lengths.values()))}
+    for panel, p in lengths.items():
+        yield Line({p.value: p}, "length of the training", kind=UPRIGHT, panel=panel)
 
 
 def _take(run: Run, drawn: Any) -> str:
