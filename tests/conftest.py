@@ -1,6 +1,8 @@
 """Fixtures that all tests share."""
 
 import multiprocessing
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from whatwhere.training import config
 # An example may take as long as a busy machine needs for it.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# What is remembered of schemes that were named is not the user's.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="whatwhere-state-")
 
 # Files that take ten seconds or more: first, so that no process is left alone with one at the end.
 LONG = [

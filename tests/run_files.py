@@ -1,11 +1,19 @@
 """The files that docs/runs.md says a run leaves, as patterns."""
 
+import json
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 PAGE = (Path(__file__).parents[1] / "docs/runs.md").read_text(encoding="utf-8")
 MODEL, WINDOWS = "A model", "Windows"
+MEASURED = ("tokens_per_second", "waiting", "memory_peak_bytes")  # of a line of a log: no two trainings have the same
+
+
+def losses(out: Path) -> list[dict]:
+    """The lines of a training's log without what the machine decides."""
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in MEASURED} for line in lines]
 
 
 def patterns(section: str) -> list[str]:

@@ -85,6 +85,8 @@ def test_a_truncated_model_is_refused(trained, tmp_path):
     broken = shutil.copytree(trained, tmp_path / "broken", ignore=shutil.ignore_patterns("checkpoints"))
     weights = broken / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
+    assert "model.safetensors is not as it was written" in refused("probe", str(broken))
+    (broken / "hashes.json").unlink()
     assert "does not load" in refused("probe", str(broken), "--corpus", str(broken / "corpus"))
 
 

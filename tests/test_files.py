@@ -32,13 +32,13 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     path, calls = tmp_path / "x", []
     monkeypatch.setattr(os, "fsync", lambda number: calls.append(("fsync", os.fstat(number).st_size, path.exists())))
     write_text(path, "four")
-    assert calls == [("fsync", 4, False)]
+    assert calls.pop(0) == ("fsync", 4, False) and calls.pop()[2] and not calls  # the file, then its folder
     with new_folder(tmp_path / "folder") as folder:
         (folder / "a").write_text("one")
         (folder / "deep").mkdir()
         (folder / "deep/b").write_text("seven..")
         assert not (tmp_path / "folder").exists()
-    assert sorted(calls[1:]) == [("fsync", 3, True), ("fsync", 7, True)]
+    assert {("fsync", 3, True), ("fsync", 7, True)} <= set(calls) and len(calls) == 5  # also three folders
 
 
 @pytest.mark.parametrize("failing", ["the block", "fsync", "replace"])
@@ -75,8 +75,8 @@ WRITES = re.compile(
 # Every other place that writes: into a folder that is renamed afterwards, one line more of a log, or no file at all.
 ALLOWED = {
     "report/page.py": 1,  # a table, within new_folder
-    "study/run.py": 1,  # log.jsonl
-    "training/loop.py": 2,  # log.jsonl; /proc/self/clear_refs
+    "locks.py": 1,  # a folder that was put aside is put back
+    "training/loop.py": 1,  # /proc/self/clear_refs
     "training/runs.py": 1,  # a finished model's files move into the run's folder
 }
 

@@ -21,7 +21,8 @@ LEVELS = [
     {"geometry", "claims"},
     {"gates"},
     {"points"},
-    {"records", "intervals", "metrics", "papers", "shipped"},
+    {"records", "intervals", "metrics", "papers", "shipped", "status"},
+    {"hashes", "locks"},
     {"files", "version", "auto_classes", "stop", "wrong"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}

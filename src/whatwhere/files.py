@@ -4,6 +4,7 @@ Every write of the package goes through here, but for lines that are added to a 
 temporary folder. A killed process leaves at most a name that begins with a dot and ends in its process number.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -35,6 +36,7 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        flush_names(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -82,6 +84,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             if before.is_dir():
                 os.replace(before, path)
             raise
+        flush_names(path.parent)
         shutil.rmtree(before, ignore_errors=True)
 
 
@@ -94,11 +97,25 @@ def remove_folder(path: Path) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Wait until every file of a folder is on the disk."""
-    for path in folder.rglob("*"):
+    """Wait until every file of a folder is on the disk, and the names of all."""
+    for path in [folder, *folder.rglob("*")]:
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
+        elif path.is_dir():
+            flush_names(path)
+
+
+def flush_names(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk: what was renamed is there after a loss of power, too."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that have no such thing
+            raise
+    finally:
+        os.close(number)
 
 
 def in_words(error: OSError) -> str:
@@ -134,6 +151,27 @@ def read_json(path: str | Path, way_out: str = "Delete it and run the command ag
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:  # of JSON, and of UTF-8
         raise ValueError(f"{path} is not complete JSON ({error}). {way_out}") from error
+
+
+def append_line(path: Path, line: Mapping[str, Any]) -> None:
+    """Add an object as a line to a log; behind a line that a crash cut off, on one of its own."""
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            torn = file.read(1) != b"\n"
+        else:
+            torn = False
+        file.write(b"\n" * torn + json.dumps(line).encode() + b"\n")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a log, without lines that a crash cut off; [] where there is none."""
+    found = []
+    for text in path.read_bytes().splitlines() if path.is_file() else ():
+        with contextlib.suppress(ValueError):
+            line = json.loads(text)
+            found += [line] if isinstance(line, dict) else []
+    return found
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -59,7 +59,7 @@ def write_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write `records` to a parquet file."""
     table = pa.Table.from_pylist([asdict(r) for r in records], schema=_SCHEMA)
     with new_file(path) as file:
-        pq.write_table(table, file)
+        pq.write_table(table, file, write_page_checksum=True)
 
 
 def read_records(path: str | Path) -> list[Record]:
@@ -72,16 +72,20 @@ def read_records(path: str | Path) -> list[Record]:
     if not path.is_file():
         raise ValueError(f"No records at {path}. A study writes them: whatwhere study --help.")
     try:
-        table = pq.read_table(path)
-    except pa.ArrowInvalid as error:
+        table = pq.read_table(path, page_checksum_verification=True)
+        found = (table.schema.metadata or {}).get(b"format", b"none").decode()
+        rows = table.to_pylist()
+    except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:  # a damaged head can be anything
         raise ValueError(
             f"{path} is not a complete parquet file. Delete it; the command that wrote the folder writes it again "
             f"(of a study: whatwhere study --out {path.parent})."
         ) from error
-    found = (table.schema.metadata or {}).get(b"format", b"none").decode()
     if found != FORMAT:
         raise ValueError(f"{path} has record format {found!r}, this version reads {FORMAT!r}. Run the study again.")
-    return [Record(**row) for row in table.to_pylist()]
+    try:
+        return [Record(**row) for row in rows]
+    except TypeError as error:
+        raise ValueError(f"{path} has other columns than records have ({error}). Run the study again.") from error
 
 
 def select(records: Sequence[Record], **columns: Any) -> list[Record]:

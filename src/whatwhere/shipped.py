@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from .hashes import check_files, hashes
+
 REFERENCE = "reference"
 _FOLDER = Path(__file__).parent / "reference"  # package data; examples/make_reference.py writes it
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
@@ -34,6 +36,10 @@ def model_source(model: str | Path) -> str:
     always a path.
 
     Raises:
-        ValueError: as `reference`.
+        ValueError: as `reference`, or a file that the model is opened from is not as it was written.
     """
-    return reference() if model == REFERENCE else str(model)
+    source = reference() if model == REFERENCE else str(model)
+    if (folder := Path(source)).is_dir() and (known := hashes(folder)):
+        opened = ("config.json", "tokenizer.json", "tokenizer_config.json")
+        check_files(folder, *opened, *(name for name in known if name.endswith(".safetensors")), known=known)
+    return source

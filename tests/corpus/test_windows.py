@@ -10,6 +10,7 @@ from whatwhere.corpus import Windows, build_windows, shards, train_tokenizer
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
+from whatwhere.hashes import hashes, sha256, write_hashes
 
 
 def contents(windows) -> dict[str, list]:
@@ -212,11 +213,40 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
     with pytest.raises(ValueError, match="it is missing"):
         Windows(out)
     (out / "manifest.json").write_text('{"format": "other"}')
+    with pytest.raises(ValueError, match="manifest.json is not as it was written"):
+        Windows(out)
+    write_hashes(out, {})
     with pytest.raises(ValueError, match="window format 'other'"):
         Windows(out)
     (out / "manifest.json").write_text('{"form')
     with pytest.raises(ValueError, match="not complete JSON"):
         Windows(out)
+
+
+def test_a_changed_byte_of_a_shard_is_noticed_when_it_is_read(list_source, documents, tokenizer, tmp_path):
+    # Of the same size: another model was trained, and nothing said so.
+    out = tmp_path / "w"
+    build_windows(list_source(documents), tokenizer, out, progress=False)
+    for part in ("ids", "marks", "starts"):
+        path = out / "shards" / f"00000.train.{part}.npy"
+        before = path.read_bytes()
+        path.write_bytes(before[:-2] + bytes([before[-2] ^ 1]) + before[-1:])
+        with pytest.raises(ValueError, match=f"{part}.npy is not as it was written"):
+            Windows(out)["train"][0]
+        (out / "manifest.json").unlink()  # while it is built such a shard is made anew
+        assert len(build_windows(list_source(documents), tokenizer, out, progress=False)["train"])
+        assert path.read_bytes() == before
+
+
+def test_an_id_above_the_vocabulary_is_refused(list_source, documents, tokenizer, tmp_path):
+    out = tmp_path / "w"
+    build_windows(list_source(documents), tokenizer, out, progress=False)
+    ids = np.load(path := out / "shards" / "00000.train.ids.npy")
+    ids[3] = 60_000
+    np.save(path, ids)
+    write_hashes(out, hashes(out) | {"shards/00000.train.ids.npy": sha256(path)})
+    with pytest.raises(ValueError, match="holds the id 60000, and the vocabulary has"):
+        Windows(out)["train"][0]
 
 
 def test_ids_above_uint16_are_kept(list_source, tmp_path):

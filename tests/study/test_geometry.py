@@ -131,7 +131,7 @@ def test_folder_of_something_else_is_left_alone(tmp_path):
     config = GeometryConfig(corpora=[THREE], tokenizer="words", positions=16)
     with pytest.raises(ValueError, match="is not empty and holds no geometry run. Give a new folder"):
         run_geometry(config, tmp_path, progress=False)
-    with pytest.raises(ValueError, match="is a file. Give a folder"):
+    with pytest.raises(ValueError, match="is a file, where the folder of a run is needed"):
         run_geometry(config, tmp_path / "notes.txt", progress=False)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "report.html"]
 

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from cli_runner import whatwhere
 
 from whatwhere.encoder import PRESETS
+from whatwhere.training.config import trust_scheme
 from whatwhere.training.pretrain import RECIPES, PretrainConfig, curriculum, defaults
 
 
@@ -97,10 +99,12 @@ def test_a_scheme_is_found_beside_its_file_then_from_the_current_directory(tmp_p
     (tmp_path / "runs").mkdir()
     here, beside = tmp_path / "s.py", tmp_path / "runs/s.py"
     here.write_text('"""Registers nothing."""\n')
+    trust_scheme(here)
     (tmp_path / "runs/c.yaml").write_text("scheme: s.py\n")
     monkeypatch.chdir(tmp_path)
     assert PretrainConfig.load("runs/c.yaml").scheme == "s.py"
     beside.write_text('"""Registers nothing either."""\n')
+    trust_scheme(beside)
     config = PretrainConfig.load("runs/c.yaml")
     assert config.scheme == "runs/s.py"
     config.save_run(tmp_path / "out/pretrain.yaml")
@@ -116,11 +120,56 @@ def test_a_scheme_runs_where_a_process_begins_with_a_folder_not_where_values_are
     path.parent.mkdir()
     path.write_text("from whatwhere.encoder import register_preset\nregister_preset('begun', 'ap', 'nobody')\n")
     PretrainConfig.parse({"scheme": str(path)}).save(path.with_name("pretrain.yaml"))
+    with pytest.raises(ValueError, match="names .*scheme.py, which is a program that would run here. Read it, then"):
+        PretrainConfig.load_run(path.with_name("pretrain.yaml"))
+    trust_scheme(path)
     assert "begun" not in PRESETS
     try:
         assert PretrainConfig.load_run(path.with_name("pretrain.yaml")).scheme == str(path) and "begun" in PRESETS
     finally:
         PRESETS.pop("begun", None)
+
+
+def test_a_yaml_from_elsewhere_runs_no_code_until_it_is_named(tmp_path, monkeypatch):
+    # `explain`, `study --out` and `pretrain --resume` ran scheme.py beside a YAML, unasked and unsaid.
+    monkeypatch.setenv("WHATWHERE_SCHEMES", "")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder, ran = tmp_path / "dl", tmp_path / "ran"
+    folder.mkdir()
+    (folder / "scheme.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    (folder / "pretrain.yaml").write_text("preset: dstg\nsteps: 1\nscheme: scheme.py\n")
+    (folder / "study.yaml").write_text("models: [dstg]\nsteps: 1\nscheme: scheme.py\n")
+    for words in (
+        ["explain", str(folder / "pretrain.yaml")],
+        ["explain", str(folder / "study.yaml")],
+        ["study", "--out", str(folder)],
+        ["study", "--config", str(folder / "study.yaml"), "--out", str(tmp_path / "new")],
+        ["pretrain", "--out", str(folder), "--resume"],
+        ["report", str(folder)],
+        ["status", str(folder)],
+    ):
+        done = whatwhere(*words)
+        assert done.returncode == 2 or words[0] == "status", words
+        assert not ran.exists() and (words[0] in ("report", "status") or "then add --scheme" in done.stderr), words
+    named = whatwhere("explain", str(folder / "pretrain.yaml"), "--scheme", str(folder / "scheme.py"))
+    assert named.returncode == 0 and ran.exists(), named.stderr
+    again = whatwhere("explain", str(folder / "pretrain.yaml"))  # from now on, and a line says so
+    assert again.returncode == 0 and f"Running the scheme {folder / 'scheme.py'}, which" in again.stderr
+    (folder / "scheme.py").write_text("open('other', 'w').close()\n")  # another text is another program
+    assert "then add --scheme" in whatwhere("explain", str(folder / "pretrain.yaml")).stderr
+
+
+def test_settings_that_are_no_finite_numbers_are_refused():
+    for key in ("learning_rate", "weight_decay", "clip", "minutes"):
+        for value in (".inf", ".nan"):
+            with pytest.raises(ValueError, match="finite"):
+                PretrainConfig.load(None, [f"{key}={value}"], preset="dstg")
+
+
+def test_a_yaml_that_is_nested_too_deeply_is_one_line(tmp_path):
+    (tmp_path / "deep.yaml").write_text("steps: " + "[" * 100_000)
+    with pytest.raises(ValueError, match="deep.yaml is (nested too deeply|not valid YAML)"):
+        PretrainConfig.load(tmp_path / "deep.yaml")
 
 
 def test_a_curriculum_doubles_its_pieces_in_equal_parts_of_the_steps():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from cli_runner import whatwhere
-from run_files import MODEL, unexplained
+from run_files import MODEL, losses, unexplained
 from safetensors import safe_open
 from transformers import AutoTokenizer
 
@@ -67,11 +67,6 @@ def tables(tmp_path_factory) -> dict[str, str]:
 
 def config_of(encoder, tables, **values) -> FinetuneConfig:
     return FinetuneConfig.parse({"start": str(encoder), **tables, **QUICK, **values})
-
-
-def losses(out: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
 
 
 def test_a_resumed_fine_tuning_equals_one_run_and_keeps_the_marks(encoder, tables, tmp_path):

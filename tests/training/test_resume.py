@@ -8,16 +8,12 @@ from pathlib import Path
 import fork_server
 import pytest
 from cli_runner import command, environment, settings, whatwhere
+from run_files import losses
 
 # Dropout makes the run depend on the random generators; checkpoints fall between log lines on purpose.
 RECIPE = settings(
     "steps=24", "checkpoint_every=5", "log_every=4", "validate_every=12", "model.dropout=0.1", "accumulate=2"
 )
-
-
-def losses(out: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
 
 
 def of_the_server(arguments: tuple[str, ...], processes: int) -> None:

@@ -1,6 +1,5 @@
 """Signals: a checkpoint of the step they come in, the way to go on, 130 or 143, and the same numbers afterwards."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import fork_server
 import pytest
 from cli_runner import environment, sentences, settings, whatwhere
+from run_files import losses
 
 from whatwhere import stop
 from whatwhere.training import checkpoints
@@ -19,11 +19,6 @@ from whatwhere.training.pretrain import PretrainConfig, pretrain
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 RECIPE = settings("steps=24", "checkpoint_steps=[10]", "log_every=4", "validate_every=12", "model.dropout=0.1")
-
-
-def losses(out: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
 
 
 def steps_of(out: Path) -> list[int]:

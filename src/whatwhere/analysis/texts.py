@@ -181,6 +181,12 @@ def save_texts(
     return path
 
 
+def texts_saved(out: Path, name: str, seed: int) -> bool:
+    """Whether explorer.json has the texts of a model of a seed, and their arrays are there."""
+    entries = [e for e in _read_index(out / INDEX) if (e["name"], e["seed"]) == (name, seed)]
+    return any((out / "arrays" / Path(str(e.get("file"))).name).is_file() for e in entries)
+
+
 def _read_index(path: Path) -> list[dict[str, Any]]:
     way_out = "Delete it and write the texts of every model again."
     entries = read_json(path, way_out) if path.is_file() else []

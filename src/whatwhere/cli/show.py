@@ -178,6 +178,36 @@ def _one_encoder(context: typer.Context, path: Path) -> None:
 
 
 @verb()
+def status(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> None:
+    """How far a run is, while it goes on: steps, loss, speed, time left, who writes, and what is not as it should be.
+
+    Args:
+        run: Folder of pretrain, finetune, study or evaluate.
+    """
+    from ..status import run_status, status_text
+
+    found = run_status(_run_folder(run))
+    emit(found, as_json, status_text(found))
+
+
+@verb()
+def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> None:
+    """Compare every file below a folder with the hash that was written with it; exit status 2 where one differs.
+
+    Args:
+        folder: Any folder of runs or models: hashes.json stands in each that is finished, in windows and checkpoints.
+    """
+    from ..hashes import verify as compare
+
+    count, problems = compare(folder)
+    if not as_json and problems:
+        print("\n".join(problems))
+    emit({"files": count, "problems": problems}, as_json, f"{count:,} files below {folder} have a hash.")
+    if problems:
+        raise ValueError(f"{len(problems)} of {count:,} files below {folder} are not as written. Use complete copies.")
+
+
+@verb()
 def doctor(as_json: Json = False) -> None:
     """Versions, cores, memory, accelerator, attention backends, optional packages and free disk of this machine."""
     from ..study.machine import diagnose

@@ -55,7 +55,9 @@ def _settings_file(
 
 def _finished(out: Path) -> str:
     """What is said of a training that an earlier call has finished."""
-    there = all((out / name).is_file() for name in ("training.json", "model.safetensors"))
+    from ..hashes import HASHES
+
+    there = all((out / name).is_file() for name in ("training.json", "model.safetensors", HASHES))
     return " It was finished before; nothing was trained." if there else ""
 
 

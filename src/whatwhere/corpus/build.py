@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ..files import new_folder, write_array, write_json
 from ..geometry.counts import in_lists
+from ..hashes import HASHES, sha256, write_hashes
 from .segments import SPECIAL
 from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, document_share, finished_shard, write_shard
 from .source import Source
@@ -78,7 +79,7 @@ def build_windows(
         "source": {"name": source.name, **source.fingerprint()},
     }
     _check_settings(out, settings)
-    if (out / "manifest.json").is_file():
+    if (out / "manifest.json").is_file() and (out / HASHES).is_file():
         return Windows(out)
     write_json(out / "settings.json", settings)  # first: it says whose folder this is
     (out / "shards").mkdir(parents=True, exist_ok=True)
@@ -204,4 +205,7 @@ def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -
     write_array(out / "unigrams.npy", counts)
     files["unigrams.npy"] = (out / "unigrams.npy").stat().st_size
     write_json(out / "manifest.json", manifest)
+    beside = [path for path in out.rglob("*") if path.is_file() and path.parent != out / "shards"]
+    known = {str(path.relative_to(out)): sha256(path) for path in sorted(beside) if not path.name.startswith(".")}
+    write_hashes(out, known | {f"shards/{name}": each for s in shards for name, each in s["hashes"].items()})
     return Windows(out)

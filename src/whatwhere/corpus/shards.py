@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from ..files import write_array, write_json
 from ..geometry.counts import in_lists
+from ..hashes import sha256
 from .segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts
 
 SPLITS = ("train", "held_out")
@@ -191,16 +192,17 @@ def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: s
     """Builds one shard and writes it; its description is written last, so a shard that has one is whole."""
     rows = build_rows(tokenizer, parts, job.length, job.join, job.threshold, job.cls_id, job.sep_id)
     folder = Path(job.folder)
-    sizes = {}
+    sizes, digests = {}, {}
     for split, row in rows.items():
         if len(row.starts) > 1:
             arrays = {"ids": row.ids.astype(job.dtype), "marks": row.marks, "starts": row.starts}
             for part, array in arrays.items():
                 path = folder / f"{job.name}.{split}.{part}.npy"
                 write_array(path, array)
-                sizes[path.name] = path.stat().st_size
+                sizes[path.name], digests[path.name] = path.stat().st_size, sha256(path)
     least = min(part.share for part in parts)
-    description: dict[str, Any] = {"name": job.name, "digest": digest, "files": sizes, "least_share": least}
+    description: dict[str, Any] = {"name": job.name, "digest": digest, "files": sizes, "hashes": digests}
+    description["least_share"] = least
     description["windows"] = {split: len(row.starts) - 1 for split, row in rows.items()}
     for key in ("documents", "characters", "tokens", "left_out"):
         description[key] = {split: int(getattr(row, key)) for split, row in rows.items()}
@@ -213,7 +215,7 @@ def finished_shard(job: Job, digest: str) -> dict[str, Any] | None:
     path = Path(job.folder) / f"{job.name}.json"
     try:
         description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        whole = all((path.parent / name).stat().st_size == size for name, size in description["files"].items())
+        whole = all(sha256(path.parent / name) == known for name, known in description["hashes"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return description if whole and description.get("digest") == digest else None

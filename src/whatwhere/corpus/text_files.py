@@ -13,7 +13,7 @@ import lzma
 import re
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +31,8 @@ _ENDINGS = ", ".join(_KINDS) + f", each also with {', '.join(_PACKED)}"
 _HEADING = re.compile(r"\s*= (?!=)[^\n]*(?<! =) =\s*\Z")  # "= Title =" of WikiText, not "= = Section = ="
 _CHUNK = 1 << 20
 _LONGEST_ROW = 1 << 27  # characters of a line of a table
+_ZSTD_BLOCK = 2048  # bytes that are unpacked at once: at most some 60 MB of them, as a block of 4 bytes may hold 128 KB
+_BOMB_BYTES, _BOMB_RATIO = 1 << 28, 1000  # packed text that is larger than both when unpacked is refused
 
 
 class Files(Source):
@@ -131,7 +133,23 @@ def _ending(path: Path) -> str:
 
 
 def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
-    """The unpacked bytes of a file, about a megabyte at a time."""
+    """The unpacked bytes of a file, about a megabyte at a time.
+
+    Raises:
+        ValueError: it is damaged, or unpacks to more than any text does.
+    """
+    unpacked = 0
+    for block in _unpacked(path, raw):
+        unpacked += len(block)
+        if unpacked > _BOMB_BYTES and unpacked > _BOMB_RATIO * raw.tell():
+            raise ValueError(
+                f"{path} unpacks to more than {_BOMB_RATIO:,} times its size: {unpacked:,} bytes from {raw.tell():,}. "
+                "No text does; unpack it by hand if it is meant."
+            )
+        yield block
+
+
+def _unpacked(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
     ending = path.suffix.lower()
     try:
         if ending == ".zst":
@@ -150,7 +168,7 @@ def _unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
     """By hand, because the library's reader takes a file that was cut off for a whole one."""
     frame = zstandard.ZstdDecompressor().decompressobj()
     begun = False
-    while block := raw.read(_CHUNK // 64):
+    while block := raw.read(_ZSTD_BLOCK):
         while block:
             begun = True
             yield frame.decompress(block)
@@ -272,7 +290,7 @@ def _table_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     rows = table_rows(path, whole_lines(path, raw))
     _, names = next(rows, (0, []))
     if names and field not in names:
-        there = f"Its first line must name the fields, there: {', '.join(name[:40] for name in names)}"
+        there = f"Its first line must name the fields, there: {_some(names)}"
         raise _no_field(path, field, there)
     for _, row in rows:
         yield row[names.index(field)]
@@ -345,11 +363,16 @@ def empty_file(path: Path) -> ValueError:
 def text_field(row: dict[str, Any], field: str, place: str) -> str:
     """The text of a field; null is an empty text."""
     if field not in row:
-        raise _no_field(place, field, f"Fields there: {', '.join(map(str, row)) or 'none'}")
+        raise _no_field(place, field, f"Fields there: {_some([*row]) or 'none'}")
     value = row[field]
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{place}: field {field!r} is of type {type(value).__name__}, not text.")
     return value or ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
+    return ", ".join(str(name)[:40] for name in names[:20]) + more
 
 
 def _no_field(place: str | Path, field: str, there: str) -> ValueError:
@@ -366,7 +389,7 @@ def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
             file, row = pq.ParquetFile(plain), 0
             names = file.schema_arrow.names
             if field not in names:
-                raise _no_field(path, field, f"Fields there: {', '.join(names)}")
+                raise _no_field(path, field, f"Fields there: {_some(names)}")
             for batch in file.iter_batches(batch_size=256, columns=[field]):
                 for value in batch.column(0).to_pylist():
                     row += 1

@@ -5,8 +5,10 @@ All can carry an [NL] token for line breaks, which BERT's normaliser drops and D
 
 import hashlib
 import json
+import re
 import string
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ NEWLINE_TOKEN = "[NL]"
 # A run of line breaks with the white space round it becomes one token.
 _LINE_BREAKS = Regex("\\s*[\\n\\r\u2028\u2029]\\s*")
 TRAINING_CHARACTERS = 50_000_000  # held in memory while a tokenizer is trained
+_LONGEST_WORD, _LONGEST_TRAINED = 100, 1000  # characters of a word that is not [UNK], and of one that is trained on
 _MOST_CHARACTERS = 1000  # different characters of a trained vocabulary
 # Tokenizers that are made from a corpus by name: what a token is, for text that is no prose (code, tags, protein
 # strings).
@@ -107,7 +110,7 @@ def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
 
 def _wordpiece(vocabulary: dict[str, int], lowercase: bool, newline_token: bool) -> PreTrainedTokenizerFast:
     """BERT's tokenizer round a vocabulary."""
-    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
@@ -165,6 +168,17 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
     return ids
 
 
+def _without_long_words(text: str, backend: Tokenizer) -> str:
+    """A text without words that are too long for the trainer, which takes longer over them than in proportion, half a
+    minute over one of 200,000 characters; to the tokenizer they are [UNK] in any case."""
+
+    def short(run: re.Match[str]) -> str:
+        words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(run.group()))
+        return " ".join(word for word, _ in words if len(word) <= _LONGEST_TRAINED)
+
+    return re.sub(rf"\S{{{_LONGEST_TRAINED + 1},}}", short, text)
+
+
 def train_tokenizer(
     texts: Iterable[str], vocab_size: int = 4096, newline_token: bool = True, max_characters: int = TRAINING_CHARACTERS
 ) -> PreTrainedTokenizerFast:
@@ -177,20 +191,25 @@ def train_tokenizer(
         ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
     """
     special = [*SPECIAL_TOKENS, *([NEWLINE_TOKEN] if newline_token else [])]
-    held = list(_beginning(texts, max_characters, vocab_size, len(special)))
-    if not held:
-        raise ValueError("No text to train a tokenizer on: the corpus is empty.")
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    held = [_without_long_words(text, backend) for text in _beginning(texts, max_characters, vocab_size, len(special))]
+    if not any(held):
+        raise ValueError("No text to train a tokenizer on: the corpus is empty, or its words are too long.")
     # Left alone, the trainer numbers continuations in the order of a hash map and breaks ties by these numbers, so that
     # two runs differ. Named in advance they have a fixed order.
     characters = backend.normalizer.normalize_str(" ".join(sorted(set().union(*map(set, held)))))
+    alphabet = sorted(set(characters) - set(" "))
+    if len(alphabet) > _MOST_CHARACTERS:  # of characters that are equally rare it would keep some by chance
+        counts = Counter(backend.normalizer.normalize_str("\n".join(held)))
+        alphabet = sorted(alphabet, key=lambda c: (-counts[c], c))[:_MOST_CHARACTERS]
     continuations = [f"##{c}" for c in sorted(set(characters)) if _inside_words(c)][:_MOST_CHARACTERS]
     trainer = trainers.WordPieceTrainer(
         vocab_size=max(vocab_size, len(special) + len(continuations)),
         special_tokens=[*special, *continuations],
         limit_alphabet=_MOST_CHARACTERS,
+        initial_alphabet=alphabet,
         show_progress=False,
     )
     backend.train_from_iterator(held, trainer)

@@ -1,6 +1,6 @@
 """Windows of token ids, memory-mapped from a folder with a manifest (hashes, counts) that build.py wrote."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,12 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from ..files import read_json
+from ..hashes import HASHES, check_files, hashes
 from .segments import DOCUMENT, token_segments
 from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
 
-FORMAT = "whatwhere-windows-1"
+FORMAT = "whatwhere-windows-2"
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Window:
 class WindowSet:
     """The windows of one split, read from disk as they are asked for."""
 
-    def __init__(self, folder: Path, split: str, manifest: dict[str, Any]):
-        self.folder, self.split = folder, split
+    def __init__(self, folder: Path, split: str, manifest: dict[str, Any], hashes: Mapping[str, str] | None = None):
+        self.folder, self.split, self._hashes = folder, split, hashes or {}
         self.length: int = manifest["length"]
         self.join: str = manifest["join"]
         self.special_ids: dict[str, int] = manifest["special_token_ids"]
@@ -78,9 +79,14 @@ class WindowSet:
 
     def _shard(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if number not in self._open:
-            stem = self.folder / "shards" / f"{self._names[number]}.{self.split}"
-            files = (f"{stem}.{part}.npy" for part in ("ids", "marks", "starts"))
-            ids, marks, starts = (np.load(file, mmap_mode="r", allow_pickle=False) for file in files)
+            names = [f"shards/{self._names[number]}.{self.split}.{part}.npy" for part in ("ids", "marks", "starts")]
+            check_files(self.folder, *names, known=self._hashes)
+            ids, marks, starts = (np.load(self.folder / name, mmap_mode="r", allow_pickle=False) for name in names)
+            if len(ids) and int(ids.max()) >= self.vocab_size:
+                raise ValueError(
+                    f"{self.folder / names[0]} holds the id {int(ids.max())}, and the vocabulary has "
+                    f"{self.vocab_size} entries. Build the windows again."
+                )
             self._open[number] = ids, marks, starts
         return self._open[number]
 
@@ -126,11 +132,13 @@ class Windows:
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         path = self.folder / "manifest.json"
-        if not path.is_file():
+        if not path.is_file() or not (self.folder / HASHES).is_file():
             raise ValueError(
-                f"{folder} holds no finished windows: it has no manifest.json. Run again what builds them; it goes on "
-                "from there."
+                f"{folder} holds no finished windows: it has no manifest.json with {HASHES}. Run again what builds "
+                "them; it goes on from there."
             )
+        self._hashes = hashes(self.folder)
+        check_files(self.folder, "manifest.json", "unigrams.npy", "tokenizer/tokenizer.json", known=self._hashes)
         self.manifest: dict[str, Any] = read_manifest(path)
         if self.manifest.get("format") != FORMAT:
             raise ValueError(
@@ -148,7 +156,7 @@ class Windows:
     def __getitem__(self, split: str) -> WindowSet:
         if split not in SPLITS:
             raise ValueError(f"No split {split!r}. Splits: {', '.join(SPLITS)}.")
-        return WindowSet(self.folder, split, self.manifest)
+        return WindowSet(self.folder, split, self.manifest, self._hashes)
 
     def unigrams(self) -> np.ndarray:
         """How often each id occurs as text in the windows of the train split: (vocab_size,) int64."""

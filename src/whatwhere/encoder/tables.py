@@ -70,7 +70,9 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
         raise ValueError(f"{path} is one table and has no words beside it. {way_out}")
     elif path.suffix == ".npy" and path.is_file():
         try:
-            table = torch.from_numpy(np.load(path, allow_pickle=False).astype(np.float64, casting="same_kind"))
+            table = torch.from_numpy(
+                np.load(path, mmap_mode="r", allow_pickle=False).astype(np.float64, casting="same_kind")
+            )
         except (ValueError, TypeError, EOFError):  # numpy's own words recommend to unpickle the file
             raise ValueError(f"{path} holds no table of numbers. Write one with numpy.save.") from None
     else:

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..files import Arrays, read_json
 from ..gates import plateau, unlearned
+from ..hashes import check_files
 from ..points import Point, Table, summary
 from ..records import Record, read_records
 
@@ -317,6 +318,7 @@ def load_run(folder: str | Path) -> Run:
     Raises ValueError: there is no record file, or a file is damaged.
     """
     folder = Path(folder)
+    check_files(folder)
     records = [_visible_record(r) for r in read_records(folder / "records.parquet")]
     files = {visible(path.stem): partial(read_arrays, path) for path in sorted((folder / "arrays").glob("*.npz"))}
     run = Run(visible(folder.resolve().name), records=records, arrays=ArrayFiles(files))

@@ -21,7 +21,7 @@ from ..files import read_json
 from ..points import Point, Table
 from ..records import Record, read_records
 from ..shipped import model_source
-from ..training.runs import claim_folder
+from ..training.runs import claim_folder, one_writer
 from .jobs import Job, at_once, run_jobs, threads
 from .machine import machine
 from .outputs import RECORDS, columns, write_results
@@ -32,6 +32,7 @@ WIDE = 158  # characters of a line
 FAMILIES: tuple[Family[Any], ...] = (LINGUISTIC, HOLMES, MTEB, GLUE, SQUAD)
 
 
+@one_writer
 def run_evaluation(
     family: Family[C], config: C, out: Path, progress: bool = True, checked: bool = False
 ) -> dict[str, Any]:
@@ -144,6 +145,7 @@ def _cell(point: Point | None, beside: Point | None) -> str:
     return f"{point.value:.3f}{bounds} {'=' if level else f'{beside.value:+.3f}'}"
 
 
+@one_writer
 def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[str, Any]:
     """Spend a budget over all families of tasks, and write one page of all; the same call goes on.
 

@@ -39,6 +39,7 @@ from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distr
 from ..records import Record
 from ..shipped import model_source
 from ..training.checkpoints import quiet
+from ..training.runs import one_writer
 from .config import GeometryConfig
 from .jobs import show_progress
 from .machine import machine
@@ -50,6 +51,7 @@ DRAWN = 3  # columns of coordinates that a figure needs
 Numbers = Mapping[tuple[str, str | None, int | None], Record]
 
 
+@one_writer
 def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> dict[str, Any]:
     """Measure every corpus of `config` and write records, arrays, tables and report.html to `out`.
 

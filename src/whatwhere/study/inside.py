@@ -22,6 +22,7 @@ from ..analysis.who import Who
 from ..corpus import Windows, count_windows
 from ..files import Arrays, read_json
 from ..records import Record, read_records, write_records
+from ..training.runs import one_writer
 from .geometry import geometry_records, save_geometry_arrays
 from .jobs import show_progress
 from .machine import machine
@@ -92,7 +93,7 @@ def corpus_records(
     Kept in `out`, and read again where it is done. No distances where nothing can be measured; the log says why.
     """
     kept, arrays = out / "corpus-geometry.parquet", out / "arrays" / f"geometry-{CORPUS}.npz"
-    if not kept.is_file():
+    if not kept.is_file() or (not arrays.is_file() and read_records(kept)):
         positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
         counts = count_windows(windows["train"], positions, groups=GROUPS, whole=windows.manifest["join"] == "run-on")
         try:
@@ -111,6 +112,7 @@ def corpus_records(
         return records, CorpusDistances(file["distance"].astype(float), file["positions"], corrected)
 
 
+@one_writer
 def run_heads(
     model: Any,
     tokenizer: Any,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import check_writable, write_arrays, write_json
+from ..hashes import forget_hashes, write_hashes
 from ..records import Record, write_records
 from ..report import write_report
 from .machine import versions
@@ -24,12 +25,13 @@ def check_folder(out: Path, ours: bool, what: str) -> None:
     check_writable(out)
     if out.is_file():
         raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
-    if out.is_dir() and any(out.iterdir()) and not ours:
+    if out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()) and not ours:
         raise ValueError(f"{out} is not empty and holds no {what}. Give a new folder.")
 
 
 def save_arrays(out: Path, arrays: Mapping[str, Mapping[str, Any]]) -> None:
     """Write arrays/STEM.npz for every stem."""
+    forget_hashes(out)
     for stem, named in arrays.items():
         write_arrays(out / "arrays" / f"{stem}.npz", named)
 
@@ -42,10 +44,12 @@ def write_results(
     claims: Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
     """Write what a page is made of but for arrays, the manifest with versions last, then the page; returns its path."""
+    forget_hashes(out)
     write_records(out / RECORDS, records)
     if claims is not None:
         write_json(out / "claims.json", claims)
     write_json(out / manifest, {**facts, "versions": versions()})
+    write_hashes(out)
     return write_report(out)
 
 

@@ -1,6 +1,5 @@
 """Records of what a corpus and a training left: sizes, losses, costs; whether a model has learned anything yet."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from ..analysis.who import Who
 from ..corpus import Windows
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
-from ..files import read_json
+from ..files import read_json, read_lines
 from ..gates import plateau, unlearned
 from ..points import Table
 from ..records import Record
@@ -47,8 +46,7 @@ def unigram_record(windows: Windows, study: str) -> Record:
 def loss_records(folder: Path, who: Who) -> list[Record]:
     """Loss curves of a training, finished or not."""
     records = []
-    for text in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
-        line = json.loads(text)
+    for line in read_lines(folder / "log.jsonl"):
         at = who.at(line["step"])
         for key, part in (("loss", "train"), ("validation_loss", "validation")):
             if key in line:

@@ -3,7 +3,6 @@
 Every part leaves plain files and is skipped where they are finished, so a killed study goes on where it was.
 """
 
-import json
 import math
 import sys
 import time
@@ -22,17 +21,18 @@ from ..analysis.heads import term_names
 from ..analysis.hidden import ceiling_records
 from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
 from ..analysis.probes import regression_records
-from ..analysis.texts import INDEX, repeated_text, save_texts
+from ..analysis.texts import repeated_text, save_texts, texts_saved
 from ..analysis.who import Who
 from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES, EncoderForMaskedLM
-from ..files import read_json, write_json
+from ..files import append_line, read_json, read_lines, write_json
+from ..hashes import check_files, forget_hashes, sha256
 from ..records import Record, read_records, write_records
 from ..training.explain import costs, matched_width
 from ..training.loop import Show
 from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
-from ..training.runs import SUMMARY, begun, claim_folder
+from ..training.runs import SUMMARY, begun, claim_folder, one_writer
 from .config import StudyConfig, advice_of_trainings
 from .inside import MOST_SHOWN, corpus_records, measure
 from .jobs import Job, at_once, limited, run_jobs, show_progress, threads
@@ -40,7 +40,7 @@ from .machine import machine
 from .outputs import RECORDS, save_arrays, write_results
 from .records import text_records, training_records
 
-CONFIG, BUDGET, LEFT_OUT = "study.yaml", "budget.json", "left_out.json"
+CONFIG, BUDGET, MEASURED = "study.yaml", "budget.json", "measured.json"
 CORPUS_FACTS = ("length", "join", "vocab_size", "source")  # of the windows' manifest, for that of the study
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
@@ -77,8 +77,7 @@ class Study:
     def say(self, event: str, **facts: Any) -> None:
         """One line to log.jsonl and, in words, to stderr."""
         line = {"seconds": round(time.perf_counter() - self.began, 2), "event": event, **facts}
-        with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        append_line(self.out / "log.jsonl", line)
         if self.progress:
             details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in facts.items())
             print(f"[{line['seconds']:6.0f} s] {event}{': ' + details if details else ''}", file=sys.stderr, flush=True)
@@ -169,7 +168,8 @@ class Study:
         save_arrays(self.out, measured.arrays)
         if untrained is None:
             measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
-        write_json(folder / LEFT_OUT, measured.left_out)
+        written = {name: sha256(self.out / name) for name in (f"arrays/{stem}.npz" for stem in measured.arrays)}
+        write_json(folder / MEASURED, {"left_out": measured.left_out, "arrays": written})
         write_records(folder / RECORDS, training_records(folder, who) + measured.records)
 
     def run(self) -> Path:
@@ -185,6 +185,7 @@ class Study:
                 )
             config = self.config = config.model_copy(update={"widths": config.widths or began.widths})
             config.save_run(self.out / CONFIG)
+            forget_hashes(self.out)
         else:
             for name in config.models:
                 config.pretraining(name, 0, 1).check()
@@ -232,8 +233,18 @@ class Study:
         return report
 
     def measured(self, pair: tuple[str, int]) -> bool:
-        """Whether a model of a seed is trained and measured."""
-        return (self.folder(*pair) / RECORDS).is_file()
+        """Whether a model of a seed is trained and measured, and all that it was measured by is there as written."""
+        folder = self.folder(*pair)
+        if not (folder / RECORDS).is_file() or not (folder / MEASURED).is_file():
+            return False
+        try:
+            arrays = read_json(folder / MEASURED)["arrays"]
+            check_files(self.out, *arrays, known=arrays)
+        except (ValueError, KeyError, TypeError) as error:
+            self.say(f"measured again: {' '.join(pair[:1])} seed {pair[1]}", why=str(error).split(". ")[0])
+            (folder / RECORDS).unlink()
+            return False
+        return True
 
     def results(
         self, records: list[Record], pairs: list[tuple[str, int]], steps: int, between: Sequence[Record] = ()
@@ -251,7 +262,7 @@ class Study:
                     "config": read_json(folder / "config.json"),
                     "training": self.config.pretraining(name, seed, steps).model_dump(mode="json"),
                     "summary": read_json(folder / SUMMARY),
-                    "left_out": read_json(folder / LEFT_OUT),
+                    "left_out": read_json(folder / MEASURED)["left_out"],
                 }
             )
         found += between
@@ -286,7 +297,8 @@ class Study:
 
     def show_texts(self) -> None:
         """Attention of the first seed's models in held-out windows and a text that repeats itself, for the explorer."""
-        if (self.out / INDEX).is_file() or not self.config.texts:
+        lacking = [name for name in self.config.models if not texts_saved(self.out, name, 0)]
+        if not lacking or not self.config.texts:
             return
         tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
         title, text = repeated_text()
@@ -298,8 +310,8 @@ class Study:
         held_out = self.windows["held_out"]
         for i in np.linspace(0, len(held_out) - 1, self.config.texts).astype(int):
             texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:shown]))
-        for name, model in models.items():
-            save_texts(self.out, model, tokenizer, texts, name=name, seed=0)
+        for name in lacking:
+            save_texts(self.out, models[name], tokenizer, texts, name=name, seed=0)
 
     def provenance(self, trained: list[dict[str, Any]]) -> dict[str, Any]:
         """study.json: what a reader needs to know about where the records come from."""
@@ -341,14 +353,15 @@ def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> di
 def _total_seconds(log: Path, current: float) -> float:
     """Time spent over all calls of a study: the last entry of each call, the current one included."""
     total, last = 0.0, 0.0
-    for text in log.read_text(encoding="utf-8").splitlines():
-        seconds = float(json.loads(text)["seconds"])
+    for line in read_lines(log):
+        seconds = float(line["seconds"])
         if seconds < last:
             total += last
         last = seconds
     return total + current
 
 
+@one_writer
 def run_study(config: StudyConfig, out: str | Path, progress: bool = True) -> Path:
     """Run or go on with a study in the folder `out`; returns the path of its report.
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from ..analysis.tables import POSITIONS, SourceTable, load_tables, table_arrays, table_records, word_records
 from ..analysis.who import Who
+from ..hashes import forget_hashes
 from ..records import Record
+from ..training.runs import one_writer
 from .outputs import check_folder, save_arrays, write_results
 
 FACTS, STUDY = "spectra.json", "spectra"
@@ -52,6 +54,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     return SpectraRun(tables, records, left_out)
 
 
+@one_writer
 def run_spectra(
     sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False
 ) -> tuple[SpectraRun, Path | None]:
@@ -67,6 +70,7 @@ def run_spectra(
     out = Path(out)
     check_folder(out, (out / FACTS).is_file(), STUDY)
     run = measure_tables(sources, words)
+    forget_hashes(out)
     for old in (out / "arrays").glob("*.npz"):
         old.unlink()
     facts = run.facts()

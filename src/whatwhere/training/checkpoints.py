@@ -1,6 +1,5 @@
 """Checkpoints that are whole or absent, with hashes that tell a broken one."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from ..files import new_file, new_folder, read_json, remove_folder, write_json
+from ..hashes import HASHES, check_files, hashes, write_hashes
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
@@ -38,22 +38,19 @@ def quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: its folder, the step it was written after, and what the loop needs to go on."""
+    """A complete checkpoint: its folder, the step it was written after, what the loop needs to go on, and whether it
+    still has the states of the optimizers."""
 
     folder: Path
     step: int
     state: dict[str, Any]
+    whole: bool
 
 
 def log_spaced(steps: int) -> set[int]:
     """0, 1, 3, 10, 30, 100, ... up to `steps`: where early training is worth a checkpoint."""
     marks = (first * 10**power for power in range(len(str(steps))) for first in (1, 3))
     return {0, *(step for step in marks if step <= steps)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
@@ -119,14 +116,14 @@ def write_checkpoint(
     random_states: dict[str, torch.Tensor],
     state: dict[str, Any],
 ) -> Path:
-    """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json` with each file's hash."""
+    """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json`, each file's hash."""
     final = root / f"step-{step}"
     try:
         with new_folder(final) as folder:
             save_model(model, folder)
             save_file(_pack(optimizers) | {f"random.{k}": v for k, v in random_states.items()}, folder / OPTIMIZER)
-            hashes = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
-            write_json(folder / STATE, {**state, "step": step, "files": hashes})
+            write_json(folder / STATE, {**state, "step": step})
+            write_hashes(folder)
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
         way_out = "Earlier checkpoints are whole; make room, and the same command goes on."
         raise OSError(f"Cannot write {final}: {error}. {way_out}") from None
@@ -144,9 +141,7 @@ def drop_old_optimizers(root: Path, keep: int = 2) -> None:
     """Free the optimizer states of all but the newest `keep` checkpoints; their weights stay for the analyses."""
     for folder in all_checkpoints(root)[:-keep]:
         if (folder / OPTIMIZER).exists():
-            state = read_json(folder / STATE)
-            state["files"].pop(OPTIMIZER, None)
-            write_json(folder / STATE, state)
+            write_hashes(folder, {name: each for name, each in hashes(folder).items() if name != OPTIMIZER})
             (folder / OPTIMIZER).unlink()
 
 
@@ -159,18 +154,13 @@ def check(folder: Path) -> Checkpoint:
     """Verify a checkpoint folder against its hashes.
 
     Raises:
-        ValueError: no state file, or a file that is missing, truncated or changed.
+        ValueError: no hashes or state file, or a file that is missing, truncated or changed.
     """
-    try:
-        state = read_json(folder / STATE)
-        files, step = state["files"], int(state["step"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder} is not a complete checkpoint: {STATE} is missing or broken ({error}).") from None
-    for name, expected in files.items():
-        if not (path := folder / name).is_file() or _sha256(path) != expected:
-            what = "truncated or changed" if path.is_file() else "missing"
-            raise ValueError(f"{folder}: {name} is {what}. Use an earlier checkpoint.")
-    return Checkpoint(folder, step, state)
+    if STATE not in (known := hashes(folder)):
+        raise ValueError(f"{folder} is not a complete checkpoint: {HASHES} is missing or names no {STATE}.")
+    check_files(folder)
+    state = read_json(folder / STATE)
+    return Checkpoint(folder, int(state["step"]), state, OPTIMIZER in known)
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -179,7 +169,7 @@ def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     for folder in sorted(root.glob("step-*"), key=_step, reverse=True):
         try:
             checkpoint = check(folder)
-            if OPTIMIZER in checkpoint.state["files"]:
+            if checkpoint.whole:
                 return checkpoint, broken
         except ValueError as error:
             broken.append(str(error))

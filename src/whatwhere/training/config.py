@@ -2,6 +2,9 @@
 
 import contextlib
 import difflib
+import multiprocessing
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
 from ..files import write_text
+from ..hashes import sha256
 from ..wrong import wrong_value
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
@@ -23,7 +27,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class StrictConfig(BaseModel):
     """A configuration whose unknown keys and wrong values are one-line ValueErrors."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False)
 
     @classmethod
     def parse(cls, values: dict[str, Any], flags: Mapping[str, str] = MappingProxyType({})) -> Self:
@@ -65,8 +69,10 @@ class StrictConfig(BaseModel):
             raise ValueError(f"No configuration file {str(path)!r}.")
         try:
             read = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
             raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+        except RecursionError:
+            raise ValueError(f"{path} is nested too deeply for a configuration. Use a complete copy.") from None
         if not isinstance(read, dict):
             raise ValueError(f"{path} must hold `key: value` lines; got {type(read).__name__}.")
         return read
@@ -111,6 +117,46 @@ class StrictConfig(BaseModel):
 
 
 _loaded: set[str] = set()  # texts of the schemes that this process has loaded, wherever they stood
+KNOWN = "WHATWHERE_SCHEMES"  # hashes of the schemes that a process was given and passes on to those that it starts
+
+
+def _known_schemes() -> Path:
+    """Where this user's machine keeps the hashes of the schemes that were given by name."""
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "whatwhere" / "schemes"
+
+
+def trust_scheme(path: Any) -> None:
+    """Remember that this file was named as the scheme to run: folders that hold a copy of it may run it from now on.
+
+    Where nothing can be remembered on the disk, this process and those that it starts still know it.
+    """
+    if not isinstance(path, str | Path) or not Path(path).is_file():
+        return
+    digest = sha256(Path(path))
+    os.environ[KNOWN] = " ".join(dict.fromkeys([*os.environ.get(KNOWN, "").split(), digest]))
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        kept = _known_schemes()
+        if not kept.is_file() or digest not in kept.read_text("utf-8").split():
+            write_text(kept, (kept.read_text("utf-8") if kept.is_file() else "") + digest + "\n")
+
+
+class UnknownProgram(ValueError):
+    """Code that only a file names, and nobody on this machine."""
+
+
+def check_trusted(path: Path, named_by: Path) -> None:
+    """Refuse code that only a file names, which may have come from elsewhere.
+
+    Raises:
+        UnknownProgram: nobody has named a scheme of this text by --scheme on this machine.
+    """
+    digest, known = sha256(path), os.environ.get(KNOWN, "").split()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        known += _known_schemes().read_text("utf-8").split()
+    if digest not in known:
+        raise UnknownProgram(
+            f"{named_by} names {path}, which is a program that would run here. Read it, then add --scheme {path}."
+        )
 
 
 def use_scheme(path: Any) -> None:
@@ -148,14 +194,32 @@ class SchemeConfig(StrictConfig):
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
         read = super()._read(path)
-        if isinstance(scheme := read.get("scheme"), str) and (beside := path.parent / scheme).is_file():
-            read["scheme"] = str(beside)
+        if isinstance(scheme := read.get("scheme"), str):
+            beside = path.parent / scheme
+            read["scheme"] = str(beside) if beside.is_file() else scheme
         return read
+
+    @classmethod
+    def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+        """As of every configuration; a scheme that the file alone names must be known here.
+
+        Raises:
+            ValueError: it is not (`check_trusted`).
+        """
+        trust_scheme(values.get("scheme"))
+        merged = super().merged(path, settings, **values)
+        scheme = merged.get("scheme")
+        if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
+            check_trusted(Path(scheme), Path(path))
+            if multiprocessing.parent_process() is None and not values.get("scheme"):
+                print(f"Running the scheme {scheme}, which {path} names.", file=sys.stderr)
+        return merged
 
     def save_run(self, path: Path) -> None:
         """Save to a run's folder together with the scheme, so that the folder is enough to go on."""
         saved = self
         if self.scheme is not None:
+            trust_scheme(self.scheme)
             write_text(path.parent / SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
             saved = self.model_copy(update={"scheme": SCHEME})
         saved.save(path)
@@ -163,9 +227,9 @@ class SchemeConfig(StrictConfig):
     @classmethod
     def load_run(cls, path: Path) -> Self:
         """What `save_run` wrote, the scheme of the folder loaded first: where a process begins with a run's folder."""
-        if (scheme := path.parent / SCHEME).is_file():
-            use_scheme(scheme)
-        return cls.load(path)
+        merged = cls.merged(path)
+        use_scheme(merged.get("scheme"))
+        return cls.parse(merged)
 
     def check_scheme(self, out: Path) -> None:
         """Refuse to go on in a run's folder with another scheme than it began with.

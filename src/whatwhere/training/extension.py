@@ -27,7 +27,7 @@ from .loop import Show, Trainer
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
 EXTENSION = "extension.json"  # in a copy: how it was made
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
-LEFT_BEHIND = ("checkpoints", "*.parquet", "log.jsonl", "left_out.json", "pretrain.yaml", "finetune.yaml")
+LEFT_BEHIND = ("checkpoints", "*.parquet", "log.jsonl", "measured.json", "pretrain.yaml", "finetune.yaml")
 # What a short training on longer texts changes: the network of SPLIT's eq. 5, the table, everything.
 ADAPTED = ("network", "table", "all")
 RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion

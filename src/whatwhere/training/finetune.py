@@ -26,7 +26,7 @@ from .card import classifier_card, rows_cut
 from .checkpoints import quiet
 from .config import LoopConfig, SchemeConfig
 from .loop import Trainer, processes, run, validation
-from .runs import enter, save_final
+from .runs import enter, one_writer, save_final
 
 CONFIG, DATA = "finetune.yaml", "data.json"
 MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
@@ -140,6 +140,7 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSeq
         raise ValueError(f"The weights of {config.start} do not fit {changed}. {way_out}") from None
 
 
+@one_writer
 def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, progress: bool = True) -> dict[str, Any]:
     """Train a classifier and leave a transformers folder at `out`; returns its summary.
 

@@ -8,11 +8,12 @@ import os
 import platform
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
@@ -21,9 +22,18 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..files import write_text
+from ..files import append_line, read_lines, write_arrays, write_text
 from ..stop import Stopped, asked, deferring
-from .checkpoints import CHECKPOINTS, drop_between, drop_old_optimizers, log_spaced, newest, restore, write_checkpoint
+from .checkpoints import (
+    CHECKPOINTS,
+    all_checkpoints,
+    drop_between,
+    drop_old_optimizers,
+    log_spaced,
+    newest,
+    restore,
+    write_checkpoint,
+)
 from .config import LoopConfig
 from .optimizers import learning_rate_factor, make_optimizers
 
@@ -237,7 +247,7 @@ def run(
             trainer.set_random_states({k.split(".")[1]: v for k, v in states.items() if k.startswith(f"{rank}.")})
             start, before = checkpoint.step, float(checkpoint.state["seconds"])
             losses = list(checkpoint.state["losses"])
-            history = [line for line in _read_log(log_path) if line["step"] <= start]
+            history = [line for line in read_lines(log_path) if line.get("step", start + 1) <= start]
     if main:
         write_text(log_path, "".join(json.dumps(line) + "\n" for line in history))
     accelerator.wait_for_everyone()
@@ -252,8 +262,7 @@ def run(
     def log(line: dict[str, Any]) -> None:
         history.append(line)
         if main:
-            with log_path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            append_line(log_path, line)
             if config.trackers:
                 accelerator.log({k: v for k, v in line.items() if k != "step"}, step=line["step"])
 
@@ -264,7 +273,7 @@ def run(
         if where := not_finite(trainer.plain):  # what the step made of its weights has not been seen yet
             raise ValueError(
                 f"Step {step} of {label} left {where} not finite. Lower --set learning_rate= (now "
-                f"{config.learning_rate:g}) or --set precision=fp32; checkpoints before are in {root}."
+                f"{config.learning_rate:g}) or --set precision=fp32; {_last_good(root)}."
             )
         states = [trainer.random_states()]
         if accelerator.num_processes > 1:
@@ -288,11 +297,13 @@ def run(
             evaluate(0)
     with deferring(), _bar(label, start, progress if main else False) as show, ThreadPoolExecutor(1) as ahead:
         upcoming = ahead.submit(trainer.micro_batches, batch_at, start) if start < steps else None
-        marked, window = time.perf_counter(), 0
+        marked, window, waited = time.perf_counter(), 0, 0.0
         saved = marked
         for step in range(start, steps):
             assert upcoming is not None
+            waiting = time.perf_counter()
             batches = upcoming.result()
+            waited += time.perf_counter() - waiting
             if step + 1 < steps:
                 upcoming = ahead.submit(trainer.micro_batches, batch_at, step + 1)
             try:
@@ -303,17 +314,22 @@ def run(
                     way_out = "No weight has changed yet, so the formula is at fault, not learning_rate: "
                     way_out += "whatwhere explain NAME --scheme FILE tries an own one"
                 place = f"step {step + 1} of {label}{f', in {error.where}' if error.where else ''}"
-                raise ValueError(f"{error} at {place}. {way_out}; checkpoints up to here are in {root}.") from None
+                write_arrays(out / f"not-finite-{rank}.npz", _arrays(batches))
+                raise ValueError(
+                    f"{error} at {place}. {way_out}; {_last_good(root)}, and the "
+                    f"step's batch in {out / f'not-finite-{rank}.npz'}."
+                ) from None
             losses.append(loss)
             window += 1
             done = step + 1
             if done % config.log_every == 0 or done == steps:
                 now = time.perf_counter()
-                rate = window * tokens_per_step / (now - marked)
-                marked, window = now, 0
+                rate, wait = window * tokens_per_step / (now - marked), waited / (now - marked)
+                marked, window, waited = now, 0, 0.0
                 mean, of_adamw = sum(losses) / len(losses), float(trainer.optimizers[0].param_groups[0]["lr"])
                 entry = {"step": done, "tokens": done * tokens_per_step, "loss": mean, "gradient_norm": norm}
-                log({**entry, "learning_rate": of_adamw, "tokens_per_second": rate})
+                entry |= {"learning_rate": of_adamw, "tokens_per_second": rate, "waiting": wait}
+                log({**entry, "memory_peak_bytes": _peak_memory_here(trainer)})
                 losses.clear()
                 show("training", done, steps, f"loss {mean:.3f}  {rate:,.0f} tokens/s")
             # Pauses for validation and checkpoints do not count as training speed.
@@ -349,7 +365,7 @@ def _facts(trainer: Trainer, history: list[dict[str, Any]], seconds: float, toke
         "tokens_per_second": rates[len(rates) // 2],
         "parameters": sum(p.numel() for p in model.parameters()),
         "embedding_parameters": words.weight.numel(),
-        "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else _peak_memory(),
+        "peak_memory_bytes": _peak_memory_here(trainer),
         "validation_loss": validated[-1]["validation_loss"] if validated else None,
         "validation_accuracy": validated[-1]["validation_accuracy"] if validated else None,
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
@@ -364,6 +380,12 @@ def _forget_peak_memory() -> None:
         torch.cuda.reset_peak_memory_stats()
     with contextlib.suppress(OSError):  # Linux: 5 resets the high-water mark of the resident memory
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _peak_memory_here(trainer: Trainer) -> int:
+    """Of the accelerator where there is one, else of this process."""
+    on_gpu = trainer.accelerator.device.type == "cuda"
+    return torch.cuda.max_memory_allocated() if on_gpu else _peak_memory()
 
 
 def _peak_memory() -> int:
@@ -406,16 +428,14 @@ def _agreed(accelerator: Accelerator, *votes: bool) -> list[bool]:
     return [vote > 0 for vote in summed.tolist()]
 
 
-def _read_log(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a log; a line cut off by a crash is dropped."""
-    lines = []
-    if path.is_file():
-        for text in path.read_text(encoding="utf-8").splitlines():
-            try:
-                lines.append(json.loads(text))
-            except ValueError:
-                break
-    return lines
+def _last_good(root: Path) -> str:
+    there = all_checkpoints(root)
+    return f"the last good checkpoint is {there[-1]}" if there else "there is no checkpoint yet"
+
+
+def _arrays(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
+    """The parts of a step's batch, for inspection: PART.NAME."""
+    return {f"{i}.{name}": value.cpu().numpy() for i, batch in enumerate(batches) for name, value in batch.items()}
 
 
 def _gather_states(states: dict[str, Tensor]) -> list[dict[str, Tensor]]:

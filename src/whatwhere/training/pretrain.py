@@ -20,7 +20,7 @@ from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
 from .explain import costs
 from .loop import Batch, BatchAt, Show, Trainer, processes, run, validation
-from .runs import begun, enter, save_final
+from .runs import begun, enter, one_writer, save_final
 
 CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")
@@ -269,6 +269,7 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     return steps
 
 
+@one_writer
 def pretrain(
     config: PretrainConfig,
     out: str | Path,

@@ -1,24 +1,44 @@
 """The folder of a training, whatever it trains: claimed at the start, a transformers folder at the end."""
 
 import contextlib
+import functools
+import inspect
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from transformers import PreTrainedTokenizerFast
 
 from ..encoder import EncoderConfig, EncoderPreTrainedModel, write_sentence_transformer
-from ..files import check_writable, flush, read_json, temporary_folder, write_json, write_text
+from ..files import check_writable, flush, flush_names, read_json, temporary_folder, write_json, write_text
+from ..hashes import HASHES, check_files, write_hashes
+from ..locks import locked, sweep
 from .card import weights_metadata
 from .checkpoints import WEIGHTS, save_model
-from .config import SCHEME, SchemeConfig
+from .config import SCHEME, SchemeConfig, UnknownProgram
 from .loop import processes
 
 SUMMARY = "training.json"
 C = TypeVar("C", bound=SchemeConfig)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_writer(work: Callable[P, R]) -> Callable[P, R]:
+    """A function that holds the folder which is its argument `out`, if any, while it works (`locks.locked`); of several
+    processes of a training the main one does."""
+    signature = inspect.signature(work)
+
+    @functools.wraps(work)
+    def held(*args: P.args, **kwargs: P.kwargs) -> R:
+        out = signature.bind(*args, **kwargs).arguments.get("out")
+        with locked(Path(out)) if out is not None and processes().is_main_process else contextlib.nullcontext():
+            return work(*args, **kwargs)
+
+    return held
 
 
 def began_with(kind: type[C], saved: Path) -> C:
@@ -29,6 +49,8 @@ def began_with(kind: type[C], saved: Path) -> C:
     """
     try:
         return kind.load_run(saved)
+    except UnknownProgram:
+        raise
     except ValueError as error:
         raise ValueError(
             f"{saved} is of a run that another version's recipe began ({str(error).split('. ')[0]}). Nothing in "
@@ -60,6 +82,7 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
             if key not in free and old.get(key) != value:
                 differs = f"{key}={old.get(key)!r}, now {key}={value!r}"
                 raise ValueError(f"{out} holds a run with {differs}. Use the same settings, or another --out.")
+        sweep(out)
         return True
     for path in out.iterdir() if out.is_dir() else ():
         # Windows alone are of a run whose other input was refused; `build_windows` knows whether they are the right.
@@ -81,7 +104,9 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
         claim_folder(config, out, name, resume, free)
     state.wait_for_everyone()
     saved = type(config).load_run(out / name) if (out / name).is_file() else None
-    finished = (out / WEIGHTS).is_file() and (out / SUMMARY).is_file()
+    finished = all((out / each).is_file() for each in (HASHES, SUMMARY, WEIGHTS))
+    if finished:
+        check_files(out)
     state.wait_for_everyone()  # before one of them begins the run
     return saved, read_json(out / SUMMARY) if finished else None
 
@@ -95,6 +120,7 @@ def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[No
     new = processes().is_main_process and not (out / name).is_file()
     if new:
         config.save_run(out / name)
+        sweep(out)  # only now it is known to be a run's
     try:
         yield
     except ValueError:
@@ -114,7 +140,7 @@ def save_final(
     card: Callable[[EncoderConfig, Mapping[str, Any], Mapping[str, Any]], str],
     pooling: str | None = None,
 ) -> None:
-    """A transformers folder at `out`, its weights last: their presence means that all the rest is there.
+    """A transformers folder at `out`, the hashes of its files last: they mean that all the rest is there.
 
     Args:
         settings: of the run. card: makes README.md of the model's configuration, the settings and the summary.
@@ -135,8 +161,10 @@ def save_final(
         write_text(temporary / "README.md", card(model.config, settings, summary))
         if pooling is not None:
             write_sentence_transformer(temporary, pooling)
-        write_json(out / SUMMARY, summary)
+        write_json(temporary / SUMMARY, summary)
+        write_hashes(temporary)
         flush(temporary)
-        for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
+        for path in sorted(temporary.iterdir(), key=lambda p: (p.name == HASHES, p.name == WEIGHTS)):
             shutil.rmtree(out / path.name, ignore_errors=True)  # a folder that an attempt left; a file is replaced
             os.replace(path, out / path.name)
+        flush_names(out)

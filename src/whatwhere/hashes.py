@@ -1,0 +1,103 @@
+"""Hashes of the files of a folder, written when it is finished and compared when a file is opened, so that a copy that
+was damaged on its way is told from a whole one."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from .files import read_json, write_json
+
+HASHES = "hashes.json"  # name below the folder -> SHA-256
+# Lines are added to logs, pages are drawn again from what is hashed, and cards are there to be edited.
+LEFT_OUT = ("log.jsonl", HASHES, "*.html", "README.md")
+
+
+def sha256(path: Path) -> str:
+    """Of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_hashes(folder: Path, known: Mapping[str, str] | None = None) -> None:
+    """Write down the hash of every file below a folder, but for names that begin with a dot, and for folders in it that
+    have hashes of their own.
+
+    known: hashes that need not be computed: all that the folder has.
+    """
+    found = {name: sha256(folder / name) for name in _files(folder)} if known is None else dict(known)
+    write_json(folder / HASHES, found)
+
+
+def _files(folder: Path, below: str = "") -> Iterator[str]:
+    for path in sorted((folder / below).iterdir()):
+        name = f"{below}{path.name}"
+        if path.name.startswith(".") or any(path.match(each) for each in LEFT_OUT):
+            continue
+        if path.is_file():
+            yield name
+        elif path.is_dir() and not (path / HASHES).is_file():
+            yield from _files(folder, f"{name}/")
+
+
+def forget_hashes(folder: Path) -> None:
+    """Before its files change: without hashes nothing is compared."""
+    (folder / HASHES).unlink(missing_ok=True)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Name -> hash of the files of a folder; {} where none were written.
+
+    Raises:
+        ValueError: the list itself is damaged.
+    """
+    path = folder / HASHES
+    if not path.is_file():
+        return {}
+    found = read_json(path, "Use a complete copy of the folder.")
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds no hashes of files. Use a complete copy of the folder.")
+    return found
+
+
+def check_files(folder: Path, *names: str, known: Mapping[str, str] | None = None) -> None:
+    """Compare files of a folder with its hashes, where it has some; without names all that have one.
+
+    known: its hashes, where they have been read.
+
+    Raises:
+        ValueError: the first that is missing or differs.
+    """
+    known = hashes(folder) if known is None else known
+    for problem in _differing(folder, known, names or known):
+        raise ValueError(f"{problem}. Use a complete copy; if you changed it yourself, delete {folder / HASHES}.")
+
+
+def _differing(folder: Path, known: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        path = folder / name
+        if name in known and not path.is_file():
+            yield f"{path} is missing"
+        elif name in known and _hash_now(path, path.stat().st_mtime_ns, path.stat().st_size) != known[name]:
+            yield f"{path} is not as it was written (its hash differs)"
+
+
+@lru_cache(maxsize=4096)
+def _hash_now(path: Path, changed: int, size: int) -> str:
+    return sha256(path)
+
+
+def verify(folder: Path) -> tuple[int, list[str]]:
+    """Files below a folder that have a hash, and a line for each that is missing or differs."""
+    if not folder.is_dir():
+        raise ValueError(f"There is no folder {folder}. Give that of a run or a model.")
+    count, problems = 0, []
+    for path in sorted(folder.rglob(HASHES)):
+        try:
+            known = hashes(path.parent)
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        count += len(known)
+        problems += _differing(path.parent, known, known)
+    return count, problems

@@ -1,0 +1,98 @@
+"""One writer a folder: a second process that would write there is refused, and what a killed one left is removed."""
+
+import fcntl
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .files import check_writable
+
+LOCK = ".lock"
+_TEMPORARY = re.compile(r"^\.(.+)\.(\d+)(\.before)?$")  # as `files` names them
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process, which is made if it is not there; readers need no lock.
+
+    The system frees the lock of a process that dies.
+
+    Raises:
+        ValueError: another process holds it (the message says which, on which machine), or it cannot be written.
+    """
+    check_writable(folder)
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file, where the folder of a run is needed. Choose another --out.")
+    made = [p for p in (folder, *folder.parents) if not p.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    held = _acquire(path)
+    try:
+        yield
+    finally:
+        try:
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(held)
+        for each in made:  # where the work was refused there is nothing in them
+            if each.is_dir() and not any(each.iterdir()):
+                each.rmdir()
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(held, 200).decode(errors="replace") or "unknown"
+            os.close(held)
+            raise ValueError(
+                f"Another process is writing to {path.parent} (process {holder}). Wait for it, or choose another --out."
+            ) from None
+        try:
+            if os.path.samestat(os.fstat(held), path.stat()):
+                os.ftruncate(held, 0)
+                os.write(held, f"{os.getpid()} on {socket.gethostname()}".encode())
+                return held
+        except FileNotFoundError:
+            pass
+        os.close(held)  # the one before has removed its file in between
+
+
+def is_locked(folder: Path) -> str | None:
+    """Who writes to a folder, "PID on HOST"; None where nobody does."""
+    path = folder / LOCK
+    if not path.is_file():
+        return None
+    held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.read(held, 200).decode(errors="replace") or "unknown"
+    finally:
+        os.close(held)
+    return None
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary names that killed processes left below a folder that this one holds, and put back what they
+    had put aside; folders in it that others hold stay as they are.
+
+    Only for a folder that is known to be a run's: names that begin with a dot and end in a number may be anybody's.
+    """
+    for path in sorted(folder.iterdir()):
+        if found := _TEMPORARY.match(path.name):
+            name, _, aside = found.groups()
+            if aside and not (folder / name).exists():
+                os.replace(path, folder / name)
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        elif path.is_dir() and not path.is_symlink() and is_locked(path) is None:
+            sweep(path)

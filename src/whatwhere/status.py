@@ -1,0 +1,137 @@
+"""How far the runs in a folder are, read from their files alone while they go on: nothing is locked, opened or run."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .files import read_json, read_lines
+from .hashes import HASHES
+from .locks import is_locked
+
+TRAININGS = ("pretrain.yaml", "finetune.yaml")
+QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
+
+
+def run_status(folder: Path) -> list[dict[str, Any]]:
+    """Of a training: its state. Of a study or an evaluation: one object for itself, and one each training in it.
+
+    Each has `folder`, `what`, `state` ("running", "stopped", "finished"), `holder` (process and machine, or None). A
+    training also has step, steps, loss and validation_loss in nats, tokens_per_second, seconds_left, waiting (share of
+    the time that it waited for batches), memory_peak_bytes, silent (seconds since its log grew), checkpoint (the newest
+    step), and `trouble`, sentences on what is not as it should be.
+
+    Raises:
+        ValueError: there is no run in the folder.
+    """
+    kinds = [name for name in (*TRAININGS, "study.yaml") if (folder / name).is_file()]
+    kinds += sorted(path.name for path in folder.glob("*.yaml") if (folder / "runs").is_dir())
+    if not kinds:
+        raise ValueError(f"There is no run in {folder}. Give the --out folder of pretrain, finetune, study, evaluate.")
+    if kinds[0] in TRAININGS:
+        return [_training(folder, kinds[0])]
+    trainings = [_training(path.parent, path.name) for path in _below(folder)]
+    return [_whole(folder, kinds[0], trainings), *trainings]
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    return (path for name in TRAININGS for path in sorted(folder.glob(f"models/*/seed-*/{name}")))
+
+
+def _whole(folder: Path, file: str, trainings: list[dict[str, Any]]) -> dict[str, Any]:
+    asked, holder = _settings(folder / file), is_locked(folder)
+    found: dict[str, Any] = {"folder": str(folder), "what": file.removesuffix(".yaml"), "holder": holder}
+    if file == "study.yaml":
+        models, seeds = asked.get("models") or [], int(asked.get("seeds") or 1)
+        found |= {"models": len(models) * seeds, "finished": sum(t["state"] == "finished" for t in trainings)}
+        done = (folder / "study.json").is_file() and found["finished"] >= found["models"]
+    else:
+        found |= {"pieces": sum(1 for path in (folder / "runs").glob("*/*/*.json") if "-answers" not in path.name)}
+        done = (folder / HASHES).is_file()
+    return found | {"state": "running" if holder else "finished" if done else "stopped"}
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({' '.join(str(error).split())[:100]}). Use a complete copy.") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _training(folder: Path, file: str) -> dict[str, Any]:
+    asked, holder, log = _settings(folder / file), is_locked(folder), folder / "log.jsonl"
+    lines = read_lines(log)
+    of_steps = [line for line in lines if "tokens_per_second" in line]
+    validated = [line for line in lines if "validation_loss" in line]
+    last: Mapping[str, Any] = of_steps[-1] if of_steps else {}
+    step, steps = int(last.get("step") or 0), asked.get("steps")
+    finished = all((folder / name).is_file() for name in ("training.json", "model.safetensors", HASHES))
+    kept = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
+    found: dict[str, Any] = {
+        "folder": str(folder),
+        "what": file.removesuffix(".yaml"),
+        "holder": holder,
+        "state": "finished" if finished else "running" if holder else "stopped",
+        "step": step,
+        "steps": steps,
+        "loss": last.get("loss"),
+        "validation_loss": validated[-1]["validation_loss"] if validated else None,
+        "tokens_per_second": last.get("tokens_per_second"),
+        "waiting": last.get("waiting"),
+        "memory_peak_bytes": last.get("memory_peak_bytes"),
+        "checkpoint": max((int(each) for each in kept if each.isdigit()), default=None),
+        "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not finished else None,
+        "seconds_left": None,
+    }
+    if step and steps and last.get("tokens_per_second"):
+        found["seconds_left"] = (steps - step) * last["tokens"] / step / last["tokens_per_second"]
+    if finished:
+        found["seconds"] = read_json(folder / "training.json").get("seconds")
+    return found | {"trouble": list(_trouble(found, folder))}
+
+
+def _trouble(found: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    for name in ("loss", "validation_loss"):
+        if found[name] is not None and not math.isfinite(found[name]):
+            yield f"its {name.replace('_', ' ')} is {found[name]}"
+    for path in sorted(folder.glob("not-finite-*.npz")):
+        yield f"a step was not finite; its batch is in {path}"
+    if found["state"] == "running" and (found["silent"] or 0) > QUIET:
+        yield f"nothing was logged for {found['silent'] / 60:.0f} minutes"
+    if (found["waiting"] or 0) > 0.2:
+        yield f"{found['waiting']:.0%} of its time it waits for batches: the disk or the processor is too slow"
+
+
+def status_text(found: list[dict[str, Any]]) -> str:
+    """For people: a line each run, and below it what is not as it should be."""
+    lines = []
+    for each in found:
+        words = [each["what"], each["state"]]
+        if "models" in each:
+            words.append(f"{each['finished']} of {each['models']} models finished")
+        if "pieces" in each:
+            words.append(f"{each['pieces']} pieces finished")
+        if "step" in each:
+            words.append(f"step {each['step']:,}" + (f" of {each['steps']:,}" if each["steps"] else ""))
+        words += [
+            f"{name.replace('_', ' ')} {each[name]:.3f}" for name in ("loss", "validation_loss") if each.get(name)
+        ]
+        if each["state"] != "finished" and each.get("tokens_per_second"):
+            words.append(f"{each['tokens_per_second']:,.0f} tokens/s")
+            if each["state"] == "running" and each["seconds_left"] is not None:
+                words.append(f"{_time(each['seconds_left'])} left")
+        if each.get("checkpoint") is not None and each["state"] != "finished":
+            words.append(f"newest checkpoint {each['checkpoint']:,}")
+        words += [f"process {each['holder']}"] * bool(each["holder"])
+        lines.append(f"{each['folder']}: {', '.join(words)}")
+        lines += [f"  {sentence}" for sentence in each.get("trouble", ())]
+    return "\n".join(lines)
+
+
+def _time(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"

@@ -1,0 +1,132 @@
+"""Every file that a run leaves tells a changed byte from what was written."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import whatwhere
+from made_study import make_study
+
+from whatwhere.hashes import HASHES, check_files, forget_hashes, hashes, sha256, verify, write_hashes
+from whatwhere.records import Record, read_records, write_records
+
+
+def flipped(data: bytes, draw: random.Random) -> bytes:
+    """With one bit the other way."""
+    at = draw.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+
+
+def test_hashes_of_a_folder_without_what_changes_or_has_its_own(tmp_path):
+    for name in ("a", "deep/b", "own/c", "log.jsonl", "page.html", ".x.12", "README.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    write_hashes(tmp_path / "own")
+    write_hashes(tmp_path)
+    assert hashes(tmp_path) == {name: sha256(tmp_path / name) for name in ("a", "deep/b")}
+    check_files(tmp_path)
+    assert verify(tmp_path) == (3, [])
+    (tmp_path / "deep/b").write_text("other")
+    (tmp_path / "own/c").unlink()
+    check_files(tmp_path, "a", "log.jsonl")  # what has no hash is as it is
+    with pytest.raises(ValueError, match="deep/b is not as it was written .its hash differs.. Use a complete copy"):
+        check_files(tmp_path)
+    assert [line.split(" is ")[1][:7] for line in verify(tmp_path)[1]] == ["not as ", "missing"]
+    forget_hashes(tmp_path)
+    check_files(tmp_path)
+    assert hashes(tmp_path) == {}
+    (tmp_path / HASHES).write_text('["a"]')
+    with pytest.raises(ValueError, match="holds no hashes"):
+        check_files(tmp_path)
+    assert verify(tmp_path)[1][0].startswith(str(tmp_path / HASHES))
+
+
+def test_a_flipped_bit_of_records_is_noticed_or_without_effect(tmp_path):
+    # 461 of 600 gave other numbers, silently, before pages had checksums.
+    path, draw = tmp_path / "records.parquet", random.Random(0)
+    made = [Record("s", f"m{i % 3}", "loss", draw.random(), seed=i, step=i * 10, n=7) for i in range(300)]
+    write_records(path, made)
+    whole, noticed = path.read_bytes(), 0
+    assert read_records(path) == made
+    for _ in range(400):
+        path.write_bytes(flipped(whole, draw))
+        try:
+            assert read_records(path) == made
+        except ValueError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+            noticed += 1
+    assert noticed > 300
+
+
+def test_a_flipped_bit_of_any_file_of_a_study_is_noticed_before_it_is_shown(tmp_path):
+    study, draw = make_study(tmp_path / "study"), random.Random(1)
+    write_hashes(study)
+    assert whatwhere("verify", str(study)).returncode == 0
+    for name in hashes(study):
+        whole = (study / name).read_bytes()
+        (study / name).write_bytes(flipped(whole, draw))
+        shown, checked = whatwhere("report", str(study)), whatwhere("verify", str(study), "--json")
+        for done in (shown, checked):
+            assert done.returncode == 2 and "not as" in done.stderr and done.stderr.count("\n") == 1, (name, done)
+        assert name in shown.stderr and name in json.loads(checked.stdout)["problems"][0]
+        (study / name).write_bytes(whole)
+    assert whatwhere("report", str(study)).returncode == 0
+
+
+def test_a_flipped_bit_of_a_model_is_noticed_by_the_verbs_that_open_it(tmp_path):
+    import whatwhere as ww
+
+    model, draw = tmp_path / "model", random.Random(2)
+    shutil.copytree(ww.reference(), model)
+    write_hashes(model)
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        whole = (model / name).read_bytes()
+        (model / name).write_bytes(flipped(whole, draw))
+        for words in (["spectra", str(model)], ["attention", str(model), "--text", "a", "--out", str(tmp_path / "p")]):
+            done = whatwhere(*words)
+            assert done.returncode == 2 and f"{name} is not as it was written" in done.stderr, (words, done.stderr)
+        (model / name).write_bytes(whole)
+    assert whatwhere("spectra", str(model)).returncode == 0
+
+
+def test_verify_refuses_what_is_no_folder(tmp_path):
+    done = whatwhere("verify", str(tmp_path / "none"))
+    assert done.returncode == 2 and "There is no folder" in done.stderr
+
+
+def test_an_array_that_claims_more_than_there_is_is_refused(tmp_path):
+    path = tmp_path / "big.npy"
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)})
+    done = whatwhere("spectra", str(path))
+    assert done.returncode == 2 and "big.npy" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_the_run_of_a_training_is_covered(tmp_path):
+    text = Path(tmp_path / "t.txt")
+    text.write_text("the cat sat on the mat and the dog lay by the door\n" * 400)
+    words = ["pretrain", "--out", str(tmp_path / "run"), "--corpus", str(text), "--length", "16", "--steps", "3"]
+    words += ["--tokenizer", "words", "--set", "batch_size=4", "--set", "model.num_hidden_layers=1"]
+    assert whatwhere(*words).returncode == 0
+    count, problems = verify(tmp_path / "run")
+    assert not problems and {p.parent.name for p in (tmp_path / "run").rglob(HASHES)} == {
+        "run", "corpus", "step-0", "step-1", "step-3",
+    }  # fmt: skip
+    covered = {
+        str(f.parent.relative_to(tmp_path / "run") / n)
+        for f in (tmp_path / "run").rglob(HASHES)
+        for n in hashes(f.parent)
+    }
+    files = {str(p.relative_to(tmp_path / "run")) for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    free = {name for name in files - covered if not name.endswith((HASHES, "README.md"))}
+    assert len(covered) == count
+    assert {name for name in free if not name.startswith("corpus/shards")} == {"log.jsonl", "pretrain.yaml"}
+    weights = tmp_path / "run/model.safetensors"
+    weights.write_bytes(flipped(weights.read_bytes(), random.Random(3)))
+    done = whatwhere(*words)  # was: "finished", and the damaged model stayed
+    assert done.returncode == 2 and "model.safetensors is not as it was written" in done.stderr
+    weights.unlink()  # the way out: it is written again from the last checkpoint
+    assert whatwhere(*words).returncode == 0 and not verify(tmp_path / "run")[1]

@@ -1,0 +1,84 @@
+"""How far a run is, from its files alone."""
+
+import json
+import time
+
+import pytest
+from cli_runner import whatwhere
+
+from whatwhere.files import append_line, read_lines, write_text
+from whatwhere.locks import locked
+from whatwhere.status import run_status, status_text
+
+LINE = {"step": 20, "tokens": 2000, "loss": 4.5, "tokens_per_second": 50.0, "waiting": 0.3, "memory_peak_bytes": 7}
+
+
+def begun(folder):
+    """A training at step 20 of 100."""
+    write_text(folder / "pretrain.yaml", "steps: 100\npreset: dstg\n")
+    append_line(folder / "log.jsonl", {"step": 0, "validation_loss": 6.0})
+    append_line(folder / "log.jsonl", LINE)
+    (folder / "checkpoints/step-10").mkdir(parents=True)
+    return folder
+
+
+def test_a_training_that_runs_tells_how_far_it_is(tmp_path):
+    run = begun(tmp_path / "run")
+    (found,) = run_status(run)
+    assert found["state"] == "stopped" and found["holder"] is None and found["checkpoint"] == 10
+    with locked(run):
+        (found,) = run_status(run)
+    assert found["state"] == "running" and found["holder"]
+    assert (found["step"], found["steps"], found["loss"], found["validation_loss"]) == (20, 100, 4.5, 6.0)
+    assert found["seconds_left"] == pytest.approx(80 * 100 / 50)
+    assert found["trouble"] == ["30% of its time it waits for batches: the disk or the processor is too slow"]
+    said = status_text([found])
+    assert "step 20 of 100" in said and "3 min left" in said and "50 tokens/s" in said
+
+
+def test_what_is_wrong_is_said(tmp_path, monkeypatch):
+    run = begun(tmp_path / "run")
+    append_line(run / "log.jsonl", LINE | {"step": 30, "loss": float("nan")})
+    write_text(run / "not-finite-0.npz", "")
+    clock = time.time() + 600
+    monkeypatch.setattr(time, "time", lambda: clock)  # as after a jump of the clock, too
+    with locked(run):
+        trouble = run_status(run)[0]["trouble"]
+    assert trouble[0] == "its loss is nan" and trouble[1].endswith("not-finite-0.npz")
+    assert trouble[2] == "nothing was logged for 10 minutes"
+
+
+def test_a_study_counts_its_models_and_an_evaluation_its_pieces(tmp_path):
+    write_text(tmp_path / "s/study.yaml", "models: [dstg, ap]\nseeds: 2\nsteps: 5\n")
+    begun(tmp_path / "s/models/dstg/seed-0")
+    done = begun(tmp_path / "s/models/ap/seed-0")
+    for name in ("model.safetensors", "hashes.json"):
+        write_text(done / name, "{}")
+    write_text(done / "training.json", '{"seconds": 3.5}')
+    found = run_status(tmp_path / "s")
+    assert (found[0]["models"], found[0]["finished"], found[0]["state"]) == (4, 1, "stopped")
+    assert {each["state"] for each in found[1:]} == {"finished", "stopped"}
+    write_text(tmp_path / "e/glue.yaml", "models: [a]\n")
+    write_text(tmp_path / "e/runs/a/rte/short-seed-0.json", "{}")
+    assert run_status(tmp_path / "e")[0]["pieces"] == 1
+
+
+def test_the_verb_and_a_folder_without_a_run(tmp_path):
+    done = whatwhere("status", str(begun(tmp_path / "run")), "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)[0]["step"] == 20
+    done = whatwhere("status", str(tmp_path))
+    assert done.returncode == 2 and "There is no run in" in done.stderr
+    write_text(tmp_path / "bad/pretrain.yaml", "steps: [")
+    done = whatwhere("status", str(tmp_path / "bad"))
+    assert done.returncode == 2 and "pretrain.yaml is damaged" in done.stderr
+
+
+def test_a_torn_line_of_a_log_costs_that_line_alone(tmp_path):
+    # One torn line in a study's log.jsonl blocked it for ever.
+    log = tmp_path / "log.jsonl"
+    append_line(log, {"a": 1})
+    with log.open("ab") as file:
+        file.write(b'{"a": 2, "b')
+    append_line(log, {"a": 3})
+    assert [line["a"] for line in read_lines(log)] == [1, 3]
+    assert read_lines(tmp_path / "none") == []
