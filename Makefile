@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow lint bench docs clean
+.PHONY: demo test slow faults lint bench docs clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -27,6 +27,12 @@ test: $(READY)
 # The same once more at leisure: processes spawned as users' are, torch's launcher, every preset at every size.
 slow: $(READY)
 	$(PYTEST) -m slow
+
+# Crashes at every change of the file system, full disks, flipped bits; the table of docs/reliability.md. About an hour;
+# EVERY=10 does every tenth point.
+EVERY ?= 1
+faults: $(READY)
+	cd $(ROOT)/tests && OMP_NUM_THREADS=1 $(BIN)/python faults.py --every $(EVERY) --out ../docs/reliability.md
 
 lint: $(READY)
 	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -20,8 +20,8 @@ def sha256(path: Path) -> str:
 
 
 def write_hashes(folder: Path, known: Mapping[str, str] | None = None) -> None:
-    """Write down the hash of every file below a folder, but for names that begin with a dot, and for folders in it that
-    have hashes of their own.
+    """Write down the hash of every file below a folder, but for names that begin with a dot, and for those of which a
+    folder in it has hashes of its own.
 
     known: hashes that need not be computed: all that the folder has.
     """
@@ -30,14 +30,15 @@ def write_hashes(folder: Path, known: Mapping[str, str] | None = None) -> None:
 
 
 def _files(folder: Path, below: str = "") -> Iterator[str]:
+    own = {f"{below}{name}" for name in hashes(folder / below)} if below else set()
     for path in sorted((folder / below).iterdir()):
         name = f"{below}{path.name}"
         if path.name.startswith(".") or any(path.match(each) for each in LEFT_OUT):
             continue
-        if path.is_file():
+        if path.is_dir():
+            yield from (each for each in _files(folder, f"{name}/") if each not in own)
+        elif name not in own:
             yield name
-        elif path.is_dir() and not (path / HASHES).is_file():
-            yield from _files(folder, f"{name}/")
 
 
 def forget_hashes(folder: Path) -> None:

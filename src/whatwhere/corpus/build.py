@@ -129,7 +129,7 @@ def _check_settings(out: Path, settings: dict[str, Any]) -> None:
             raise ValueError(f"{out} is there already and holds no windows. Give a new or empty folder.")
         return
     before = read_manifest(path)
-    differing = [key for key, value in settings.items() if before.get(key) != json.loads(json.dumps(value))]
+    differing = [key for key, value in settings.items() if content(before.get(key)) != content(value)]
     if differing:
         key = differing[0]
         others = f" (also another {', '.join(differing[1:])})" if differing[1:] else ""
@@ -137,6 +137,15 @@ def _check_settings(out: Path, settings: dict[str, Any]) -> None:
             f"{out} holds windows of another {key}: there {_difference(before.get(key), settings[key])}, "
             f"now {_difference(settings[key], before.get(key))}{others}. Give another folder, or delete this one."
         )
+
+
+def content(source: Any) -> Any:
+    """What a source's fingerprint says of its text, whatever it is called and wherever it stands."""
+    plain = json.loads(json.dumps(source))
+    if not isinstance(plain, dict):
+        return plain
+    files = [{k: v for k, v in file.items() if k != "file"} for file in plain.get("files", ())]
+    return {k: v for k, v in plain.items() if k not in ("name", "files")} | ({"files": files} if files else {})
 
 
 def _difference(value: Any, other: Any) -> str:
@@ -205,7 +214,8 @@ def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -
     write_array(out / "unigrams.npy", counts)
     files["unigrams.npy"] = (out / "unigrams.npy").stat().st_size
     write_json(out / "manifest.json", manifest)
-    beside = [path for path in out.rglob("*") if path.is_file() and path.parent != out / "shards"]
+    beside = [path for path in out.rglob("*") if path.is_file() and path.suffix != ".npy"]
+    beside.append(out / "unigrams.npy")
     known = {str(path.relative_to(out)): sha256(path) for path in sorted(beside) if not path.name.startswith(".")}
     write_hashes(out, known | {f"shards/{name}": each for s in shards for name, each in s["hashes"].items()})
     return Windows(out)

@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -234,6 +235,12 @@ def run(
     root, log_path = out / CHECKPOINTS, out / "log.jsonl"
     if rank:  # dropout of its own in each process
         torch.manual_seed((config.seed << 16) + rank)
+    if "ACCELERATE_MIXED_PRECISION" in os.environ and "WORLD_SIZE" not in os.environ:
+        print(
+            "accelerate launch has started one process; on CPUs it starts several only through mpirun. "
+            "torchrun --nproc-per-node N -m whatwhere ... starts N.",
+            file=sys.stderr,
+        )
     _forget_peak_memory()
     history: list[dict[str, Any]] = []
     start, before = 0, 0.0

@@ -291,7 +291,9 @@ def pretrain(
     out = Path(out)
     if not (out / CONFIG).is_file():
         config.check()
-    saved, finished = enter(config, out, CONFIG, resume, free=(*BUDGET, "workers"))
+    # Whoever gives windows answers for their text.
+    free = (*BUDGET, "workers", *(("corpus",) if windows is not None else ()))
+    saved, finished = enter(config, out, CONFIG, resume, free=free)
     if saved is not None:
         tokens_per_step = saved.batch_size * saved.length
         asked = config.steps if config.tokens is None else math.ceil(config.tokens / tokens_per_step)
@@ -300,7 +302,7 @@ def pretrain(
             raise ValueError(f"{seen}. Use another --out.")
         # Stopped while its text was read, it has no steps yet: the budget is that of this call.
         budget = {key: getattr(config, key) for key in BUDGET} if saved.steps is None else {}
-        config = saved.model_copy(update=budget)
+        config = saved.model_copy(update=budget | {"corpus": config.corpus})  # the same text, where it is now
     if finished is not None:
         return finished
     state = processes()

@@ -12,6 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from transformers import PreTrainedTokenizerFast
 
+from ..corpus import open_source
+from ..corpus.build import content
 from ..encoder import EncoderConfig, EncoderPreTrainedModel, write_sentence_transformer
 from ..files import check_writable, flush, flush_names, read_json, temporary_folder, write_json, write_text
 from ..hashes import HASHES, check_files, write_hashes
@@ -79,6 +81,8 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
         for key, value in config.model_dump().items():
             if key == "scheme" and None not in (value, old[key]):
                 continue  # the same text, wherever it stands
+            if key == "corpus" and old.get(key) != value and _same_corpus(config, out):
+                continue
             if key not in free and old.get(key) != value:
                 differs = f"{key}={old.get(key)!r}, now {key}={value!r}"
                 raise ValueError(f"{out} holds a run with {differs}. Use the same settings, or another --out.")
@@ -91,6 +95,18 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
             what = f"is not empty and holds no run of this kind ({name} is missing)"
             raise ValueError(f"{out} {what}. Choose another --out.")
     return False
+
+
+def _same_corpus(config: Any, out: Path) -> bool:
+    """Whether a corpus of another name or place is the text of which the folder holds windows."""
+    kept = out / "corpus" / "settings.json"
+    if not kept.is_file():
+        return False
+    try:
+        source = open_source(config.corpus, config.field, config.document)
+    except ValueError:
+        return False
+    return content(source.fingerprint()) == content(read_json(kept)["source"])
 
 
 def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> tuple[C | None, Any]:
