@@ -12,6 +12,7 @@ from pathlib import Path
 from .files import check_writable
 
 LOCK = ".lock"
+_held: set[Path] = set()  # by this process
 _TEMPORARY = re.compile(r"^\.(.+)\.(\d+)(\.before)?$")  # as `files` names them
 
 
@@ -19,7 +20,7 @@ _TEMPORARY = re.compile(r"^\.(.+)\.(\d+)(\.before)?$")  # as `files` names them
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder for this process, which is made if it is not there; readers need no lock.
 
-    The system frees the lock of a process that dies.
+    The system frees the lock of a process that dies. What this process holds already it may hold once more.
 
     Raises:
         ValueError: another process holds it (the message says which, on which machine), or it cannot be written.
@@ -27,13 +28,18 @@ def locked(folder: Path) -> Iterator[None]:
     check_writable(folder)
     if folder.is_file():
         raise ValueError(f"{folder} is a file, where the folder of a run is needed. Choose another --out.")
+    if folder.resolve() in _held:
+        yield
+        return
     made = [p for p in (folder, *folder.parents) if not p.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     held = _acquire(path)
+    _held.add(folder.resolve())
     try:
         yield
     finally:
+        _held.discard(folder.resolve())
         try:
             path.unlink(missing_ok=True)
         finally:

@@ -88,6 +88,17 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     verdicts = json.loads(whatwhere("claims", str(whole), "--json").stdout)
     assert verdicts == json.loads((whole / "claims.json").read_text())
     assert set(verdicts[0]) >= {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale"}
+    # What is gone is made again, and a torn line of the log costs itself: such studies never healed.
+    (broken / "arrays/attention-rope-seed-0.npz").unlink()
+    texts = json.loads((broken / "explorer.json").read_text())
+    (broken / "explorer.json").write_text(json.dumps(texts[:1]))
+    with (broken / "log.jsonl").open("ab") as log:
+        log.write(b'{"seconds": 3.1, "eve')
+    again = whatwhere("study", "--out", str(broken))
+    assert again.returncode == 0 and "measured again: rope seed 0" in again.stderr, again.stderr
+    assert sorted(p.name for p in (broken / "arrays").iterdir()) == sorted(p.name for p in (whole / "arrays").iterdir())
+    assert json.loads((broken / "explorer.json").read_text()) == texts
+    assert whatwhere("verify", str(broken)).returncode == 0
 
 
 def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, tmp_path, processes):
@@ -117,6 +128,35 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
     assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
     assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
+
+
+def test_several_processes_do_a_model_each_and_one_more_writes_the_report(arguments, tmp_path):
+    one, shared = tmp_path / "one", tmp_path / "shared"
+    assert whatwhere(*arguments, "--out", str(one)).returncode == 0
+    first, second = (
+        fork_server.command(*arguments, "--out", str(shared), "--only", f"{name}/0") for name in ("dstg", "rope")
+    )
+    first.finish()
+    second.finish()
+    assert not (shared / "report.html").exists() and len(list(shared.glob("models/*/seed-0/measured.json"))) == 2
+    trained = (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns
+    again = whatwhere(*arguments, "--out", str(shared), "--only", "rope/0")
+    assert again.returncode == 0 and json.loads(again.stdout)["models"] == ["rope/0"]
+    assert whatwhere("study", "--out", str(shared)).returncode == 0
+    assert (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns == trained
+    timed = {"seconds", "tokens_per_second", "memory.peak"}
+    ours, theirs = (
+        sorted(
+            [(r.model, r.metric, r.layer, r.part, r.step, r.index, r.value) for r in read_records(d / "records.parquet")
+             if r.metric not in timed], key=str)
+        for d in (one, shared)
+    )  # fmt: skip
+    assert ours == theirs
+    for only, said in (("ap/0", "The study has no model ap/0. It has: dstg/0, rope/0."), ("dstg", "takes NAME/SEED")):
+        done = whatwhere(*arguments, "--out", str(shared), "--only", only)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+    minutes = ("study", "--models", "ap", "--minutes", "1", "--out", str(tmp_path / "new"), "--only", "ap/0")
+    assert "Give --steps with --only" in whatwhere(*minutes).stderr and not (tmp_path / "new").exists()
 
 
 def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch):

@@ -76,6 +76,7 @@ def study(
     steps: int | None = None,
     seeds: int | None = None,
     tokenizer: Tokenizer = None,
+    only: list[str] | None = None,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
@@ -93,14 +94,21 @@ def study(
         minutes: Minutes for everything, from text to report, on this machine, instead of steps; how many steps they buy
             is said, and whether that is enough to learn anything.
         steps: Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]
+        only: Train and measure NAME/SEED alone, for example dstg/0; may be given again. Several processes or machines
+            that share OUT do a model each; the same command without it writes the report when all are there.
         seeds: Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]
     """
     from ..study.config import StudyConfig
-    from ..study.run import CONFIG, run_study
+    from ..study.run import CONFIG, run_models, run_study
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
     file = _settings_file(context, StudyConfig, out, CONFIG, config)
     resolved = configured(context, StudyConfig, file, settings, models=names)
+    if only:
+        folder = run_models(resolved, out, only)
+        text = f"{', '.join(only)} in {folder} are trained and measured. When all are: whatwhere study --out {folder}."
+        emit({"out": str(folder), "models": only}, as_json, text)
+        return
     report = run_study(resolved, out)
     emit({"out": str(out), "report": str(report)}, as_json, report_line(report))
 

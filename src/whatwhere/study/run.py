@@ -6,7 +6,8 @@ Every part leaves plain files and is skipped where they are finished, so a kille
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..files import append_line, read_json, read_lines, write_json
 from ..hashes import check_files, forget_hashes, sha256
+from ..locks import is_locked, locked
 from ..records import Record, read_records, write_records
 from ..training.explain import costs, matched_width
 from ..training.loop import Show
@@ -49,6 +51,7 @@ WORTH_PROCESSES = 250_000  # training tokens of a model from which a process of 
 MOST_INSIDE = 0.35  # share of the time
 STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one document of a model
 FEWEST_STEPS = 20
+WAIT = 5.0  # seconds between two looks at whether another process has built the windows
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
 MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
 COMPONENTS = (2, 8)  # principal components that are probed alone
@@ -172,10 +175,14 @@ class Study:
         write_json(folder / MEASURED, {"left_out": measured.left_out, "arrays": written})
         write_records(folder / RECORDS, training_records(folder, who) + measured.records)
 
-    def run(self) -> Path:
-        """Do what is not done yet; returns the report's path."""
+    def prepare(self, shared: bool = False) -> None:
+        """Claim the folder, keep its settings, build the windows, match the models.
+
+        shared: other processes work at other models of it; the first builds the windows, the others wait for them.
+        """
         config = self.config
-        resumed = claim_folder(config, self.out, CONFIG, resume=True, free=("workers", "widths", "at_once", "seeds"))
+        free = ("workers", "widths", "at_once", "seeds")
+        resumed = claim_folder(config, self.out, CONFIG, resume=True, free=free, shared=shared)
         if resumed:
             began = StudyConfig.load_run(self.out / CONFIG)
             if config.seeds < began.seeds:
@@ -185,15 +192,49 @@ class Study:
                 )
             config = self.config = config.model_copy(update={"widths": config.widths or began.widths})
             config.save_run(self.out / CONFIG)
-            forget_hashes(self.out)
+            if not shared:
+                forget_hashes(self.out)
         else:
             for name in config.models:
                 config.pretraining(name, 0, 1).check()
             open_source(config.corpus, config.field, config.document)  # what is not there takes no folder
-        with begun(config, self.out, CONFIG, "log.jsonl"):
+        with begun(config, self.out, CONFIG, "log.jsonl", shared=shared):
             event = "study resumed" if resumed else "study"
             self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
-            prepare_windows(config, self.out / "corpus", self.progress)
+            with waiting_for(self.out / "corpus", self.say) if shared else nullcontext():
+                prepare_windows(config, self.out / "corpus", self.progress)
+        self.match_costs(resumed)
+
+    def run_only(self, pairs: Sequence[tuple[str, int]]) -> Path:
+        """Train and measure some models of the study, beside other processes or machines that do others; returns the
+        folder.
+
+        Raises:
+            ValueError: a model or seed that the study has not, or one that another process works at; a budget in
+                minutes, which machines would turn into different numbers of steps.
+        """
+        known = [(name, seed) for name in self.config.models for seed in range(self.config.seeds)]
+        if strange := [pair for pair in pairs if pair not in known]:
+            there = ", ".join(f"{name}/{seed}" for name, seed in known)
+            raise ValueError(f"The study has no model {strange[0][0]}/{strange[0][1]}. It has: {there}.")
+        if self.config.steps is None and not (self.out / BUDGET).is_file():
+            raise ValueError("Minutes buy another number of steps on every machine. Give --steps with --only.")
+        self.prepare(shared=True)
+        steps = self.steps()
+        for name, seed in pairs:
+            with locked(self.folder(name, seed)):
+                if not self.measured((name, seed)):
+                    with show_progress(f"{name} seed {seed}", self.progress) as show:
+                        summary = train_and_look(
+                            str(self.out), name, seed, steps, lambda what, done, total, word: show(what, done, total)
+                        )
+                    loss = round(summary["validation_loss"] or math.nan, 3)
+                    self.say("trained", model=name, seed=seed, loss=loss)
+        return self.out
+
+    def run(self) -> Path:
+        """Do what is not done yet; returns the report's path."""
+        self.prepare()
         sizes = ("documents", "characters", "tokens", "windows")
         self.say("windows", **{key: sum(self.windows.manifest[key].values()) for key in sizes})
         if not self.can_probe:
@@ -201,7 +242,6 @@ class Study:
                 f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or "
                 "join=run-on would give them"
             )
-        self.match_costs(resumed)
         config = self.config
         records = text_records(self.windows, self.name)
         if self.can_probe:
@@ -361,6 +401,24 @@ def _total_seconds(log: Path, current: float) -> float:
     return total + current
 
 
+@contextmanager
+def waiting_for(folder: Path, say: Callable[..., None]) -> Iterator[None]:
+    """Hold a folder as soon as nobody else does."""
+    while True:
+        try:
+            lock = locked(folder)
+            lock.__enter__()
+            break
+        except ValueError:
+            if (holder := is_locked(folder)) is not None:
+                say("waiting", folder=str(folder), process=holder)
+                time.sleep(WAIT)
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)
+
+
 @one_writer
 def run_study(config: StudyConfig, out: str | Path, progress: bool = True) -> Path:
     """Run or go on with a study in the folder `out`; returns the path of its report.
@@ -370,3 +428,20 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True) -> Pa
     """
     torch.manual_seed(0)
     return Study(config, Path(out), progress).run()
+
+
+def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progress: bool = True) -> Path:
+    """Train and measure some models of a study, NAME/SEED each, while others may do others in the same folder; a call
+    of `run_study` writes the report when all are there.
+
+    Raises:
+        ValueError: as `Study.run_only` and `run_study`, or a name that is no NAME/SEED.
+    """
+    pairs = []
+    for each in only:
+        name, _, seed = each.rpartition("/")
+        if not name or not seed.isdigit():
+            raise ValueError(f"--only takes NAME/SEED, for example {config.models[0]}/0; got {each!r}.")
+        pairs.append((name, int(seed)))
+    torch.manual_seed(0)
+    return Study(config, Path(out), progress).run_only(pairs)

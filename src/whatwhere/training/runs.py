@@ -60,10 +60,12 @@ def began_with(kind: type[C], saved: Path) -> C:
         ) from None
 
 
-def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> bool:
+def claim_folder(
+    config: SchemeConfig, out: Path, name: str, resume: bool, free: tuple[str, ...] = (), shared: bool = False
+) -> bool:
     """Make sure that `out` is empty, or holds the same run if `resume`; True if it holds one already.
 
-    `free` keys may differ between the two configurations.
+    `free` keys may differ between the two configurations. shared: others may be writing there, so nothing is removed.
 
     Raises:
         ValueError: the folder holds something else, a run that was not to be resumed, or one with other settings.
@@ -86,7 +88,8 @@ def claim_folder(config: SchemeConfig, out: Path, name: str, resume: bool, free:
             if key not in free and old.get(key) != value:
                 differs = f"{key}={old.get(key)!r}, now {key}={value!r}"
                 raise ValueError(f"{out} holds a run with {differs}. Use the same settings, or another --out.")
-        sweep(out)
+        if not shared:
+            sweep(out)
         return True
     for path in out.iterdir() if out.is_dir() else ():
         # Windows alone are of a run whose other input was refused; `build_windows` knows whether they are the right.
@@ -128,7 +131,7 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
 
 
 @contextlib.contextmanager
-def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[None]:
+def begun(config: SchemeConfig, out: Path, name: str, *more: str, shared: bool = False) -> Iterator[None]:
     """Keep the settings of a new run from before its data are prepared, so that one stopped meanwhile can go on.
 
     Where wrong input is refused, they are gone again, and with them `more` files.
@@ -136,7 +139,8 @@ def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[No
     new = processes().is_main_process and not (out / name).is_file()
     if new:
         config.save_run(out / name)
-        sweep(out)  # only now it is known to be a run's
+        if not shared:
+            sweep(out)  # only now it is known to be a run's
     try:
         yield
     except ValueError:
