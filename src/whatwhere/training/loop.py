@@ -352,6 +352,9 @@ def run(
                 marked += saved - pause
             if stop:
                 raise Stopped(f"after step {done:,} of {label}, with a checkpoint")
+    if main and resume:  # a crash may have kept the last checkpoint from it
+        drop_between(root, planned)
+        drop_old_optimizers(root)
     if config.trackers:
         accelerator.end_training()
     return _facts(trainer, history, seconds(), steps * tokens_per_step)
