@@ -251,7 +251,9 @@ def run(
             accelerator.print(f"Passing over a broken checkpoint: {line}")
         if checkpoint is not None:
             states = restore(checkpoint, trainer.plain, trainer.optimizers)
-            trainer.set_random_states({k.split(".")[1]: v for k, v in states.items() if k.startswith(f"{rank}.")})
+            mine = {k.split(".")[1]: v for k, v in states.items() if k.startswith(f"{rank}.")}
+            if mine:  # a process more than before has none and begins with its own seed
+                trainer.set_random_states(mine)
             start, before = checkpoint.step, float(checkpoint.state["seconds"])
             losses = list(checkpoint.state["losses"])
             history = [line for line in read_lines(log_path) if line.get("step", start + 1) <= start]
