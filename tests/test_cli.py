@@ -81,6 +81,23 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_windows_are_made_in_parts_and_a_training_takes_them(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat and the dog lay by the door\n" * 300)
+    words = ["--out", str(tmp_path / "run"), "--corpus", str(text), "--length", "16", "--tokenizer", "words"]
+    assert whatwhere("windows", *words, "--part", "1/2").stdout.endswith("part 1/2 has 1 shards.\n")
+    assert "part 2/2 has 0 shards" in whatwhere("windows", *words, "--part", "2/2").stdout
+    made = whatwhere("windows", *words)
+    assert "windows to train on" in made.stdout, made.stderr
+    first = (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns
+    small = ["--steps", "1", "--set", "batch_size=4", "--set", "model.num_hidden_layers=1"]
+    assert whatwhere("pretrain", *words, *small).returncode == 0
+    assert (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns == first
+    for part in ("0/2", "two"):
+        assert "--part takes K/N" in refused("windows", *words, "--part", part)
+    assert "There is no part 3 of 2" in refused("windows", *words, "--part", "3/2")
+
+
 def test_a_truncated_model_is_refused(trained, tmp_path):
     broken = shutil.copytree(trained, tmp_path / "broken", ignore=shutil.ignore_patterns("checkpoints"))
     weights = broken / "model.safetensors"

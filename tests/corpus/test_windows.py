@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from whatwhere.corpus import Windows, build_windows, shards, train_tokenizer
+from whatwhere.corpus import Windows, build_part, build_windows, shards, train_tokenizer
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
@@ -221,6 +221,25 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
     (out / "manifest.json").write_text('{"form')
     with pytest.raises(ValueError, match="not complete JSON"):
         Windows(out)
+
+
+def test_parts_of_several_processes_are_the_windows_of_one(list_source, documents, tokenizer, tmp_path):
+    how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 300}
+    whole = build_windows(list_source(documents), tokenizer, tmp_path / "whole", **how)
+    out = tmp_path / "parts"
+    counts = [build_part(list_source(documents), tokenizer, out, (k, 3), **how) for k in (2, 0)]
+    shards = len(whole.manifest["shards"])
+    assert counts == [len(range(2, shards, 3)), len(range(0, shards, 3))] and shards > 6
+    with pytest.raises(ValueError, match="holds no finished windows"):
+        Windows(out)
+    there = {path: path.stat().st_mtime_ns for path in (out / "shards").glob("*.npy")}
+    build_windows(list_source(documents), tokenizer, out, **how)  # the part that is missing, and the manifest
+    assert all(path.stat().st_mtime_ns == written for path, written in there.items())
+    assert hashes(out) == hashes(tmp_path / "whole")
+    with pytest.raises(ValueError, match="There is no part 4 of 3. Give one from 1 to 3."):
+        build_part(list_source(documents), tokenizer, tmp_path / "new", (3, 3), **how)
+    with pytest.raises(ValueError, match="holds windows of another length"):
+        build_part(list_source(documents), tokenizer, out, (0, 3), **{**how, "length": 8})
 
 
 def test_a_changed_byte_of_a_shard_is_noticed_when_it_is_read(list_source, documents, tokenizer, tmp_path):

@@ -1,6 +1,7 @@
 """Verbs that train: study, pretrain, finetune."""
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,6 +112,46 @@ def study(
         return
     report = run_study(resolved, out)
     emit({"out": str(out), "report": str(report)}, as_json, report_line(report))
+
+
+@verb()
+def windows(
+    context: typer.Context,
+    out: Path,
+    corpus: Corpus = None,
+    field: CorpusField = None,
+    length: Length = None,
+    tokenizer: Tokenizer = None,
+    part: str | None = None,
+    config: ConfigFile = None,
+    settings: Setting = None,
+    as_json: Json = False,
+) -> None:
+    """Tokenise a text into windows, as `pretrain` and `study` do first: in OUT/corpus, where these then find them.
+
+    Args:
+        out: Folder of the run to come.
+        part: K/N: only every N-th shard, from the K-th on, for N processes or machines that share OUT; the same command
+            without it, or the run itself, puts them together.
+        config: YAML file; of a study or a training the keys of its text are read.
+    """
+    from ..training.pretrain import CorpusConfig, prepare_part, prepare_windows
+    from ..training.runs import one_writer
+
+    merged = CorpusConfig.merged(config, settings or (), **given(context, CorpusConfig))
+    own = CorpusConfig.model_fields
+    asked = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in own})
+    if part is not None:
+        if re.fullmatch(r"[1-9]\d*/[1-9]\d*", part) is None:
+            raise ValueError(f"--part takes K/N, for example 1/8; got {part!r}.")
+        k, n = map(int, part.split("/"))
+        shards = prepare_part(asked, out / "corpus", (k - 1, n))
+        emit({"out": str(out), "part": part, "shards": shards}, as_json, f"{out}: part {part} has {shards:,} shards.")
+        return
+    made = one_writer(prepare_windows)(asked, out / "corpus")
+    facts = {key: made.manifest[key] for key in ("documents", "characters", "tokens", "windows")}
+    counted = f"{facts['windows']['train']:,} windows to train on, {facts['windows']['held_out']:,} held out"
+    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}.")
 
 
 @verb()

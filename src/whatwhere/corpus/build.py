@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,46 +57,11 @@ def build_windows(
             nothing to train on.
     """
     out = Path(out)
-    check_not_in_worker("build_windows")
-    if join not in JOINS:
-        raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}.")
-    if length < 3:
-        raise ValueError(f"length={length} leaves no room for text between [CLS] and [SEP]. Use 8 or more.")
-    if not 0 <= held_out < 1:
-        raise ValueError(f"held_out={held_out} must be a share of the documents in [0, 1), for example 0.05.")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
-    special = special_token_ids(tokenizer)
-    settings = {
-        "format": FORMAT,
-        "length": length,
-        "join": join,
-        "held_out": held_out,
-        "vocab_size": len(tokenizer),
-        "newline_token": has_newline_token(tokenizer),
-        "special_token_ids": special,
-        "tokenizer_sha256": tokenizer_hash(tokenizer),
-        "shard_characters": shard_characters,
-        "source": {"name": source.name, **source.fingerprint()},
-    }
+    settings = _settings(source, tokenizer, length, join, held_out, workers, shard_characters)
     _check_settings(out, settings)
     if (out / "manifest.json").is_file() and (out / HASHES).is_file():
         return Windows(out)
-    write_json(out / "settings.json", settings)  # first: it says whose folder this is
-    (out / "shards").mkdir(parents=True, exist_ok=True)
-    if not (out / "tokenizer").is_dir():
-        with new_folder(out / "tokenizer") as folder:
-            tokenizer.save_pretrained(folder)
-
-    ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
-
-    def build(threshold: float) -> list[dict[str, Any]]:
-        def job(number: int) -> Job:
-            return Job(str(out / "shards"), number, length, join, threshold, *ids)
-
-        return _build(source, pool, job, progress, shard_characters)
-
-    with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
+    with _builder(source, tokenizer, out, settings, workers, progress) as build:
         shards = build(held_out)
         if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
             least = min(s["least_share"] for s in shards)  # too few documents: keep the smallest hash
@@ -118,6 +84,101 @@ def build_windows(
         kept = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
         print(f"{source.name}: {counts}; {kept}", file=sys.stderr)
     return windows
+
+
+def build_part(
+    source: Source,
+    tokenizer: PreTrainedTokenizerFast,
+    out: str | Path,
+    part: tuple[int, int],
+    length: int = 128,
+    join: str = "run-on",
+    held_out: float = 0.05,
+    workers: int | None = None,
+    progress: bool = True,
+    shard_characters: int = SHARD_CHARACTERS,
+) -> int:
+    """Builds every n-th shard of `build_windows` from the k-th on, as one of n processes or machines that share `out`;
+    `build_windows` then finds them there. All of them read the whole text, which takes little beside tokenising it.
+
+    Args:
+        part: (k, n), k from 0.
+
+    Returns:
+        How many shards the part has.
+
+    Raises:
+        ValueError: as `build_windows`, or there is no such part.
+    """
+    out = Path(out)
+    if not 0 <= part[0] < part[1]:
+        raise ValueError(f"There is no part {part[0] + 1} of {part[1]}. Give one from 1 to {part[1]}.")
+    settings = _settings(source, tokenizer, length, join, held_out, workers, shard_characters)
+    _check_settings(out, settings)
+    with _builder(source, tokenizer, out, settings, workers, progress, part) as build:
+        return len(build(held_out))
+
+
+def _settings(
+    source: Source,
+    tokenizer: PreTrainedTokenizerFast,
+    length: int,
+    join: str,
+    held_out: float,
+    workers: int | None,
+    shard_characters: int,
+) -> dict[str, Any]:
+    """What settings.json says; wrong values are refused."""
+    check_not_in_worker("build_windows")
+    if join not in JOINS:
+        raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}.")
+    if length < 3:
+        raise ValueError(f"length={length} leaves no room for text between [CLS] and [SEP]. Use 8 or more.")
+    if not 0 <= held_out < 1:
+        raise ValueError(f"held_out={held_out} must be a share of the documents in [0, 1), for example 0.05.")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
+    return {
+        "format": FORMAT,
+        "length": length,
+        "join": join,
+        "held_out": held_out,
+        "vocab_size": len(tokenizer),
+        "newline_token": has_newline_token(tokenizer),
+        "special_token_ids": special_token_ids(tokenizer),
+        "tokenizer_sha256": tokenizer_hash(tokenizer),
+        "shard_characters": shard_characters,
+        "source": {"name": source.name, **source.fingerprint()},
+    }
+
+
+@contextmanager
+def _builder(
+    source: Source,
+    tokenizer: PreTrainedTokenizerFast,
+    out: Path,
+    settings: dict[str, Any],
+    workers: int | None,
+    progress: bool,
+    part: tuple[int, int] = (0, 1),
+) -> Iterator[Callable[[float], list[dict[str, Any]]]]:
+    """Settings and tokenizer are written; what is given builds the shards, told the held-out share."""
+    write_json(out / "settings.json", settings)  # first: it says whose folder this is
+    (out / "shards").mkdir(parents=True, exist_ok=True)
+    if not (out / "tokenizer").is_dir():
+        with new_folder(out / "tokenizer") as folder:
+            tokenizer.save_pretrained(folder)
+    special = settings["special_token_ids"]
+    ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
+    with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
+
+        def build(threshold: float) -> list[dict[str, Any]]:
+            def job(number: int) -> Job:
+                return Job(str(out / "shards"), number, settings["length"], settings["join"], threshold, *ids)
+
+            return _build(source, pool, job, progress, settings["shard_characters"], part)
+
+        yield build
 
 
 def _check_settings(out: Path, settings: dict[str, Any]) -> None:
@@ -169,9 +230,9 @@ def _parts(source: Source) -> Iterator[Part]:
 
 
 def _build(
-    source: Source, pool: Workers, job_of: Callable[[int], Job], progress: bool, size: int
+    source: Source, pool: Workers, job_of: Callable[[int], Job], progress: bool, size: int, part: tuple[int, int]
 ) -> list[dict[str, Any]]:
-    """Builds the shards that are not on disk yet; the descriptions of all, in order."""
+    """Builds the shards of a part that are not on disk yet; the descriptions of all of it, in order."""
     done: dict[int, dict[str, Any]] = {}
     read = built = 0
     with progress_bar(progress, "windows") as show:
@@ -185,7 +246,9 @@ def _build(
         def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
             nonlocal read
             for number, parts in enumerate(in_lists(_parts(source), size, lambda part: len(part.text))):
-                read += sum(len(part.text) for part in parts)
+                read += sum(len(each.text) for each in parts)
+                if number % part[1] != part[0]:
+                    continue
                 job = job_of(number)
                 digest = job.digest(parts)
                 if (finished := finished_shard(job, digest)) is None:

@@ -10,8 +10,18 @@ from typing import Annotated, Any, Literal
 import torch
 from accelerate.utils import broadcast
 from pydantic import Field, PositiveFloat, model_validator
+from transformers import PreTrainedTokenizerFast
 
-from ..corpus import MaskedBatches, Windows, build_tokenizer, build_windows, load_tokenizer, open_source
+from ..corpus import (
+    MaskedBatches,
+    Source,
+    Windows,
+    build_part,
+    build_tokenizer,
+    build_windows,
+    load_tokenizer,
+    open_source,
+)
 from ..corpus.batches import in_pieces
 from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
@@ -181,17 +191,27 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
 
 def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> Windows:
     """Tokenizer and windows of a corpus in `out`; finished parts are kept."""
+    return build_windows(*_text_and_tokenizer(config, out, progress), out, **_how(config), progress=progress)
+
+
+def prepare_part(config: CorpusConfig, out: Path, part: tuple[int, int], progress: bool = True) -> int:
+    """A part of what `prepare_windows` makes, see `build_part`; returns its number of shards."""
+    return build_part(*_text_and_tokenizer(config, out, progress), out, part, **_how(config), progress=progress)
+
+
+def _text_and_tokenizer(config: CorpusConfig, out: Path, progress: bool) -> tuple[Source, PreTrainedTokenizerFast]:
     source = open_source(config.corpus, field=config.field, document=config.document)
     saved = out / "tokenizer"
     if saved.is_dir():  # of an earlier call that was stopped
-        tokenizer = load_tokenizer(str(saved))
-    else:
-        if progress and config.tokenizer is None:
-            entries = f"{config.vocab_size:,} entries"
-            print(f"Reading {config.corpus} and training a WordPiece of {entries}", file=sys.stderr, flush=True)
-        tokenizer = build_tokenizer(config.tokenizer, source, config.vocab_size, newline_token=config.newline_token)
-    how = {key: getattr(config, key) for key in ("length", "join", "held_out", "workers")}
-    return build_windows(source, tokenizer, out, **how, progress=progress)
+        return source, load_tokenizer(str(saved))
+    if progress and config.tokenizer is None:
+        entries = f"{config.vocab_size:,} entries"
+        print(f"Reading {config.corpus} and training a WordPiece of {entries}", file=sys.stderr, flush=True)
+    return source, build_tokenizer(config.tokenizer, source, config.vocab_size, newline_token=config.newline_token)
+
+
+def _how(config: CorpusConfig) -> dict[str, Any]:
+    return {key: getattr(config, key) for key in ("length", "join", "held_out", "workers")}
 
 
 def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
