@@ -166,6 +166,13 @@ def test_settings_that_are_no_finite_numbers_are_refused():
                 PretrainConfig.load(None, [f"{key}={value}"], preset="dstg")
 
 
+def test_a_tracker_that_is_not_installed_is_refused_before_any_text_is_read(tmp_path):
+    words = ("pretrain", "--preset", "ap", "--steps", "1", "--set", "trackers=[nonsense]", "--out", str(tmp_path / "r"))
+    done = whatwhere(*words)
+    assert done.returncode == 2 and "No tracker 'nonsense' is installed here" in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_yaml_that_is_nested_too_deeply_is_one_line(tmp_path):
     (tmp_path / "deep.yaml").write_text("steps: " + "[" * 100_000)
     with pytest.raises(ValueError, match="deep.yaml is (nested too deeply|not valid YAML)"):

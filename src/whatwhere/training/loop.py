@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
+from accelerate.tracking import get_available_trackers
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
@@ -83,6 +84,19 @@ def give_back_memory() -> None:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuse trackers that are not installed here; accelerate would only warn.
+
+    Raises:
+        ValueError: names the first of them.
+    """
+    there = [str(each.value) for each in get_available_trackers()]
+    for name in names:
+        if name not in there:
+            way_out = "pip install 'whatwhere[trackers]' brings tensorboard and trackio"
+            raise ValueError(f"No tracker {name!r} is installed here; {', '.join(there) or 'none'} is. {way_out}.")
+
+
 class NotFinite(ValueError):
     """A step whose loss or gradient is not finite, before it changed any weight; `where` says in which parameter."""
 
@@ -110,6 +124,7 @@ class Trainer:
 
     def __init__(self, model: PreTrainedModel, config: LoopConfig, steps: int, out: Path | None = None) -> None:
         self.config, self.steps = config, steps
+        check_trackers(config.trackers)
         keep_freed_memory()
         AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training here
         bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(processes().device))

@@ -29,7 +29,7 @@ from ..encoder.tables import check_table_files
 from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
 from .explain import costs
-from .loop import Batch, BatchAt, Show, Trainer, processes, run, validation
+from .loop import Batch, BatchAt, Show, Trainer, check_trackers, processes, run, validation
 from .runs import begun, enter, one_writer, save_final
 
 CONFIG = "pretrain.yaml"
@@ -183,6 +183,7 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
             ValueError: says which and why.
         """
         config = self.encoder_config()
+        check_trackers(self.trackers)
         check_table_files(config)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         check_backend(self.backend, device, training=True, dropout=config.dropout)
