@@ -24,6 +24,7 @@ from whole_study import complete
 
 from whatwhere.claims import evaluate
 from whatwhere.encoder import PRESETS
+from whatwhere.hashes import forget_hashes
 from whatwhere.records import Record, read_records, write_records
 from whatwhere.report import comparison_page, open_runs, page_of
 from whatwhere.report.page import Page
@@ -110,6 +111,7 @@ def spectra(folder: Path) -> Path:
     facts = folder / "spectra" / "spectra.json"
     of_the_day = ("machine", "versions", "started", "seconds", "command")
     told = json.loads(facts.read_text().replace(f"{folder}/", ""))
+    forget_hashes(folder / "spectra")
     facts.write_text(json.dumps({k: v for k, v in told.items() if k not in of_the_day}))
     return folder / "spectra"
 

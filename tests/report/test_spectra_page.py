@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
+from whatwhere.hashes import forget_hashes
 from whatwhere.records import write_records
 from whatwhere.report import write_report
 from whatwhere.report.page import render_page
@@ -72,6 +73,7 @@ def test_a_grid_of_patches_and_models_left_out_are_caveats(folder, tmp_path):
     ViTModel(ViTConfig(**SIZES, image_size=32, patch_size=8)).save_pretrained(tmp_path / "vit")
     run_spectra([tmp_path / "vit"], tmp_path / "out")
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
+    forget_hashes(tmp_path / "out")
     (tmp_path / "out/spectra.json").write_text(json.dumps(facts | {"left_out": ["rope"]}))
     grid, left = spectra_page(load_run(tmp_path / "out")).caveats
     assert "`vit` are patches of a picture" in grid and left.endswith("`rope`.")
@@ -82,6 +84,7 @@ def test_names_from_outside_stay_text(tmp_path, hostile_texts):
     run_spectra([tmp_path / "t.npy"], tmp_path / "out")
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
     facts["tables"][0]["source"] = facts["command"] = hostile_texts[0]
+    forget_hashes(tmp_path / "out")
     (tmp_path / "out/spectra.json").write_text(json.dumps(facts))
     page = write_report(tmp_path / "out").read_text(encoding="utf-8")
     assert hostile_texts[0] not in page
