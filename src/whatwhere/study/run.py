@@ -198,7 +198,7 @@ class Study:
             for name in config.models:
                 config.pretraining(name, 0, 1).check()
             open_source(config.corpus, config.field, config.document)  # what is not there takes no folder
-        with begun(config, self.out, CONFIG, "log.jsonl", shared=shared):
+        with begun(config, self.out, CONFIG, "log.jsonl"):
             event = "study resumed" if resumed else "study"
             self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
             with waiting_for(self.out / "corpus", self.say) if shared else nullcontext():

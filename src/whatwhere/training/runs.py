@@ -37,8 +37,12 @@ def one_writer(work: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(work)
     def held(*args: P.args, **kwargs: P.kwargs) -> R:
         out = signature.bind(*args, **kwargs).arguments.get("out")
-        with locked(Path(out)) if out is not None and processes().is_main_process else contextlib.nullcontext():
+        if out is None or not processes().is_main_process:
             return work(*args, **kwargs)
+        with locked(Path(out)):
+            result = work(*args, **kwargs)
+            sweep(Path(out))  # only now it is known to be a run's
+            return result
 
     return held
 
@@ -131,7 +135,7 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
 
 
 @contextlib.contextmanager
-def begun(config: SchemeConfig, out: Path, name: str, *more: str, shared: bool = False) -> Iterator[None]:
+def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[None]:
     """Keep the settings of a new run from before its data are prepared, so that one stopped meanwhile can go on.
 
     Where wrong input is refused, they are gone again, and with them `more` files.
@@ -139,8 +143,6 @@ def begun(config: SchemeConfig, out: Path, name: str, *more: str, shared: bool =
     new = processes().is_main_process and not (out / name).is_file()
     if new:
         config.save_run(out / name)
-        if not shared:
-            sweep(out)  # only now it is known to be a run's
     try:
         yield
     except ValueError:
