@@ -1,6 +1,7 @@
 """Folders of windows: counts, splits, restart, bounded memory, and the folders that are refused."""
 
 import json
+import resource
 import tracemalloc
 
 import numpy as np
@@ -221,6 +222,19 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
     (out / "manifest.json").write_text('{"form')
     with pytest.raises(ValueError, match="not complete JSON"):
         Windows(out)
+
+
+def test_windows_of_more_shards_than_files_may_be_open_are_read(list_source, documents, tokenizer, tmp_path):
+    # Three files a shard stay mapped: at the usual limit of 1,024 a training ended after 341 shards.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    many = [f"{text} {i}" for i in range(12) for text in documents]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (120, hard))
+        how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 60}
+        made = build_windows(list_source(many), tokenizer, tmp_path / "w", **how)
+        assert len(made.manifest["shards"]) > 60 and len(list(made["train"])) == len(made["train"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_parts_of_several_processes_are_the_windows_of_one(list_source, documents, tokenizer, tmp_path):

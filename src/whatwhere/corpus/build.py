@@ -23,7 +23,7 @@ from .segments import SPECIAL
 from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, document_share, finished_shard, write_shard
 from .source import Source
 from .tokenizer import has_newline_token, special_token_ids, tokenizer_hash
-from .windows import FORMAT, Windows, WindowSet, read_manifest
+from .windows import FORMAT, Windows, WindowSet, allow_open_files, read_manifest
 from .workers import Workers, check_not_in_worker, progress_bar
 
 
@@ -271,6 +271,7 @@ def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -
     totals = {key: _total(shards, key) for key in ("documents", "characters", "tokens", "left_out", "windows")}
     manifest = {**settings, **totals, "unigrams": "unigrams.npy", "files": files}
     manifest["shards"] = [{"name": s["name"], "windows": s["windows"], "digest": s["digest"]} for s in shards]
+    allow_open_files(len(files))
     counts = np.zeros(settings["vocab_size"], np.int64)
     for ids, marks, _ in WindowSet(out, "train", manifest).shards():
         counts += np.bincount(ids[(marks & SPECIAL) == 0], minlength=len(counts))

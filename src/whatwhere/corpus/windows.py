@@ -1,5 +1,6 @@
 """Windows of token ids, memory-mapped from a folder with a manifest (hashes, counts) that build.py wrote."""
 
+import resource
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
 
 FORMAT = "whatwhere-windows-2"
+OTHER_FILES = 512  # that a process may have open beside windows
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ class Windows:
                 f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build "
                 "them again."
             )
+        allow_open_files(len(self.manifest["files"]))
         for name, size in self.manifest["files"].items():
             file = self.folder / name
             seen = f"{file.stat().st_size} bytes long" if file.is_file() else "missing"
@@ -187,6 +190,15 @@ class Windows:
             return True
         beside = (self.folder / "tokenizer").is_dir()
         return beside and tokenizer_rules(self.tokenizer().backend_tokenizer) == tokenizer_rules(backend)
+
+
+def allow_open_files(count: int) -> None:
+    """Let this process hold so many files of windows open, as far as the system's hard limit goes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:

@@ -301,7 +301,7 @@ def run(
             )
         states = [trainer.random_states()]
         if accelerator.num_processes > 1:
-            states = _gather_states(states[0])
+            states = _gather_states(states[0], accelerator.device)
         if main:
             flat = {f"{rank}.{name}": value for rank, each in enumerate(states) for name, value in each.items()}
             state = {"seconds": seconds(), "losses": losses}
@@ -465,13 +465,14 @@ def _arrays(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
     return {f"{i}.{name}": value.cpu().numpy() for i, batch in enumerate(batches) for name, value in batch.items()}
 
 
-def _gather_states(states: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+def _gather_states(states: dict[str, Tensor], device: torch.device) -> list[dict[str, Tensor]]:
+    """Of all processes; by way of the device, as NCCL carries no CPU tensors."""
     gathered: list[dict[str, Tensor]] = [{} for _ in range(torch.distributed.get_world_size())]
     # Bytes, not objects: object collectives would pickle.
     for name in sorted(states):
-        mine = states[name].to(torch.uint8).contiguous()
+        mine = states[name].to(device, torch.uint8).contiguous()
         parts = [torch.empty_like(mine) for _ in gathered]
         torch.distributed.all_gather(parts, mine)
         for rank, part in enumerate(parts):
-            gathered[rank][name] = part
+            gathered[rank][name] = part.cpu()
     return gathered
