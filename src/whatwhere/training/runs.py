@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from ..corpus import open_source
 from ..corpus.build import content
 from ..encoder import EncoderConfig, EncoderPreTrainedModel, write_sentence_transformer
-from ..files import check_writable, flush, flush_names, read_json, temporary_folder, write_json, write_text
-from ..hashes import HASHES, check_files, write_hashes
+from ..files import check_writable, flush, read_json, temporary_folder, write_json, write_text
+from ..hashes import HASHES, check_files, forget_hashes, write_hashes
 from ..locks import locked, sweep
 from .card import weights_metadata
 from .checkpoints import WEIGHTS, save_model
@@ -184,9 +184,9 @@ def save_final(
         if pooling is not None:
             write_sentence_transformer(temporary, pooling)
         write_json(temporary / SUMMARY, summary)
-        write_hashes(temporary)
         flush(temporary)
-        for path in sorted(temporary.iterdir(), key=lambda p: (p.name == HASHES, p.name == WEIGHTS)):
+        forget_hashes(out)
+        for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
             shutil.rmtree(out / path.name, ignore_errors=True)  # a folder that an attempt left; a file is replaced
             os.replace(path, out / path.name)
-        flush_names(out)
+        write_hashes(out)
