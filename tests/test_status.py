@@ -70,7 +70,7 @@ def test_the_verb_and_a_folder_without_a_run(tmp_path):
     assert done.returncode == 2 and "There is no run in" in done.stderr
     write_text(tmp_path / "bad/pretrain.yaml", "steps: [")
     done = whatwhere("status", str(tmp_path / "bad"))
-    assert done.returncode == 2 and "pretrain.yaml is damaged" in done.stderr
+    assert done.returncode == 2 and "pretrain.yaml is not valid YAML" in done.stderr
 
 
 def test_a_torn_line_of_a_log_costs_that_line_alone(tmp_path):

@@ -7,6 +7,7 @@ temporary folder. A killed process leaves at most a name that begins with a dot 
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import yaml
 
 Arrays = dict[str, np.ndarray]  # by name, as in an .npz file
+_MOST_VALUES = 100_000  # of a YAML file
 
 
 @contextmanager
@@ -149,8 +152,84 @@ def read_json(path: str | Path, way_out: str = "Delete it and run the command ag
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:  # of JSON, and of UTF-8
+    except (ValueError, RecursionError) as error:  # of JSON, and of UTF-8
         raise ValueError(f"{path} is not complete JSON ({error}). {way_out}") from error
+
+
+def read_object(path: str | Path, *keys: str, way_out: str = "Delete it and run the command again.") -> dict[str, Any]:
+    """An object that `write_json` wrote.
+
+    Raises:
+        ValueError: as `read_json`, or it holds something else, or lacks one of the keys.
+    """
+    found = read_json(path, way_out)
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds a {type(found).__name__}, where an object is expected. {way_out}")
+    if lacking := [key for key in keys if key not in found]:
+        raise ValueError(f"{path} has no {lacking[0]!r}. {way_out}")
+    return found
+
+
+def read_yaml(path: str | Path, way_out: str = "Use a complete copy.") -> Any:
+    """The plain values of a YAML file.
+
+    Raises:
+        ValueError: it is damaged, or holds what `plain_yaml` refuses.
+        OSError: it cannot be read.
+    """
+    try:
+        return plain_yaml(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:300]}. {way_out}") from None
+
+
+def plain_yaml(text: str) -> Any:
+    """The plain values of a text of YAML; no tag makes an object of another kind.
+
+    Raises:
+        ValueError: it is no YAML, is nested too deeply, or names parts of itself so often that they have no end.
+    """
+    try:
+        value = yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    # The library's own constructors raise the last four where a text does not have the form of its tag.
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ValueError(str(error) or type(error).__name__) from None
+    if _size(value, {}) > _MOST_VALUES:
+        raise ValueError(f"with all that it names again it has more than {_MOST_VALUES:,} values")
+    return value
+
+
+def _size(value: Any, known: dict[int, float]) -> float:
+    """How many values a value holds, those twice that it names twice; infinite where it holds itself."""
+    if isinstance(value, dict):
+        inside = [*value, *value.values()]
+    elif isinstance(value, list | tuple | set):
+        inside = list(value)
+    else:
+        return 1
+    if id(value) not in known:
+        known[id(value)] = math.inf
+        known[id(value)] = 1 + sum(_size(each, known) for each in inside)
+    return known[id(value)]
+
+
+def read_array(path: str | Path, way_out: str, mapped: bool = False) -> np.ndarray:
+    """One array of numbers of a .npy file; mapped: as a view of the file.
+
+    Raises:
+        ValueError: it is damaged, or claims more than there is; the message ends with the way out.
+    """
+    try:
+        with np.errstate(over="raise"):
+            array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    except Exception as error:  # numpy raises many, also of the modules that it reads the head with
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else "its head or length is wrong"
+        raise ValueError(f"{path} is no complete array ({why}). {way_out}") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        raise ValueError(f"{path} holds no array of numbers. {way_out}")
+    return array
 
 
 def append_line(path: Path, line: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from .files import read_json, write_json
 
 HASHES = "hashes.json"  # name below the folder -> SHA-256
+_LONGEST = 4096  # characters of a path
 # Lines are added to logs, pages are drawn again from what is hashed, and cards are there to be edited.
 LEFT_OUT = ("log.jsonl", HASHES, "*.html", "README.md")
 
@@ -56,7 +57,7 @@ def hashes(folder: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     found = read_json(path, "Use a complete copy of the folder.")
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not all(isinstance(v, str) and len(k) < _LONGEST for k, v in found.items()):
         raise ValueError(f"{path} holds no hashes of files. Use a complete copy of the folder.")
     return found
 

@@ -74,6 +74,7 @@ def read_records(path: str | Path) -> list[Record]:
     try:
         table = pq.read_table(path, page_checksum_verification=True)
         found = (table.schema.metadata or {}).get(b"format", b"none").decode()
+        strange = [field.name for field in table.schema if not _fits(field, table)]
         rows = table.to_pylist()
     except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:  # a damaged head can be anything
         raise ValueError(
@@ -82,10 +83,22 @@ def read_records(path: str | Path) -> list[Record]:
         ) from error
     if found != FORMAT:
         raise ValueError(f"{path} has record format {found!r}, this version reads {FORMAT!r}. Run the study again.")
+    if strange:
+        raise ValueError(f"{path} has other values than records have in its column {strange[0]}. Run the study again.")
     try:
         return [Record(**row) for row in rows]
     except TypeError as error:
         raise ValueError(f"{path} has other columns than records have ({error}). Run the study again.") from error
+
+
+def _fits(field: pa.Field, table: pa.Table) -> bool:
+    """Whether a column has values of the type of a record's, and none is missing where there is always one."""
+    if field.name not in _SCHEMA.names:
+        return True  # which is said of the columns
+    if table.column(field.name).null_count:
+        default = next(f.default for f in fields(Record) if f.name == field.name)
+        return default is None and field.type in (_SCHEMA.field(field.name).type, pa.null())
+    return bool(field.type == _SCHEMA.field(field.name).type)
 
 
 def select(records: Sequence[Record], **columns: Any) -> list[Record]:

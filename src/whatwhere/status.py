@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from .files import read_json, read_lines
+from .files import in_words, read_lines, read_object, read_yaml
 from .hashes import HASHES
 from .locks import is_locked
 
 TRAININGS = ("pretrain.yaml", "finetune.yaml")
+_NUMBERS = ("step", "loss", "validation_loss", "tokens", "tokens_per_second", "waiting", "memory_peak_bytes")
 QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
 
 
@@ -45,7 +44,10 @@ def _whole(folder: Path, file: str, trainings: list[dict[str, Any]]) -> dict[str
     asked, holder = _settings(folder / file), is_locked(folder)
     found: dict[str, Any] = {"folder": str(folder), "what": file.removesuffix(".yaml"), "holder": holder}
     if file == "study.yaml":
-        models, seeds = asked.get("models") or [], int(asked.get("seeds") or 1)
+        models, seeds = asked.get("models") or [], asked.get("seeds") or 1
+        for name, value, kind in (("models", models, list), ("seeds", seeds, int)):
+            if not isinstance(value, kind):
+                raise ValueError(f"{folder / file}: {name} must be a {kind.__name__}; got {str(value)[:60]}.")
         found |= {"models": len(models) * seeds, "finished": sum(t["state"] == "finished" for t in trainings)}
         done = (folder / "study.json").is_file() and found["finished"] >= found["models"]
     else:
@@ -56,10 +58,12 @@ def _whole(folder: Path, file: str, trainings: list[dict[str, Any]]) -> dict[str
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({' '.join(str(error).split())[:100]}). Use a complete copy.") from None
-    return found if isinstance(found, dict) else {}
+        found = read_yaml(path)
+    except OSError as error:
+        raise ValueError(in_words(error)) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must hold `key: value` lines; got {type(found).__name__}. Use a complete copy.")
+    return found
 
 
 def _training(folder: Path, file: str) -> dict[str, Any]:
@@ -68,7 +72,12 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
     of_steps = [line for line in lines if "tokens_per_second" in line]
     validated = [line for line in lines if "validation_loss" in line]
     last: Mapping[str, Any] = of_steps[-1] if of_steps else {}
+    for line in (last, *validated[-1:]):
+        if strange := [key for key in _NUMBERS if not isinstance(line.get(key), int | float | None)]:
+            raise ValueError(f"{log}: {strange[0]} must be a number; got {str(line[strange[0]])[:60]}.")
     step, steps = int(last.get("step") or 0), asked.get("steps")
+    if not isinstance(steps, int | None):
+        raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
     finished = all((folder / name).is_file() for name in ("training.json", "model.safetensors", HASHES))
     kept = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
     found: dict[str, Any] = {
@@ -90,7 +99,7 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
     if step and steps and last.get("tokens_per_second"):
         found["seconds_left"] = (steps - step) * last["tokens"] / step / last["tokens_per_second"]
     if finished:
-        found["seconds"] = read_json(folder / "training.json").get("seconds")
+        found["seconds"] = read_object(folder / "training.json").get("seconds")
     return found | {"trouble": list(_trouble(found, folder))}
 
 

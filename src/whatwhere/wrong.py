@@ -4,6 +4,7 @@ import re
 
 from pydantic import ValidationError
 
+_LONGEST = 200  # characters of a value that is shown
 _OURS = {  # pydantic's words -> ours
     r"^Input should be ": "must be ",
     "^Field required$": "must be given",
@@ -24,4 +25,6 @@ def wrong_value(name: str, error: ValidationError) -> str:
     words = first["msg"].removeprefix("Value error, ")
     for pattern, ours in _OURS.items():
         words = re.sub(pattern, ours, words)
-    return f"{name}{' ' if words.startswith('must ') else ': '}{words}; got {first['input']!r}."
+    seen = repr(first["input"])
+    seen = seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]} ..."
+    return f"{name}{' ' if words.startswith('must ') else ': '}{words}; got {seen}."

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from ..encoder import Encoder
-from ..files import read_json
+from ..files import read_object
 from ..geometry import sinusoidal
 from ..geometry.distances import distances
 from ..records import Record
@@ -143,7 +143,7 @@ def bert_like(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give a transformers folder.")
-    config: dict[str, Any] = read_json(folder / "config.json", "Use a complete copy of the model.")
+    config: dict[str, Any] = read_object(folder / "config.json", way_out="Use a complete copy of the model.")
     if (kind := config.get("model_type")) not in BERT_LIKE:
         raise ValueError(f"{folder} is of type {kind!r}. Read here are {', '.join(BERT_LIKE)}, and models of ours.")
     words, width = config.get("embedding_size", config.get("hidden_size")), config.get("hidden_size")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import read_json
+from ..files import read_object
 from ..shipped import REFERENCE, model_source
 from .options import own_scheme
 
@@ -40,7 +40,8 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     from transformers import AutoModel
     from transformers.utils import logging
 
-    from ..encoder import Encoder, EncoderConfig, EncoderForMaskedLM
+    from ..encoder import Encoder, EncoderForMaskedLM
+    from ..encoder.tables import check_sizes, own_config
     from ..training.config import use_scheme
 
     logging.disable_progress_bar()
@@ -50,32 +51,59 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     folder = Path(model)
     local = _check_folder(model)
     try:
-        kind = read_json(folder / "config.json").get("model_type") if local else None
-    except (ValueError, AttributeError) as error:
+        kind = read_object(folder / "config.json").get("model_type") if local else None
+    except ValueError as error:
         raise ValueError(f"{folder}/config.json is damaged ({error}). Use a complete copy.") from None
     try:
         if kind == "whatwhere":
             ours: Any = EncoderForMaskedLM if head else Encoder
             with own_scheme(folder):
-                wide = _at_least_32_bits(EncoderConfig.from_pretrained(folder, local_files_only=True))
-                return ours.from_pretrained(folder, dtype=wide, local_files_only=True).eval()
+                config = own_config(folder)
+                opened, info = ours.from_pretrained(
+                    folder, dtype=_at_least_32_bits(config), local_files_only=True, output_loading_info=True
+                )
+            return _whole(opened, info, model)
         config = _config_of(model, local)
+        if local:
+            check_sizes(folder, config)
         if head:
             raise ValueError(
                 f"{model} is no model of this package, and only its encoders with their vocabulary head can be "
                 "measured so. Give one of those."
             )
-        return AutoModel.from_pretrained(
+        opened, info = AutoModel.from_pretrained(
             model,
             config=config,
             dtype=_at_least_32_bits(config),
             trust_remote_code=False,
             use_safetensors=True,
             attn_implementation="eager",
+            output_loading_info=True,
             **_here(local),
-        ).eval()
-    except (SafetensorError, RuntimeError, OSError, KeyError) as error:
+        )
+        return _whole(opened, info, model)
+    except ValueError as error:  # of a library, which does not know the file
+        raise (error if model in str(error) else ValueError(f"{model} does not load ({_short(error)}).")) from None
+    except (SafetensorError, RuntimeError, OSError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{model} does not load ({_short(error)}). Use a complete copy.") from None
+
+
+def _whole(model: Any, info: Any, name: str) -> Any:
+    """A model that was opened, in evaluation mode.
+
+    Raises:
+        ValueError: its weights were not in its file, or half of them were not, and were drawn at random.
+    """
+    lacking, own = sorted(info["missing_keys"]), set(model.state_dict())
+    if 2 * len(lacking) > len(own) or (model.config.model_type == "whatwhere" and _of_body(lacking)):
+        raise ValueError(
+            f"The weights of {name} lack {lacking[0]}, which its config.json asks for. Use a complete copy."
+        )
+    return model.eval()
+
+
+def _of_body(names: list[str]) -> list[str]:
+    return [name for name in names if ".layers." in f".{name}" or "word_embeddings" in name]
 
 
 def _config_of(model: str, local: bool) -> Any:
@@ -119,8 +147,8 @@ def open_tokenizer(model: str) -> Any:
         model = str(run)
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **_here(local))
-    except (ValueError, OSError, KeyError) as error:
-        raise ValueError(f"The tokenizer of {model} does not load ({_short(error)}).") from None
+    except Exception as error:  # the library of tokenizers raises no class of its own
+        raise ValueError(f"The tokenizer of {model} does not load ({_short(error)}). Use a complete copy.") from None
 
 
 def _short(error: Exception) -> str:

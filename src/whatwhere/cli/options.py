@@ -139,7 +139,8 @@ def configured(
     here = given(context, kind)
     merged = kind.merged(path, settings or (), **{**here, **values})
     use_scheme(merged.get("scheme"))
-    return kind.parse(merged, {param.name: param.opts[0] for param in context.command.params if param.name in here})
+    flags = {param.name: param.opts[0] for param in context.command.params if param.name in here}
+    return kind.parse(merged, {**dict(zip(values, values, strict=True)), **flags}, path, settings or ())
 
 
 @contextmanager

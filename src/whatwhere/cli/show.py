@@ -125,8 +125,7 @@ def explain(
         what: A preset, a YAML file of a training, the folder of a trained model, or `reference`.
         size: tiny, small or paper, for a preset. [default: tiny]
     """
-    from ..encoder import EncoderConfig
-    from ..encoder.tables import check_table_files
+    from ..encoder.tables import check_table_files, own_config
     from ..training.config import use_scheme
     from ..training.explain import as_text
     from ..training.explain import explain as facts_of
@@ -141,7 +140,7 @@ def explain(
             raise ValueError(f"No model at {what}: config.json is missing. {way_out}")
         use_scheme(scheme)
         with own_scheme(path):
-            encoder = EncoderConfig.from_pretrained(path, local_files_only=True)
+            encoder = own_config(path)
         facts = facts_of(encoder, None, 0.15, "sdpa", scheme is not None)
     else:
         if path.suffix in (".yaml", ".yml"):

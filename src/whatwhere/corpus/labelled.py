@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from .batches import Batches, padded
-from .text_files import data_lines, json_rows, table_rows
+from .text_files import data_lines, json_rows, some_names, table_rows
 
 KINDS = (".tsv", ".csv", ".jsonl")
 MOST_LABELS = 1000
@@ -42,12 +42,12 @@ def read_labelled(path: str | Path, text: str, label: str, text_pair: str | None
     for place, row in _rows(path):
         if lacking := [name for name in (text, label, text_pair) if name and name not in row]:
             raise ValueError(
-                f"{place}: no column {lacking[0]!r}. Columns there: {', '.join(map(str, row))}. Choose with text, "
-                "text_pair, label."
+                f"{place}: no column {lacking[0]!r}. Columns there: {some_names([*row])}. Choose with text, text_pair, "
+                "label."
             )
         if not isinstance(row[label], str | int) or not str(row[label]).strip():
             raise ValueError(
-                f"{place}: the label {row[label]!r} is neither a word nor a whole number. Leave such rows out."
+                f"{place}: the label {repr(row[label])[:60]} is neither a word nor a whole number. Leave such rows out."
             )
         for name, found in columns:
             if not isinstance(row[name], str):
@@ -101,7 +101,7 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
     if any(isinstance(column, str) for column in columns):
         places = {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows)[1])}
         if lacking := [name for name in columns if name not in places]:
-            raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {', '.join(places)}.")
+            raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {some_names([*places])}.")
     at = [places[column] if isinstance(column, str) else column for column in columns]
     wide = max(at) + 1
     for number, row in rows:
@@ -111,21 +111,23 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
         yield place, [row[i] if i < len(row) else "" for i in at]
 
 
-def label_names(labels: list[str]) -> list[str]:
+def label_names(labels: list[str], place: str = "the rows") -> list[str]:
     """The different labels, numbers by size and words by the alphabet: the class number of a label is its place.
+
+    place: where they stand.
 
     Raises:
         ValueError: only one, or more than a thousand (then the column holds texts or measurements).
     """
-    names = sorted(set(labels), key=lambda name: (int(name) if name.isdecimal() else -1, name))
+    names = sorted(set(labels), key=lambda name: (int(name) if name.isdecimal() and len(name) < 20 else -1, name))
     if len(names) < 2:
         raise ValueError(
-            f"All {len(labels)} rows have the label {names[0]!r}. Classification needs two classes or more."
+            f"{place}: all {len(labels)} have the label {names[0][:60]!r}. Classification needs two classes or more."
         )
     if len(names) > MOST_LABELS:
         raise ValueError(
-            f"The label column has {len(names)} different values, for example {names[0][:40]!r}. Name the column of "
-            "the classes."
+            f"{place}: the label column has {len(names)} different values, for example {names[0][:40]!r}. Name the "
+            "column of the classes."
         )
     return names
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from .source import KINDS, PART_CHARACTERS, Source, cut_point, split_long
+from .source import KINDS, PART_CHARACTERS, Source, cut_point, first_line, split_long, valid_unicode
 
 DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")
 _KINDS = {".txt": "text", ".tokens": "text", ".jsonl": "jsonl", ".tsv": "table", ".csv": "table", ".parquet": "parquet"}
@@ -56,6 +56,8 @@ class Files(Source):
             raise ValueError(f"document must be one of {', '.join(DOCUMENT_RULES)}, not {document!r}.")
         if not path.exists():
             raise ValueError(f"No corpus {str(path)!r}: no such file or folder. A corpus is {KINDS}.")
+        if not path.is_file() and not path.is_dir():
+            raise ValueError(f"{path} is a pipe or a device, and a text is read more than once. Give a file of it.")
         if (path / "manifest.json").is_file() and (path / "shards").is_dir():
             raise ValueError(
                 f"{path} holds windows of token ids, made for a training. Give the text that they were made from."
@@ -283,6 +285,8 @@ def json_rows(
                 raise ValueError(f"{place}: JSON nested too deeply.") from error
             if not isinstance(row, dict):
                 raise ValueError(f"{place}: {wanted} is wanted, this is a {type(row).__name__}.")
+            if "\\ud" in line.lower():  # only as an escape can half a character stand there
+                row = {key: valid_unicode(value) if isinstance(value, str) else value for key, value in row.items()}
             yield place, row
 
 
@@ -290,7 +294,7 @@ def _table_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     rows = table_rows(path, whole_lines(path, raw))
     _, names = next(rows, (0, []))
     if names and field not in names:
-        there = f"Its first line must name the fields, there: {_some(names)}"
+        there = f"Its first line must name the fields, there: {some_names(names)}"
         raise _no_field(path, field, there)
     for _, row in rows:
         yield row[names.index(field)]
@@ -309,6 +313,8 @@ def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str
     width = None
     try:
         for row in reader:
+            if not row and width is None:  # empty lines before the header
+                continue
             width = len(row) if width is None else width
             if len(row) == width:
                 yield reader.line_num, row
@@ -363,14 +369,15 @@ def empty_file(path: Path) -> ValueError:
 def text_field(row: dict[str, Any], field: str, place: str) -> str:
     """The text of a field; null is an empty text."""
     if field not in row:
-        raise _no_field(place, field, f"Fields there: {_some([*row]) or 'none'}")
+        raise _no_field(place, field, f"Fields there: {some_names([*row]) or 'none'}")
     value = row[field]
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{place}: field {field!r} is of type {type(value).__name__}, not text.")
     return value or ""
 
 
-def _some(names: Sequence[str]) -> str:
+def some_names(names: Sequence[Any]) -> str:
+    """The first names of columns, in a line."""
     more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
     return ", ".join(str(name)[:40] for name in names[:20]) + more
 
@@ -389,12 +396,14 @@ def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
             file, row = pq.ParquetFile(plain), 0
             names = file.schema_arrow.names
             if field not in names:
-                raise _no_field(path, field, f"Fields there: {_some(names)}")
+                raise _no_field(path, field, f"Fields there: {some_names(names)}")
             for batch in file.iter_batches(batch_size=256, columns=[field]):
                 for value in batch.column(0).to_pylist():
                     row += 1
                     yield text_field({field: value}, field, f"{path}, row {row}")
-        except pa.ArrowException as error:
-            raise ValueError(f"{path} is no readable parquet file ({str(error).splitlines()[0]}).") from error
+        except (pa.ArrowException, OSError) as error:  # it raises the latter for damaged bytes, too
+            raise ValueError(
+                f"{path} is no readable parquet file ({first_line(error)[:200]}). Get the file again."
+            ) from error
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: field {field!r} holds bytes that are not UTF-8 after row {row}.") from error

@@ -76,7 +76,7 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
     else:
         try:
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # the library of tokenizers raises no class of its own
             raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {way_out}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ValueError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from ..files import read_json
+from ..files import read_array, read_object
 from ..hashes import HASHES, check_files, hashes
 from .segments import DOCUMENT, token_segments
 from .shards import SPLITS
@@ -83,7 +83,11 @@ class WindowSet:
         if number not in self._open:
             names = [f"shards/{self._names[number]}.{self.split}.{part}.npy" for part in ("ids", "marks", "starts")]
             check_files(self.folder, *names, known=self._hashes)
-            ids, marks, starts = (np.load(self.folder / name, mmap_mode="r", allow_pickle=False) for name in names)
+            way_out = _again(self.folder)
+            ids, marks, starts = (read_array(self.folder / name, way_out, mapped=True) for name in names)
+            ends = [*starts[:1], *starts[-1:]] if starts.ndim == 1 else []
+            if ids.ndim != 1 or ids.shape != marks.shape or ends != [0, len(ids)] or (np.diff(starts) < 0).any():
+                raise ValueError(f"{self.folder / names[2]} holds no beginnings of rows of {names[0]}. {way_out}")
             if len(ids) and int(ids.max()) >= self.vocab_size:
                 raise ValueError(
                     f"{self.folder / names[0]} holds the id {int(ids.max())}, and the vocabulary has "
@@ -147,6 +151,7 @@ class Windows:
                 f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build "
                 "them again."
             )
+        _check_manifest(path, self.manifest)
         allow_open_files(len(self.manifest["files"]))
         for name, size in self.manifest["files"].items():
             file = self.folder / name
@@ -163,8 +168,7 @@ class Windows:
 
     def unigrams(self) -> np.ndarray:
         """How often each id occurs as text in the windows of the train split: (vocab_size,) int64."""
-        counts: np.ndarray = np.load(self.folder / self.manifest["unigrams"], allow_pickle=False)
-        return counts
+        return read_array(self.folder / self.manifest["unigrams"], _again(self.folder))
 
     def unigram_entropy(self) -> float:
         """Loss in nats of a model that knows only how often each token occurs, over the tokens that can be masked."""
@@ -201,6 +205,28 @@ def allow_open_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+_KINDS = {
+    **{"length": int, "join": str, "vocab_size": int, "special_token_ids": dict, "shards": list, "files": dict},
+    **{"unigrams": str, "tokenizer_sha256": str},
+}
+
+
+def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuse a manifest that lacks what is read of it.
+
+    Raises:
+        ValueError: the first key that is missing, or is of another kind.
+    """
+    wrong = [key for key, kind in _KINDS.items() if not isinstance(manifest.get(key), kind)]
+    shards = manifest.get("shards")
+    for shard in shards if isinstance(shards, list) else ():
+        counts = shard.get("windows") if isinstance(shard, dict) and isinstance(shard.get("name"), str) else None
+        if not isinstance(counts, dict) or not all(isinstance(counts.get(split), int) for split in SPLITS):
+            wrong.append("shards")
+    if wrong:
+        raise ValueError(f"{path} has no {wrong[0]!r} as windows have. {_again(path.parent)}")
+
+
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
     """The windows of the run or study of a model or checkpoint, if they are of this tokenizer."""
     for run in (folder, *list(folder.resolve().parents)[:5]):
@@ -215,5 +241,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: it is damaged.
     """
-    manifest: dict[str, Any] = read_json(path, f"Delete the folder {path.parent} and build the windows again.")
-    return manifest
+    return read_object(path, way_out=_again(path.parent))
+
+
+def _again(folder: Path) -> str:
+    return f"Delete the folder {folder} and build the windows again."

@@ -35,6 +35,7 @@ _AT_LEAST_1 = (
     "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
     "table_width table_rank attention_window".split()
 )
+_MOST, _MOST_LAYERS = 2**31 - 1, 10_000
 _ABOVE_0 = "initializer_range embedding_initializer_range position_initializer_range norm_eps rope_theta".split()
 _TOKENS = "pad_token_id unk_token_id cls_token_id sep_token_id mask_token_id".split()
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
@@ -177,6 +178,8 @@ class EncoderConfig(PretrainedConfig):
         for key in _AT_LEAST_1:
             if (value := getattr(self, key)) is not None and value < 1:
                 yield f"{key} must be at least 1; got {value}."
+            if value is not None and value > (most := _MOST_LAYERS if key == "num_hidden_layers" else _MOST):
+                yield f"{key} must be at most {most:,}; got {str(value)[:20]}."
         for key in _ABOVE_0:
             if not (value := getattr(self, key)) > 0:
                 yield f"{key} must be above 0; got {value}."

@@ -70,10 +70,10 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
         raise ValueError(f"{path} is one table and has no words beside it. {way_out}")
     elif path.suffix == ".npy" and path.is_file():
         try:
-            table = torch.from_numpy(
-                np.load(path, mmap_mode="r", allow_pickle=False).astype(np.float64, casting="same_kind")
-            )
-        except (ValueError, TypeError, EOFError):  # numpy's own words recommend to unpickle the file
+            with np.errstate(over="raise"):
+                held = np.load(path, mmap_mode="r", allow_pickle=False)
+            table = torch.from_numpy(held.astype(np.float64, casting="same_kind"))
+        except Exception:  # numpy raises many, and its own words recommend to unpickle the file
             raise ValueError(f"{path} holds no table of numbers. Write one with numpy.save.") from None
     else:
         way_out = "Give a .npy file of shape (positions, width), or the folder of a model."
@@ -90,8 +90,12 @@ def _table_of_model(folder: Path, words: bool) -> Tensor:
     about = folder / "config.json"
     try:
         config = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{about} is not complete JSON ({error}). Use a complete copy of the model.") from None
+    if not isinstance(config, dict):
+        raise ValueError(
+            f"{about} holds a {type(config).__name__}, no configuration. Use a complete copy of the model."
+        )
     kind = config.get("model_type")
     tensors = named_tensors(folder)
     if kind == EncoderConfig.model_type and not words:
@@ -112,6 +116,8 @@ def _table_of_model(folder: Path, words: bool) -> Tensor:
 def rows_of_no_position(config: dict[str, Any]) -> int:
     """How many first rows of the table of a model of transformers belong to no position, by its config.json."""
     kind, pad = config.get("model_type"), config.get("pad_token_id")
+    if kind in _FROM_PADDING and pad is not None and (not isinstance(pad, int) or pad < 0):
+        raise ValueError(f"pad_token_id of a model of type {kind} is {str(pad)[:40]!r}, no row. Use a complete copy.")
     return (1 if pad is None else pad) + 1 if kind in _FROM_PADDING else 2 if kind in _FROM_TWO else 0
 
 
@@ -145,6 +151,42 @@ def named_tensors(folder: Path) -> dict[str, Path]:
     return found
 
 
+def own_config(folder: Path) -> EncoderConfig:
+    """The configuration of a model of ours.
+
+    Raises:
+        ValueError: it is damaged, names an unknown scheme, or sizes that its weights cannot have.
+    """
+    try:
+        config = EncoderConfig.from_pretrained(folder, local_files_only=True)
+    except (ValueError, OSError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise ValueError(f"{folder}/config.json: {' '.join(str(error).split())[:600]}") from None
+    check_sizes(folder, config)
+    return config
+
+
+def check_sizes(folder: Path, config: Any) -> None:
+    """Refuse a configuration of more layers or rows than the weights beside it can have, before memory is taken.
+
+    Raises:
+        ValueError: the first such size.
+    """
+    if not (paths := list(folder.glob("*.safetensors"))):
+        return
+    tensors, size = len(named_tensors(folder)), sum(path.stat().st_size for path in paths)
+    shared = hasattr(config, "num_hidden_groups")  # ALBERT's layers are one
+    sizes = {} if shared else {"num_hidden_layers": (tensors, "tensors")}
+    sizes |= dict.fromkeys(
+        ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings"), (size, "bytes")
+    )
+    for key, (most, of) in sizes.items():
+        if isinstance(value := getattr(config, key, None), int) and value > most:
+            raise ValueError(
+                f"{folder}/config.json has {key}={str(value)[:20]}, and the weights beside it are {most:,} {of}. Use a "
+                "complete copy."
+            )
+
+
 def _tensor(path: Path, key: str) -> Tensor:
     with safe_open(path, framework="pt") as weights:
         found: Tensor = weights.get_tensor(key)
@@ -153,7 +195,7 @@ def _tensor(path: Path, key: str) -> Tensor:
 
 def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
     """The table of a model of ours, computed from its parts in float64."""
-    config = EncoderConfig.from_pretrained(folder, local_files_only=True)
+    config = own_config(folder)
     if config.absolute == "none":
         scheme = config.preset or "unnamed"
         way_out = "Try a dstg or ap model."

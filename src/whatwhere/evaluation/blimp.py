@@ -34,7 +34,7 @@ class Pair:
 def blimp_files(data: Path) -> list[Path]:
     """The files of JSON lines of a folder, or of its folder `blimp`."""
     folder = data / "blimp" if (data / "blimp").is_dir() else data
-    return sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS)) if folder.is_dir() else []
+    return sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS) and p.is_file()) if folder.is_dir() else []
 
 
 def read_blimp(data: Path, limit: int | None = None) -> list[Pair]:

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ..analysis.who import Who
-from ..files import Arrays, read_json
+from ..files import Arrays, read_object
 from ..records import Record
 from ..training.config import SchemeConfig
 from ..training.loop import Show
@@ -123,8 +123,12 @@ class Piece:
 
     def arrays(self, out: Path) -> Arrays:
         """Those of its .npz."""
-        with np.load(self.file(out, ".npz"), allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
+        path = self.file(out, ".npz")
+        try:
+            with np.load(path, allow_pickle=False) as held:
+                return {name: held[name] for name in held.files}
+        except Exception as error:  # numpy, zipfile and zlib each raise their own
+            raise ValueError(f"{path} is not a complete array file. Delete it and {self.file(out).name}.") from error
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,7 @@ def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
             found.append(model)
             continue
         facts = Path(model) / "study.json"
-        names = [each["name"] for each in read_json(facts)["models"]] if facts.is_file() else []
+        names = [each["name"] for each in read_object(facts, "models")["models"]] if facts.is_file() else []
         names = list(dict.fromkeys(names))
         trained = [sorted((root / name).glob("seed-*/config.json")) for name in names]
         chosen = [str(each.parent) for of_name in trained for each in of_name[: None if seeds else 1]]

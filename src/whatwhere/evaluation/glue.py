@@ -14,6 +14,7 @@ from pydantic import Field
 from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
 from ..corpus.sources import hub_rows
+from ..corpus.text_files import some_names
 from ..files import write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source
@@ -148,7 +149,7 @@ def similarity(score: str, place: str) -> float:
     try:
         value = float(score)
     except ValueError:
-        raise ValueError(f"{place}: the score {score!r} is no number.") from None
+        raise ValueError(f"{place}: the score {score[:60]!r} is no number.") from None
     if not 0 <= value <= 5:
         raise ValueError(f"{place}: the score {value:g} is out of range, from 0 to 5.")
     return value
@@ -206,10 +207,10 @@ def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts
     for split, rows in dev.items():
         if len(rows.labels) < FEWEST:
             raise ValueError(f"{task.name} has {len(rows.labels)} rows in {split}, {FEWEST} are needed for two halves.")
-    names = [] if task.regression else label_names(train.labels)
+    names = [] if task.regression else label_names(train.labels, f"{task.name}, training rows")
     if len(names) > task.classes:
         raise ValueError(
-            f"{task.name} has {task.classes} labels, its training rows {len(names)}: {', '.join(names[:6])}. Bring a "
+            f"{task.name} has {task.classes} labels, its training rows {len(names)}: {some_names(names)}. Bring a "
             "complete copy."
         )
     return Texts(train, dev, names)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..files import read_json
+from ..files import read_object
 from ..records import Record
 from ..shipped import model_source
 from ..training.checkpoints import checkpoint
@@ -82,7 +82,7 @@ def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finish
     for piece in pieces:
         if piece.file(out).is_file():
             setting = "" if piece.setting is None else piece.setting.name
-            scores = np.array(read_json(piece.file(out))["scores"])
+            scores = np.array(read_object(piece.file(out), "scores")["scores"])
             found[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
     return list(found.items())
 

@@ -5,18 +5,19 @@ import csv
 from ast import literal_eval
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from pydantic import Field, model_validator
 
 from ..analysis.who import Who
 from ..corpus import load_tokenizer
+from ..corpus.labelled import MOST_LABELS
 from ..corpus.text_files import data_lines, empty_file, table_rows
-from ..files import read_json, write_arrays, write_json
+from ..files import read_json, read_yaml, write_arrays, write_json
 from ..intervals import seed_interval
 from ..records import Record
 from ..shipped import model_source
@@ -80,14 +81,14 @@ def read_settings(folder: Path) -> tuple[str, int]:
     path = next(iter(sorted(folder.glob("config*none*.yaml"))), None)
     if path is None:
         raise ValueError(f"{folder} has no config-none.yaml. Bring the complete data set.")
-    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    given = read_yaml(path, "Bring the complete data set.")
     if given is None:
         raise empty_file(path)
     kind, classes = (given.get(key) if isinstance(given, dict) else None for key in ("probe_task_type", "num_labels"))
-    if kind not in KINDS or not isinstance(classes, int) or classes < 1:
+    if kind not in KINDS or not isinstance(classes, int) or not 1 <= classes <= MOST_LABELS:
         raise ValueError(
-            f"{path}: probe_task_type {kind!r} with num_labels {classes!r}. Known kinds: {', '.join(KINDS)}; "
-            "num_labels is at least 1."
+            f"{path}: probe_task_type {str(kind)[:40]!r} with num_labels {str(classes)[:40]}. Known kinds: "
+            f"{', '.join(KINDS)}; num_labels is from 1 to {MOST_LABELS:,}."
         )
     return kind, 0 if classes == 1 else classes
 
@@ -111,7 +112,7 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
     splits = {split: Samples([], [], []) for split in SPLITS}
     numbers: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
     csv.field_size_limit(1 << 27)
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file, _in_words(path):
         rows = csv.DictReader(file)
         if rows.fieldnames is None:
             raise empty_file(path)
@@ -126,10 +127,15 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
                 inputs, context = literal_eval(row["inputs"]), literal_eval(row.get("context") or "[]")
                 label = float(row["label"])
                 made = list(_places(kind, inputs, context, f" {separator} "))
-            except (ValueError, SyntaxError, TypeError, IndexError) as error:
+                if not made or {which for which, *_ in made} - set(range(len(made))):
+                    raise ValueError("its inputs are not numbered from 0")
+                for _, text, *ends in made:
+                    if not isinstance(text, str) or not all(isinstance(end, int | float) for end in ends):
+                        raise ValueError(f"a text and two places are wanted, got {text!r}, {ends}")
+            except (ValueError, SyntaxError, TypeError, IndexError, MemoryError, RecursionError) as error:
                 raise ValueError(f"{place}: no row of the kind {kind} ({str(error)[:80]}).") from None
             if classes and not (label.is_integer() and 0 <= label < classes):
-                raise ValueError(f"{place}: the label {row['label']} is no class from 0 to {classes - 1}.")
+                raise ValueError(f"{place}: the label {row['label'][:40]} is no class from 0 to {classes - 1}.")
             texts, number = splits[split].texts, numbers[split]
             slots: list[list[Slot]] = [[] for _ in range(1 + max(which for which, *_ in made))]
             for which, text, start, end in made:
@@ -141,6 +147,15 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
     if empty := [split for split, rows_of in splits.items() if not rows_of.labels]:
         raise ValueError(f"{path} has no row of the split {empty[0]}. Bring the complete data set.")
     return DataSet(folder.name, kind, classes, splits)
+
+
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """Lets what is said of damaged bytes name their file."""
+    try:
+        yield
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is no table in UTF-8 ({error}). Bring the complete data set.") from None
 
 
 def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tuple[int, str, int, int]]:
@@ -216,7 +231,10 @@ def published_scores(path: Path, model: str) -> dict[str, float]:
     found: dict[float, dict[str, float]] = defaultdict(dict)
     for name, row in _published(path):
         if row.get(model):
-            found[float(row["train portion"])][name] = float(row[model])
+            try:
+                found[float(row["train portion"])][name] = float(row[model])
+            except ValueError:
+                raise ValueError(f"{path}: no number for {name[:60]!r} and {model}. Bring a complete copy.") from None
     most = max(map(len, found.values()), default=0)
     return max(((share, of) for share, of in found.items() if len(of) == most), default=(0.0, dict[str, float]()))[1]
 

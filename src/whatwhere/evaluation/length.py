@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from pydantic import Field, model_validator
 from scipy.stats import entropy
 
@@ -30,7 +29,7 @@ from ..corpus import load_tokenizer, open_source
 from ..corpus.long_texts import LongTexts, long_texts
 from ..encoder import EncoderConfig
 from ..encoder.tables import named_tensors, table_key
-from ..files import new_folder, read_json, temporary_folder, write_arrays, write_json
+from ..files import new_folder, read_json, read_object, read_yaml, temporary_folder, write_arrays, write_json
 from ..geometry.extrapolation import METHODS
 from ..records import Record
 from ..shipped import model_source
@@ -155,7 +154,7 @@ def about(source: str, to: int) -> About:
     folder = Path(model_source(source))
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give folders of trained models.")
-    config = read_json(folder / "config.json", "Use a complete copy.")
+    config = read_object(folder / "config.json", way_out="Use a complete copy.")
     heads = [str(name) for name in config.get("architectures") or ()]
     if heads and not any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in heads):
         raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")
@@ -174,7 +173,7 @@ def about(source: str, to: int) -> About:
     methods = (*own, *(m for m in known if m != "mds"))
     if most >= to:  # with more rows, or a longer training of rotations, than the training had tokens
         methods = (AS_IT_IS,)
-    run = yaml.safe_load(kept.read_text("utf-8")) if kept.is_file() else {}
+    run = read_yaml(kept) if kept.is_file() else {}
     return About(trained, most, methods, table, bool(run.get("subset")), ours, str(run.get("corpus", "")))
 
 

@@ -84,12 +84,12 @@ def _classes(paths: list[Path], columns: tuple[str | int, ...]) -> Rows:
             if not label.strip():
                 raise ValueError(f"{place}: no label. Leave the row out.")
             if names and label not in names:
-                raise ValueError(f"{place}: the label {label!r} does not occur in {paths[0].name}.")
+                raise ValueError(f"{place}: the label {label[:60]!r} does not occur in {paths[0].name}.")
             texts.append(text)
             labels.append(label)
         if not labels:
             raise ValueError(f"{path} has no rows. Bring a whole copy.")
-        names = names or label_names(labels)
+        names = names or label_names(labels, str(path))
         found[split] = {"text": texts, "label": [names.index(label) for label in labels]}
     return found
 
@@ -102,7 +102,7 @@ def _subjects(paths: list[Path]) -> Rows:
             raise ValueError(f"{place}: no text in {lacking[0]!r}. Bring a whole copy.")
         found["sentences"].append(row["subject"])
         found["labels"].append(row["group"])
-    label_names(found["labels"])
+    label_names(found["labels"], str(paths[0]))
     return {"test": found}
 
 
@@ -117,6 +117,8 @@ def _smart(path: Path) -> Iterator[dict[str, str]]:
             entry[name] += line
             continue
         name = mark[1]
+        if name != "I" and not entry:
+            raise ValueError(f"{path}, line {number}: a field before an entry (.I). Bring a whole copy.")
         if name == "I" and entry:
             yield entry
             entry = {}
@@ -134,11 +136,11 @@ def _cranfield(paths: list[Path]) -> Rows:
     relevant: dict[str, dict[str, int]] = defaultdict(dict)
     for number, line in enumerate(data_lines(judgements), 1):
         place, cells = f"{judgements}, line {number}", line.split()
-        if len(cells) != 3 or not re.fullmatch(r"-?\d+", cells[2]):
-            raise ValueError(f"{place}: query, document and code are wanted; got {line.strip()!r}.")
+        if len(cells) != 3 or not re.fullmatch(r"-?\d{1,9}", cells[2]):
+            raise ValueError(f"{place}: query, document and code are wanted; got {line.strip()[:60]!r}.")
         query, document, code = cells
         if document not in known[0] or query not in known[1]:
-            raise ValueError(f"{place}: no such query {query} or document {document}. Bring a whole copy.")
+            raise ValueError(f"{place}: no such query {query[:60]} or document {document[:60]}. Bring a whole copy.")
         if int(code) in RELEVANT:
             relevant[query][document] = 1
     asked = [(name, text) for name, text in queries if name in relevant]

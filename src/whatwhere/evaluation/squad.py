@@ -54,7 +54,7 @@ class _Gathered:
         Raises:
             ValueError: an id twice, an answer that is not there, or none in version 1.
         """
-        place = f"{place}, question {name}"
+        place = f"{place}, question {_brief(name)}"
         if name in self.asked:
             raise ValueError(f"{place}: the id occurs twice. Leave one of the questions out.")
         if not right and self.version == 1:
@@ -63,8 +63,8 @@ class _Gathered:
             stands = self.paragraphs[-1][begin : begin + len(answer)] if begin >= 0 else ""
             if stands != answer:
                 raise ValueError(
-                    f"{place}: the answer {answer[:60]!r} is not in its paragraph at character {begin}, where "
-                    f"{stands[:60]!r} stands. Correct the file, or leave the question out."
+                    f"{place}: the answer {answer[:60]!r} is not in its paragraph at character {str(begin)[:20]}, "
+                    f"where {stands[:60]!r} stands. Correct the file, or leave the question out."
                 )
         self.asked[name] = Question(name, text, len(self.paragraphs) - 1, tuple(right))
 
@@ -79,6 +79,11 @@ class _Gathered:
         return Questions(self.paragraphs, self.articles, list(self.asked.values()), self.version)
 
 
+def _brief(name: str) -> str:
+    """A name of the file as a message shows it."""
+    return " ".join(name.split())[:60]
+
+
 _KINDS = {str: "text", list: "list", dict: "object", int: "whole number"}
 
 
@@ -89,7 +94,7 @@ def _field(row: Any, key: str, kind: type, place: str, default: Any = None) -> A
         ValueError: it is missing without a default, of another kind, or an empty text.
     """
     value = row.get(key, default) if isinstance(row, dict) else None
-    if not isinstance(value, kind):
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         raise ValueError(f"{place}: no {_KINDS[kind]} {key!r}. Bring a complete copy.")
     if isinstance(value, str):
         if not value.strip():
@@ -105,12 +110,12 @@ def _read_squad(read: Any, path: Path, found: _Gathered) -> None:
     """The official format: articles with paragraphs with questions with answers."""
     for i, article in enumerate(_field(read, "data", list, str(path)), 1):
         title = _field(article, "title", str, f"{path}, article {i}")
-        for j, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}, article {title}"), 1):
-            place = f"{path}, article {title}, paragraph {j}"
+        for j, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}, article {_brief(title)}"), 1):
+            place = f"{path}, article {_brief(title)}, paragraph {j}"
             found.paragraph(_field(paragraph, "context", str, place), title)
             for row in _field(paragraph, "qas", list, place):
                 name = _field(row, "id", str, place)
-                at = f"{place}, question {name}"
+                at = f"{place}, question {_brief(name)}"
                 right = [
                     (_field(answer, "answer_start", int, at), _field(answer, "text", str, at))
                     for answer in _field(row, "answers", list, at)
@@ -130,7 +135,9 @@ def _read_restaurants(read: Any, path: Path, found: _Gathered) -> None:
             slot, span = _field(label, "slot", str, place), _field(label, "valueSpan", dict, place)
             begin, end = _field(span, "startIndex", int, place, 0), _field(span, "endIndex", int, place)
             if not 0 <= begin < end <= len(text):
-                raise ValueError(f"{place}: {slot} at {begin} to {end} is not in {text[:60]!r}. Correct the file.")
+                raise ValueError(
+                    f"{place}: {_brief(slot)} at {begin} to {end} is not in {text[:60]!r}. Correct the file."
+                )
             filled[slot].append((begin, text[begin:end]))
         wanted = _field(_field(turn, "context", dict, place, {}), "requestedSlots", list, place, [])
         turns.append((text, filled, f"; asked for: {', '.join(map(_named, wanted))}" if wanted else ""))
@@ -220,9 +227,10 @@ def read_questions(task: Task, data: Path | None, split: str) -> Questions:
         if task.hub:
             ways.append(f"leave --data out to fetch {task.hub} from the Hub")
         raise ValueError(f"{lacking}. {'; or '.join(ways)}.")
+    text = "".join(data_lines(path))
     try:
-        read = json.loads("".join(data_lines(path)))
-    except (json.JSONDecodeError, RecursionError) as error:
+        read = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no complete JSON ({error}). Get the file again.") from None
     task.read(read, path, found)
     return found.all(str(path))

@@ -1,6 +1,8 @@
 """Probing tasks made of dependency trees: Universal Dependencies in CoNLL-U (EWT: Silveira et al. 2014), questions in
 the manner of SentEval (Conneau et al. 2018) and of the structural part of Holmes (Waldis et al. 2024)."""
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -52,14 +54,14 @@ class Sentence:
     def depths(self) -> list[int]:
         """Arcs from the root to each word."""
         found = [-1] * len(self.words)
-
-        def depth(i: int) -> int:
-            if found[i] < 0:
-                head = self.words[i].head
-                found[i] = 0 if head < 0 else depth(head) + 1
-            return found[i]
-
-        return [depth(i) for i in range(len(self.words))]
+        for i in range(len(self.words)):
+            above = [i]
+            while found[above[-1]] < 0 <= self.words[above[-1]].head:
+                above.append(self.words[above[-1]].head)
+            depth = max(found[above[-1]], 0)
+            for more, place in enumerate(reversed(above)):
+                found[place] = depth + more
+        return found
 
     def below(self, head: int) -> list[int]:
         """Places of a word and of all that depend on it, in order."""
@@ -74,7 +76,12 @@ class Sentence:
 
 def tree_file(data: Path, split: str) -> Path | None:
     """The file of a split in a folder, or in its folder `ud-ewt`; None where there is none."""
-    found = [path for folder in (data, data / FOLDER) for path in sorted(folder.glob(f"*-ud-{split}.conllu*"))]
+    found = [
+        path
+        for folder in (data, data / FOLDER)
+        for path in sorted(folder.glob(f"*-ud-{split}.conllu*"))
+        if path.is_file()
+    ]
     return found[0] if found else None
 
 
@@ -118,22 +125,25 @@ def read_trees(data: Path, split: str, limit: int | None = None) -> list[Sentenc
 
 def _sentence(lines: Sequence[Sequence[str]], place: str) -> Sentence:
     """The tree of the lines of a sentence."""
-    text, words = "", []
+    text = ""
+    words: list[Word] = []
     whole: tuple[int, int, int] | None = None  # of a contraction: number of its last word, its characters
     for number, form, _, tag, _, features, head, label, _, misc in lines:
         if "." in number:
             continue
         start = len(text)
         if "-" in number:
+            if not re.fullmatch(r"[0-9]{1,9}-[0-9]{1,9}", number):
+                raise ValueError(f"{place}: {number[:40]!r} is no span of words of CoNLL-U. Bring a complete copy.")
             last = number.split("-")[1]
-            parts = [line[1] for line in lines if line[0].isdecimal() and _between(line[0], number)]
+            parts = [line[1] for line in lines if re.fullmatch("[0-9]{1,9}", line[0]) and _between(line[0], number)]
             text += form
             whole = (int(last), start, len(text))
             at = start if "".join(parts) == form else -1
             space = "SpaceAfter=No" not in misc
             continue
-        if not number.isdecimal() or not head.isdecimal() or int(head) > len(lines):
-            raise ValueError(f"{place}: word {number!r} with head {head!r} ends no tree of CoNLL-U.")
+        if number != str(len(words) + 1) or not re.fullmatch("[0-9]{1,9}", head) or int(head) > len(lines):
+            raise ValueError(f"{place}: word {number[:40]!r} with head {head[:40]!r} ends no tree of CoNLL-U.")
         if whole is None:
             text += form
             span = (start, len(text))
@@ -147,6 +157,17 @@ def _sentence(lines: Sequence[Sequence[str]], place: str) -> Sentence:
         words.append(Word(form, tag, given, int(head) - 1, label.split(":")[0], *span))
     if sum(word.head < 0 for word in words) != 1:
         raise ValueError(f"{place}: the sentence {text.strip()[:40]!r} has no single root. Bring a complete copy.")
+    reached = {i for i, word in enumerate(words) if word.head < 0}
+    below: dict[int, list[int]] = defaultdict(list)
+    for i, word in enumerate(words):
+        below[word.head].append(i)
+    new = list(reached)
+    while new:
+        new = [child for i in new for child in below[i]]
+        reached.update(new)
+    if len(reached) < len(words):
+        lost = next(i for i in range(len(words)) if i not in reached)
+        raise ValueError(f"{place}: word {lost + 1} does not hang on the root. Bring a complete copy.")
     return Sentence(text.rstrip(" "), words)
 
 

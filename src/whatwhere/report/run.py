@@ -7,8 +7,6 @@ the page.
 import math
 import re
 import unicodedata
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,13 +23,15 @@ from ..points import Point, Table, summary
 from ..records import Record, read_records
 
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # categories that turn the reading direction or hide text
+_LARGEST = 10**308  # whole numbers above are no floats
 CORPUS = "corpus"  # as a model of a study's records: its texts
 
 Tables = dict[tuple[str, int | None], Arrays]  # arrays of every (model, seed)
 
 
 def visible(value: Any) -> Any:
-    """The value, or all in a container, with every invisible character but line break and tab replaced by U+FFFD."""
+    """The value, or all in a container, with every invisible character but line break and tab replaced by U+FFFD, and
+    whole numbers that no float holds by infinity."""
     if isinstance(value, str):
         if value.isprintable():  # at once for most: Python's notion of printable holds none of what is replaced
             return value
@@ -40,6 +40,8 @@ def visible(value: Any) -> Any:
         return {visible(str(k)): visible(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [visible(v) for v in value]
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return math.inf
     return value
 
 
@@ -277,8 +279,9 @@ def arrays_of(path: Path, way_out: str = "Delete it and run the command again.")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             yield arrays
-    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not a complete array file ({error}). {way_out}") from error
+    except Exception as error:  # numpy, zipfile and zlib each raise their own
+        why = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} is not a complete array file ({why}). {way_out}") from error
 
 
 def read_arrays(path: Path) -> Arrays:
@@ -329,8 +332,21 @@ def load_run(folder: str | Path) -> Run:
         return _spectra_run(run, visible_json(folder / "spectra.json", dict), folder / "arrays")
     claims = [c for c in visible_json(folder / "claims.json", list) if isinstance(c, dict)]
     places = {stem: re.fullmatch(r"table-(.*)-seed-([0-9]+)", stem) for stem in files}
-    tables: Tables = {(place[1], int(place[2])): run.arrays[stem] for stem, place in places.items() if place}
+    tables: Tables = {}
+    for stem, place in places.items():
+        if place:
+            tables[place[1], int(place[2])] = found = run.arrays[stem]
+            if wrong := [name for name, of in _TABLE.items() if name in found and not _has_shape(found[name], of)]:
+                file = folder / "arrays" / f"{stem}.npz"
+                raise ValueError(f"{file} has no {wrong[0]} of a table. Delete it and run the command again.")
     return replace(run, facts=visible_json(folder / "study.json", dict), claims=claims, tables=tables)
+
+
+_TABLE = {"scores": 2, "shares": 1, "dct_power": 2}  # arrays of a position table -> their dimensions
+
+
+def _has_shape(array: np.ndarray, dimensions: int) -> bool:
+    return array.dtype.kind == "f" and array.ndim == dimensions and array.size > 0
 
 
 def _geometry_run(run: Run, facts: dict[str, Any]) -> Run:

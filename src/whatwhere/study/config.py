@@ -96,7 +96,7 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         for name, own in self.variants.items():
             if name in PRESETS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
                 raise ValueError(f"variants: a name is of letters, digits and . _ + - and no preset; got {name!r}.")
-            if not isinstance(own, dict) or own.get("preset") not in PRESETS:
+            if not isinstance(own, dict) or str(own.get("preset")) not in PRESETS:
                 raise ValueError(f"variants.{name} must say its preset, for example {{preset: dstg}}; got {own!r}.")
         if strange := sorted(set(self.widths) - set(self.models)):
             raise ValueError(

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from ..files import new_file, new_folder, read_json, remove_folder, write_json
+from ..files import new_file, new_folder, read_object, remove_folder, write_json
 from ..hashes import HASHES, check_files, hashes, write_hashes
 
 STATE = "state.json"
@@ -159,8 +159,10 @@ def check(folder: Path) -> Checkpoint:
     if STATE not in (known := hashes(folder)):
         raise ValueError(f"{folder} is not a complete checkpoint: {HASHES} is missing or names no {STATE}.")
     check_files(folder)
-    state = read_json(folder / STATE)
-    return Checkpoint(folder, int(state["step"]), state, OPTIMIZER in known)
+    state = read_object(folder / STATE, "step")
+    if not isinstance(state["step"], int):
+        raise ValueError(f"{folder / STATE} has no step that is a number. Delete {folder}.")
+    return Checkpoint(folder, state["step"], state, OPTIMIZER in known)
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -187,7 +189,7 @@ def restore(
     try:
         weights = load_file(checkpoint.folder / WEIGHTS)
         packed = load_file(checkpoint.folder / OPTIMIZER)
-    except SafetensorError as error:
+    except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{checkpoint.folder} does not load: {error}.") from None
     try:
         missing, unexpected = model.load_state_dict(weights, strict=False)
@@ -196,7 +198,10 @@ def restore(
     if wrong := sorted({*unexpected, *missing} - {*model.all_tied_weights_keys}):
         raise ValueError(f"{checkpoint.folder} is of another model: {wrong[0]} does not match.")
     random_states = {k.removeprefix("random."): packed.pop(k) for k in list(packed) if k.startswith("random.")}
-    _unpack(optimizers, packed)
+    try:
+        _unpack(optimizers, packed)
+    except (ValueError, LookupError) as error:
+        raise ValueError(f"{checkpoint.folder} has states of other optimizers ({error}). Delete it.") from None
     return random_states
 
 

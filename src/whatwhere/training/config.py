@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
-from ..files import write_text
+from ..files import plain_yaml, read_yaml, write_text
 from ..hashes import sha256
 from ..wrong import wrong_value
 
@@ -30,16 +30,31 @@ class StrictConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False)
 
     @classmethod
-    def parse(cls, values: dict[str, Any], flags: Mapping[str, str] = MappingProxyType({})) -> Self:
-        """Build from plain values; flags: options of the command line that keys were given by.
+    def parse(
+        cls,
+        values: dict[str, Any],
+        flags: Mapping[str, str] = MappingProxyType({}),
+        path: str | Path | None = None,
+        settings: Iterable[str] = (),
+    ) -> Self:
+        """Build from plain values.
+
+        Args:
+            flags: options of the command line that keys were given by.
+            path, settings: the file that holds the other values, but for those of `key=value` settings.
 
         Raises:
             ValueError: the first wrong key or value, with the nearest key or what would be right.
         """
         try:
+            if strange := [key for key in values if not isinstance(key, str)]:
+                raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(strange[0])[:60]!r}.")
             return cls(**values)
         except ValidationError as error:
-            raise ValueError(cls._one_line(error, flags)) from None
+            first = error.errors()[0]["loc"]
+            typed = {*flags, *(setting.partition("=")[0].partition(".")[0] for setting in settings)}
+            of_file = path is not None and not (first and first[0] in typed)
+            raise ValueError(" ".join((f"{path}: " * of_file + cls._one_line(error, flags)).split())) from None
 
     @classmethod
     def keys_below(cls) -> list[str]:
@@ -56,7 +71,7 @@ class StrictConfig(BaseModel):
             close = difflib.get_close_matches(key, keys, n=2)
             close = close or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
             hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
-            return f"Unknown configuration key {key!r}. {hint}"
+            return f"Unknown configuration key {key[:60]!r}. {hint}"
         if first["type"] == "missing" and key in cls.model_fields:
             return f"{key} is missing: {cls.model_fields[key].description}."
         if not key:
@@ -67,12 +82,7 @@ class StrictConfig(BaseModel):
     def _read(cls, path: Path) -> dict[str, Any]:
         if not path.is_file():
             raise ValueError(f"No configuration file {str(path)!r}.")
-        try:
-            read = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-            raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-        except RecursionError:
-            raise ValueError(f"{path} is nested too deeply for a configuration. Use a complete copy.") from None
+        read = read_yaml(path, "Mend it, or use a complete copy.")
         if not isinstance(read, dict):
             raise ValueError(f"{path} must hold `key: value` lines; got {type(read).__name__}.")
         return read
@@ -87,9 +97,9 @@ class StrictConfig(BaseModel):
             if not equals or not key:
                 raise ValueError(f"--set takes key=value; got {setting!r}.")
             try:
-                value = yaml.safe_load(text)
-            except yaml.YAMLError:
-                raise ValueError(f"--set {key}: {text!r} is not a YAML value.") from None
+                value = plain_yaml(text)
+            except ValueError:
+                raise ValueError(f"--set {key}: {text[:60]!r} is not a YAML value.") from None
             if isinstance(value, str):  # YAML 1.1 reads 4e-3 as text; everyone who types it means a number
                 with contextlib.suppress(ValueError):
                     value = float(value)
@@ -105,7 +115,9 @@ class StrictConfig(BaseModel):
     @classmethod
     def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
         """The configuration of what `merged` gives; an own scheme that it names must be loaded by `use_scheme`."""
-        return cls.parse(cls.merged(path, settings, **values))
+        settings = list(settings)
+        given = {key: key for key, value in values.items() if value is not None}
+        return cls.parse(cls.merged(path, settings, **values), given, path, settings)
 
     def as_yaml(self) -> str:
         """Every key with its value as YAML; `load` reads it back to an equal configuration."""
@@ -229,7 +241,7 @@ class SchemeConfig(StrictConfig):
         """What `save_run` wrote, the scheme of the folder loaded first: where a process begins with a run's folder."""
         merged = cls.merged(path)
         use_scheme(merged.get("scheme"))
-        return cls.parse(merged)
+        return cls.parse(merged, path=path)
 
     def check_scheme(self, out: Path) -> None:
         """Refuse to go on in a run's folder with another scheme than it began with.

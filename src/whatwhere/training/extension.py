@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations
@@ -17,7 +16,7 @@ from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
 from ..encoder.tables import WITHOUT_CLS, named_tensors, rows_of_no_position, table_key
-from ..files import new_folder, read_json, write_json, write_text
+from ..files import new_folder, read_json, read_object, read_yaml, write_json, write_text
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS
 from ..shipped import model_source
@@ -65,8 +64,8 @@ def trained_on(folder: Path, config: dict[str, Any]) -> int:
     """Tokens of the longest text of a model's training: as its folder says, else as many as it reads."""
     made, kept = folder / EXTENSION, folder / "pretrain.yaml"
     if made.is_file():
-        return int(read_json(made)["trained"])
-    found = yaml.safe_load(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+        return int(read_object(made, "trained")["trained"])
+    found = read_yaml(kept) if kept.is_file() else {}
     return min(reads(config), int(found.get("length", reads(config))))
 
 
@@ -107,7 +106,7 @@ def extend(
     folder = Path(model_source(str(source)))
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
-    config = read_json(folder / "config.json", "Use a complete copy.")
+    config = read_object(folder / "config.json", way_out="Use a complete copy.")
     known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)
     every = dict.fromkeys(("formula", *METHODS, *SCALINGS))

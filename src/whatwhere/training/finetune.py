@@ -19,7 +19,8 @@ from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, label_names, read_labelled
 from ..encoder import EncoderConfig, EncoderForSequenceClassification
 from ..encoder.attention import check_backend
-from ..files import read_json, write_json
+from ..encoder.tables import own_config
+from ..files import read_object, write_json
 from ..intervals import share_interval
 from ..shipped import model_source
 from .card import classifier_card, rows_cut
@@ -42,7 +43,7 @@ RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and fr
 
 def default_rate(start: str, from_scratch: bool) -> float:
     """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, narrow models need longer."""
-    width = EncoderConfig.from_pretrained(model_folder(start), local_files_only=True).hidden_size
+    width = own_config(model_folder(start)).hidden_size
     return RATES[from_scratch] * 768 / width
 
 
@@ -55,7 +56,7 @@ def model_folder(start: str) -> Path:
     path = Path(model_source(start)) / "config.json"
     if not path.is_file():
         raise ValueError(f"No model at {start}: config.json is missing. Give the folder that pretrain wrote.")
-    kind = read_json(path).get("model_type")
+    kind = read_object(path).get("model_type")
     if kind != EncoderConfig.model_type:
         way_out = "Only encoders of whatwhere are fine-tuned here: whatwhere pretrain."
         raise ValueError(f"{start} holds a model of type {kind!r}. {way_out}")
@@ -107,7 +108,7 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         Raises:
             ValueError: no such field, or a length that the position table does not have.
         """
-        found = EncoderConfig.from_pretrained(model_folder(self.start), local_files_only=True)
+        found = own_config(model_folder(self.start))
         own = {field: getattr(found, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
         numbers = {name: number for number, name in enumerate(labels)}
         config = EncoderConfig(**{**own, **self.model}, id2label=dict(enumerate(labels)), label2id=numbers)
@@ -157,7 +158,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     config = config if saved is None else saved
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
-    names = label_names(rows.labels)
+    names = label_names(rows.labels, f"{config.data}")
     model = build_classifier(config, names)
     check_backend(config.backend, processes().device, training=True, dropout=model.config.dropout)
     tokenizer = load_tokenizer(model_folder(config.start))
@@ -220,7 +221,7 @@ def _longer(length: int, longest: int | None) -> str:
 def _claim_data(out: Path, facts: dict[str, Any]) -> None:
     """Keep what the data are; refuse to go on with other rows, which would resume to other numbers."""
     kept = out / DATA
-    if kept.is_file() and read_json(kept)["sha256"] != facts["sha256"]:
+    if kept.is_file() and read_object(kept, "sha256")["sha256"] != facts["sha256"]:
         way_out = "Restore them, or use another --out."
         raise ValueError(f"The training rows, or the tokenizer, are not those that {out} began with. {way_out}")
     write_json(kept, facts)
