@@ -104,7 +104,7 @@ def test_a_truncated_model_is_refused(trained, tmp_path):
     weights.write_bytes(weights.read_bytes()[:-1000])
     assert "model.safetensors is not as it was written" in refused("probe", str(broken))
     (broken / "hashes.json").unlink()
-    assert "does not load" in refused("probe", str(broken), "--corpus", str(broken / "corpus"))
+    assert "model.safetensors does not open" in refused("probe", str(broken), "--corpus", str(broken / "corpus"))
 
 
 def test_help_of_every_verb_names_its_options():
