@@ -124,7 +124,7 @@ def test_wrong_input_is_one_line(case, ours, theirs, tmp_path):
     elif case == "damaged":
         (folder / "config.json").write_text(config)
         (folder / "model.safetensors").write_bytes(b"\0" * 20)
-        assert "does not load" in refused(folder, *out)
+        assert "does not open" in refused(folder, *out)
     else:
         message = refused(ours / "models/dstg/seed-0", "--text", "river " * 200, *out)
         assert "has 128 positions; the text" in message and "--truncate" in message

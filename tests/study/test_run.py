@@ -204,10 +204,8 @@ def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
     (saved.parent / "records.parquet").unlink()
     done = whatwhere("study", "--out", str(tmp_path / "s"))
     assert done.returncode == 2
-    assert (
-        "pretrain.yaml is of a run that another version's recipe began (Unknown configuration key 'muon_learning_rate')"
-        in done.stderr
-    )
+    assert "pretrain.yaml is of a run that another version's recipe began (" in done.stderr
+    assert "Unknown configuration key 'muon_learning_rate'" in done.stderr
     assert "or choose another --out" in done.stderr and "Traceback" not in done.stderr
     alone = whatwhere("pretrain", "--out", str(saved.parent))  # whose settings are the run's own
     assert alone.returncode == 2 and "another version's recipe began" in alone.stderr
