@@ -84,7 +84,8 @@ def _strike(mode: str, last: Sequence[str]) -> None:
 
 @dataclass
 class Work:
-    """A command that is disturbed: its words but for --out, what is compared at its end, and a folder before it."""
+    """A command that is disturbed: its words, where OUT is its folder, what is compared at its end, and a folder that
+    is there before it."""
 
     name: str
     words: list[str]
@@ -92,9 +93,13 @@ class Work:
     before: Path | None = None  # is copied to the folder first
     results: Counter[str] = field(default_factory=Counter)
 
-    def run(self, out: Path, change: int = 0, mode: str = "kill", *more: str) -> tuple[int, str]:
+    def start(self, out: Path, change: str = "0", mode: str = "kill") -> fork_server.Processes:
+        words = [word.replace("OUT", str(out)) for word in self.words]
+        return fork_server.Processes(disturbed, str(out), change, mode, *words)
+
+    def run(self, out: Path, change: int = 0, mode: str = "kill") -> tuple[int, str]:
         """Once, disturbed at a change (0: never); status and what was printed."""
-        process = fork_server.Processes(disturbed, str(out), str(change), mode, *self.words, f"--out={out}", *more)
+        process = self.start(out, str(change), mode)
         (status,) = process.statuses()
         printed = process.output.read_text("utf-8", errors="replace")
         process.output.unlink()
@@ -122,8 +127,13 @@ def measured(out: Path) -> object:
 
 
 def paged(out: Path) -> object:
-    """The page of a run."""
-    return (out / "report.html").stat().st_size
+    """The page of a run, whose bytes depend on its records alone."""
+    return sha256(out / "report.html")
+
+
+def windowed(out: Path) -> object:
+    """Every file of windows."""
+    return [(str(p.relative_to(out)), sha256(p)) for p in sorted(out.rglob("*")) if p.is_file()]
 
 
 def disturb(work: Work, folder: Path, mode: str, every: int = 1, twice: float = 0.0, first: int = 1) -> None:
@@ -184,7 +194,7 @@ def at_random(work: Work, folder: Path, times: int) -> None:
     for _ in range(times):
         work.begin(out)
         for _ in range(draw.randrange(1, 4)):
-            process = fork_server.Processes(disturbed, str(out), "0", "kill", *work.words, f"--out={out}")
+            process = work.start(out)
             process.processes[0].join(draw.random() * seconds)
             process.kill()
             process.output.unlink()
@@ -222,14 +232,15 @@ def _unreadable(path: Path) -> bool:
 
 
 def works(folder: Path) -> list[Work]:
-    """What is disturbed: a training from text, a fine-tuning, a study of two models, a page."""
+    """What is disturbed: windows of a text, a training, a fine-tuning, a look at heads, a study of two models, its
+    page."""
     text = folder / "corpus.txt"
     text.write_text(sentences(80), encoding="utf-8")
     rows = [f"{line.split()[0]}\t{number % 2}" for number, line in enumerate(text.read_text().split("\n\n"))]
     table = folder / "rows.tsv"
     table.write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
     corpus = [f"--corpus={text}", "--length=32", "--tokenizer=characters"]
-    training = Work("pretrain", ["pretrain", "--preset=dstg", *corpus, *TRAINED], trained)
+    training = Work("pretrain", ["pretrain", "--preset=dstg", *corpus, *TRAINED, "--out=OUT"], trained)
     encoder = folder / "encoder"
     assert training.run(encoder)[0] == 0
     tuning = ["finetune", str(encoder), f"--data={table}", f"--dev={table}", "--length=32", "--steps=12"]
@@ -237,7 +248,19 @@ def works(folder: Path) -> list[Work]:
     studied = ["study", "--models=dstg,ap", *corpus, "--steps=4", "--set=workers=1", "--set=probe_documents=40"]
     studied += ["--set=training={batch_size: 8, model: {num_hidden_layers: 1}}", "--set=texts=1"]
     studied += ["--set=ablation_documents=8", "--set=join=run-on", "--set=held_out=0.3"]
-    return [training, Work("finetune", tuning, trained), Work("study", studied, measured)]
+    out = "--out=OUT"
+    looked = ["heads", str(encoder), *corpus[:1], "--documents=8", "--ablate=4", out]
+    run = folder / "study"
+    study = Work("study", [*studied, out], measured)
+    assert study.run(run)[0] == 0
+    return [
+        Work("windows", ["windows", *corpus, "--set=workers=1", out], windowed),
+        training,
+        Work("finetune", [*tuning, out], trained),
+        Work("heads", looked, measured),
+        study,
+        Work("report", ["report", "OUT", "--out=OUT/report.html"], paged, before=run),
+    ]
 
 
 def table(done: Sequence[Work]) -> str:

@@ -9,6 +9,7 @@ from cli_runner import environment, whatwhere
 
 from whatwhere.files import new_folder, write_text
 from whatwhere.locks import LOCK, is_locked, locked, sweep
+from whatwhere.study.run import waiting_for
 
 HOLD = """
 import sys, time
@@ -50,6 +51,22 @@ def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
     with locked(out):
         assert is_locked(out) is not None
     assert not (out / LOCK).exists()
+
+
+def test_only_another_process_is_waited_for(tmp_path, monkeypatch):
+    # A folder that cannot be written was waited for without end.
+    said, out = [], tmp_path / "run"
+    with holding(out) as holder:
+        monkeypatch.setattr("whatwhere.study.run.WAIT", 0.0)
+        with waiting_for(out, lambda event, **facts: (said.append((event, *facts.values())), holder.kill())):
+            assert is_locked(out) is not None
+    assert said and said[0] == (
+        "waiting",
+        f"Another process is writing to {out} (process {holder.pid} on {os.uname().nodename})",
+    )
+    write_text(tmp_path / "file", "x")
+    with pytest.raises(ValueError, match="is a file"), waiting_for(tmp_path / "file", print):
+        pass
 
 
 def test_a_refused_work_leaves_no_folder(tmp_path):

@@ -16,6 +16,10 @@ _held: set[Path] = set()  # by this process
 _TEMPORARY = re.compile(r"^\.(.+)\.(\d+)(\.before)?$")  # as `files` names them
 
 
+class InUse(ValueError):
+    """A folder that another process holds."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder for this process, which is made if it is not there; readers need no lock.
@@ -23,7 +27,8 @@ def locked(folder: Path) -> Iterator[None]:
     The system frees the lock of a process that dies. What this process holds already it may hold once more.
 
     Raises:
-        ValueError: another process holds it (the message says which, on which machine), or it cannot be written.
+        InUse: another process holds it; the message says which, on which machine.
+        ValueError: it cannot be written.
     """
     check_writable(folder)
     if folder.is_file():
@@ -57,7 +62,7 @@ def _acquire(path: Path) -> int:
         except OSError:
             holder = os.read(held, 200).decode(errors="replace") or "unknown"
             os.close(held)
-            raise ValueError(
+            raise InUse(
                 f"Another process is writing to {path.parent} (process {holder}). Wait for it, or choose another --out."
             ) from None
         try:

@@ -12,7 +12,13 @@ from .locks import is_locked
 
 TRAININGS = ("pretrain.yaml", "finetune.yaml")
 _NUMBERS = ("step", "loss", "validation_loss", "tokens", "tokens_per_second", "waiting", "memory_peak_bytes")
+FINISHED = ("training.json", "model.safetensors", HASHES)  # of a training
 QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
+
+
+def finished(folder: Path) -> bool:
+    """Whether the training in a folder is."""
+    return all((folder / name).is_file() for name in FINISHED)
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
@@ -78,13 +84,13 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
     step, steps = int(last.get("step") or 0), asked.get("steps")
     if not isinstance(steps, int | None):
         raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
-    finished = all((folder / name).is_file() for name in ("training.json", "model.safetensors", HASHES))
+    done = finished(folder)
     kept = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
     found: dict[str, Any] = {
         "folder": str(folder),
         "what": file.removesuffix(".yaml"),
         "holder": holder,
-        "state": "finished" if finished else "running" if holder else "stopped",
+        "state": "finished" if done else "running" if holder else "stopped",
         "step": step,
         "steps": steps,
         "loss": last.get("loss"),
@@ -93,12 +99,12 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
         "waiting": last.get("waiting"),
         "memory_peak_bytes": last.get("memory_peak_bytes"),
         "checkpoint": max((int(each) for each in kept if each.isdigit()), default=None),
-        "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not finished else None,
+        "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not done else None,
         "seconds_left": None,
     }
     if step and steps and last.get("tokens_per_second"):
         found["seconds_left"] = (steps - step) * last["tokens"] / step / last["tokens_per_second"]
-    if finished:
+    if done:
         found["seconds"] = read_object(folder / "training.json").get("seconds")
     return found | {"trouble": list(_trouble(found, folder))}
 

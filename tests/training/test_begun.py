@@ -1,4 +1,5 @@
-"""A training that is stopped before its first step, at any change of the file system, goes on by its own words."""
+"""A training that is stopped before its first step, at any change of the file system, goes on by its own words, and
+what is the same run."""
 
 import os
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import torch
 from cli_runner import sentences, whatwhere
 
 from whatwhere.corpus import Windows
@@ -120,3 +122,43 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     (tmp_path / "mine/corpus/thesis.txt").write_text("mine")
     done = whatwhere("pretrain", "--out", str(tmp_path / "mine"), "--steps", "1", "--corpus", str(text), *small)
     assert done.returncode == 2 and "is not empty and holds no run of this kind" in done.stderr
+
+
+def test_the_same_text_and_tokenizer_in_another_place_are_the_runs(text, tmp_path):
+    # They were compared by the names that they were given by.
+    def asked(text: Path, words: Path) -> PretrainConfig:
+        return PretrainConfig.parse({**SMALL, "preset": "ap", "corpus": str(text), "tokenizer": str(words), "steps": 1})
+
+    characters = sorted(set(text.read_text().lower()) - set(" \n"))
+    words = tmp_path / "words.txt"
+    words.write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters)])
+    )
+    out, moved = tmp_path / "run", tmp_path / "moved"
+    pretrain.pretrain(asked(text, words), out, progress=False)
+    moved.mkdir()
+    elsewhere = asked(moved / "other.txt", moved / "vocabulary.txt")
+    (moved / "other.txt").write_bytes(text.read_bytes())
+    (moved / "vocabulary.txt").write_bytes(words.read_bytes())
+    assert pretrain.pretrain(elsewhere, out, resume=True, progress=False)["steps"] == 1
+    (moved / "vocabulary.txt").write_text(words.read_text() + "\n##zzz")
+    with pytest.raises(ValueError, match="holds a run with tokenizer="):
+        pretrain.pretrain(elsewhere, out, resume=True, progress=False)
+    with pytest.raises(ValueError, match="holds a run with tokenizer="):  # one that would be made from the text
+        pretrain.pretrain(asked(text, Path("characters")), out, resume=True, progress=False)
+    (moved / "other.txt").write_text(text.read_text() + "\n\nmore")
+    with pytest.raises(ValueError, match="holds a run with corpus="):
+        pretrain.pretrain(elsewhere, out, resume=True, progress=False)
+
+
+def test_deterministic_kernels_give_the_same_numbers_on_a_cpu(text, tmp_path):
+    losses = []
+    try:
+        for deterministic in (False, True):
+            asked = {**SMALL, "preset": "dstg", "corpus": str(text), "steps": 2, "deterministic": deterministic}
+            out = tmp_path / str(deterministic)
+            losses.append(pretrain.pretrain(PretrainConfig.parse(asked), out, progress=False)["validation_loss"])
+            assert torch.are_deterministic_algorithms_enabled() is deterministic
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert losses[0] == losses[1]

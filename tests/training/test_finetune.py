@@ -181,6 +181,11 @@ def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_pat
     data = shutil.copy(tables["data"], tmp_path / "train.tsv")
     config = config_of(encoder, {**tables, "data": str(data)}, steps=2)
     finetune(config, tmp_path / "run", progress=False)
+    moved = config_of(encoder, {**tables, "data": str(shutil.copy(data, tmp_path / "moved.tsv"))}, steps=2)
+    assert finetune(moved, tmp_path / "run", resume=True, progress=False)["steps"] == 2  # the same rows elsewhere
+    write_table(tmp_path / "moved.tsv", 120, 5)
+    with pytest.raises(ValueError, match="holds a run with data="):
+        finetune(moved, tmp_path / "run", resume=True, progress=False)
     (tmp_path / "run/model.safetensors").unlink()
     write_table(tmp_path / "train.tsv", 120, 5)
     with pytest.raises(ValueError, match="are not those that .* began with"):

@@ -1,4 +1,4 @@
-"""Verbs that train: study, pretrain, finetune."""
+"""Verbs that train and what goes before and after it: study, windows, pretrain, finetune, extrapolate."""
 
 import os
 import re
@@ -56,10 +56,9 @@ def _settings_file(
 
 def _finished(out: Path) -> str:
     """What is said of a training that an earlier call has finished."""
-    from ..hashes import HASHES
+    from ..status import finished
 
-    there = all((out / name).is_file() for name in ("training.json", "model.safetensors", HASHES))
-    return " It was finished before; nothing was trained." if there else ""
+    return " It was finished before; nothing was trained." if finished(out) else ""
 
 
 @verb()

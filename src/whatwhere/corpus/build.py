@@ -57,7 +57,7 @@ def build_windows(
             nothing to train on.
     """
     out = Path(out)
-    settings = _settings(source, tokenizer, length, join, held_out, workers, shard_characters)
+    settings = _settings(source, tokenizer, held_out, length, join, shard_characters)
     _check_settings(out, settings)
     if (out / "manifest.json").is_file() and (out / HASHES).is_file():
         return Windows(out)
@@ -91,18 +91,17 @@ def build_part(
     tokenizer: PreTrainedTokenizerFast,
     out: str | Path,
     part: tuple[int, int],
-    length: int = 128,
-    join: str = "run-on",
     held_out: float = 0.05,
     workers: int | None = None,
     progress: bool = True,
-    shard_characters: int = SHARD_CHARACTERS,
+    **how: Any,
 ) -> int:
     """Builds every n-th shard of `build_windows` from the k-th on, as one of n processes or machines that share `out`;
     `build_windows` then finds them there. All of them read the whole text, which takes little beside tokenising it.
 
     Args:
         part: (k, n), k from 0.
+        how: length, join and shard_characters, as of `build_windows`.
 
     Returns:
         How many shards the part has.
@@ -113,7 +112,7 @@ def build_part(
     out = Path(out)
     if not 0 <= part[0] < part[1]:
         raise ValueError(f"There is no part {part[0] + 1} of {part[1]}. Give one from 1 to {part[1]}.")
-    settings = _settings(source, tokenizer, length, join, held_out, workers, shard_characters)
+    settings = _settings(source, tokenizer, held_out, **how)
     _check_settings(out, settings)
     with _builder(source, tokenizer, out, settings, workers, progress, part) as build:
         return len(build(held_out))
@@ -122,11 +121,10 @@ def build_part(
 def _settings(
     source: Source,
     tokenizer: PreTrainedTokenizerFast,
-    length: int,
-    join: str,
     held_out: float,
-    workers: int | None,
-    shard_characters: int,
+    length: int = 128,
+    join: str = "run-on",
+    shard_characters: int = SHARD_CHARACTERS,
 ) -> dict[str, Any]:
     """What settings.json says; wrong values are refused."""
     check_not_in_worker("build_windows")
@@ -136,8 +134,6 @@ def _settings(
         raise ValueError(f"length={length} leaves no room for text between [CLS] and [SEP]. Use 8 or more.")
     if not 0 <= held_out < 1:
         raise ValueError(f"held_out={held_out} must be a share of the documents in [0, 1), for example 0.05.")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     return {
         "format": FORMAT,
         "length": length,
@@ -163,6 +159,8 @@ def _builder(
     part: tuple[int, int] = (0, 1),
 ) -> Iterator[Callable[[float], list[dict[str, Any]]]]:
     """Settings and tokenizer are written; what is given builds the shards, told the held-out share."""
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     write_json(out / "settings.json", settings)  # first: it says whose folder this is
     (out / "shards").mkdir(parents=True, exist_ok=True)
     if not (out / "tokenizer").is_dir():

@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..files import append_line, read_json, read_lines, write_json
 from ..hashes import check_files, forget_hashes, sha256
-from ..locks import is_locked, locked
+from ..locks import InUse, locked
 from ..records import Record, read_records, write_records
 from ..training.explain import costs, matched_width
 from ..training.loop import Show
@@ -258,6 +258,9 @@ class Study:
             for (name, seed), each in zip(pairs, threads(len(pairs), most), strict=True)
         ]
         todo = [job for job in jobs if not self.measured(job.args[1:3])]
+        for job in todo:
+            if why := self.damage(job.args[1:3]):
+                self.say(f"measured again: {job.label}", why=why)
         for job, summary in run_jobs(todo, most, self.progress):
             loss = round(summary["validation_loss"] or math.nan, 3)
             self.say("trained", model=job.args[1], seed=job.args[2], loss=loss)
@@ -274,17 +277,19 @@ class Study:
 
     def measured(self, pair: tuple[str, int]) -> bool:
         """Whether a model of a seed is trained and measured, and all that it was measured by is there as written."""
+        return self.damage(pair) == ""
+
+    def damage(self, pair: tuple[str, int]) -> str | None:
+        """What is wrong with what was measured on a model of a seed, "" if nothing; None where it was not measured."""
         folder = self.folder(*pair)
         if not (folder / RECORDS).is_file() or not (folder / MEASURED).is_file():
-            return False
+            return None
         try:
             arrays = read_json(folder / MEASURED)["arrays"]
             check_files(self.out, *arrays, known=arrays)
         except (ValueError, KeyError, TypeError) as error:
-            self.say(f"measured again: {' '.join(pair[:1])} seed {pair[1]}", why=str(error).split(". ")[0])
-            (folder / RECORDS).unlink()
-            return False
-        return True
+            return str(error).split(". ")[0]
+        return ""
 
     def results(
         self, records: list[Record], pairs: list[tuple[str, int]], steps: int, between: Sequence[Record] = ()
@@ -404,19 +409,15 @@ def _total_seconds(log: Path, current: float) -> float:
 @contextmanager
 def waiting_for(folder: Path, say: Callable[..., None]) -> Iterator[None]:
     """Hold a folder as soon as nobody else does."""
-    while True:
-        try:
-            lock = locked(folder)
-            lock.__enter__()
-            break
-        except ValueError:
-            if (holder := is_locked(folder)) is not None:
-                say("waiting", folder=str(folder), process=holder)
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(locked(folder))
+                break
+            except InUse as error:
+                say("waiting", why=str(error).split(". ")[0])
                 time.sleep(WAIT)
-    try:
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 @one_writer

@@ -236,6 +236,10 @@ class SchemeConfig(StrictConfig):
             saved = self.model_copy(update={"scheme": SCHEME})
         saved.save(path)
 
+    def same_content(self, key: str, out: Path) -> bool:
+        """Whether what `key` names, otherwise than the run in `out` does, is what that run was begun with."""
+        return False
+
     @classmethod
     def load_run(cls, path: Path) -> Self:
         """What `save_run` wrote, the scheme of the folder loaded first: where a process begins with a run's folder."""
@@ -289,6 +293,7 @@ class LoopConfig(StrictConfig):
     clip: PositiveFloat = 1.0  # largest norm of the gradient
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
+    deterministic: bool = False  # on CUDA, too: torch's deterministic kernels alone, an error where there is none
     checkpoint_every: Count = 500  # steps between checkpoints, besides 0, those of checkpoint_steps, and the last
     checkpoint_steps: list[NonNegativeInt] | None = None  # of further checkpoints; default: 1, 3, 10, 30, 100, ...
     # Minutes of training that a kill costs at most: a checkpoint after so long, gone with the next.

@@ -21,6 +21,7 @@ from ..encoder import EncoderConfig, EncoderForSequenceClassification
 from ..encoder.attention import check_backend
 from ..encoder.tables import own_config
 from ..files import read_object, write_json
+from ..hashes import sha256
 from ..intervals import share_interval
 from ..shipped import model_source
 from .card import classifier_card, rows_cut
@@ -29,7 +30,7 @@ from .config import LoopConfig, SchemeConfig
 from .loop import Trainer, processes, run, validation
 from .runs import enter, one_writer, save_final
 
-CONFIG, DATA = "finetune.yaml", "data.json"
+CONFIG, DATA, TABLES = "finetune.yaml", "data.json", ("data", "dev")
 MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
 DEFAULTS: dict[str, Any] = {
     "batch_size": 64,
@@ -78,6 +79,13 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
     label: str = "label"  # column of the label: words or whole numbers, each a class
     length: Annotated[int, Field(ge=4)] = 128  # most tokens of a row, [CLS] and [SEP] included; longer ones are cut
     epochs: PositiveFloat | None = None  # budget: passes over the data; default 3, or give steps
+
+    def same_content(self, key: str, out: Path) -> bool:
+        """Of a table of another name or place: that of the run in `out`, byte by byte."""
+        kept, path = out / DATA, Path(str(getattr(self, key)))
+        if key not in TABLES or not kept.is_file() or not path.is_file():
+            return False
+        return bool(read_object(kept).get("tables", {}).get(key) == sha256(path))
 
     @model_validator(mode="before")
     @classmethod
@@ -155,7 +163,8 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     saved, finished = enter(config, out, CONFIG, resume)
     if finished is not None:
         return finished
-    config = config if saved is None else saved
+    if saved is not None:
+        config = saved.model_copy(update={key: getattr(config, key) for key in TABLES})  # where they are now
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
     names = label_names(rows.labels, f"{config.data}")
@@ -167,7 +176,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     if len(data) < config.batch_size:
         seen = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{seen}. Use a smaller --set batch_size=.")
-    facts = _data_facts(data, dev, names)
+    facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in TABLES}}
     if processes().is_main_process:
         config.save_run(out / CONFIG)  # first: a folder without it is of no run, and could not be gone on with
         _claim_data(out, facts)

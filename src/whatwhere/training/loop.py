@@ -126,6 +126,9 @@ class Trainer:
         self.config, self.steps = config, steps
         check_trackers(config.trackers)
         keep_freed_memory()
+        if config.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+        torch.use_deterministic_algorithms(config.deterministic)
         AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training here
         bf16 = config.precision == "bf16" or (config.precision == "auto" and bf16_pays(processes().device))
         trackers, precision = config.trackers or None, "bf16" if bf16 else "no"

@@ -21,11 +21,15 @@ from ..corpus import (
     build_windows,
     load_tokenizer,
     open_source,
+    tokenizer_hash,
 )
 from ..corpus.batches import in_pieces
+from ..corpus.build import content
+from ..corpus.tokenizer import UNITS
 from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
+from ..files import read_json
 from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
 from .explain import costs
@@ -113,6 +117,23 @@ class CorpusConfig(StrictConfig):
     join: Literal["none", "isolate", "run-on"] = "run-on"
     held_out: InnerShare = 0.05  # share of the documents kept from training
     workers: Count | None = None  # processes that tokenise; default: one per core
+
+    def same_content(self, key: str, out: Path) -> bool:
+        """Of a corpus and a tokenizer of another name or place: those of the windows in the folder of a run."""
+        kept = out / "corpus" / "settings.json"
+        if key not in ("corpus", "tokenizer") or not kept.is_file():
+            return False
+        settings = read_json(kept)
+        try:
+            source = open_source(self.corpus, self.field, self.document)
+            if key == "corpus":
+                return content(source.fingerprint()) == content(settings["source"])
+            if self.tokenizer in (None, *UNITS):  # one that is made, where that of the run was loaded
+                return False
+            tokenizer = build_tokenizer(self.tokenizer, source, newline_token=self.newline_token)
+        except ValueError:
+            return False
+        return tokenizer_hash(tokenizer) == settings["tokenizer_sha256"]
 
 
 class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):

@@ -12,12 +12,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from transformers import PreTrainedTokenizerFast
 
-from ..corpus import open_source
-from ..corpus.build import content
 from ..encoder import EncoderConfig, EncoderPreTrainedModel, write_sentence_transformer
 from ..files import check_writable, flush, read_json, temporary_folder, write_json, write_text
-from ..hashes import HASHES, check_files, forget_hashes, write_hashes
+from ..hashes import check_files, forget_hashes, write_hashes
 from ..locks import locked, sweep
+from ..status import finished
 from .card import weights_metadata
 from .checkpoints import WEIGHTS, save_model
 from .config import SCHEME, SchemeConfig, UnknownProgram
@@ -87,9 +86,7 @@ def claim_folder(
         for key, value in config.model_dump().items():
             if key == "scheme" and None not in (value, old[key]):
                 continue  # the same text, wherever it stands
-            if key == "corpus" and old.get(key) != value and _same_corpus(config, out):
-                continue
-            if key not in free and old.get(key) != value:
+            if key not in free and old.get(key) != value and not config.same_content(key, out):
                 differs = f"{key}={old.get(key)!r}, now {key}={value!r}"
                 raise ValueError(f"{out} holds a run with {differs}. Use the same settings, or another --out.")
         if not shared:
@@ -104,18 +101,6 @@ def claim_folder(
     return False
 
 
-def _same_corpus(config: Any, out: Path) -> bool:
-    """Whether a corpus of another name or place is the text of which the folder holds windows."""
-    kept = out / "corpus" / "settings.json"
-    if not kept.is_file():
-        return False
-    try:
-        source = open_source(config.corpus, config.field, config.document)
-    except ValueError:
-        return False
-    return content(source.fingerprint()) == content(read_json(kept)["source"])
-
-
 def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> tuple[C | None, Any]:
     """Claim `out` for all processes: the configuration its run began with, its summary if finished; None where absent.
 
@@ -127,11 +112,10 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
         claim_folder(config, out, name, resume, free)
     state.wait_for_everyone()
     saved = type(config).load_run(out / name) if (out / name).is_file() else None
-    finished = all((out / each).is_file() for each in (HASHES, SUMMARY, WEIGHTS))
-    if finished:
+    if done := finished(out):
         check_files(out)
     state.wait_for_everyone()  # before one of them begins the run
-    return saved, read_json(out / SUMMARY) if finished else None
+    return saved, read_json(out / SUMMARY) if done else None
 
 
 @contextlib.contextmanager
