@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from ..files import new_file, new_folder, read_object, remove_folder, write_json
 from ..hashes import HASHES, check_files, hashes, write_hashes
+from .sharding import shared, shared_weights, whole
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
@@ -53,10 +54,11 @@ def log_spaced(steps: int) -> set[int]:
     return {0, *(step for step in marks if step <= steps)}
 
 
-def _pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
-    """Optimizer states as flat named tensors `optimizer.parameter.entry` (no pickle)."""
+def pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
+    """Optimizer states as flat named tensors `optimizer.parameter.entry` (no pickle), whole where processes share
+    them."""
     return {
-        f"{o}.{parameter}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
+        f"{o}.{parameter}.{name}": whole(torch.as_tensor(value).detach()).cpu().contiguous()
         for o, optimizer in enumerate(optimizers)
         for parameter, entries in optimizer.state_dict()["state"].items()
         for name, value in entries.items()
@@ -65,11 +67,12 @@ def _pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor
 
 def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: dict[str, torch.Tensor]) -> None:
     for o, optimizer in enumerate(optimizers):
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, torch.Tensor]] = {}
         for key, value in packed.items():
             owner, parameter, name = key.split(".", 2)
             if owner == str(o):
-                state.setdefault(int(parameter), {})[name] = value
+                state.setdefault(int(parameter), {})[name] = shared(value, parameters[int(parameter)])
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
@@ -112,16 +115,17 @@ def write_checkpoint(
     root: Path,
     step: int,
     model: PreTrainedModel,
-    optimizers: list[torch.optim.Optimizer],
+    packed: Mapping[str, torch.Tensor],
     random_states: dict[str, torch.Tensor],
     state: dict[str, Any],
 ) -> Path:
-    """Write `root/step-N`: a transformers folder, optimizer and random states, `state.json`, each file's hash."""
+    """Write `root/step-N`: a transformers folder, optimizer states (`pack`) and random ones, `state.json`, each file's
+    hash."""
     final = root / f"step-{step}"
     try:
         with new_folder(final) as folder:
             save_model(model, folder)
-            save_file(_pack(optimizers) | {f"random.{k}": v for k, v in random_states.items()}, folder / OPTIMIZER)
+            save_file({**packed} | {f"random.{k}": v for k, v in random_states.items()}, folder / OPTIMIZER)
             write_json(folder / STATE, {**state, "step": step})
             write_hashes(folder)
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
@@ -192,7 +196,7 @@ def restore(
     except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{checkpoint.folder} does not load: {error}.") from None
     try:
-        missing, unexpected = model.load_state_dict(weights, strict=False)
+        missing, unexpected = model.load_state_dict(shared_weights(model, weights), strict=False)
     except RuntimeError as error:
         raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
     if wrong := sorted({*unexpected, *missing} - {*model.all_tied_weights_keys}):

@@ -293,6 +293,7 @@ class LoopConfig(StrictConfig):
     clip: PositiveFloat = 1.0  # largest norm of the gradient
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
+    sharding: Literal["none", "full"] = "none"  # full: each of several processes keeps a share of the model (FSDP2)
     deterministic: bool = False  # on CUDA, too: torch's deterministic kernels alone, an error where there is none
     checkpoint_every: Count = 500  # steps between checkpoints, besides 0, those of checkpoint_steps, and the last
     checkpoint_steps: list[NonNegativeInt] | None = None  # of further checkpoints; default: 1, 3, 10, 30, 100, ...

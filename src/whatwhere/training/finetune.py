@@ -160,11 +160,11 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         ValueError: bad settings or data, other data than the run began with, or a loss that is no finite number.
     """
     out = Path(out)
-    saved, finished = enter(config, out, CONFIG, resume)
+    saved, finished = enter(config, out, CONFIG, resume, free=("sharding",))
     if finished is not None:
         return finished
     if saved is not None:
-        config = saved.model_copy(update={key: getattr(config, key) for key in TABLES})  # where they are now
+        config = saved.model_copy(update={key: getattr(config, key) for key in (*TABLES, "sharding")})
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
     names = label_names(rows.labels, f"{config.data}")
@@ -195,7 +195,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     )
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
     summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
-    save_final(model, tokenizer, out, settings=config.model_dump(), summary=summary, card=classifier_card)
+    save_final(trainer.whole(), tokenizer, out, settings=config.model_dump(), summary=summary, card=classifier_card)
     trainer.accelerator.wait_for_everyone()
     return summary
 

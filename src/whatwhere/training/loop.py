@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from accelerate.tracking import get_available_trackers
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
 from ..files import append_line, read_lines, write_arrays, write_text
@@ -33,11 +34,13 @@ from .checkpoints import (
     drop_old_optimizers,
     log_spaced,
     newest,
+    pack,
     restore,
     write_checkpoint,
 )
 from .config import LoopConfig
 from .optimizers import learning_rate_factor, make_optimizers
+from .sharding import shard, whole, whole_model
 
 GIVE_BACK = 50  # steps after which free memory is given back; takes 1 % of them
 Batch = dict[str, Tensor]
@@ -112,7 +115,7 @@ def not_finite(model: torch.nn.Module) -> str:
     """
     named = list(model.named_parameters())[::-1]
     for what, tensors in (("", named), ("the gradient of ", [(n, p.grad) for n, p in named if p.grad is not None])):
-        names = [name for name, tensor in tensors if not bool(tensor.isfinite().all())]
+        names = [name for name, tensor in tensors if not bool(whole(tensor).isfinite().all())]
         if names:
             more = f" and of {len(names) - 3} more" if len(names) > 3 else ""
             return f"{what}{', '.join(names[:3])}{more}"
@@ -135,8 +138,10 @@ class Trainer:
         self.accelerator = Accelerator(cpu=_on_cpu(), mixed_precision=precision, log_with=trackers, project_dir=out)
         model.set_attn_implementation(config.backend)
         model.to(self.accelerator.device)
-        self.plain = model
-        self.model = self.accelerator.prepare_model(model)
+        self.plain, self.kind, self.shared = model, type(model), config.sharding == "full"
+        if self.shared:  # not by accelerate, whose plugin takes the optimizers out of our hands
+            shard(model, self.accelerator.device, self.accelerator.num_processes)
+        self.model = model if self.shared else self.accelerator.prepare_model(model)
         self.optimizers = make_optimizers(model, config, steps)
         world = self.accelerator.num_processes
         self.rows, left = divmod(config.batch_size, world * config.accumulate)
@@ -168,7 +173,9 @@ class Trainer:
         loss_sum = torch.zeros((), device=accelerator.device)
         for part, (batch, count) in enumerate(zip(batches, counts, strict=True)):
             last = part == len(batches) - 1
-            with contextlib.nullcontext() if last else accelerator.no_sync(self.model):
+            if self.shared:
+                cast(FSDPModule, self.model).set_requires_gradient_sync(last)
+            with contextlib.nullcontext() if last or self.shared else accelerator.no_sync(self.model):
                 with accelerator.autocast():
                     loss = self.model(**batch).loss
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
@@ -176,8 +183,9 @@ class Trainer:
         loss_value = float(accelerator.reduce(loss_sum, reduction="sum") / total)
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        if not math.isfinite(loss_value) or not bool(norm.isfinite()):
-            raise NotFinite(loss_value, float(norm), not_finite(self.plain))
+        length = float(whole(norm))
+        if not math.isfinite(loss_value) or not math.isfinite(length):
+            raise NotFinite(loss_value, length, not_finite(self.plain))
         torch.nn.utils.clip_grads_with_norm_(parameters, self.config.clip, norm)
         factor = learning_rate_factor(step, self.config, self.steps)
         for optimizer in self.optimizers:
@@ -187,7 +195,11 @@ class Trainer:
             optimizer.zero_grad(set_to_none=True)
         if step % GIVE_BACK == GIVE_BACK - 1:
             give_back_memory()
-        return loss_value, float(norm)
+        return loss_value, length
+
+    def whole(self) -> Any:
+        """The model as it is saved; of one that processes share a copy on the CPU. All processes must ask for it."""
+        return whole_model(self.plain, self.kind) if self.shared else self.plain
 
     def random_states(self) -> dict[str, Tensor]:
         """States of this process's random generators (dropout draws from them)."""
@@ -305,10 +317,11 @@ def run(
         states = [trainer.random_states()]
         if accelerator.num_processes > 1:
             states = _gather_states(states[0], accelerator.device)
+        model, packed = trainer.whole(), pack(trainer.optimizers)
         if main:
             flat = {f"{rank}.{name}": value for rank, each in enumerate(states) for name, value in each.items()}
             state = {"seconds": seconds(), "losses": losses}
-            write_checkpoint(root, step, trainer.plain, trainer.optimizers, flat, state)
+            write_checkpoint(root, step, model, packed, flat, state)
             drop_between(root, planned)
             drop_old_optimizers(root)
         accelerator.wait_for_everyone()

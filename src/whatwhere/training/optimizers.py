@@ -13,10 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ..encoder.attention import Stacked
 from .config import LoopConfig
+from .sharding import own_rows, whole
 
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
@@ -74,6 +76,7 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]
             matrices: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # updates and their targets
+            changes: list[tuple[DTensor, Tensor]] = []  # of parameters of which this process has a share
             for p, rows in zip(group["params"], group["rows"], strict=True):
                 if p.grad is None:
                     continue
@@ -83,13 +86,19 @@ class Muon(torch.optim.Optimizer):
                 mean = state["momentum_buffer"].lerp_(p.grad, 1 - momentum)
                 update = p.grad.lerp(mean, momentum)
                 p.mul_(1 - lr * group["weight_decay"])
-                for part, target in zip(update.split(rows), p.split(rows), strict=True):
+                changed: Tensor = p
+                if isinstance(p, DTensor):  # a share of a matrix has other singular vectors than all of it
+                    update, changed = whole(update), torch.zeros(p.shape, device=p.device)
+                    changes.append((p, changed))
+                for part, target in zip(update.split(rows), changed.split(rows), strict=True):
                     matrices[part.shape].append((part, target))
             for (r, c), pairs in matrices.items():
                 updates = orthogonal(torch.stack([part if r <= c else part.mT for part, _ in pairs]))
                 rate = lr * SCALES[group["scale"]](r, c)
                 for update, (_, target) in zip(updates, pairs, strict=True):
                     target.add_(update if r <= c else update.mT, alpha=-rate)
+            for p, change in changes:
+                p.to_local().add_(own_rows(change, p))
 
 
 def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:

@@ -334,7 +334,7 @@ def pretrain(
     if not (out / CONFIG).is_file():
         config.check()
     # Whoever gives windows answers for their text.
-    free = (*BUDGET, "workers", *(("corpus",) if windows is not None else ()))
+    free = (*BUDGET, "workers", "sharding", *(("corpus",) if windows is not None else ()))
     saved, finished = enter(config, out, CONFIG, resume, free=free)
     if saved is not None:
         tokens_per_step = saved.batch_size * saved.length
@@ -344,7 +344,7 @@ def pretrain(
             raise ValueError(f"{seen}. Use another --out.")
         # Stopped while its text was read, it has no steps yet: the budget is that of this call.
         budget = {key: getattr(config, key) for key in BUDGET} if saved.steps is None else {}
-        config = saved.model_copy(update=budget | {"corpus": config.corpus})  # the same text, where it is now
+        config = saved.model_copy(update=budget | {"corpus": config.corpus, "sharding": config.sharding})
     if finished is not None:
         return finished
     state = processes()
@@ -378,7 +378,9 @@ def pretrain(
     )
     summary = {"size": config.size, **facts, "operations": _operations(config, model_config)}
     tokenizer, settings = windows.tokenizer(), config.model_dump()
-    save_final(model, tokenizer, out, settings=settings, summary=summary, card=model_card, pooling=config.pooling)
+    save_final(
+        trainer.whole(), tokenizer, out, settings=settings, summary=summary, card=model_card, pooling=config.pooling
+    )
     trainer.accelerator.wait_for_everyone()
     return summary
 

@@ -1,0 +1,63 @@
+"""FSDP2 over two processes (gloo): the training of one process, and checkpoints that any number of them reads."""
+
+from pathlib import Path
+
+import fork_server
+import pytest
+from cli_runner import settings
+from run_files import losses
+from safetensors.torch import load_file
+
+RECIPE = settings(
+    *("steps=12", "checkpoint_every=4", "log_every=1", "validate_every=6", "accumulate=2", "model.dropout=0"),
+    *("precision=fp32", "batch_size=8", "model.num_hidden_layers=2"),
+)
+SHARED = settings("sharding=full")
+
+
+def train(out: Path, text: Path, *extra: str, count: int = 2, killed_after: str | None = None) -> list[float]:
+    words = ("pretrain", "--out", str(out), "--corpus", str(text), "--length", "32", *RECIPE, *extra)
+    if killed_after is not None:
+        first = fork_server.command(*words, count=count, held_before=7)
+        first.kill_after(out / killed_after / "hashes.json")
+        return []
+    fork_server.command(*words, count=count).finish()
+    return [line["loss"] for line in losses(out) if "loss" in line]
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_two_processes_that_share_a_model_learn_what_one_does(optimizer, corpus_file, tmp_path):
+    extra = (*settings(f"optimizer={optimizer}"), "--preset", "dstg")
+    one = train(tmp_path / "one", corpus_file, *extra, count=1)
+    two = train(tmp_path / "two", corpus_file, *extra, *SHARED)
+    assert len(one) == 12 and one[-1] < one[0] - 0.2
+    # Gradients are summed in another order; Muon's iterations are in bfloat16.
+    assert two == pytest.approx(one, rel=2e-3 if optimizer == "muon" else 2e-4)
+    whole, shared = (load_file(tmp_path / name / "checkpoints/step-12/model.safetensors") for name in ("one", "two"))
+    assert {n: t.shape for n, t in whole.items()} == {n: t.shape for n, t in shared.items()}
+    states = [load_file(tmp_path / name / "checkpoints/step-12/optimizer.safetensors") for name in ("one", "two")]
+    assert {n: t.shape for n, t in states[0].items() if "random" not in n} == {
+        n: t.shape for n, t in states[1].items() if "random" not in n
+    }
+
+
+def test_shared_training_goes_on_bit_for_bit_and_in_any_number_of_processes(corpus_file, tmp_path):
+    plain = train(tmp_path / "plain", corpus_file)
+    curves = {"shared": train(tmp_path / "shared", corpus_file, *SHARED)}
+    for name, first, then in (("again", 2, 2), ("one", 2, 1), ("from one", 1, 2)):
+        out = tmp_path / name
+        train(out, corpus_file, *(SHARED if first > 1 else ()), count=first, killed_after="checkpoints/step-4")
+        curves[name] = train(out, corpus_file, *(SHARED if then > 1 else settings("sharding=none")), count=then)
+    for name, curve in curves.items():
+        assert curve == pytest.approx(plain, rel=2e-3), name
+    assert curves["again"] == curves["shared"]
+    kept = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("again", "shared")]
+    assert kept[0] == kept[1]
+
+
+def test_one_process_has_nothing_to_share_with(corpus_file, tmp_path):
+    process = fork_server.command(
+        "pretrain", "--out", str(tmp_path / "run"), "--corpus", str(corpus_file), "--length", "32", *RECIPE, *SHARED
+    )
+    assert process.statuses() == [2]
+    assert "among processes, and there is one. Start several (torchrun" in process.output.read_text()
