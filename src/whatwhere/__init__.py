@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         register_table,
         write_sentence_transformer,
     )
+    from .evaluation.predict import predict
     from .shipped import reference
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "encoder",
     "geometry",
     "load_scheme",
+    "predict",
     "preset",
     "reference",
     "register_bias",
@@ -52,6 +54,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in ("encoder", "geometry"):
         return import_module(f".{name}", __name__)
+    if name == "predict":
+        return import_module(".evaluation.predict", __name__).predict
     if name == "reference":
         return import_module(".shipped", __name__).reference
     if name in __all__:

@@ -147,7 +147,7 @@ def test_every_checkpoint_of_a_run_is_read(tmp_path):
         for parameter in models[0].parameters():
             parameter.mul_(0.5)
     for step, model in models.items():
-        write_checkpoint(tmp_path / "checkpoints", step, model, [], {"cpu": torch.zeros(1)}, {})
+        write_checkpoint(tmp_path / "checkpoints", step, model, {}, {"cpu": torch.zeros(1)}, {})
     records = local_records(tmp_path, chosen, WHO)
     (even,) = select(records, metric="local.even")
     assert even.step is None and {r.step for r in records if r is not even} == {0, 7}

@@ -23,10 +23,10 @@ def run(tmp_path_factory):
     model = ww.EncoderForMaskedLM(
         ww.preset("ap", "tiny", vocab_size=40, num_hidden_layers=1, max_position_embeddings=24)
     )
-    write_checkpoint(folder / "checkpoints", 0, model, [], {"cpu": torch.zeros(1)}, {})
+    write_checkpoint(folder / "checkpoints", 0, model, {}, {"cpu": torch.zeros(1)}, {})
     with torch.no_grad():
         model.position_table()[:10] += 0.05 * torch.randn(10, 120)
-    write_checkpoint(folder / "checkpoints", 5, model, [], {"cpu": torch.zeros(1)}, {})
+    write_checkpoint(folder / "checkpoints", 5, model, {}, {"cpu": torch.zeros(1)}, {})
     return folder
 
 
@@ -90,7 +90,7 @@ def test_what_has_no_table_or_no_checkpoints_is_refused(tmp_path):
     with pytest.raises(ValueError, match="has no checkpoints"):
         separation_records(tmp_path, Who("m", 0))
     model = ww.EncoderForMaskedLM(ww.preset("rope", "tiny", vocab_size=40, num_hidden_layers=1))
-    write_checkpoint(tmp_path / "checkpoints", 0, model, [], {"cpu": torch.zeros(1)}, {})
+    write_checkpoint(tmp_path / "checkpoints", 0, model, {}, {"cpu": torch.zeros(1)}, {})
     with pytest.raises(ValueError, match="has no position table"):
         separation_records(tmp_path, Who("m", 0))
 

@@ -4,6 +4,8 @@ Never a pickle, never remote code, and never fewer than 32 bits: numbers of anal
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
@@ -36,7 +38,6 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     Raises:
         ValueError: there is none, several, or a damaged one; or `head` is wanted of another package's model.
     """
-    from safetensors import SafetensorError
     from transformers import AutoModel
     from transformers.utils import logging
 
@@ -54,7 +55,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
         kind = read_object(folder / "config.json").get("model_type") if local else None
     except ValueError as error:
         raise ValueError(f"{folder}/config.json is damaged ({error}). Use a complete copy.") from None
-    try:
+    with _told(model):
         if kind == "whatwhere":
             ours: Any = EncoderForMaskedLM if head else Encoder
             with own_scheme(folder):
@@ -82,6 +83,31 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             **_here(local),
         )
         return _whole(opened, info, model)
+
+
+@contextmanager
+def usable(model: str, scheme: Path | None) -> Iterator[None]:
+    """Around what opens a model by itself: its folder is looked at and its own scheme loaded first, and errors are one
+    line."""
+    from ..encoder.tables import check_sizes
+    from ..training.config import use_scheme
+
+    use_scheme(scheme)
+    model = model_source(model)
+    local = _check_folder(model)
+    with _told(model), own_scheme(Path(model)):
+        if local:
+            check_sizes(Path(model), _config_of(model, local))
+        yield
+
+
+@contextmanager
+def _told(model: str) -> Iterator[None]:
+    """Errors of the libraries that open a model, in one line that names it."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
     except ValueError as error:  # of a library, which does not know the file
         raise (error if model in str(error) else ValueError(f"{model} does not load ({_short(error)}).")) from None
     except (SafetensorError, RuntimeError, OSError, LookupError, TypeError, AttributeError) as error:

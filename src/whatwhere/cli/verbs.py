@@ -2,7 +2,7 @@
 
 # A verb imports what it needs when it is called: help and a mistyped verb must not wait for torch.
 # isort: off
-from . import train, measure, evaluate, show  # noqa: F401
+from . import train, use, measure, evaluate, show  # noqa: F401
 
 # isort: on
 from .options import app

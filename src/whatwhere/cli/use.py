@@ -1,0 +1,84 @@
+"""Verbs that use a trained model: predict."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..files import write_array
+from .models import AnyModel, usable
+from .options import Field, Json, Scheme, emit, verb
+
+
+@verb()
+def predict(
+    model: AnyModel,
+    text: list[str] | None = None,
+    file: Path | None = None,
+    field: Field = "text",
+    what: str | None = None,
+    top: int = 5,
+    pooling: str = "mean",
+    stride: int | None = None,
+    out: Path | None = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """What a model says of texts: likely words for each mask, labels with probabilities, or vectors.
+
+    Args:
+        text: A text; may be given again. [default: a line of stdin each]
+        file: A text a line, or a table (.tsv .csv .jsonl .parquet) with --field; also .gz .xz .zst.
+        what: words, labels or vectors. [default: labels of a classifier; else words where every text has the mask token
+            (most often [MASK]), else vectors]
+        top: Words for each mask.
+        pooling: Of vectors: mean over the tokens, cls, or one stream's columns of the mean, semantic or position.
+        stride: Tokens that the windows of a text longer than the model reads have in common. [default: a quarter of a
+            window]
+        out: Vectors: .npy file, a row a text.
+    """
+    from ..corpus import open_source
+    from ..evaluation.predict import opened
+    from ..training.loop import bars
+
+    if text and file:
+        raise ValueError("Give --text or --file, not both.")
+    if text:
+        texts = text
+    else:
+        lines = sys.stdin.read().splitlines() if file is None else open_source(file, field, "line")
+        texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise ValueError("There is no text. Give --text, --file or lines on stdin.")
+    with usable(model, scheme):
+        predictor = opened(model, texts, what)
+    if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
+        wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
+        raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")
+    with bars(disable=as_json or len(texts) < 100) as bar:
+        task = bar.add_task("predict", total=None, word="")
+        found = predictor(
+            texts,
+            top=top,
+            pooling=pooling,
+            stride=stride,
+            show=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    if out is not None:
+        write_array(out, found)
+        facts = {"out": str(out), "texts": len(texts), "width": int(found.shape[1])}
+        emit(facts, as_json, f"{out}: {len(texts):,} vectors of {found.shape[1]:,} numbers.")
+        return
+    told = [[round(float(x), 6) for x in row] for row in found] if predictor.what == "vectors" else found
+    rows = [{"text": each, predictor.what: said} for each, said in zip(texts, told, strict=True)]
+    emit({"what": predictor.what, "texts": rows}, as_json, "\n".join(map(_line, rows)))
+
+
+def _line(row: dict[str, Any]) -> str:
+    """For people: a text and what is said of it; vectors as JSON, to go on with."""
+    if "vectors" in row:
+        return json.dumps(row["vectors"])
+    if "labels" in row:
+        return f"{row['text']}\n  " + "  ".join(f"{name} {share:.3f}" for name, share in row["labels"].items())
+    said = ["  ".join(f"{each['word']} {each['probability']:.3f}" for each in mask) for mask in row["words"]]
+    return "\n  ".join([row["text"], *said])
