@@ -95,6 +95,7 @@ def check_imports(path):
     if part == "__init__":
         assert {module[0] for module, _ in imports(text, ()) if module} <= {
             "encoder",
+            "evaluation",
             "geometry",
             "shipped",
             "version",

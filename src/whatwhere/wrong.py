@@ -1,6 +1,9 @@
-"""Wrong values in our words: what pydantic, which checks settings and options, says of the first of them."""
+"""Wrong values in our words: what pydantic, which checks settings and options, says of the first of them, and what
+libraries say of a model that does not open."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pydantic import ValidationError
 
@@ -28,3 +31,22 @@ def wrong_value(name: str, error: ValidationError) -> str:
     seen = repr(first["input"])
     seen = seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]} ..."
     return f"{name}{' ' if words.startswith('must ') else ': '}{words}; got {seen}."
+
+
+def shortly(error: Exception) -> str:
+    """The words of an error on one line, 200 characters of them at most."""
+    return " ".join(str(error).split())[:_LONGEST]
+
+
+@contextmanager
+def opening(model: str) -> Iterator[None]:
+    """Errors of the libraries that open a model become a ValueError of one line that names it; one that names it
+    already stands as it is."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except ValueError as error:
+        raise (error if model in str(error) else ValueError(f"{model} does not load ({shortly(error)}).")) from None
+    except (SafetensorError, RuntimeError, OSError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{model} does not load ({shortly(error)}). Use a complete copy.") from None

@@ -4,8 +4,6 @@ Never a pickle, never remote code, and never fewer than 32 bits: numbers of anal
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
@@ -14,6 +12,7 @@ import typer
 
 from ..files import read_object
 from ..shipped import REFERENCE, model_source
+from ..wrong import opening, shortly
 from .options import own_scheme
 
 _SHIPPED = f"`{REFERENCE}`, the one that comes with the package (a folder of that name here is ./{REFERENCE})"
@@ -55,7 +54,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
         kind = read_object(folder / "config.json").get("model_type") if local else None
     except ValueError as error:
         raise ValueError(f"{folder}/config.json is damaged ({error}). Use a complete copy.") from None
-    with _told(model):
+    with opening(model):
         if kind == "whatwhere":
             ours: Any = EncoderForMaskedLM if head else Encoder
             with own_scheme(folder):
@@ -85,33 +84,20 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
         return _whole(opened, info, model)
 
 
-@contextmanager
-def usable(model: str, scheme: Path | None) -> Iterator[None]:
-    """Around what opens a model by itself: its folder is looked at and its own scheme loaded first, and errors are one
-    line."""
+def check_model(model: str) -> None:
+    """Refuse what is no model, before something else opens it.
+
+    Raises:
+        ValueError: no such folder, no finished model in it, or a configuration that its weights cannot have.
+    """
     from ..encoder.tables import check_sizes
-    from ..training.config import use_scheme
 
-    use_scheme(scheme)
-    model = model_source(model)
-    local = _check_folder(model)
-    with _told(model), own_scheme(Path(model)):
+    source = model_source(model)
+    local = _check_folder(source)
+    with opening(source):
+        config = _config_of(source, local)
         if local:
-            check_sizes(Path(model), _config_of(model, local))
-        yield
-
-
-@contextmanager
-def _told(model: str) -> Iterator[None]:
-    """Errors of the libraries that open a model, in one line that names it."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except ValueError as error:  # of a library, which does not know the file
-        raise (error if model in str(error) else ValueError(f"{model} does not load ({_short(error)}).")) from None
-    except (SafetensorError, RuntimeError, OSError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{model} does not load ({_short(error)}). Use a complete copy.") from None
+            check_sizes(Path(source), config)
 
 
 def _whole(model: Any, info: Any, name: str) -> Any:
@@ -174,11 +160,7 @@ def open_tokenizer(model: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **_here(local))
     except Exception as error:  # the library of tokenizers raises no class of its own
-        raise ValueError(f"The tokenizer of {model} does not load ({_short(error)}). Use a complete copy.") from None
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+        raise ValueError(f"The tokenizer of {model} does not load ({shortly(error)}). Use a complete copy.") from None
 
 
 def _has_tokenizer(folder: Path) -> bool:

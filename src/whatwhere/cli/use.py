@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_array
-from .models import AnyModel, usable
-from .options import Field, Json, Scheme, emit, verb
+from .models import AnyModel, check_model
+from .options import Field, Json, Scheme, emit, own_scheme, verb
 
 
 @verb()
 def predict(
     model: AnyModel,
     text: list[str] | None = None,
+    pair: list[str] | None = None,
     file: Path | None = None,
     field: Field = "text",
+    pair_field: str | None = None,
     what: str | None = None,
     top: int = 5,
     pooling: str = "mean",
@@ -28,7 +30,9 @@ def predict(
 
     Args:
         text: A text; may be given again. [default: a line of stdin each]
+        pair: Second text of a pair, one for each --text.
         file: A text a line, or a table (.tsv .csv .jsonl .parquet) with --field; also .gz .xz .zst.
+        pair_field: Column of the second text of pairs; of .tsv .csv .jsonl.
         what: words, labels or vectors. [default: labels of a classifier; else words where every text has the mask token
             (most often [MASK]), else vectors]
         top: Words for each mask.
@@ -37,21 +41,16 @@ def predict(
             window]
         out: Vectors: .npy file, a row a text.
     """
-    from ..corpus import open_source
     from ..evaluation.predict import opened
+    from ..shipped import model_source
+    from ..training.config import use_scheme
     from ..training.loop import bars
 
-    if text and file:
-        raise ValueError("Give --text or --file, not both.")
-    if text:
-        texts = text
-    else:
-        lines = sys.stdin.read().splitlines() if file is None else open_source(file, field, "line")
-        texts = [line for line in lines if line.strip()]
-    if not texts:
-        raise ValueError("There is no text. Give --text, --file or lines on stdin.")
-    with usable(model, scheme):
-        predictor = opened(model, texts, what)
+    use_scheme(scheme)
+    texts, pairs = _texts(text, pair, file, field, pair_field)
+    check_model(model)
+    with own_scheme(Path(model_source(model))):
+        predictor = opened(model, texts, pairs, what)
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")
@@ -59,6 +58,7 @@ def predict(
         task = bar.add_task("predict", total=None, word="")
         found = predictor(
             texts,
+            pairs,
             top=top,
             pooling=pooling,
             stride=stride,
@@ -71,14 +71,43 @@ def predict(
         return
     told = [[round(float(x), 6) for x in row] for row in found] if predictor.what == "vectors" else found
     rows = [{"text": each, predictor.what: said} for each, said in zip(texts, told, strict=True)]
+    for row, second in zip(rows, pairs or [], strict=False):
+        row["pair"] = second
     emit({"what": predictor.what, "texts": rows}, as_json, "\n".join(map(_line, rows)))
+
+
+def _texts(
+    text: list[str] | None, pair: list[str] | None, file: Path | None, field: str, pair_field: str | None
+) -> tuple[list[str], list[str] | None]:
+    """What --text, --pair, --file or stdin hold.
+
+    Raises:
+        ValueError: nothing, two of them, or second texts without first ones.
+    """
+    from ..corpus import open_source
+    from ..corpus.labelled import read_labelled
+
+    if text and file:
+        raise ValueError("Give --text or --file, not both.")
+    if (pair and not text) or (pair_field and file is None):
+        raise ValueError("--pair goes with --text, --pair-field with --file.")
+    if file is not None and pair_field:
+        found = read_labelled(file, field, None, pair_field)
+        return found.texts, found.pairs
+    if text:
+        return text, pair or None
+    lines = sys.stdin.read().splitlines() if file is None else open_source(file, field, "line")
+    if texts := [line for line in lines if line.strip()]:
+        return texts, None
+    raise ValueError("There is no text. Give --text, --file or lines on stdin.")
 
 
 def _line(row: dict[str, Any]) -> str:
     """For people: a text and what is said of it; vectors as JSON, to go on with."""
     if "vectors" in row:
         return json.dumps(row["vectors"])
+    said = f"{row['text']}\t{row['pair']}" if "pair" in row else row["text"]
     if "labels" in row:
-        return f"{row['text']}\n  " + "  ".join(f"{name} {share:.3f}" for name, share in row["labels"].items())
-    said = ["  ".join(f"{each['word']} {each['probability']:.3f}" for each in mask) for mask in row["words"]]
-    return "\n  ".join([row["text"], *said])
+        return f"{said}\n  " + "  ".join(f"{name} {share:.3f}" for name, share in row["labels"].items())
+    words = ["  ".join(f"{each['word']} {each['probability']:.3f}" for each in mask) for mask in row["words"]]
+    return "\n  ".join([said, *words])

@@ -26,11 +26,12 @@ class LabelledTexts:
     labels: list[str]
 
 
-def read_labelled(path: str | Path, text: str, label: str, text_pair: str | None = None) -> LabelledTexts:
+def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str | None = None) -> LabelledTexts:
     """The rows of a table with a header (.tsv without quoting, .csv with) or of a JSON-lines file, plain or packed.
 
     Args:
-        text, text_pair, label: names of the columns or fields; a label may be a word or a whole number.
+        text, text_pair, label: names of the columns or fields; a label may be a word or a whole number; None: no labels
+            are wanted.
 
     Raises:
         ValueError: no such file or column, an unknown ending, a row of another width or without a label, or no rows.
@@ -45,7 +46,7 @@ def read_labelled(path: str | Path, text: str, label: str, text_pair: str | None
                 f"{place}: no column {lacking[0]!r}. Columns there: {some_names([*row])}. Choose with text, text_pair, "
                 "label."
             )
-        if not isinstance(row[label], str | int) or not str(row[label]).strip():
+        if label and (not isinstance(row[label], str | int) or not str(row[label]).strip()):
             raise ValueError(
                 f"{place}: the label {repr(row[label])[:60]} is neither a word nor a whole number. Leave such rows out."
             )
@@ -53,8 +54,9 @@ def read_labelled(path: str | Path, text: str, label: str, text_pair: str | None
             if not isinstance(row[name], str):
                 raise ValueError(f"{place}: {name!r} holds {type(row[name]).__name__}, not text.")
             found.append(row[name])
-        data.labels.append(str(row[label]).strip())
-    if not data.labels:
+        if label:
+            data.labels.append(str(row[label]).strip())
+    if not data.texts:
         raise ValueError(f"{path} holds no rows. Give a table with a header and labelled rows.")
     return data
 

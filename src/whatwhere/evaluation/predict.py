@@ -11,25 +11,36 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from ..analysis.passes import device_of
-from ..analysis.texts import most_tokens
 from ..corpus import load_tokenizer
 from ..corpus.labelled import padded
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
 from ..shipped import model_source
 from ..training.checkpoints import quiet
+from ..wrong import opening
+from .tuning import input_form
 
-WHAT = ("words", "labels", "vectors")
+KINDS: dict[str, Any] = {
+    "labels": AutoModelForSequenceClassification,
+    "words": AutoModelForMaskedLM,
+    "vectors": AutoModel,
+}
 BATCH_TOKENS = 4096  # of a forward pass, padding included
+UNBOUNDED = 512  # tokens of a window where nothing bounds what a model reads
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Tokens of a text that are read at once. counted: 1 for a token that no earlier window has, special ones too."""
+    """Tokens of a text that are read at once.
+
+    types: which text of a pair a token is of. counted: 1 for a token that no earlier window has, special ones too.
+    starts: characters in the text, -1 of special tokens.
+    """
 
     text: int
     ids: np.ndarray
+    types: np.ndarray
     counted: np.ndarray
-    starts: np.ndarray  # characters in the text, -1 of special tokens
+    starts: np.ndarray
 
 
 class Predictor:
@@ -37,56 +48,60 @@ class Predictor:
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
-        what: "words", "labels", "vectors"; None: labels of a classifier, else words.
+        what: "words", "labels", "vectors"; None: labels of a classifier, else words, or vectors of a bare encoder.
 
     Raises:
-        ValueError: the model has no such head, or there is no such thing.
+        ValueError: no model, one without that head, or there is no such thing.
     """
 
     def __init__(self, model: str | Path, what: str | None = None) -> None:
-        source = model_source(model)
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        source, self.name = model_source(model), str(model)
+        with opening(self.name), quiet():
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         head = str((getattr(config, "architectures", None) or [""])[0])
         has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
         self.what = what or next(name for name, there in has.items() if there)
-        if self.what not in WHAT:
-            raise ValueError(f"what must be one of {', '.join(WHAT)}; got {what!r}.")
+        if self.what not in KINDS:
+            raise ValueError(f"what must be one of {', '.join(KINDS)}; got {what!r}.")
         if not has[self.what]:
-            there = ", ".join(name for name in has if has[name])
-            raise ValueError(f"{model} is a {head or 'model without a head'}: it gives {there}, not {self.what}.")
-        kinds = {"words": AutoModelForMaskedLM, "labels": AutoModelForSequenceClassification, "vectors": AutoModel}
-        with quiet():
-            self.model: Any = kinds[self.what].from_pretrained(
-                source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+            there = " and ".join(name for name in has if has[name])
+            raise ValueError(
+                f"{model} ({head or 'without a head'}) gives {there}; what={self.what} needs another model."
             )
+        how = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+        with opening(self.name), quiet():
+            self.model: Any = KINDS[self.what].from_pretrained(source, **how)
         self.model.eval()
         self.tokenizer: Any = load_tokenizer(source)
-        self.name = str(model)
+        self.longest, self.types = input_form(self.model, self.tokenizer, UNBOUNDED)
 
     @torch.inference_mode()
     def __call__(
         self,
         texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
         *,
         top: int = 5,
         pooling: str = "mean",
         stride: int | None = None,
         show: Callable[[int, int], None] = lambda done, total: None,
     ) -> Any:
-        """Of words a list for each text of (mask, top) dicts `word`, `probability`; of labels a dict label ->
-        probability for each text, likeliest first; of vectors (texts, width) float32.
+        """Words: for each text a list of its masks, of each the `top` likeliest as {"word": ..., "probability": ...}.
+        Labels: for each text {label: probability}, likeliest first (of a regression: its number). Vectors: (texts,
+        width) float32.
 
         A text longer than the model reads is read in windows, each beginning with the last `stride` tokens of the one
         before (default: a quarter of a window). Logits and vectors are the means over windows, weighted by the tokens
-        that no earlier window has (so that a mean vector counts every token once); a mask is filled in the window in
-        which it is farthest from both ends.
+        that no earlier window has, so that a mean vector counts every token of the text once; a mask is filled in the
+        window in which it is farthest from both ends. Of a pair that is too long the longer text is cut.
 
         Args:
-            top: words for each mask. pooling: as `encoder.sentence.pooled`.
+            pairs: the second text of each pair.
+            pooling: as `encoder.sentence.pooled`.
 
         Raises:
-            ValueError: no text, one without tokens or (for words) without the mask, or a pooling that the model has
-                not.
+            ValueError: no text, one without tokens or (for words) without a mask, another number of pairs than of
+                texts, or a pooling that the model has not.
         """
         streams = int(getattr(self.model.config, "position_size", 0))
         if pooling not in POOLINGS or (pooling in OF_STREAMS and not streams):
@@ -94,59 +109,69 @@ class Predictor:
             raise ValueError(f"pooling must be one of {there} for {self.name}; got {pooling!r}.")
         if not texts:
             raise ValueError("There is no text. Give one or more.")
-        windows = list(self._windows(texts, stride))
+        if top < 1:
+            raise ValueError(f"top must be at least 1; got {top}.")
+        windows = list(self._windows(texts, stride) if pairs is None else self._pairs(texts, pairs))
         if self.what == "words":
-            return self._words(texts, windows, top, show)
-        weights, found = np.zeros(len(texts)), np.zeros(0)
+            return self._words(len(texts), windows, top, show)
+        weights, found = np.zeros(len(texts)), np.zeros((len(texts), 0))
         for rows, mask, output in self._passes(windows, show):
             if self.what == "labels":
                 values = output.logits
             else:
                 counted = torch.from_numpy(padded([w.counted for w in rows], 0)).to(mask)
                 values = pooled(output.last_hidden_state, counted, pooling, streams)
+            if not found.size:
+                found = np.zeros((len(texts), values.shape[1]))
             for window, value in zip(rows, values.double().cpu().numpy(), strict=True):
-                if not found.size:
-                    found = np.zeros((len(texts), len(value)))
-                weight = float(window.counted.sum())
-                weights[window.text] += weight
-                found[window.text] += weight * value
+                weights[window.text] += window.counted.sum()
+                found[window.text] += window.counted.sum() * value
         found /= weights[:, None]
-        if self.what == "vectors":
-            return found.astype(np.float32)
-        names = self.model.config.id2label
-        several = getattr(self.model.config, "problem_type", None) == "multi_label_classification"
-        shares = torch.from_numpy(found)
-        shares = shares.sigmoid() if several else shares.softmax(-1)
-        return [{str(names[int(i)]): float(row[i]) for i in row.argsort(descending=True)} for row in shares]
+        return found.astype(np.float32) if self.what == "vectors" else self._labels(torch.from_numpy(found))
 
-    def longest(self) -> int:
-        """Tokens of a window, special ones included."""
-        limit = int(self.tokenizer.model_max_length)  # absurdly large where the tokenizer knows none
-        return min(most_tokens(self.model) or 512, limit)
+    def cut(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> int:
+        """How many texts (or pairs) are longer than the model reads at once."""
+        _check_pairs(texts, pairs)
+        ids = self.tokenizer(list(texts), None if pairs is None else list(pairs), verbose=False)["input_ids"]
+        return sum(len(each) > self.longest for each in ids)
 
     def _windows(self, texts: Sequence[str], stride: int | None) -> Iterator[_Window]:
-        longest = self.longest()
-        room = longest - self.tokenizer.num_special_tokens_to_add()
+        room = self.longest - self.tokenizer.num_special_tokens_to_add()
         overlap = room // 4 if stride is None else stride
         if not 0 <= overlap < room:
             raise ValueError(f"stride must be from 0 to {room - 1} tokens for {self.name}; got {stride}.")
-        how = {"truncation": True, "max_length": longest, "stride": overlap, "return_overflowing_tokens": True}
-        rows = self.tokenizer(
-            list(texts), return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False, **how
-        )
+        how = {"truncation": True, "max_length": self.longest, "stride": overlap, "return_overflowing_tokens": True}
         before = -1
-        for at, text in enumerate(rows["overflow_to_sample_mapping"]):
+        for window in self._encoded(list(texts), None, **how):
+            again = overlap if window.text == before else 0  # tokens that the window before has as well
+            window.counted[np.flatnonzero(window.starts >= 0)[:again]] = 0
+            before = window.text
+            yield window
+
+    def _pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> Iterator[_Window]:
+        _check_pairs(texts, pairs)
+        yield from self._encoded(list(texts), list(pairs), truncation="longest_first", max_length=self.longest)
+
+    def _encoded(self, texts: list[str], pairs: list[str] | None, **how: Any) -> Iterator[_Window]:
+        rows = self.tokenizer(
+            texts,
+            pairs,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            return_token_type_ids=True,
+            verbose=False,
+            **how,
+        )
+        of = rows.get("overflow_to_sample_mapping", range(len(texts)))
+        for at, text in enumerate(of):
+            ids, types = (np.array(rows[key][at], np.int64) for key in ("input_ids", "token_type_ids"))
             special = np.array(rows["special_tokens_mask"][at], bool)
-            ids, plain = np.array(rows["input_ids"][at], np.int64), np.flatnonzero(~special)
             if self.what == "words":  # to the tokenizer the mask is a special token, which a user wrote
-                plain = np.flatnonzero(~special | (ids == self.tokenizer.mask_token_id))
-            if text != before and not len(plain):
+                special &= ids != self.tokenizer.mask_token_id
+            if special.all():
                 raise ValueError(f"Text {text + 1} has no token that {self.name} knows. Leave it out.")
-            counted = np.ones(len(ids), np.int64)
-            counted[plain[: overlap if text == before else 0]] = 0
             starts = np.array([start for start, _ in rows["offset_mapping"][at]], np.int64)
-            yield _Window(int(text), ids, counted, np.where(np.isin(np.arange(len(ids)), plain), starts, -1))
-            before = text
+            yield _Window(int(text), ids, types, np.ones(len(ids), np.int64), np.where(special, -1, starts))
 
     def _passes(
         self, windows: Sequence[_Window], show: Callable[[int, int], None]
@@ -155,59 +180,81 @@ class Predictor:
         order, at = sorted(windows, key=lambda w: -len(w.ids)), 0
         while at < len(order):
             rows = order[at : at + max(1, BATCH_TOKENS // len(order[at].ids))]
-            ids = torch.from_numpy(padded([w.ids for w in rows], self.tokenizer.pad_token_id or 0))
-            mask = torch.from_numpy(padded([np.ones(len(w.ids), np.int64) for w in rows], 0))
-            ids, mask = ids.to(device_of(self.model)), mask.to(device_of(self.model))
-            yield rows, mask, self.model(input_ids=ids, attention_mask=mask)
+            batch = {
+                "input_ids": padded([w.ids for w in rows], self.tokenizer.pad_token_id or 0),
+                "attention_mask": padded([np.ones(len(w.ids), np.int64) for w in rows], 0),
+            }
+            if self.types:
+                batch["token_type_ids"] = padded([w.types for w in rows], 0)
+            inputs = {key: torch.from_numpy(value).to(device_of(self.model)) for key, value in batch.items()}
+            yield rows, inputs["attention_mask"], self.model(**inputs)
             at += len(rows)
             show(at, len(order))
 
+    def _labels(self, logits: torch.Tensor) -> list[dict[str, float]]:
+        config = self.model.config
+        if config.num_labels > 1:
+            several = config.problem_type == "multi_label_classification"
+            logits = logits.sigmoid() if several else logits.softmax(-1)
+        return [{str(config.id2label[int(i)]): float(row[i]) for i in row.argsort(descending=True)} for row in logits]
+
     def _words(
-        self, texts: Sequence[str], windows: Sequence[_Window], top: int, show: Callable[[int, int], None]
+        self, texts: int, windows: Sequence[_Window], top: int, show: Callable[[int, int], None]
     ) -> list[list[list[dict[str, Any]]]]:
         mask_id = self.tokenizer.mask_token_id
-        room: dict[tuple[int, int], tuple[int, list[dict[str, Any]]]] = {}  # of a mask: to the nearer end, its words
+        best: dict[tuple[int, int, int], tuple[int, list[dict[str, Any]]]] = {}  # of a mask: to the nearer end, words
         for rows, _, output in self._passes(windows, show):
             for window, logits in zip(rows, output.logits, strict=True):
                 for place in np.flatnonzero(window.ids == mask_id):
-                    key, free = (window.text, int(window.starts[place])), min(place, len(window.ids) - 1 - place)
-                    if key in room and room[key][0] >= free:
+                    key = (window.text, int(window.types[place]), int(window.starts[place]))
+                    room = int(min(place, len(window.ids) - 1 - place))
+                    if key in best and best[key][0] >= room:
                         continue
                     likely = logits[place].softmax(-1).topk(min(top, logits.shape[-1]))
                     pairs = zip(likely.indices.tolist(), likely.values.tolist(), strict=True)
-                    said = [{"word": self.tokenizer.decode([i]).strip(), "probability": p} for i, p in pairs]
-                    room[key] = int(free), said
-        found = [[said for (at, _), (_, said) in sorted(room.items()) if at == text] for text in range(len(texts))]
-        if (bare := [i for i, masks in enumerate(found) if not masks]) or top < 1:
-            token = self.tokenizer.mask_token
-            missing = f"text {bare[0] + 1} has no {token}" if bare else f"top={top}"
-            raise ValueError(f"Words are said for {token}, at least one for each; {missing}.")
+                    best[key] = room, [{"word": self.tokenizer.decode([i]).strip(), "probability": p} for i, p in pairs]
+        found: list[list[list[dict[str, Any]]]] = [[] for _ in range(texts)]
+        for (text, *_), (_, said) in sorted(best.items(), key=lambda each: each[0]):
+            found[text].append(said)
+        if not all(found):
+            raise ValueError(f"Words are said for {self.tokenizer.mask_token}; text {found.index([]) + 1} has none.")
         return found
 
 
-def predict(model: str | Path, texts: str | Sequence[str], *, what: str | None = None, **how: Any) -> Any:
-    """Words for the masks of texts, labels of a classifier, or vectors, see `Predictor`.
+def _check_pairs(texts: Sequence[str], pairs: Sequence[str] | None) -> None:
+    if pairs is not None and len(texts) != len(pairs):
+        raise ValueError(f"Every text needs its second one; got {len(texts)} texts and {len(pairs)} second ones.")
+
+
+def predict(
+    model: str | Path,
+    texts: str | Sequence[str],
+    pairs: str | Sequence[str] | None = None,
+    *,
+    what: str | None = None,
+    **how: Any,
+) -> Any:
+    """Words for the masks of texts, labels of a classifier, or vectors: what `Predictor` returns.
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
+        pairs: the second text of each pair.
         what: "words", "labels", "vectors"; None: labels of a classifier; else words where every text has a mask, else
             vectors.
         how: `top`, `pooling`, `stride` of `Predictor.__call__`.
     """
-    texts = [texts] if isinstance(texts, str) else list(texts)
-    return opened(model, texts, what)(texts, **how)
+    first = [texts] if isinstance(texts, str) else list(texts)
+    second = [pairs] if isinstance(pairs, str) else pairs
+    return opened(model, first, second, what)(first, second, **how)
 
 
-def opened(model: str | Path, texts: Sequence[str], what: str | None = None) -> Predictor:
+def opened(model: str | Path, texts: Sequence[str], pairs: Sequence[str] | None, what: str | None = None) -> Predictor:
     """The model for what is wanted of some texts; it says on stderr where texts are longer than it reads."""
     found = Predictor(model, what)
     if what is None and found.what == "words" and not all(found.tokenizer.mask_token in text for text in texts):
         found = Predictor(model, "vectors")
-    lengths = [len(ids) for ids in found.tokenizer(list(texts), verbose=False)["input_ids"]] if texts else []
-    if long := sum(length > found.longest() for length in lengths):
-        print(
-            f"{long:,} of {len(texts):,} texts are longer than the {found.longest():,} tokens that {model} reads; they "
-            "are read in windows.",
-            file=sys.stderr,
-        )
+    if long := found.cut(texts, pairs) if texts else 0:
+        done = "they are read in windows" if pairs is None else "they are cut"
+        seen = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
+        print(f"{seen} {found.longest:,} tokens that {model} reads at once; {done}.", file=sys.stderr)
     return found

@@ -1,0 +1,188 @@
+"""What a model says of texts equals the pipelines of transformers, and of long texts the rule written out."""
+
+import io
+import json
+import sys
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from cli_runner import whatwhere
+from foreign_models import TEXTS, save
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, pipeline
+
+import whatwhere as ww
+from whatwhere.evaluation.predict import Predictor
+
+SENTENCES = ["The capital of [MASK] is large.", "He was born in [MASK] and died in [MASK].", "A [MASK]."]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory) -> str:
+    """Folder of a tiny `dstg` with three classes and random weights, and the reference's tokenizer."""
+    folder = tmp_path_factory.mktemp("classifier") / "model"
+    torch.manual_seed(0)
+    names = {0: "bad", 1: "fair", 2: "good"}
+    config = ww.preset("dstg", size="tiny", vocab_size=4096, max_position_embeddings=32, num_labels=3, id2label=names)
+    ww.EncoderForSequenceClassification(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(ww.reference()).save_pretrained(folder)
+    return str(folder)
+
+
+def test_words_are_those_of_the_fill_mask_pipeline():
+    fill = pipeline("fill-mask", ww.reference(), top_k=3)
+    said = ww.predict("reference", SENTENCES, top=3)
+    for text, masks in zip(SENTENCES, said, strict=True):
+        theirs = fill(text)
+        for mine, each in zip(masks, theirs if len(masks) > 1 else [theirs], strict=True):
+            assert [one["word"] for one in mine] == [one["token_str"] for one in each]
+            np.testing.assert_allclose([one["probability"] for one in mine], [one["score"] for one in each], atol=1e-6)
+
+
+def test_labels_are_those_of_the_classification_pipeline(classifier):
+    texts = ["one", "two words", "a longer text of some words"]
+    theirs = pipeline("text-classification", classifier, top_k=None)(texts)
+    for mine, each in zip(ww.predict(classifier, texts), theirs, strict=True):
+        assert list(mine) == [one["label"] for one in each]
+        np.testing.assert_allclose(list(mine.values()), [one["score"] for one in each], atol=1e-6)
+    seconds = ["a second", "b", "words that follow"]
+    rows = [{"text": one, "text_pair": two} for one, two in zip(texts, seconds, strict=True)]
+    for mine, row in zip(ww.predict(classifier, texts, seconds), rows, strict=True):
+        each = pipeline("text-classification", classifier, top_k=None)(row)
+        np.testing.assert_allclose(list(mine.values()), [one["score"] for one in each], atol=1e-6)
+
+
+def test_a_bert_is_told_which_text_of_a_pair_a_token_is_of(tmp_path):
+    folder = save("bert", tmp_path / "bert")
+    config = AutoConfig.from_pretrained(folder, num_labels=2)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    rows = tokenizer(TEXTS[0][:20], TEXTS[1][:20], return_tensors="pt")
+    assert rows["token_type_ids"].sum() > 0
+    expected = model.eval()(**rows).logits.softmax(-1)[0].tolist()
+    (said,) = ww.predict(folder, TEXTS[0][:20], TEXTS[1][:20])
+    np.testing.assert_allclose([said["LABEL_0"], said["LABEL_1"]], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "semantic", "position"])
+def test_vectors_are_those_of_sentence_transformers(pooling, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    model, tokenizer = AutoModel.from_pretrained(ww.reference()), AutoTokenizer.from_pretrained(ww.reference())
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    ww.write_sentence_transformer(tmp_path, pooling=pooling)
+    texts = ["a text", "and another one, longer than that", "x"]
+    theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
+    np.testing.assert_allclose(ww.predict("reference", texts, what="vectors", pooling=pooling), theirs, atol=1e-5)
+
+
+def naive_windows(ids: list[int], longest: int, stride: int) -> list[list[int]]:
+    """Pieces of a text that each begin with the last `stride` tokens of the one before."""
+    room, pieces, start = longest - 2, [], 0
+    while True:
+        pieces.append(ids[start : start + room])
+        if start + room >= len(ids):
+            return pieces
+        start += room - stride
+
+
+@pytest.mark.parametrize("stride", [0, 7, None])
+def test_a_long_text_is_read_in_windows(classifier, stride):
+    model = AutoModelForSequenceClassification.from_pretrained(classifier).eval()
+    tokenizer = AutoTokenizer.from_pretrained(classifier)
+    text = "the war began in the north and then it went on for years " * 9
+    pieces = naive_windows(tokenizer(text, add_special_tokens=False)["input_ids"], 32, 7 if stride is None else stride)
+    assert len(pieces) > 3
+    logits, means, weights = [], [], []
+    for number, piece in enumerate(pieces):
+        again = (7 if stride is None else stride) if number else 0
+        ids = torch.tensor([[tokenizer.cls_token_id, *piece, tokenizer.sep_token_id]])
+        with torch.no_grad():
+            logits.append(model(ids).logits[0].double())
+            states = model.encoder(ids).last_hidden_state[0].double()
+        counted = torch.tensor([1.0, *([0.0] * again), *([1.0] * (len(piece) - again)), 1.0], dtype=torch.float64)
+        weights.append(float(counted.sum()))
+        means.append((states * counted[:, None]).sum(0))
+    expected = sum(w * one for w, one in zip(weights, logits, strict=True)) / sum(weights)
+    short = "short"
+    both = ww.predict(classifier, [short, text], stride=stride)
+    np.testing.assert_allclose([both[1][n] for n in ("bad", "fair", "good")], expected.softmax(-1).numpy(), atol=1e-6)
+    assert both[0] == pytest.approx(ww.predict(classifier, short)[0], abs=1e-6)
+    vectors = ww.predict(classifier, [text], what="vectors", stride=stride)
+    np.testing.assert_allclose(vectors[0], (sum(means) / sum(weights)).numpy(), atol=1e-5)
+
+
+def test_each_mask_of_a_long_text_is_filled_once_far_from_the_ends_of_its_window():
+    one = "the king of [MASK] went to war. "
+    said = ww.predict("reference", one * 40)
+    assert len(said[0]) == 40
+    predictor = Predictor("reference")
+    ids = predictor.tokenizer(one * 40, add_special_tokens=False)["input_ids"]
+    longest = predictor.longest
+    pieces = naive_windows(ids, longest, (longest - 2) // 4)
+    # The mask nearest to the middle of the second window is filled there.
+    stride, room = (longest - 2) // 4, longest - 2
+    start = room - stride
+    masks = [at for at, each in enumerate(ids) if each == predictor.tokenizer.mask_token_id]
+    middle = min(masks, key=lambda at: abs(at - start - room / 2))
+    row = torch.tensor([[predictor.tokenizer.cls_token_id, *pieces[1], predictor.tokenizer.sep_token_id]])
+    with torch.no_grad():
+        likely = predictor.model(row).logits[0, middle - start + 1].softmax(-1).max()
+    assert said[0][masks.index(middle)][0]["probability"] == pytest.approx(float(likely), abs=1e-5)
+
+
+def test_what_is_left_out_follows_from_model_and_texts(classifier):
+    assert isinstance(ww.predict("reference", "no mask here"), np.ndarray)
+    assert "word" in ww.predict("reference", "a [MASK] here")[0][0][0]
+    assert set(ww.predict(classifier, "x")[0]) == {"bad", "fair", "good"}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("nowhere", "--text", "x"), "nowhere is no folder here"),
+        (("reference", "--text", "x", "--what", "labels"), "EncoderForMaskedLM) gives words and vectors"),
+        (("reference", "--text", "x", "--what", "verbs"), "must be one of labels, words, vectors; got 'verbs'"),
+        (("reference", "--text", "x", "--what", "words"), "[MASK]; text 1 has none"),
+        (("reference", "--text", "x", "--pooling", "max"), "pooling must be one of mean, cls, semantic, position"),
+        (("reference", "--text", "x", "--stride", "500"), "stride must be from 0 to 125"),
+        (("reference", "--text", "x", "--text", "y", "--pair", "z"), "got 2 texts and 1 second ones"),
+        (("reference", "--text", "x", "--file", "y"), "Give --text or --file, not both"),
+        (("reference", "--file", "nowhere.txt"), "nowhere.txt"),
+        (("reference", "--pair-field", "b"), "--pair-field with --file"),
+        (("reference", "--text", "[MASK]", "--top", "0"), "top must be at least 1; got 0"),
+        (("reference", "--text", ""), "Text 1 has no token"),
+        (("reference", "--text", "[MASK] or not", "--out", "x.npy"), "--out is a .npy file of vectors"),
+    ],
+)
+def test_wrong_words_are_one_line(words, expected):
+    done = whatwhere("predict", *words)
+    assert done.returncode == 2 and expected in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_texts_come_from_the_line_a_file_a_table_or_stdin(classifier, tmp_path):
+    (tmp_path / "lines.txt").write_text("one\n\ntwo words\n")
+    (tmp_path / "pairs.tsv").write_text("a\tb\none\tsecond\ntwo words\tother\n")
+    said = {}
+    said["text"] = whatwhere("predict", classifier, "--text", "one", "--text", "two words", "--json")
+    said["file"] = whatwhere("predict", classifier, "--file", str(tmp_path / "lines.txt"), "--json")
+    with mock.patch.object(sys, "stdin", io.StringIO("one\ntwo words\n")):
+        said["stdin"] = whatwhere("predict", classifier, "--json")
+    rows = {name: json.loads(done.stdout)["texts"] for name, done in said.items()}
+    assert rows["text"] == rows["file"] == rows["stdin"]
+    assert [row["text"] for row in rows["text"]] == ["one", "two words"]
+    pairs = ("--file", str(tmp_path / "pairs.tsv"), "--field", "a", "--pair-field", "b", "--json")
+    given = ("--text", "one", "--text", "two words", "--pair", "second", "--pair", "other", "--json")
+    found = [json.loads(whatwhere("predict", classifier, *how).stdout)["texts"] for how in (pairs, given)]
+    assert (
+        found[0] == found[1] and found[0][0]["pair"] == "second" and found[0][0]["labels"] != rows["text"][0]["labels"]
+    )
+    out = tmp_path / "vectors.npy"
+    words = ("--file", str(tmp_path / "lines.txt"), "--what", "vectors", "--out", str(out))
+    done = whatwhere("predict", "reference", *words)
+    assert done.returncode == 0 and "2 vectors of 128 numbers" in done.stdout
+    np.testing.assert_allclose(np.load(out), ww.predict("reference", ["one", "two words"], what="vectors"), atol=1e-6)
+    long = whatwhere("predict", "reference", "--text", "word " * 300)
+    assert "1 of 1 texts are longer than the 128 tokens" in long.stderr
