@@ -9,7 +9,8 @@ import pytest
 import torch
 from encoder_models import VOCAB, build
 
-from whatwhere.analysis.texts import LEVELS, most_tokens, quantise, repeated_text, save_texts, shown_tokens, text_maps
+from whatwhere.analysis.texts import LEVELS, quantise, repeated_text, save_texts, shown_tokens, text_maps
+from whatwhere.encoder.tables import most_tokens
 
 IDS = np.array([2, *np.random.default_rng(0).integers(5, VOCAB, 10), 3])
 NAMES = [str(i) for i in range(len(IDS))]
@@ -75,7 +76,7 @@ def test_an_encoder_of_transformers_has_total_and_the_reason(bert):
         own = bert(torch.from_numpy(IDS)[None], output_attentions=True).attentions
     bert.set_attn_implementation(before)
     np.testing.assert_allclose(maps.weights["total"], np.stack([a[0].numpy() for a in own]), atol=1e-7)
-    assert most_tokens(bert) == 16
+    assert most_tokens(bert.config) == 16
     with pytest.raises(ValueError, match=r"has 16 positions; the text 'x' has 17 tokens"):
         text_maps(bert, np.full(17, 5), [""] * 17, "x")
 

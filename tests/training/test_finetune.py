@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 from cli_runner import whatwhere
+from foreign_models import save
 from run_files import MODEL, losses, unexplained
 from safetensors import safe_open
-from transformers import AutoTokenizer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertForSequenceClassification
 
 import whatwhere as ww
 from whatwhere.intervals import share_interval
 from whatwhere.records import read_records, select
+from whatwhere.study.records import finetune_records
 from whatwhere.training import checkpoints
 from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
 from whatwhere.training.pretrain import PretrainConfig, pretrain
@@ -157,7 +159,7 @@ def test_defaults_are_those_of_geom_for_its_width(encoder, tables):
     ("values", "message"),
     [
         ({"epochs": 1}, "Give one budget, steps or epochs; got steps=12 and epochs=1"),
-        ({"start": "nowhere"}, "No model at nowhere: config.json is missing"),
+        ({"start": "nowhere"}, "nowhere is no folder here, and the Hub gives no such model"),
         ({"lenght": 3}, "Unknown configuration key 'lenght'. Did you mean length"),
         ({"length": 500}, "length=500 tokens, but the position table has 128 rows"),
         ({"model": {"hidden_size": 64}}, "do not fit model.hidden_size=64"),
@@ -230,3 +232,45 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     (last,) = select(records, metric="accuracy", step=4)
     assert last.low < last.value < last.high and last.n == 40
     assert unexplained(out, MODEL) == unexplained(encoder, MODEL) == []
+    assert f"Next: whatwhere predict {out} --text 'A text of your own.'" in again.stdout
+
+
+def test_a_bert_is_fine_tuned_as_its_own_class_would_be(tables, tmp_path):
+    # The recipe's loop on transformers' own classifier: weights, token types and the table at each mark are BERT's.
+    start, pairs = save("bert", tmp_path / "bert"), {}
+    for name, path in tables.items():
+        lines = [line.split("\t") for line in Path(path).read_text().splitlines()[1:]]
+        rows = ["a\tb\tlabel", *(f"{text}\t{text[::-1]}\t{label}" for text, label in lines)]
+        pairs[name] = str(tmp_path / f"{name}.tsv")
+        Path(pairs[name]).write_text("\n".join(rows) + "\n")
+    config = FinetuneConfig.parse(
+        {"start": str(start), **pairs, **QUICK, "length": 16, "text": "a", "text_pair": "b", "learning_rate": 0.01}
+        | {"model": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}, "steps": 3}
+    )
+    summary = finetune(config, tmp_path / "run", progress=False)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+    assert type(model) is BertForSequenceClassification and model.config.id2label == {0: "no", 1: "yes"}
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    dev = [line.split("\t") for line in Path(pairs["dev"]).read_text().splitlines()[1:]]
+    rows = [tokenizer(a, b, return_tensors="pt", truncation=True, max_length=16) for a, b, _ in dev]
+    with torch.no_grad():
+        said = [model.config.id2label[int(model.eval()(**row).logits.argmax())] for row in rows]
+    right = sum(one == label for one, (*_, label) in zip(said, dev, strict=True))
+    assert summary["validation_accuracy"] == right / len(dev) and rows[0]["token_type_ids"].sum() > 0
+    first = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run/checkpoints/step-0")
+    began = AutoModel.from_pretrained(start).embeddings.position_embeddings.weight
+    assert torch.equal(first.bert.embeddings.position_embeddings.weight, began)
+    table = model.bert.embeddings.position_embeddings.weight.detach().double()
+    moved = {r.step: r.value for r in finetune_records(tmp_path / "run") if r.metric == "change" and r.part is None}
+    assert list(moved) == [0, 2, 3] and moved[0] == 0
+    before = began.detach().double()
+    assert moved[3] == pytest.approx(float((table - before).norm() / before.norm()))
+    card = (tmp_path / "run/README.md").read_text()
+    assert "`bert`, of transformers" in card and "trust_remote_code" not in card and "import whatwhere" not in card
+    assert not unexplained(tmp_path / "run", MODEL)
+    again = finetune(config, tmp_path / "run", resume=True, progress=False)
+    assert again["validation_accuracy"] == summary["validation_accuracy"]
+    fresh = build_classifier(config.model_copy(update={"from_scratch": True}), ["no", "yes"])
+    assert not torch.equal(fresh.bert.embeddings.position_embeddings.weight, began)
+    with pytest.raises(ValueError, match="model.hiden_dropout is no field of a bert.*hidden_dropout_prob"):
+        build_classifier(config.model_copy(update={"model": {"hiden_dropout": 0.1}}), ["no", "yes"])

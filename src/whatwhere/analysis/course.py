@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..encoder import EncoderConfig, EncoderForMaskedLM, EncoderForSequenceClassification
+from ..encoder import EncoderForMaskedLM
+from ..encoder.tables import read_table
 from ..geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
 from ..geometry.distances import distances
 from ..geometry.encodings import random_table
@@ -55,17 +56,7 @@ def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
         ValueError: no checkpoints there, or a model without a position table.
     """
     for step, folder in _checkpoints(run):
-        config = EncoderConfig.from_pretrained(folder, local_files_only=True)
-        if config.absolute == "none":
-            raise ValueError(
-                f"{run} has no position table: its scheme ({config.preset}) keeps no position in the input. Try ap or "
-                "dstg."
-            )
-        classifies = (config.architectures or [""])[0] == EncoderForSequenceClassification.__name__
-        kind = EncoderForSequenceClassification if classifies else EncoderForMaskedLM
-        table = kind.from_pretrained(folder, local_files_only=True).position_table()
-        assert table is not None
-        yield step, table.detach().double().numpy()
+        yield step, read_table(folder).numpy()
 
 
 def separation_records(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..corpus.synthetic import RepeatedDocuments
+from ..encoder.tables import most_tokens
 from ..files import read_json, write_arrays, write_json
 from .attention import TOTAL, WeightReader, Weights, attention_weights
 from .passes import Batch, Documents, read
@@ -85,7 +86,7 @@ def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: s
             f"A text is one row of at least one token id, each with a name; got ids {input_ids.shape}, {len(tokens)} "
             "names."
         )
-    most = most_tokens(model)
+    most = most_tokens(model.config)
     if most is not None and len(input_ids) > most:
         raise ValueError(f"The model has {most} positions; the text {title!r} has {len(input_ids)} tokens. Shorten it.")
     ids = input_ids[None]
@@ -122,17 +123,6 @@ class _Maps(WeightReader):
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         self.maps[part].append(weights.values[0].float().cpu().numpy())
-
-
-def most_tokens(model: Any) -> int | None:
-    """The most tokens that a model reads, or None where nothing bounds them."""
-    config = model.config
-    if hasattr(model, "inspecting"):
-        return config.longest
-    most, kind = getattr(config, "max_position_embeddings", None), str(getattr(config, "model_type", ""))
-    if not isinstance(most, int) or most < 1:
-        return None
-    return most - 2 if "roberta" in kind or kind in ("camembert", "mpnet") else most  # counted from the padding id
 
 
 def save_texts(

@@ -223,8 +223,9 @@ def attention(
         truncate: Cut texts that are longer than the model reads.
         out: The page to write.
     """
-    from ..analysis.texts import LEVELS, most_tokens, repeated_text, shown_tokens, text_maps
+    from ..analysis.texts import LEVELS, repeated_text, shown_tokens, text_maps
     from ..analysis.who import Who
+    from ..encoder.tables import most_tokens
     from ..report.explorer import ExplorerModel, ExplorerText
     from ..report.pages import write_attention_page
     from ..study.machine import versions
@@ -237,7 +238,7 @@ def attention(
         raise ValueError(f"{out} is a folder. Give the name of the page: --out {out / 'attention.html'}.")
     check_writable(out)
     encoder, tokenizer, folder = open_model(model, scheme)
-    most = most_tokens(encoder)
+    most = most_tokens(encoder.config)
     found, maps = [], None
     for title, words in texts:
         ids = tokenizer(words, verbose=False)["input_ids"]

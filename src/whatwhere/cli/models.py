@@ -3,9 +3,7 @@
 Never a pickle, never remote code, and never fewer than 32 bits: numbers of analyses are not those of bfloat16.
 """
 
-import os
 from pathlib import Path
-from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
@@ -23,12 +21,6 @@ AnyModel = Annotated[
         "name; or " + _SHIPPED + "."
     ),
 ]
-OurModel = Annotated[
-    str,
-    typer.Argument(
-        metavar="model", help="A trained model: a folder that pretrain or a study wrote, or " + _SHIPPED + "."
-    ),
-]
 
 
 def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
@@ -43,13 +35,14 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     from ..encoder import Encoder, EncoderForMaskedLM
     from ..encoder.tables import check_sizes, own_config
     from ..training.config import use_scheme
+    from ..training.models import check_folder, config_of, here
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     use_scheme(scheme)
     model = model_source(model)
     folder = Path(model)
-    local = _check_folder(model)
+    local = check_folder(model)
     try:
         kind = read_object(folder / "config.json").get("model_type") if local else None
     except ValueError as error:
@@ -63,7 +56,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
                     folder, dtype=_at_least_32_bits(config), local_files_only=True, output_loading_info=True
                 )
             return _whole(opened, info, model)
-        config = _config_of(model, local)
+        config = config_of(model, local)
         if local:
             check_sizes(folder, config)
         if head:
@@ -79,25 +72,9 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             use_safetensors=True,
             attn_implementation="eager",
             output_loading_info=True,
-            **_here(local),
+            **here(local),
         )
         return _whole(opened, info, model)
-
-
-def check_model(model: str) -> None:
-    """Refuse what is no model, before something else opens it.
-
-    Raises:
-        ValueError: no such folder, no finished model in it, or a configuration that its weights cannot have.
-    """
-    from ..encoder.tables import check_sizes
-
-    source = model_source(model)
-    local = _check_folder(source)
-    with opening(source):
-        config = _config_of(source, local)
-        if local:
-            check_sizes(Path(source), config)
 
 
 def _whole(model: Any, info: Any, name: str) -> Any:
@@ -118,26 +95,6 @@ def _of_body(names: list[str]) -> list[str]:
     return [name for name in names if ".layers." in f".{name}" or "word_embeddings" in name]
 
 
-def _config_of(model: str, local: bool) -> Any:
-    """The configuration of a model of transformers.
-
-    Raises:
-        ValueError: it is no folder here, and the Hub gives no such model either.
-    """
-    from transformers import AutoConfig
-
-    try:
-        return AutoConfig.from_pretrained(model, trust_remote_code=False, **_here(local))
-    except OSError as error:
-        if local:
-            raise
-        reason = shorten(str(error), 100, placeholder=" …")
-        raise ValueError(
-            f"{model} is no folder here, and the Hub gives no such model ({reason}). Check the name; for a model of "
-            "the Hub, the network too."
-        ) from None
-
-
 def open_tokenizer(model: str) -> Any:
     """The tokenizer that was saved with a model; with its run, for a checkpoint.
 
@@ -145,6 +102,8 @@ def open_tokenizer(model: str) -> Any:
         ValueError: there is none, or a damaged one.
     """
     from transformers import AutoTokenizer
+
+    from ..training.models import here
 
     model = model_source(model)
     folder = Path(model)
@@ -158,7 +117,7 @@ def open_tokenizer(model: str) -> Any:
             )
         model = str(run)
     try:
-        return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **_here(local))
+        return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **here(local))
     except Exception as error:  # the library of tokenizers raises no class of its own
         raise ValueError(f"The tokenizer of {model} does not load ({shortly(error)}). Use a complete copy.") from None
 
@@ -182,28 +141,3 @@ def _at_least_32_bits(config: Any) -> Any:
     import torch
 
     return torch.float64 if getattr(config, "dtype", None) in (torch.float64, "float64") else torch.float32
-
-
-def _here(local: bool) -> dict[str, Any]:
-    return {"local_files_only": local or bool(os.environ.get("HF_HUB_OFFLINE"))}
-
-
-def _check_folder(model: str) -> bool:
-    """Whether the model is a folder; one that holds no finished model is refused."""
-    folder = Path(model)
-    if folder.is_dir():
-        seeds = sorted(p.parent for p in folder.glob("**/seed-*/config.json"))
-        if seeds and not (folder / "config.json").is_file():
-            many = "one model" if len(seeds) == 1 else f"{len(seeds)} models"
-            raise ValueError(f"{folder} holds {many} of a study. Name one, for example {seeds[0]}.")
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
-        if not any(folder.glob("*.safetensors")):
-            raise ValueError(
-                f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. "
-                f"Finish its training: whatwhere pretrain --out {folder}."
-            )
-        return True
-    if folder.exists() or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
-        raise ValueError(f"No model at {model}: it is no folder. Give the folder of a trained model.")
-    return False

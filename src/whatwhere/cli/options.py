@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -115,6 +116,11 @@ def emit(value: Any, as_json: bool, text: str) -> None:
 def report_line(page: Any) -> str:
     """What is said of a page that was written."""
     return f"The report is {page}: open it in a browser."
+
+
+def next_line(*words: str) -> str:
+    """The command to type next, as the end of what a verb says."""
+    return f"\nNext: whatwhere {shlex.join(words)}"
 
 
 def given(context: typer.Context, kind: type["StrictConfig"]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .models import OurModel
+from ..files import read_json
+from .models import AnyModel
 from .options import (
     ConfigFile,
     Corpus,
@@ -21,6 +22,7 @@ from .options import (
     configured,
     emit,
     given,
+    next_line,
     own_scheme,
     report_line,
     verb,
@@ -59,6 +61,12 @@ def _finished(out: Path) -> str:
     from ..status import finished
 
     return " It was finished before; nothing was trained." if finished(out) else ""
+
+
+def _masked(model: Path) -> str:
+    """What a masked-language model can be asked first."""
+    token = read_json(model / "tokenizer_config.json").get("mask_token")
+    return f"The capital of {token if isinstance(token, str) else '[MASK]'} is large."
 
 
 @verb()
@@ -110,7 +118,12 @@ def study(
         emit({"out": str(folder), "models": only}, as_json, text)
         return
     report = run_study(resolved, out)
-    emit({"out": str(out), "report": str(report)}, as_json, report_line(report))
+    model = next(iter(sorted(out.glob("models/*/seed-*"))))
+    emit(
+        {"out": str(out), "report": str(report)},
+        as_json,
+        report_line(report) + next_line("predict", str(model), "--text", _masked(model)),
+    )
 
 
 @verb()
@@ -190,13 +203,13 @@ def pretrain(
     measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
     if int(os.environ.get("RANK", "0")) == 0:
         text = f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}.{before}"
-        emit({"out": str(out), **summary}, as_json, text)
+        emit({"out": str(out), **summary}, as_json, text + next_line("predict", str(out), "--text", _masked(out)))
 
 
 @verb()
 def finetune(
     context: typer.Context,
-    start: OurModel,
+    start: AnyModel,
     out: Path,
     data: Path | None = None,
     dev: Path | None = None,
@@ -249,7 +262,9 @@ def finetune(
         )
         cut = rows_cut(summary, resolved.length)
         text = f"{out}: {done}, {measured}.{f' Of the rows, {cut}.' if cut else ''}{before}"
-        emit({"out": str(out), **summary}, as_json, text)
+        second = ["--pair", "Its second text."] if resolved.text_pair else []
+        then = next_line("predict", str(out), "--text", "A text of your own.", *second)
+        emit({"out": str(out), **summary}, as_json, text + then)
 
 
 @verb()

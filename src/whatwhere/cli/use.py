@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_array
-from .models import AnyModel, check_model
+from .models import AnyModel
 from .options import Field, Json, Scheme, emit, own_scheme, verb
 
 
@@ -48,7 +48,6 @@ def predict(
 
     use_scheme(scheme)
     texts, pairs = _texts(text, pair, file, field, pair_field)
-    check_model(model)
     with own_scheme(Path(model_source(model))):
         predictor = opened(model, texts, pairs, what)
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):

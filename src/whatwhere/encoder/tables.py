@@ -113,6 +113,14 @@ def _table_of_model(folder: Path, words: bool) -> Tensor:
     return table[rows_of_no_position(config) :]
 
 
+def has_table(folder: Path) -> bool:
+    """Whether a model's folder, ours or of transformers, has a position table that `read_table` reads."""
+    about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if about.get("model_type") == EncoderConfig.model_type:
+        return own_config(folder).absolute != "none"
+    return _called(named_tensors(folder), _POSITIONS) is not None
+
+
 def rows_of_no_position(config: dict[str, Any]) -> int:
     """How many first rows of the table of a model of transformers belong to no position, by its config.json."""
     kind, pad = config.get("model_type"), config.get("pad_token_id")
@@ -163,6 +171,16 @@ def own_config(folder: Path) -> EncoderConfig:
         raise ValueError(f"{folder}/config.json: {' '.join(str(error).split())[:600]}") from None
     check_sizes(folder, config)
     return config
+
+
+def most_tokens(config: Any) -> int | None:
+    """The most tokens that a model of this configuration, ours or of transformers, reads; None: nothing bounds them."""
+    kind, most = str(getattr(config, "model_type", "")), getattr(config, "max_position_embeddings", None)
+    if kind == EncoderConfig.model_type:
+        return config.longest  # type: ignore[no-any-return]
+    if not isinstance(most, int) or most < 1:
+        return None
+    return most - 2 if "roberta" in kind or kind in ("camembert", "mpnet") else most  # counted from the padding id
 
 
 def check_sizes(folder: Path, config: Any) -> None:

@@ -16,13 +16,13 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from transformers import AutoConfig
 
 from ..analysis.passes import device_of
-from ..analysis.texts import most_tokens
 from ..corpus import Source, Windows, load_tokenizer, open_source
 from ..corpus.labelled import padded
 from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
+from ..encoder.tables import most_tokens
 from ..files import read_json, write_arrays, write_text
 from ..records import Record
 from ..shipped import model_source
@@ -127,7 +127,7 @@ class TextEncoder:
         from mteb.similarity_functions import cos_sim, pairwise_cos_sim
 
         ours = body.config.model_type == EncoderConfig.model_type
-        most = body.config.max_position_embeddings if ours else most_tokens(body)  # ours: alike for all schemes
+        most = body.config.max_position_embeddings if ours else most_tokens(body.config)  # ours: alike for all schemes
         self.length = min(length, most or length)
         self.body, self.tokenizer, self.pooling, self.show = body, tokenizer, pooling, show
         self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from ..analysis.passes import device_of
 from ..corpus import load_tokenizer
 from ..corpus.labelled import padded
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
-from ..shipped import model_source
 from ..training.checkpoints import quiet
+from ..training.models import model_config
 from ..wrong import opening
 from .tuning import input_form
 
@@ -55,9 +55,8 @@ class Predictor:
     """
 
     def __init__(self, model: str | Path, what: str | None = None) -> None:
-        source, self.name = model_source(model), str(model)
-        with opening(self.name), quiet():
-            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        self.name = str(model)
+        source, config = model_config(model)
         head = str((getattr(config, "architectures", None) or [""])[0])
         has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
         self.what = what or next(name for name, there in has.items() if there)

@@ -9,8 +9,8 @@ import torch
 
 from ..analysis.passes import Documents, at_least_float32, body_of, hidden_states
 from ..analysis.probes import stream_columns
-from ..analysis.texts import most_tokens
 from ..corpus.labelled import padded
+from ..encoder.tables import most_tokens
 
 BATCH_TOKENS = 8192  # of a forward pass, padding included
 LAYERS = ("last", "all")
@@ -87,7 +87,7 @@ def _encoded(model: Any, tokenizer: Any, texts: Sequence[str]) -> list[tuple[np.
             f"{type(tokenizer).__name__} does not say where its tokens stand in a text. Save the model with a "
             "tokenizer.json."
         )
-    longest = most_tokens(model)
+    longest = most_tokens(model.config)
     how = {"truncation": True, "max_length": longest} if longest else {}
     rows = tokenizer(list(texts), return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False, **how)
     encoded = []

@@ -17,9 +17,9 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from ..analysis.texts import most_tokens
 from ..corpus.batches import Batches
 from ..corpus.labelled import LabelledBatches
+from ..encoder.tables import most_tokens
 from ..training.checkpoints import quiet
 from ..training.loop import LoopConfig, Show, Trainer
 from .scores import Score
@@ -86,7 +86,7 @@ class Tuned:
 def input_form(model: Any, tokenizer: Any, length: int) -> tuple[int, bool]:
     """Most tokens of a row, at most `length`, that a model reads, and whether token types tell its texts apart."""
     types = "token_type_ids" in tokenizer.model_input_names and model.config.model_type != "whatwhere"
-    return min(length, most_tokens(model) or length), types
+    return min(length, most_tokens(model.config) or length), types
 
 
 def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:

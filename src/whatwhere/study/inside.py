@@ -17,9 +17,10 @@ import numpy as np
 from ..analysis import INSIDE, Analysis, Subject
 from ..analysis.geometry import CorpusDistances, Plan, corpus_geometry
 from ..analysis.passes import choose_documents, read
-from ..analysis.texts import most_tokens, repeated_text, save_texts
+from ..analysis.texts import repeated_text, save_texts
 from ..analysis.who import Who
 from ..corpus import Windows, count_windows
+from ..encoder.tables import most_tokens
 from ..files import Arrays, read_json
 from ..records import Record, read_records, write_records
 from ..training.runs import one_writer
@@ -162,7 +163,7 @@ def run_heads(
         }
         if out is not None:
             title, text = repeated_text()
-            length = min(chosen.length, most_tokens(model) or chosen.length)
+            length = min(chosen.length, most_tokens(model.config) or chosen.length)
             texts = [(title, np.array(tokenizer(text, truncation=True, max_length=length)["input_ids"]))]
             for i in (0, len(held_out) // 2):
                 texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))

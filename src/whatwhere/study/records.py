@@ -8,7 +8,7 @@ from ..analysis.geometry import CorpusDistances
 from ..analysis.who import Who
 from ..corpus import Windows
 from ..corpus.windows import own_windows
-from ..encoder import EncoderConfig
+from ..encoder.tables import has_table
 from ..files import read_json, read_lines
 from ..gates import plateau, unlearned
 from ..points import Table
@@ -80,7 +80,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     who = Who(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
     records = training_records(out, who)
     records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
-    if EncoderConfig.from_pretrained(out, local_files_only=True).absolute != "none":
+    if has_table(out):
         records += separation_records(out, who, used=summary["longest"], corpus=corpus)
     return records
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..analysis.texts import most_tokens
 from ..corpus import Windows, build_windows, load_tokenizer, open_source
 from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
+from ..encoder.tables import most_tokens
 
 LONGEST = 512  # tokens of a window where the model sets no limit
 PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute
@@ -42,7 +42,7 @@ def model_windows(
         ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than
             the model reads, more token ids than it has, or no such text.
     """
-    most = most_tokens(model)
+    most = most_tokens(model.config)
     if length is not None and most is not None and length > most:
         raise ValueError(f"The model reads {most} tokens at most; --length {length} is more.")
     windows = None

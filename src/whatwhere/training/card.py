@@ -9,6 +9,7 @@ import jinja2
 import yaml
 
 from ..encoder import SOURCES, EncoderConfig
+from ..encoder.tables import most_tokens
 from ..papers import bibtex
 from ..version import VERSION
 
@@ -66,12 +67,12 @@ def corpus_name(corpus: str) -> str:
     return re.sub(r"[`|\s]+", " ", corpus if known else Path(corpus).name)
 
 
-def weights_metadata(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, str]:
+def weights_metadata(config: Any, run: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, str]:
     """The head of every weights file: texts only, and nothing that another run of the same settings would change."""
     scheme = ("preset", "block", *(field for field in SCHEME_FIELDS if field not in ("table_file", "table_start")))
     sizes = "hidden_size position_size num_hidden_layers num_attention_heads vocab_size max_position_embeddings".split()
     measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
-    facts = {key: getattr(config, key) for key in (*scheme, *sizes)}
+    facts = {key: getattr(config, key) for key in (*scheme, *sizes) if hasattr(config, key)}
     facts |= {key: summary[key] for key in measured if key in summary}
     text = {key: corpus_name(run[key]) for key in ("corpus", "start", "data", "dev") if key in run}
     return {key: str(value) for key, value in facts.items()} | text | {"whatwhere": VERSION}
@@ -81,13 +82,17 @@ def _rows(rows: Mapping[str, Any]) -> str:
     return "| | |\n| --- | --- |\n" + "\n".join(f"| {key} | {value} |" for key, value in rows.items())
 
 
-def _own_parts(config: EncoderConfig) -> list[str]:
+def _own_parts(config: Any) -> list[str]:
     """The fields that name a part which no source here published."""
+    if not isinstance(config, EncoderConfig):
+        return []
     parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "rotation")]
     return [field for field, part in parts if part != "none" and (field, part) not in PARTS]
 
 
-def _scheme(config: EncoderConfig) -> dict[str, Any]:
+def _scheme(config: Any) -> dict[str, Any]:
+    if not isinstance(config, EncoderConfig):
+        return {"architecture": f"`{config.model_type}`, of transformers"}
     d_pos, width = config.position_size, config.hidden_size
     streams = f"two: columns 0 to {d_pos - 1} position, {d_pos} to {width - 1} meaning" if d_pos else "one"
     source = SOURCES.get(config.preset)
@@ -108,7 +113,7 @@ def _optimizer(run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
 
 def _page(
     kind: str,
-    config: EncoderConfig,
+    config: Any,
     run: Mapping[str, Any],
     summary: Mapping[str, Any],
     training: Mapping[str, Any],
@@ -118,18 +123,22 @@ def _page(
     **words: Any,
 ) -> str:
     """A card of `card.md.j2`: `kind` chooses its sections, `words` fill those of one kind alone."""
+    ours = isinstance(config, EncoderConfig)
+    name = config.preset if ours else config.model_type
+    own = ["whatwhere", "encoder", "positional-encoding", name, "custom_code"] if ours else ["whatwhere", name]
     head = {
         "library_name": "transformers",
         "pipeline_tag": task,
         "language": language,
-        "tags": ["whatwhere", "encoder", "positional-encoding", config.preset, *tags],
+        "tags": [*own, *tags],
     }
-    longest = f"{config.longest} tokens" if config.longest else "not limited by the scheme"
-    longest += "" if config.longest else f"; trained on {run['length']} tokens"
+    most = most_tokens(config)
+    longest = f"{most} tokens" if most else f"not limited by the scheme; trained on {run['length']} tokens"
+    width, d_ff = config.hidden_size, getattr(config, "intermediate_size", "–")
     size = {
         "parameters": f"{summary['parameters']:,}, {summary['embedding_parameters']:,} of them word embeddings",
         "layers, heads": f"{config.num_hidden_layers}, {config.num_attention_heads}",
-        "hidden, feed-forward": f"{config.hidden_size}, {config.intermediate_size}",
+        "hidden, feed-forward": f"{width}, {d_ff}",
         "vocabulary": f"{config.vocab_size:,}",
         "longest input": longest,
     }
@@ -142,6 +151,8 @@ def _page(
     return page.render(
         kind=kind,
         config=config,
+        ours=ours,
+        name=name,
         version=VERSION,
         head=yaml.safe_dump(head, sort_keys=False).strip(),
         scheme=_rows(_scheme(config)),
@@ -149,7 +160,7 @@ def _page(
         training=_rows(training),
         longest=longest,
         own_parts=_own_parts(config),
-        citations="\n".join(map(bibtex, sources(config))),
+        citations="\n".join(map(bibtex, sources(config))) if ours else "",
         **words,
     )
 
@@ -182,7 +193,7 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
     corpus = corpus_name(run["corpus"])
     training = _pretraining(run, summary, f"`{corpus}`")
     semantic = run["pooling"] == "semantic" and config.position_size
-    tags = ("sentence-transformers", "custom_code")
+    tags = ("sentence-transformers",)
     return _page("encoder", config, run, summary, training, tags=tags, corpus=corpus, semantic=semantic)
 
 
@@ -196,7 +207,7 @@ def rows_cut(summary: Mapping[str, Any], length: int) -> str:
     return f"{' and '.join(parts)} are longer than {length} tokens and were cut{lost}" if parts else ""
 
 
-def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+def classifier_card(config: Any, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     """The card of a fine-tuned classifier, as `model_card` makes that of an encoder.
 
     Args:
@@ -218,8 +229,7 @@ def classifier_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapp
         f"(95 %: {summary['accuracy_low']:.1%} to {summary['accuracy_high']:.1%}); always the commonest class: "
         f"{summary['commonest']:.1%}",
     }
-    task, tags = "text-classification", ("custom_code",)
-    return _page("classifier", config, run, summary, training, task=task, tags=tags, data=data, dev=dev)
+    return _page("classifier", config, run, summary, training, task="text-classification", data=data, dev=dev)
 
 
 def reference_card(

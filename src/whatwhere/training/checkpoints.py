@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from ..encoder import EncoderConfig
 from ..files import new_file, new_folder, read_object, remove_folder, write_json
 from ..hashes import HASHES, check_files, hashes, write_hashes
 from .sharding import shared, shared_weights, whole
@@ -103,7 +104,8 @@ def save_model(
         OSError: the disk is full or not writable.
     """
     try:
-        model.save_pretrained(folder, code=code)
+        how: dict[str, Any] = {"code": code} if isinstance(model.config, EncoderConfig) else {}
+        model.save_pretrained(folder, **how)
         for path in folder.glob("*.safetensors") if metadata else ():
             write_metadata(path, metadata or {})
     except SafetensorError as error:

@@ -1,4 +1,5 @@
-"""Fine-tuning for sequence classification: a pretrained folder and a labelled table in, a classifier out.
+"""Fine-tuning for sequence classification: a pretrained encoder, ours or of transformers, and a labelled table in, a
+classifier out.
 
 The loop, its schedules, checkpoints and exact resume are those of pretraining; here are the data, the model and the
 defaults (GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrained and 2e-4 from fresh weights,
@@ -14,20 +15,24 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from pydantic import Field, PositiveFloat, model_validator
+from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
 
 from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, label_names, read_labelled
-from ..encoder import EncoderConfig, EncoderForSequenceClassification
+from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
-from ..encoder.tables import own_config
+from ..encoder.registry import nearest
+from ..encoder.tables import most_tokens
 from ..files import read_object, write_json
 from ..hashes import sha256
 from ..intervals import share_interval
 from ..shipped import model_source
+from ..wrong import opening
 from .card import classifier_card, rows_cut
 from .checkpoints import quiet
 from .config import LoopConfig, SchemeConfig
 from .loop import Trainer, processes, run, validation
+from .models import model_config
 from .runs import enter, one_writer, save_final
 
 CONFIG, DATA, TABLES = "finetune.yaml", "data.json", ("data", "dev")
@@ -44,31 +49,17 @@ RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and fr
 
 def default_rate(start: str, from_scratch: bool) -> float:
     """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, narrow models need longer."""
-    width = own_config(model_folder(start)).hidden_size
+    _, config = model_config(start)
+    width = getattr(config, "hidden_size", None) or getattr(config, "dim", None) or 768  # dim: DistilBERT's name
     return RATES[from_scratch] * 768 / width
-
-
-def model_folder(start: str) -> Path:
-    """The folder of one of our models; `reference` is the one that comes with the package.
-
-    Raises:
-        ValueError: there is none, or another kind of model.
-    """
-    path = Path(model_source(start)) / "config.json"
-    if not path.is_file():
-        raise ValueError(f"No model at {start}: config.json is missing. Give the folder that pretrain wrote.")
-    kind = read_object(path).get("model_type")
-    if kind != EncoderConfig.model_type:
-        way_out = "Only encoders of whatwhere are fine-tuned here: whatwhere pretrain."
-        raise ValueError(f"{start} holds a model of type {kind!r}. {way_out}")
-    return path.parent
 
 
 class FinetuneConfig(LoopConfig, SchemeConfig):
     """A fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
 
     start: str = Field(
-        description="folder of a pretrained encoder, or reference: its weights, configuration and tokenizer"
+        description="folder of a pretrained encoder, ours or of transformers, a Hub name, or reference: its weights, "
+        "configuration and tokenizer"
     )
     from_scratch: bool = False  # take the configuration and the tokenizer only, weights anew
     model: dict[str, Any] = {}  # EncoderConfig fields that override the folder's, e.g. dropout
@@ -110,24 +101,33 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         assert self.epochs is not None
         return math.ceil(self.epochs * rows / self.batch_size)
 
-    def encoder_config(self, labels: list[str]) -> EncoderConfig:
-        """The folder's configuration with the overrides and the classes.
+    def encoder_config(self, labels: list[str]) -> Any:
+        """The encoder's configuration with the overrides and the classes.
 
         Raises:
             ValueError: no such field, or a length that the position table does not have.
         """
-        found = own_config(model_folder(self.start))
-        own = {field: getattr(found, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
-        numbers = {name: number for number, name in enumerate(labels)}
-        config = EncoderConfig(**{**own, **self.model}, id2label=dict(enumerate(labels)), label2id=numbers)
+        _, found = model_config(self.start)
+        classes = dict(enumerate(labels))
+        if isinstance(found, EncoderConfig):
+            own = {field: getattr(found, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
+            config: Any = EncoderConfig(**{**own, **self.model})
+        else:
+            config = found
+            known = [key for key in config.to_dict() if not key.startswith("_")]
+            for key, value in self.model.items():
+                if key not in known:
+                    raise ValueError(f"model.{key} is no field of a {config.model_type}.{nearest(key, known)}")
+                setattr(config, key, value)
+        config.id2label, config.label2id = classes, {name: number for number, name in classes.items()}
         config.problem_type = "single_label_classification"
-        if (longest := config.longest) is not None and self.length > longest:
+        if (longest := most_tokens(config)) is not None and self.length > longest:
             seen = f"length={self.length} tokens, but the position table has {longest} rows"
             raise ValueError(f"{seen}. Use --length {longest}.")
         return config
 
 
-def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSequenceClassification:
+def build_classifier(config: FinetuneConfig, labels: list[str]) -> Any:
     """The model before its first step; new weights come from `config.seed`.
 
     Raises:
@@ -135,18 +135,21 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> EncoderForSeq
     """
     encoder = config.encoder_config(labels)
     torch.manual_seed(config.seed)
+    if type(encoder) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        raise ValueError(f"transformers has no classifier of type {encoder.model_type}. Give an encoder that has one.")
     if config.from_scratch:
-        return EncoderForSequenceClassification(encoder)
-    try:
-        with quiet():
+        return AutoModelForSequenceClassification.from_config(encoder, trust_remote_code=False).float()
+    how: dict[str, Any] = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
+    with quiet(), opening(config.start):
+        try:
             # The new configuration names no type, and stored weights may be narrower than what is trained.
-            return EncoderForSequenceClassification.from_pretrained(
-                model_folder(config.start), config=encoder, dtype=torch.float32, local_files_only=True
-            )
-    except RuntimeError:
-        changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items()) or f"{len(labels)} classes"
-        way_out = "Start from another encoder, or --from-scratch."
-        raise ValueError(f"The weights of {config.start} do not fit {changed}. {way_out}") from None
+            return AutoModelForSequenceClassification.from_pretrained(model_source(config.start), config=encoder, **how)
+        except RuntimeError:
+            changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items())
+            raise ValueError(
+                f"The weights of {config.start} do not fit {changed or f'{len(labels)} classes'}. Start from another "
+                "encoder, or --from-scratch."
+            ) from None
 
 
 @one_writer
@@ -169,10 +172,13 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     rows = read_labelled(config.data, *columns)
     names = label_names(rows.labels, f"{config.data}")
     model = build_classifier(config, names)
-    check_backend(config.backend, processes().device, training=True, dropout=model.config.dropout)
-    tokenizer = load_tokenizer(model_folder(config.start))
-    data = LabelledBatches(rows, names, tokenizer, config.length, config.seed)
-    dev = LabelledBatches(read_labelled(config.dev, *columns), names, tokenizer, config.length)
+    ours = isinstance(model.config, EncoderConfig)
+    if ours:
+        check_backend(config.backend, processes().device, training=True, dropout=model.config.dropout)
+    tokenizer = load_tokenizer(model_source(config.start))
+    types = "token_type_ids" in tokenizer.model_input_names and not ours
+    data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
+    dev = LabelledBatches(read_labelled(config.dev, *columns), names, tokenizer, config.length, types=types)
     if len(data) < config.batch_size:
         seen = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{seen}. Use a smaller --set batch_size=.")
@@ -181,7 +187,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         config.save_run(out / CONFIG)  # first: a folder without it is of no run, and could not be gone on with
         _claim_data(out, facts)
         if progress and (cut := rows_cut(facts, config.length)):
-            print(f"{cut[0].upper()}{cut[1:]}.{_longer(config.length, model.config.longest)}", file=sys.stderr)
+            print(f"{cut[0].upper()}{cut[1:]}.{_longer(config.length, most_tokens(model.config))}", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), out)
     trained = run(
         trainer,
@@ -190,7 +196,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         tokens_per_step=round(config.batch_size * data.mean_length),
         validate=_validator(dev, config.batch_size),
         resume=resume,
-        label=f"{model.config.preset} seed {config.seed}",
+        label=f"{model.config.preset if ours else model.config.model_type} seed {config.seed}",
         progress=progress,
     )
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))

@@ -400,7 +400,7 @@ def _facts(trainer: Trainer, history: list[dict[str, Any]], seconds: float, toke
     words = model.get_input_embeddings()
     assert isinstance(words, torch.nn.Embedding)
     return {
-        "preset": model.config.preset,
+        "preset": getattr(model.config, "preset", model.config.model_type),
         "seed": trainer.config.seed,
         "steps": trainer.steps,
         "tokens": tokens,

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from ..encoder import EncoderConfig, EncoderPreTrainedModel, write_sentence_transformer
+from ..encoder import write_sentence_transformer
+from ..encoder.tables import most_tokens
 from ..files import check_writable, flush, read_json, temporary_folder, write_json, write_text
 from ..hashes import check_files, forget_hashes, write_hashes
 from ..locks import locked, sweep
@@ -137,13 +138,13 @@ def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[No
 
 
 def save_final(
-    model: EncoderPreTrainedModel,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     out: Path,
     *,
     settings: Mapping[str, Any],
     summary: Mapping[str, Any],
-    card: Callable[[EncoderConfig, Mapping[str, Any], Mapping[str, Any]], str],
+    card: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], str],
     pooling: str | None = None,
 ) -> None:
     """A transformers folder at `out`, the hashes of its files last: they mean that all the rest is there.
@@ -161,8 +162,8 @@ def save_final(
         facts = read_json(tokenizer_config)
         for how_it_was_opened in ("is_local", "local_files_only"):
             facts.pop(how_it_was_opened, None)
-        if model.config.longest is not None:  # so that `truncation=True` cuts where the position table ends
-            facts["model_max_length"] = model.config.longest
+        if (longest := most_tokens(model.config)) is not None:  # so that `truncation=True` cuts where the table ends
+            facts["model_max_length"] = longest
         write_text(tokenizer_config, json.dumps(facts, indent=2))
         write_text(temporary / "README.md", card(model.config, settings, summary))
         if pooling is not None:

@@ -1,0 +1,77 @@
+"""Models that are given by a folder, ours or of transformers, by a name on the Hub, or as `reference`: what is there,
+and their configuration."""
+
+import os
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+from transformers import AutoConfig
+
+from ..encoder import EncoderConfig
+from ..encoder.tables import check_sizes, own_config
+from ..files import read_object
+from ..shipped import model_source
+from ..wrong import opening
+
+
+def model_config(model: str | Path) -> tuple[str, Any]:
+    """What a model is opened from, and its configuration; no weight is read.
+
+    Raises:
+        ValueError: no such folder, no finished model in it, sizes that its weights cannot have, or no such model on the
+            Hub.
+    """
+    source = model_source(model)
+    local, folder = check_folder(source), Path(source)
+    with opening(source):
+        if local and read_object(folder / "config.json").get("model_type") == EncoderConfig.model_type:
+            return source, own_config(folder)
+        config = config_of(source, local)
+        if local:
+            check_sizes(folder, config)
+        return source, config
+
+
+def config_of(model: str, local: bool) -> Any:
+    """The configuration of a model of transformers.
+
+    Raises:
+        ValueError: it is no folder here, and the Hub gives no such model either.
+    """
+    try:
+        return AutoConfig.from_pretrained(model, trust_remote_code=False, **here(local))
+    except OSError as error:
+        if local:
+            raise
+        reason = shorten(str(error), 100, placeholder=" …")
+        raise ValueError(
+            f"{model} is no folder here, and the Hub gives no such model ({reason}). Check the name; for a model of "
+            "the Hub, the network too."
+        ) from None
+
+
+def here(local: bool) -> dict[str, Any]:
+    """The argument by which transformers does not ask the Hub for what is a folder, or where it shall not be asked."""
+    return {"local_files_only": local or bool(os.environ.get("HF_HUB_OFFLINE"))}
+
+
+def check_folder(model: str) -> bool:
+    """Whether the model is a folder; one that holds no finished model is refused."""
+    folder = Path(model)
+    if folder.is_dir():
+        seeds = sorted(p.parent for p in folder.glob("**/seed-*/config.json"))
+        if seeds and not (folder / "config.json").is_file():
+            many = "one model" if len(seeds) == 1 else f"{len(seeds)} models"
+            raise ValueError(f"{folder} holds {many} of a study. Name one, for example {seeds[0]}.")
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
+        if not any(folder.glob("*.safetensors")):
+            raise ValueError(
+                f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. "
+                f"Finish its training: whatwhere pretrain --out {folder}."
+            )
+        return True
+    if folder.exists() or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
+        raise ValueError(f"No model at {model}: it is no folder. Give the folder of a trained model.")
+    return False
