@@ -271,3 +271,50 @@ def test_positional_correlations_stay_float32_under_autocast(name, block, ids):
     for bias, expected in zip(biases, exact, strict=True):
         assert bias.base.dtype == torch.float32
         torch.testing.assert_close(bias.dense().double(), expected.dense(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_words_may_be_given_as_vectors(name):
+    model, given = build(name), inputs("padded")
+    ids = given.pop("input_ids")
+    vectors = model.encoder.word_embeddings(ids).detach().requires_grad_()
+    apart = model.config.relative_special or model.config.absolute_special or model.config.reset != "none"
+    also = {"input_ids": ids} if apart else {}
+    logits = model(inputs_embeds=vectors, **also, **given).logits
+    torch.testing.assert_close(logits, model(ids, **given).logits, rtol=0, atol=0)
+    (gradient,) = torch.autograd.grad(logits[0, 1].sum(), vectors)
+    step = torch.zeros_like(vectors)
+    step[0, 1, 0] = 1e-6
+    with torch.no_grad():
+        after = model(inputs_embeds=vectors + step, **also, **given).logits[0, 1].sum()
+        before = model(inputs_embeds=vectors - step, **also, **given).logits[0, 1].sum()
+    assert float(gradient[0, 1, 0]) == pytest.approx(float(after - before) / 2e-6, rel=1e-4, abs=1e-7)
+    if apart:
+        with pytest.raises(ValueError, match=r"treats \[CLS\] and \[SEP\] apart.* Give input_ids beside"):
+            model(inputs_embeds=vectors, **given)
+
+
+def test_vectors_of_another_shape_are_refused():
+    model, ids = build("rope"), inputs("plain")["input_ids"]
+    for wrong in ({"inputs_embeds": torch.zeros(2, 3, 5)}, {"inputs_embeds": torch.zeros(1, 1, 24), "input_ids": ids}):
+        with pytest.raises(ValueError, match="inputs_embeds has shape"):
+            model(**wrong)
+    with pytest.raises(ValueError, match="Give input_ids .*, or inputs_embeds"):
+        model()
+
+
+@pytest.mark.parametrize("name", ["ap", "rope", "dstg"])
+def test_one_row_of_positions_stands_for_all(name):
+    model, ids = build(name), inputs("plain")["input_ids"]
+    row = torch.arange(ids.shape[1]).flip(0)
+    expected = model(ids, position_ids=row.expand(ids.shape)).logits
+    for given in (row, row[None]):
+        torch.testing.assert_close(model(ids, position_ids=given).logits, expected, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="must have the shape of input_ids"):
+        model(ids, position_ids=row[1:])
+
+
+def test_a_model_with_a_head_opens_as_an_encoder_without_a_report(tmp_path, caplog):
+    build("dstg").float().save_pretrained(tmp_path)
+    AutoModel.from_pretrained(tmp_path)
+    assert not [record for record in caplog.records if "LOAD REPORT" in record.getMessage()]

@@ -18,8 +18,10 @@ from .model import Encoder, EncoderPreTrainedModel
 
 
 class Wanted(TypedDict, total=False):
-    """What else a forward pass returns: see `Encoder.forward`. Every head also takes `return_dict` (False: a tuple)."""
+    """What else a forward pass takes and returns: see `Encoder.forward`. Every head also takes `return_dict` (False: a
+    tuple)."""
 
+    inputs_embeds: Tensor | None
     output_hidden_states: bool | None
     output_attentions: bool | None
 
@@ -44,7 +46,7 @@ class EncoderWithHead(EncoderPreTrainedModel):
         return self.encoder.inspecting(see)
 
     def _encode(
-        self, input_ids: Tensor, *inputs: Tensor | None, **wanted: Unpack[Wanted]
+        self, input_ids: Tensor | None, *inputs: Tensor | None, **wanted: Unpack[Wanted]
     ) -> tuple[Tensor, dict[str, Any]]:
         """Last hidden state, and what else was wanted, as every head returns it."""
         names = ("attention_mask", "position_ids", "document_ids")
@@ -118,7 +120,7 @@ class EncoderForMaskedLM(EncoderWithHead):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
@@ -136,8 +138,8 @@ class EncoderForMaskedLM(EncoderWithHead):
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
         if labels is None:
             return MaskedLMOutput(logits=self.head(hidden), **rest)
-        if labels.shape != input_ids.shape:
-            wanted_shape, seen = tuple(input_ids.shape), tuple(labels.shape)
+        if labels.shape != hidden.shape[:2]:
+            wanted_shape, seen = tuple(hidden.shape[:2]), tuple(labels.shape)
             raise ValueError(f"labels must have the shape of input_ids, {wanted_shape}; got {seen}.")
         chosen = labels != -100
         logits = self.head(hidden[chosen])
@@ -163,7 +165,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
@@ -198,7 +200,7 @@ class EncoderForTokenClassification(EncoderWithHead):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
@@ -224,7 +226,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,

@@ -196,6 +196,8 @@ class Encoder(EncoderPreTrainedModel):
     """Token ids in, hidden states (b, n, hidden_size) out, [position; semantic] along the last axis."""
 
     _input_embed_layer = "word_embeddings"
+    # What heads have more: the encoder of a model with a head opens without a report about it.
+    _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|classifier|span)\."]
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -283,9 +285,9 @@ class Encoder(EncoderPreTrainedModel):
         turn = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
         return Layout(special, cls, position_ids, distance, allowed, turn, positions, tuple(biases), total(biases))
 
-    def embed(self, input_ids: Tensor, position_ids: Tensor) -> Streams:
+    def embed(self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None) -> Streams:
         """The streams that enter the first block."""
-        streams: Streams = (self.word_embeddings(input_ids),)
+        streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         table = self.position_table() if self.untied is None else None
         if table is not None:
             rows = F.embedding(position_ids, table)
@@ -296,10 +298,11 @@ class Encoder(EncoderPreTrainedModel):
 
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
@@ -309,21 +312,27 @@ class Encoder(EncoderPreTrainedModel):
         Args:
             input_ids: (b, n) token ids.
             attention_mask: (b, n), 1 at tokens, 0 at padding.
-            position_ids: (b, n), counted from 0, special tokens included; default: the place among the unpadded tokens.
+            position_ids: (b, n), or (n,) or (1, n) for all rows, counted from 0, special tokens included; default: the
+                place among the unpadded tokens.
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
                 limit.
+            inputs_embeds: (b, n, semantic_size) words' vectors, in place of those of `input_ids`. Schemes that treat
+                special tokens apart (dstg, tupe-*) find them in `input_ids`, and need both.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states.
             output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path.
 
         Raises:
             ValueError: shapes disagree, an id is outside the vocabulary, or a position outside the table.
         """
+        input_ids = self._ids(input_ids, inputs_embeds)
+        if position_ids is not None and position_ids.shape in ((input_ids.shape[1],), (1, input_ids.shape[1])):
+            position_ids = position_ids.expand(input_ids.shape)
         self._check(input_ids, attention_mask, position_ids, document_ids)
         layout = self.layout(input_ids, attention_mask, position_ids, document_ids)
         backend = "eager" if output_attentions else (self.config._attn_implementation or "sdpa")
         training = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
         check_backend(backend, input_ids.device, training, self.config.dropout if self.training else 0.0)
-        streams = self.embed(input_ids, layout.position_ids)
+        streams = self.embed(input_ids, layout.position_ids, inputs_embeds)
         hidden = [torch.cat(streams, dim=-1)] if output_hidden_states else None
         attentions = []
         for layer in self.layers:
@@ -337,6 +346,30 @@ class Encoder(EncoderPreTrainedModel):
             attentions=tuple(attentions) if output_attentions else None,
         )
         return output if return_dict is not False else output.to_tuple()
+
+    def _ids(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+        """The token ids; where vectors stand for them, ids of no special token."""
+        config = self.config
+        if inputs_embeds is None:
+            if input_ids is None:
+                raise ValueError("Give input_ids (batch, tokens), or inputs_embeds.")
+            return input_ids
+        wanted = (config.semantic_size,) if input_ids is None else (*input_ids.shape, config.semantic_size)
+        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-len(wanted) :] != wanted:
+            seen = f"inputs_embeds has shape {tuple(inputs_embeds.shape)}"
+            raise ValueError(
+                f"{seen}; it must be (batch, tokens, {config.semantic_size}), as input_ids where both are."
+            )
+        if input_ids is not None:
+            return input_ids
+        if config.relative_special or config.absolute_special or config.reset != "none":
+            raise ValueError(
+                f"{config.preset or 'This scheme'} treats [CLS] and [SEP] apart, and vectors do not say where they "
+                "are. Give input_ids beside inputs_embeds."
+            )
+        ids = {config.cls_token_id, config.sep_token_id}
+        other = next(i for i in range(3) if i not in ids)
+        return inputs_embeds.new_full(inputs_embeds.shape[:2], other, dtype=torch.long)
 
     def _check(self, input_ids: Tensor, *others: Tensor | None) -> None:
         if input_ids.dim() != 2:
