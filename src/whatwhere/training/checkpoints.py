@@ -1,6 +1,8 @@
 """Checkpoints that are whole or absent, with hashes that tell a broken one."""
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from ..encoder import EncoderConfig
 from ..files import new_file, new_folder, read_object, remove_folder, write_json
 from ..hashes import HASHES, check_files, hashes, write_hashes
-from .sharding import shared, shared_weights, whole
+from .sharding import as_share, local, own_rows
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
 CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
-OPTIMIZER = "optimizer.safetensors"
+OPTIMIZER = "optimizer.safetensors"  # where processes share a model, optimizer-K-of-N.safetensors each
 
 transformers_logging.disable_progress_bar()  # a bar per saved file would drown the training's own
 
@@ -56,25 +58,48 @@ def log_spaced(steps: int) -> set[int]:
 
 
 def pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
-    """Optimizer states as flat named tensors `optimizer.parameter.entry` (no pickle), whole where processes share
-    them."""
+    """What this process has of the optimizers' states: flat named tensors `optimizer.parameter.entry` (no pickle)."""
     return {
-        f"{o}.{parameter}.{name}": whole(torch.as_tensor(value).detach()).cpu().contiguous()
+        f"{o}.{parameter}.{name}": local(torch.as_tensor(value).detach()).cpu().contiguous()
         for o, optimizer in enumerate(optimizers)
         for parameter, entries in optimizer.state_dict()["state"].items()
         for name, value in entries.items()
     }
 
 
-def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: dict[str, torch.Tensor]) -> None:
+def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: "_Parts") -> None:
     for o, optimizer in enumerate(optimizers):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in packed.items():
+        for key in packed.names:
             owner, parameter, name = key.split(".", 2)
             if owner == str(o):
-                state.setdefault(int(parameter), {})[name] = shared(value, parameters[int(parameter)])
+                state.setdefault(int(parameter), {})[name] = packed.read(key, parameters[int(parameter)])
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+class _Parts:
+    """Tensors of one file, or of several that each hold the rows of one process: read in the form that is needed, rows
+    of other processes stay on the disk."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.files: list[Any] = [safe_open(path, framework="pt") for path in paths]
+        self.names = list(self.files[0].keys())
+
+    def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
+        """A tensor with a row for each of `like` as that is shared; any other (a count of steps) as it is."""
+        slices = [file.get_slice(name) for file in self.files] if like.ndim else []
+        shapes = [each.get_shape() for each in slices]
+        if not like.ndim or [sum(s[0] for s in shapes if s), *shapes[0][1:]] != list(like.shape):
+            found: torch.Tensor = self.files[0].get_tensor(name)
+            return found
+        first, last = own_rows(like)
+        rows, start = [], 0
+        for each, (length, *_) in zip(slices, shapes, strict=True):
+            if start < last and first < start + length:
+                rows.append(each[max(first - start, 0) : min(last - start, length)])
+            start += length
+        return as_share(torch.cat(rows) if rows else self.files[0].get_tensor(name)[:0], like)
 
 
 def write_metadata(path: Path, metadata: Mapping[str, str]) -> None:
@@ -120,20 +145,43 @@ def write_checkpoint(
     packed: Mapping[str, torch.Tensor],
     random_states: dict[str, torch.Tensor],
     state: dict[str, Any],
+    shares: int = 1,
 ) -> Path:
     """Write `root/step-N`: a transformers folder, optimizer states (`pack`) and random ones, `state.json`, each file's
-    hash."""
+    hash.
+
+    shares: processes that share the model; this is the first, the others have written their states by `write_share`.
+    """
     final = root / f"step-{step}"
     try:
         with new_folder(final) as folder:
             save_model(model, folder)
-            save_file({**packed} | {f"random.{k}": v for k, v in random_states.items()}, folder / OPTIMIZER)
+            own = folder / (OPTIMIZER if shares == 1 else _share(0, shares))
+            save_file({**packed} | {f"random.{k}": v for k, v in random_states.items()}, own)
+            for rank in range(1, shares):
+                os.replace(_waiting(root, step) / _share(rank, shares), folder / _share(rank, shares))
+            shutil.rmtree(_waiting(root, step), ignore_errors=True)
             write_json(folder / STATE, {**state, "step": step})
             write_hashes(folder)
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
         way_out = "Earlier checkpoints are whole; make room, and the same command goes on."
         raise OSError(f"Cannot write {final}: {error}. {way_out}") from None
     return final
+
+
+def write_share(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank: int, shares: int) -> None:
+    """Leave the optimizer states of one process of several for the first, which writes the checkpoint."""
+    waiting = _waiting(root, step)
+    waiting.mkdir(parents=True, exist_ok=True)
+    save_file({**packed}, waiting / _share(rank, shares))
+
+
+def _share(rank: int, shares: int) -> str:
+    return f"optimizer-{rank + 1}-of-{shares}.safetensors"
+
+
+def _waiting(root: Path, step: int) -> Path:
+    return root / f".step-{step}-shares.0"  # a temporary name, which the next run sweeps away
 
 
 def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
@@ -146,9 +194,11 @@ def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:
     """Free the optimizer states of all but the newest `keep` checkpoints; their weights stay for the analyses."""
     for folder in all_checkpoints(root)[:-keep]:
-        if (folder / OPTIMIZER).exists():
-            write_hashes(folder, {name: each for name, each in hashes(folder).items() if name != OPTIMIZER})
-            (folder / OPTIMIZER).unlink()
+        if states := sorted(folder.glob("optimizer*.safetensors")):
+            dropped = [path.name for path in states]
+            write_hashes(folder, {name: each for name, each in hashes(folder).items() if name not in dropped})
+            for path in states:
+                path.unlink()
 
 
 def _step(folder: Path) -> int:
@@ -168,7 +218,7 @@ def check(folder: Path) -> Checkpoint:
     state = read_object(folder / STATE, "step")
     if not isinstance(state["step"], int):
         raise ValueError(f"{folder / STATE} has no step that is a number. Delete {folder}.")
-    return Checkpoint(folder, state["step"], state, OPTIMIZER in known)
+    return Checkpoint(folder, state["step"], state, any(name.startswith("optimizer") for name in known))
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -193,22 +243,31 @@ def restore(
         ValueError: the checkpoint is of another model.
     """
     try:
-        weights = load_file(checkpoint.folder / WEIGHTS)
-        packed = load_file(checkpoint.folder / OPTIMIZER)
+        stored = _Parts([checkpoint.folder / WEIGHTS])
+        packed = _Parts(_in_order(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
     except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{checkpoint.folder} does not load: {error}.") from None
     try:
-        missing, unexpected = model.load_state_dict(shared_weights(model, weights), strict=False)
+        own = model.state_dict()
+        weights = {name: stored.read(name, own.get(name, torch.empty(()))) for name in stored.names}
+        missing, unexpected = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:
         raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
     if wrong := sorted({*unexpected, *missing} - {*model.all_tied_weights_keys}):
         raise ValueError(f"{checkpoint.folder} is of another model: {wrong[0]} does not match.")
-    random_states = {k.removeprefix("random."): packed.pop(k) for k in list(packed) if k.startswith("random.")}
+    drawn = [name for name in packed.names if name.startswith("random.")]
+    random_states = {name.removeprefix("random."): packed.read(name, torch.empty(())) for name in drawn}
+    packed.names = [name for name in packed.names if name not in drawn]
     try:
         _unpack(optimizers, packed)
-    except (ValueError, LookupError) as error:
+    except (ValueError, LookupError, SafetensorError) as error:
         raise ValueError(f"{checkpoint.folder} has states of other optimizers ({error}). Delete it.") from None
     return random_states
+
+
+def _in_order(folder: Path) -> list[Path]:
+    """The files of the optimizers' states, by process."""
+    return sorted(folder.glob("optimizer*.safetensors"), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
 
 
 def all_checkpoints(root: Path) -> list[Path]:

@@ -37,6 +37,7 @@ from .checkpoints import (
     pack,
     restore,
     write_checkpoint,
+    write_share,
 )
 from .config import LoopConfig
 from .optimizers import learning_rate_factor, make_optimizers
@@ -198,8 +199,9 @@ class Trainer:
         return loss_value, length
 
     def whole(self) -> Any:
-        """The model as it is saved; of one that processes share a copy on the CPU. All processes must ask for it."""
-        return whole_model(self.plain, self.kind) if self.shared else self.plain
+        """The model as it is saved; of a shared one, for which all must ask, a copy in the first process alone."""
+        main = self.accelerator.is_main_process
+        return whole_model(self.plain, self.kind, main) if self.shared else self.plain
 
     def random_states(self) -> dict[str, Tensor]:
         """States of this process's random generators (dropout draws from them)."""
@@ -318,10 +320,14 @@ def run(
         if accelerator.num_processes > 1:
             states = _gather_states(states[0], accelerator.device)
         model, packed = trainer.whole(), pack(trainer.optimizers)
+        shares = accelerator.num_processes if trainer.shared else 1
+        if shares > 1 and not main:
+            write_share(root, step, packed, rank, shares)
+        accelerator.wait_for_everyone()
         if main:
             flat = {f"{rank}.{name}": value for rank, each in enumerate(states) for name, value in each.items()}
             state = {"seconds": seconds(), "losses": losses}
-            write_checkpoint(root, step, model, packed, flat, state)
+            write_checkpoint(root, step, model, packed, flat, state, shares)
             drop_between(root, planned)
             drop_old_optimizers(root)
         accelerator.wait_for_everyone()

@@ -98,7 +98,7 @@ class Muon(torch.optim.Optimizer):
                 for update, (_, target) in zip(updates, pairs, strict=True):
                     target.add_(update if r <= c else update.mT, alpha=-rate)
             for p, change in changes:
-                p.to_local().add_(own_rows(change, p))
+                p.to_local().add_(change[slice(*own_rows(p))])
 
 
 def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:

@@ -1,8 +1,5 @@
 """FSDP2: each process keeps a share of every weight, gradient and optimizer state, and puts a block's weights together
-only while it computes it (torch's `fully_shard`, Zhao et al. 2023). Checkpoints are whole, so that they do not depend
-on how many processes wrote them."""
-
-from collections.abc import Mapping
+only while it computes it (torch's `fully_shard`, Zhao et al. 2023)."""
 
 import torch
 from torch import Tensor
@@ -34,30 +31,39 @@ def whole(value: Tensor) -> Tensor:
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def own_rows(value: Tensor, like: DTensor) -> Tensor:
-    """The share of a whole tensor that this process has of `like`."""
-    parts, place = value.chunk(like.device_mesh.size()), like.device_mesh.get_local_rank()
-    return parts[place] if place < len(parts) else value[:0]
+def local(value: Tensor) -> Tensor:
+    """What this process has of a tensor: its rows, or all of one that is not shared."""
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
-def shared(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor in the form of `like`: whole, or this process's share."""
-    if not isinstance(like, DTensor) or value.shape != like.shape:  # counts of steps are whole everywhere
-        return value
-    own = own_rows(value, like).to(like.device, copy=True)
+def own_rows(like: Tensor) -> tuple[int, int]:
+    """From which row to which this process has its share of `like`; all rows of one that is not shared."""
+    if not isinstance(like, DTensor):
+        return 0, len(like) if like.ndim else 0
+    size = -(-len(like) // like.device_mesh.size())  # as torch.chunk divides
+    first = min(like.device_mesh.get_local_rank() * size, len(like))
+    return first, min(first + size, len(like))
+
+
+def as_share(rows: Tensor, like: Tensor) -> Tensor:
+    """The rows of `own_rows` in the form of `like`."""
+    if not isinstance(like, DTensor):
+        return rows
     mesh, places = like.device_mesh, like.placements
-    return DTensor.from_local(own, mesh, places, run_check=False, shape=like.shape, stride=like.stride())
+    on_device = rows.to(like.device, copy=True)
+    return DTensor.from_local(on_device, mesh, places, run_check=False, shape=like.shape, stride=like.stride())
 
 
-def shared_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by name in the form that a model has them."""
-    own = model.state_dict()
-    return {name: shared(value, own[name]) if name in own else value for name, value in weights.items()}
-
-
-def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel]) -> PreTrainedModel:
-    """A copy of a shared model, of the class that it was of, on the CPU: to be saved. All processes must ask for it."""
-    weights = {name: whole(value).cpu() for name, value in model.state_dict().items()}
+def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool) -> PreTrainedModel | None:
+    """A copy of a shared model, of the class that it was of, on the CPU of the processes that keep it: to be saved. All
+    processes must ask for it, and have one weight at a time."""
+    weights = {}
+    for name, value in model.state_dict().items():
+        found = whole(value)
+        if keep:
+            weights[name] = found.cpu()
+    if not keep:
+        return None
     with torch.device("meta"):
         copy = kind(model.config)
     copy.load_state_dict(weights, assign=True)
