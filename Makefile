@@ -41,8 +41,8 @@ bench: $(READY)
 	cd $(ROOT) && $(BIN)/python -m benchmarks
 
 docs: $(READY)
-	cd $(ROOT) && $(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]' && $(BIN)/pdoc whatwhere --output-directory build/docs
-	@echo "The API reference is build/docs/index.html; equations and choices are in docs/method.md."
+	cd $(ROOT) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is build/docs/index.html."
 
 clean:
 	rm -rf $(VENV)

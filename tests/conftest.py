@@ -22,7 +22,7 @@ os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="whatwhere-state-")
 
 # Files that take ten seconds or more: first, so that no process is left alone with one at the end.
 LONG = [
-    *("test_golden.py", "test_readme.py", "study/test_run.py", "training/test_resume.py", "test_benchmarks.py"),
+    *("test_golden.py", "study/test_run.py", "training/test_resume.py", "test_benchmarks.py"),
     *("encoder/test_schemes.py", "report/test_browser.py", "encoder/test_compile.py", "training/test_loop.py"),
     *("test_start.py", "encoder/test_carry.py", "encoder/test_attention.py", "analysis/test_geometry.py"),
 ]

@@ -1,4 +1,5 @@
-"""Every command and the Python example of the README run, in order, in a fresh folder."""
+"""What a newcomer reads is true: every command and every Python block of README, tutorial and how-to pages runs as it
+stands, in order, in a fresh folder."""
 
 import re
 import shlex
@@ -7,69 +8,162 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from cli_runner import environment, sentences, whatwhere
+from typer.main import get_command
+
+from whatwhere.cli.verbs import app
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-FEW = "--set probe_documents=10 --set ablation_documents=8 --set texts=1 --set probe_splits=2"
-SHORT = "--set document=blank-line --set length=64 --set training.model.num_hidden_layers=2"
+HOW_TO = ["corpus", "scheme", "finetune", "page", "elsewhere"]
+PAGES = ["README.md", "docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO)]
+BLOCK = re.compile(
+    r"^(?P<skip><!-- not run here[^\n]*\n)?```(?P<kind>sh|python)(?P<about>[^\n]*)\n(?P<body>.*?)^```", re.M | re.S
+)
+# Fewer steps, layers, texts and words than a user has.
+SHORT = [
+    *("document=blank-line", "length=64", "training.model.num_hidden_layers=2", "training.batch_size=16"),
+    *("probe_documents=10", "ablation_documents=8", "texts=1", "probe_splits=2"),
+]
+FEWER = {"--steps": "8", "--seeds": "1", "--documents": "10", "--ablate": "8"}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
+def blocks(page: str) -> list[tuple[str, str, str, bool]]:
+    """(language, what stands beside it, text, whether it runs here) of each block of a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [(m["kind"], m["about"].strip(), m["body"], not m["skip"]) for m in BLOCK.finditer(text)]
 
 
-def test_readme_commands_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)  # no process for each of eight
-    # The demo and the tests are run by .ci/run and make. Fewer steps, layers, texts and words than a user has.
-    (tmp_path / "my-texts").mkdir()
-    (tmp_path / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+def commands(body: str) -> list[list[str]]:
+    """The words of each of our commands in a block, without what makes the environment."""
+    lines = [re.sub(r"\s+#.*", "", line).strip() for line in body.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if re.match(r"(?:\.venv/bin/)?whatwhere ", line)]
+
+
+def shortened(words: list[str]) -> list[str]:
+    """The same command on a small text for a few steps."""
+    verb, *rest = words
+    rest = [FEWER.get(before, word) for before, word in zip(["", *rest], rest, strict=False)]
+
+    def also(option: str, *values: str) -> None:
+        if option == "--set" or option not in rest:
+            rest.extend(word for value in values for word in (option, value))
+
+    if verb in ("study", "pretrain"):
+        also("--corpus", "my-texts")
+        also("--steps", "8")
+    if verb == "study":
+        also("--set", *SHORT, *(["inside=false"] if "--scheme" in rest else []))
+        also("--models", "dstg,ap")
+    if verb == "pretrain":
+        also("--set", "document=blank-line", "model.num_hidden_layers=2", "batch_size=16")
+    if verb == "geometry":  # one file here, where a user has many
+        also("--set", "document=blank-line", "groups=4", "min_support=50")
+    if verb == "finetune":
+        also("--steps", "4")
+    if verb == "evaluate":
+        also("--seeds", "1")
+    return [verb, *rest]
+
+
+def furnish(folder: Path) -> None:
+    """What the pages take for granted: an own text, labelled tables, GLUE's files, the examples."""
+    (folder / "my-texts").mkdir()
+    (folder / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
+    shutil.copytree(ROOT / "examples", folder / "examples")
     for name, rows in (("reviews.tsv", 80), ("reviews-dev.tsv", 20)):
         rated = [f"{text.splitlines()[0]}\t{i % 2}" for i, text in enumerate(sentences(rows, seed=rows).split("\n\n"))]
-        (tmp_path / name).write_text("\n".join(["sentence\tlabel", *rated]) + "\n", encoding="utf-8")
+        (folder / name).write_text("\n".join(["sentence\tlabel", *rated]) + "\n", encoding="utf-8")
     for split, n in (("train", 24), ("dev", 12)):
         for task, header in (("RTE", "index\tsentence1\tsentence2\tlabel\n"), ("CoLA", "")):
             row = "{0}\tone two\tthree\t{1}\n" if header else "x\t{1}\t\tone two\n"
-            path = tmp_path / "GLUE-FOLDER" / task / f"{split}.tsv"
+            path = folder / "GLUE-FOLDER" / task / f"{split}.tsv"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(header + "".join(row.format(i, i % 2) for i in range(n)), encoding="utf-8")
-    lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
-    commands = [line for line in lines if line and not line.startswith("make ")]
-    assert len(commands) >= 6 and [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
+
+
+def python(code: str, folder: Path) -> str:
+    """What a new process prints that runs a block."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (code, done.stderr[-1500:])
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory) -> dict[str, Path]:
+    """Folder in which a page is followed: the README alone, tutorial and how-to pages one after the other."""
+    found = {name: tmp_path_factory.mktemp(name) for name in ("readme", "site")}
+    for folder in found.values():
+        furnish(folder)
+    return {page: found["readme" if page == "README.md" else "site"] for page in PAGES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_from_top_to_bottom(page, places, monkeypatch):
+    folder = places[page]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)  # no process for each of eight
+    run = 0
+    for kind, about, body, runs in blocks(page):
+        if title := re.search(r'title="([\w.]+)"', about):
+            Path(title[1]).write_text(body, encoding="utf-8")
+        elif kind == "python" and runs:
+            assert python(body, folder), body
+            run += 1
+        for words in commands(body) if kind == "sh" and runs else []:
+            done = whatwhere(*shortened(words))
+            assert done.returncode == 0, (words, done.stderr[-1500:])
+            run += 1
+    assert run >= 2
+    if page == "README.md":
+        opened = (
+            "from transformers import AutoModel; import whatwhere; print(type(AutoModel.from_pretrained('runs/dstg')))"
+        )
+        assert "whatwhere.encoder.model.Encoder'" in python(opened, folder)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_every_option_that_a_page_writes_exists(page):
+    verbs = get_command(app)
+    for kind, _, body, _ in blocks(page):
+        for words in commands(body.replace("\\\n", " ")) if kind == "sh" else []:
+            command, rest = verbs, list(words)
+            while rest and rest[0] in getattr(command, "commands", {}):
+                command = command.commands[rest.pop(0)]
+            known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
+            assert command is not verbs or set(rest) <= {"--version", "--help"}, words
+            for word in rest:
+                assert not word.startswith("--") or word.split("=")[0] in known, (words, word)
+
+
+def test_readme_names_the_two_commands_that_do_all_set_up():
+    lines = [line.split("#")[0].strip() for kind, _, body, _ in blocks("README.md") for line in body.splitlines()]
+    assert [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
     makefile = (ROOT / "Makefile").read_text()
     assert "\ndemo:" in makefile and "\ntest:" in makefile and "whatwhere study --out runs/demo" in makefile
-    for line in commands:
-        words = shlex.split(
-            line.replace(" study ", f" study --steps 8 --models dstg,ap {SHORT} {FEW} ")
-            .replace("--steps 50", "--steps 5")
-            .replace("--documents 100 --ablate 32", "--documents 10 --ablate 8")
-            .replace("--models kerple,alibi", "--models kerple,alibi --set inside=false")
-        )
-        assert words[0] == ".venv/bin/whatwhere"
-        if words[1] == "pretrain":
-            words += ["--corpus", "my-texts", "--set", "document=blank-line", "--set", "model.num_hidden_layers=2"]
-        if words[1] == "geometry":  # one file here, where a user has many
-            words += ["--set", "document=blank-line", "--set", "groups=4", "--set", "min_support=50"]
-        if words[1] == "finetune":
-            words += ["--steps", "4"]
-        if words[1] == "evaluate":
-            words += ["--seeds", "1"]
-        done = whatwhere(*words[1:])
-        assert done.returncode == 0, (line, done.stderr[-1500:])
-    assert (tmp_path / "runs/mine/report.html").is_file()
-    opened = (
-        "from transformers import AutoModel; import whatwhere; "
-        "print(type(AutoModel.from_pretrained('runs/dstg')).__name__)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", opened], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "Encoder"
 
 
 def test_readme_python_example_runs(capsys):
-    (example,) = blocks("python")
+    (example,) = [body for kind, _, body, _ in blocks("README.md") if kind == "python"]
     exec(compile(example, "README.md", "exec"), {})
     assert 0 < float(capsys.readouterr().out) <= 1
+
+
+def test_the_site_builds_and_no_link_is_dead(tmp_path):
+    pytest.importorskip("mkdocs", reason="the site needs the extra docs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env=environment() | {"NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    pages = {path: path.read_text("utf-8") for path in (tmp_path / "site").rglob("*.html")}
+    assert len(pages) > 25
+    for path, text in pages.items():  # a page opens from a folder and asks nobody
+        assert not re.findall(r'(?:src|href)="(https?://[^"]*\.(?:js|css|woff2?))"', text), path

@@ -64,7 +64,7 @@ def folder(tmp_path_factory) -> str:
     return str(path)
 
 
-# tests/test_readme.py opens a folder where transformers was imported first.
+# tests/test_pages.py opens a folder where transformers was imported first.
 FIRST_LINES = {
     "whatwhere first": "import importlib.util, whatwhere\nassert "
     "importlib.util.find_spec('transformers')",  # libraries ask so
