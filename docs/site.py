@@ -101,12 +101,12 @@ def commands() -> str:
 
 def metrics() -> str:
     """The page of every metric and of how each is measured."""
-    from whatwhere.metrics import METRICS, METHODS
+    from whatwhere.metrics import METHODS, METRICS
 
     lines = [
         "# Metrics\n",
-        "Every value of a run is a row of its `records.parquet`: a metric, a value, an interval (`low`, `high`), what it",
-        "was taken of (`model`, `seed`, `step`, `layer`, `head`, `part`, `index`) and how many (`n`). This page says",
+        "Every value of a run is a row of its `records.parquet`: a metric, a value, an interval (`low`, `high`), what",
+        "it was taken of (`model`, `seed`, `step`, `layer`, `head`, `part`, `index`) and how many (`n`). This page says",
         "what each metric is. A name that ends in `*` stands for all that begin so; the longest that fits counts.\n",
         row(
             "metric", "what a value is", "unit", "`part` names", "`index` counts", "`n` counts", "interval over", "how"
