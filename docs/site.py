@@ -106,8 +106,8 @@ def metrics() -> str:
     lines = [
         "# Metrics\n",
         "Every value of a run is a row of its `records.parquet`: a metric, a value, an interval (`low`, `high`), what",
-        "it was taken of (`model`, `seed`, `step`, `layer`, `head`, `part`, `index`) and how many (`n`). This page says",
-        "what each metric is. A name that ends in `*` stands for all that begin so; the longest that fits counts.\n",
+        "it was taken of (`model`, `seed`, `step`, `layer`, `head`, `part`, `index`) and how many (`n`). A name that",
+        "ends in `*` stands for all that begin so; the longest that fits counts.\n",
         row(
             "metric", "what a value is", "unit", "`part` names", "`index` counts", "`n` counts", "interval over", "how"
         ),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         register_table,
         write_sentence_transformer,
     )
+    from .evaluation.export import export
     from .evaluation.predict import predict
     from .shipped import reference
 
@@ -38,6 +39,7 @@ __all__ = [
     "EncoderForTokenClassification",
     "__version__",
     "encoder",
+    "export",
     "geometry",
     "load_scheme",
     "predict",
@@ -54,8 +56,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in ("encoder", "geometry"):
         return import_module(f".{name}", __name__)
-    if name == "predict":
-        return import_module(".evaluation.predict", __name__).predict
+    if name in ("export", "predict"):
+        return getattr(import_module(f".evaluation.{name}", __name__), name)
     if name == "reference":
         return import_module(".shipped", __name__).reference
     if name in __all__:

@@ -1,4 +1,4 @@
-"""Verbs that use a trained model: predict."""
+"""Verbs that use a trained model: predict, export."""
 
 import json
 import sys
@@ -73,6 +73,41 @@ def predict(
     for row, second in zip(rows, pairs or [], strict=False):
         row["pair"] = second
     emit({"what": predictor.what, "texts": rows}, as_json, "\n".join(map(_line, rows)))
+
+
+@verb()
+def export(
+    model: AnyModel,
+    out: Path,
+    format: str = "onnx",
+    what: str | None = None,
+    scheme: Scheme = None,
+    as_json: Json = False,
+) -> None:
+    """A model as a graph for another program: a folder with model.onnx for onnxruntime, checked against torch.
+
+    Any batch, any length that the model reads. Needs the extra onnx.
+
+    Args:
+        out: Folder: model.onnx, tokenizer, configuration, export.json (inputs, output, longest input).
+        format: onnx.
+        what: words (logits of every token), labels (logits) or vectors (mean over the tokens). [default: labels of a
+            classifier, else words, or vectors of a bare encoder]
+    """
+    from ..evaluation.export import MODEL
+    from ..evaluation.export import export as write
+    from ..shipped import model_source
+    from ..training.config import use_scheme
+
+    if format != "onnx":
+        raise ValueError(f"--format must be onnx; got {format!r}.")
+    use_scheme(scheme)
+    with own_scheme(Path(model_source(model))):
+        facts = write(model, out, what=what)
+    inputs, most = " and ".join(facts["inputs"]), facts["longest"]
+    size = f"any batch, {f'up to {most:,}' if most else 'any number of'} tokens"
+    text = f"{out / MODEL}: {inputs} to {facts['output']}, {size}; within {facts['largest_difference']:.1g} of torch."
+    emit({"out": str(out), **facts}, as_json, text)
 
 
 def _texts(

@@ -1,0 +1,126 @@
+"""The exported graph says what torch says: of every preset, at any batch and length, padded."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cli_runner import whatwhere
+from foreign_models import save
+from transformers import AutoTokenizer
+
+import whatwhere as ww
+from whatwhere.encoder import PRESETS
+from whatwhere.evaluation import export as module
+
+ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+PAGE = Path(__file__).parents[2] / "docs/how-to/export.md"
+QUICK = ("dstg", "rope", "tupe-r")
+
+
+def model_of(name: str, folder: Path) -> Path:
+    """A folder of a small model of a preset with random weights, and the reference's tokenizer."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 4096, "hidden_size": 48, "num_attention_heads": 2, "num_hidden_layers": 2}
+    if name.startswith("dstg"):
+        sizes["position_size"] = 16
+    model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", max_position_embeddings=40, **sizes))
+    with torch.no_grad():  # biases begin at zero, where mistakes do not show
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(ww.reference()).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in PRESETS]
+)
+def test_every_preset_exports_with_any_batch_and_length(name, tmp_path):
+    folder = model_of(name, tmp_path / "model")
+    facts = ww.export(folder, tmp_path / "onnx")
+    assert facts["what"] == "words" and facts["largest_difference"] < 1e-5
+    model, session = (
+        ww.EncoderForMaskedLM.from_pretrained(folder).eval(),
+        ort.InferenceSession(tmp_path / "onnx/model.onnx"),
+    )
+    generator = torch.Generator().manual_seed(1)
+    for batch, length in ((1, 3), (2, 17), (5, 40)):
+        ids = torch.randint(5, 4096, (batch, length), generator=generator)
+        ids[:, 0], ids[:, length // 2] = 2, 3
+        mask = torch.ones_like(ids)
+        mask[0, length - length // 3 :] = 0
+        with torch.inference_mode():
+            expected = model(ids, mask).logits
+        (found,) = session.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
+        seen = mask.bool()
+        torch.testing.assert_close(torch.from_numpy(found)[seen], expected[seen], rtol=1e-4, atol=1e-4)
+
+
+def test_vectors_and_labels_are_those_of_predict(tmp_path):
+    torch.manual_seed(0)
+    config = ww.preset("ap", "tiny", vocab_size=4096, num_hidden_layers=1, num_labels=3)
+    ww.EncoderForSequenceClassification(config).save_pretrained(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(ww.reference())
+    tokenizer.save_pretrained(tmp_path / "model")
+    text = "a text of some words"
+    rows = tokenizer(text, return_tensors="np")
+    given = {name: rows[name].astype(np.int64) for name in ("input_ids", "attention_mask")}
+    for what in ("labels", "vectors"):
+        ww.export(tmp_path / "model", tmp_path / "onnx", what=what)  # the second in place of the first
+        (found,) = ort.InferenceSession(tmp_path / "onnx/model.onnx").run(None, given)
+        said = ww.predict(tmp_path / "model", text, what=what)
+        shares = torch.from_numpy(found[0]).softmax(-1).numpy()
+        mine = found[0] if what == "vectors" else [shares[config.label2id[name]] for name in said[0]]
+        np.testing.assert_allclose(mine, said[0] if what == "vectors" else list(said[0].values()), atol=1e-5)
+    assert json.loads((tmp_path / "onnx/export.json").read_text())["what"] == "vectors"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "modernbert"])
+def test_encoders_of_transformers_export(kind, tmp_path):
+    facts = ww.export(save(kind, tmp_path / kind), tmp_path / "onnx", what="vectors")
+    assert facts["largest_difference"] < 1e-5
+    assert ("token_type_ids" in facts["inputs"]) == (kind in ("bert", "electra"))
+
+
+def test_the_page_runs_from_the_command_to_the_last_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^whatwhere (export .*)$", PAGE.read_text(), flags=re.M)
+    done = whatwhere(*command.split())
+    assert done.returncode == 0 and "within" in done.stdout and not done.stderr, (done.stdout, done.stderr)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.S)
+    exec(compile(code, "export.md", "exec"), {})
+    guess = ww.predict("reference", "The capital of [MASK] is large.", top=1)[0][0][0]["word"]
+    assert capsys.readouterr().out.split() == [guess]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("nowhere", "--out", "x"), "nowhere is no folder here"),
+        (("reference", "--out", "x", "--what", "labels"), "what=labels needs another model"),
+        (("reference", "--out", "x", "--format", "tflite"), "--format must be onnx; got 'tflite'"),
+        (("reference", "--out", "held"), "held holds something else than an earlier export"),
+    ],
+)
+def test_wrong_words_are_one_line(words, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held/mine.txt").write_text("mine")
+    done = whatwhere("export", *words)
+    assert done.returncode == 2 and expected in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_graph_that_differs_is_not_left_and_missing_packages_are_named(tmp_path, monkeypatch):
+    folder = model_of("nope", tmp_path / "model")
+    monkeypatch.setattr(module, "TOLERANCE", 0.0)
+    with pytest.raises(ValueError, match="differs from torch by .* Nothing was written"):
+        ww.export(folder, tmp_path / "onnx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"ONNX needs onnx, onnxruntime, onnxscript: pip install 'whatwhere\[onnx\]'"):
+        ww.export(folder, tmp_path / "onnx")
