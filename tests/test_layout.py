@@ -97,6 +97,7 @@ def check_imports(path):
             "encoder",
             "evaluation",
             "geometry",
+            "report",
             "shipped",
             "version",
             "auto_classes",

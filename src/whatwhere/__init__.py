@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from .evaluation.export import export
     from .evaluation.predict import predict
+    from .report.notebook import dataframe, figures, plot
     from .shipped import reference
 
 __all__ = [
@@ -38,10 +39,13 @@ __all__ = [
     "EncoderForSequenceClassification",
     "EncoderForTokenClassification",
     "__version__",
+    "dataframe",
     "encoder",
     "export",
+    "figures",
     "geometry",
     "load_scheme",
+    "plot",
     "predict",
     "preset",
     "reference",
@@ -56,6 +60,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in ("encoder", "geometry"):
         return import_module(f".{name}", __name__)
+    if name in ("dataframe", "figures", "plot"):
+        return getattr(import_module(".report.notebook", __name__), name)
     if name in ("export", "predict"):
         return getattr(import_module(f".evaluation.{name}", __name__), name)
     if name == "reference":

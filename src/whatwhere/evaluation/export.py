@@ -151,9 +151,8 @@ def _silent(model: str) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     except (torch.onnx.OnnxExporterError, RuntimeError, TypeError) as error:
-        raise ValueError(
-            f"{model} does not become one graph of any length ({shortly(error.__cause__ or error)})."
-        ) from None
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        raise ValueError(f"{model} does not become one graph of any length ({shortly(cause)}).") from None
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)

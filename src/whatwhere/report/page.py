@@ -136,7 +136,7 @@ def render_page(page: Page) -> str:
     Raises ValueError: a number in a figure is not finite.
     """
     sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables or s.more])
-    figures, claims = _figures(page.hero, sections), ledger.shown(page.claims)
+    figures, claims = page_figures(page.hero, sections), ledger.shown(page.claims)
     tables = [t for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS or t.id == "claims"]
     data = {
         "palettes": {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()},
@@ -192,14 +192,15 @@ def sources(records: Sequence[str]) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
+def page_figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
+    """Every figure that the page shows, in its order."""
     return [*([hero] if hero else []), *(f for s in sections for f in (*s.figures, *s.more))]
 
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
     """Every table that the page shows."""
     first = [page.pick.table if page.pick else None, ledger.table(ledger.shown(page.claims))]
-    behind = [f.table for f in _figures(page.hero, sections)]
+    behind = [f.table for f in page_figures(page.hero, sections)]
     return [*(t for t in first if t), *behind, *(t for s in sections for t in s.tables), *page.how.tables]
 
 

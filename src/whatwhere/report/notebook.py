@@ -1,0 +1,200 @@
+"""Runs in a notebook: records as a DataFrame, and every figure of the page as one plotly figure."""
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..records import read_records
+from .compare import comparison_page, open_runs
+from .figure import Figure, Panel
+from .page import Page, page_figures
+from .pages import geometry_page, spectra_page, study_page
+from .run import kind_of, load_run
+from .style import FONT, MAPS, PALETTES, TEXT_SIZE, plain
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects
+
+Runs = str | Path | Sequence[str | Path]
+THEMES = tuple(PALETTES)
+_TITLE, _GAP = 30, 24  # pixels for the title of a panel; between two panels
+_ACROSS, _WIDE = 3, 760  # most panels side by side; pixels of a panel that stands alone
+
+
+def dataframe(run: Runs) -> "pandas.DataFrame":
+    """The records of a run, one value a row (columns: `whatwhere.records.Record`; docs/metrics.md says what each is).
+
+    Args:
+        run: folder of a study, geometry or spectra run, `heads` or an evaluation; of several, a column `run` comes
+            first.
+
+    Raises:
+        ValueError: no records, or damaged ones.
+    """
+    import pandas
+
+    folders = _folders(run)
+    frames = [pandas.DataFrame(map(vars, read_records(folder / "records.parquet"))) for folder in folders]
+    if len(frames) == 1:
+        return frames[0]
+    names = [folder.resolve().name for folder in folders]
+    return pandas.concat([f.assign(run=n)[["run", *f]] for n, f in zip(names, frames, strict=True)], ignore_index=True)
+
+
+def figures(run: Runs) -> dict[str, str]:
+    """Name -> finding of every figure that the page of a run has, in its order; of several runs, of the page that
+    compares them.
+
+    Raises:
+        ValueError: the folder has no page, or a file in it is damaged.
+    """
+    return {figure.id: figure.title.replace("`", "") for figure in _figures(run)}
+
+
+def plot(run: Runs, name: str, *, theme: str = "light") -> "plotly.graph_objects.Figure":
+    """A figure of the page of a run as one plotly figure, its panels side by side, its title the finding.
+
+    Args:
+        run: folder of a study, geometry or spectra run; of several, the page that compares them.
+        name: of `figures(run)`: "position", "loss", "heads", ...
+        theme: light or dark.
+
+    Raises:
+        ValueError: no such figure or theme, the folder has no page, or a file in it is damaged.
+    """
+    if theme not in THEMES:
+        raise ValueError(f"theme must be one of {', '.join(THEMES)}; got {theme!r}.")
+    known = {figure.id: figure for figure in _figures(run)}
+    if name not in known:
+        at = ", ".join(map(str, _folders(run)))
+        raise ValueError(f"{at} has no figure {name!r}. It has {', '.join(known) or 'none: nothing was measured'}.")
+    return composed(known[name], theme)
+
+
+def composed(figure: Figure, theme: str) -> "plotly.graph_objects.Figure":
+    """The panels of a figure in rows of one plotly figure; every mark stands where it does on the page."""
+    import plotly.graph_objects as go
+
+    panels = figure.panels
+    across = 2 if len(panels) == 4 else min(len(panels), _ACROSS)
+    width = _WIDE if len(panels) == 1 else max(figure.width, 300)
+    rows = [panels[i : i + across] for i in range(0, len(panels), across)]
+    heights = [max(_height(p, width) for p in row) + _TITLE * any(p.title for p in row) for row in rows]
+    total = width * across + _GAP * (across - 1)
+    words = [_wrapped(figure.title, total, 17), _wrapped(figure.subtitle, total, 12)]
+    head = 26 + 22 * (words[0].count("<br>") + 1) + 16 * (words[1].count("<br>") + 1)
+    size = (total, head + sum(heights) + _GAP * (len(rows) - 1))
+    data: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"annotations": [], "shapes": []}
+    top = head
+    for i, row in enumerate(rows):
+        for j, panel in enumerate(row):
+            corner = (j * (width + _GAP), top + _TITLE * any(p.title for p in row))
+            _place(panel, i * across + j + 1, corner, (width, _height(panel, width)), size, data, layout)
+        top += heights[i] + _GAP
+    font = {"family": FONT, "size": TEXT_SIZE, "color": "@text"}
+    hover = {"hovermode": "closest", "hoverlabel": {"font": font, "bgcolor": "@raised", "bordercolor": "@rule"}}
+    title = {"text": words[0], "x": 0.01, "xanchor": "left", "y": 1 - 14 / size[1], "yanchor": "top"}
+    title |= {"font": font | {"size": 17}, "subtitle": {"text": words[1], "font": font | {"size": 12}}}
+    layout |= {"width": size[0], "height": size[1], "margin": dict.fromkeys("lrtb", 0), "font": font, "title": title}
+    layout |= {"paper_bgcolor": "@surface", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False} | hover
+    return go.Figure(_coloured({"data": data, "layout": layout}, PALETTES[theme] | MAPS[theme]))
+
+
+def _folders(run: Runs) -> list[Path]:
+    given = [run] if isinstance(run, str | Path) else list(run)
+    if not given:
+        raise ValueError("No run was given. Give the folder of a run, or a list of them.")
+    return [Path(each) for each in given]
+
+
+def _figures(run: Runs) -> list[Figure]:
+    folders = _folders(run)
+    page = comparison_page(open_runs(folders)) if len(folders) > 1 else _page(folders[0])
+    return page_figures(page.hero, page.sections)
+
+
+def _page(folder: Path) -> Page:
+    """The page without its explorer, which is no figure."""
+    pages = {"geometry": geometry_page, "spectra": spectra_page}
+    return pages.get(kind_of(folder), study_page)(load_run(folder))
+
+
+def _height(panel: Panel, width: int) -> int:
+    """Of a panel in pixels; a square one is as high as its width needs."""
+    height: int = panel.layout["height"]
+    margin = panel.layout["margin"]
+    square = (panel.layout.get("meta") or {}).get("square")
+    return min(height, width - margin["l"] - margin["r"] + margin["t"] + margin["b"]) if square else height
+
+
+def _place(
+    panel: Panel,
+    number: int,
+    corner: tuple[int, int],
+    cell: tuple[int, int],
+    size: tuple[int, int],
+    data: list[dict[str, Any]],
+    layout: dict[str, Any],
+) -> None:
+    """Add a panel whose left upper corner and size are given in pixels from the left upper corner of the whole."""
+    end, margin = "" if number == 1 else str(number), panel.layout["margin"]
+    axes = {"x": f"x{end}", "y": f"y{end}"}
+    x = [(corner[0] + margin["l"]) / size[0], (corner[0] + cell[0] - margin["r"]) / size[0]]
+    y = [1 - (corner[1] + cell[1] - margin["b"]) / size[1], 1 - (corner[1] + margin["t"]) / size[1]]
+    for letter, domain, other in (("x", x, "y"), ("y", y, "x")):
+        own = {"domain": domain, "anchor": axes[other], "fixedrange": False}
+        if panel.layout[f"{letter}axis"].get("scaleanchor"):
+            own["scaleanchor"] = axes[other]
+        layout[f"{letter}axis{end}"] = panel.layout[f"{letter}axis"] | own
+    for trace in panel.data:
+        placed = trace | {"xaxis": axes["x"], "yaxis": axes["y"], "showlegend": False}
+        if bar := trace.get("colorbar"):
+            placed["colorbar"] = _bar(bar, x, y)
+        elif bar := (trace.get("marker") or {}).get("colorbar"):
+            placed["marker"] = trace["marker"] | {"colorbar": _bar(bar, x, y, corner[1] / size[1])}
+        data.append(placed)
+    for kind in ("annotations", "shapes"):
+        layout[kind] += [_referred(each, axes) for each in panel.layout.get(kind) or ()]
+    if panel.title:
+        words = f"<b>{plain(panel.title.replace('`', ''))}</b>" + (f"  {plain(panel.note)}" if panel.note else "")
+        look = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font": {"size": TEXT_SIZE}}
+        place = {"xref": "paper", "yref": "paper", "x": corner[0] / size[0], "y": 1 - corner[1] / size[1]}
+        layout["annotations"].append(look | place | {"text": words, "xshift": 6})
+
+
+def _bar(bar: Mapping[str, Any], x: Sequence[float], y: Sequence[float], top: float = 0.0) -> dict[str, Any]:
+    """A scale of colours beside its panel, or above it where it lies."""
+    if bar.get("orientation") == "h":
+        place = {"x": sum(x) / 2, "xanchor": "center", "len": x[1] - x[0], "y": 1 - top, "yref": "paper"}
+        return {**bar, **place}
+    place = {"x": x[1] + (bar.get("x", 1.02) - 1) * (x[1] - x[0]), "len": y[1] - y[0]}
+    return {**bar, **place, "y": sum(y) / 2}
+
+
+def _referred(mark: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, Any]:
+    """An annotation or a shape whose axes are its panel's; the paper of a panel is what its axes span."""
+    place = {}
+    for letter, own in axes.items():
+        given = mark.get(f"{letter}ref", letter)
+        place[f"{letter}ref"] = f"{own} domain" if given == "paper" else own
+        if mark.get(f"a{letter}ref", "pixel") != "pixel":
+            place[f"a{letter}ref"] = own
+    return {**mark, **place}
+
+
+def _wrapped(words: str, width: int, size: int) -> str:
+    lines = textwrap.wrap(re.sub("`([^`]*)`", r"\1", words), max(40, round(width / (size * 0.52))))
+    return "<br>".join(map(plain, lines))
+
+
+def _coloured(part: Any, palette: Mapping[str, str]) -> Any:
+    """The same with the colour of every "@name"."""
+    if isinstance(part, str):
+        return palette.get(part[1:], part) if part.startswith("@") else part
+    if isinstance(part, Mapping):
+        return {k: _coloured(v, palette) for k, v in part.items()}
+    return [_coloured(v, palette) for v in part] if isinstance(part, list | tuple) else part
