@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
 from cli_runner import KNOWN, PUBLISHED, sentences
 from fork_server import CONTEXT
@@ -19,6 +20,10 @@ settings.load_profile("any machine")
 
 # What is remembered of schemes that were named is not the user's.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="whatwhere-state-")
+
+# No test asks the Hub; a name that is no folder is answered at once, here and in every process that is started.
+os.environ["HF_HUB_OFFLINE"] = "1"
+huggingface_hub.constants.HF_HUB_OFFLINE = True
 
 # Files that take ten seconds or more: first, so that no process is left alone with one at the end.
 LONG = [

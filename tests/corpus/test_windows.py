@@ -227,7 +227,7 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
 def test_windows_of_more_shards_than_files_may_be_open_are_read(list_source, documents, tokenizer, tmp_path):
     # Three files a shard stay mapped: at the usual limit of 1,024 a training ended after 341 shards.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    many = [f"{text} {i}" for i in range(12) for text in documents]
+    many = [f"{text} {i}" for i in range(2) for text in documents]
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (120, hard))
         how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 60}

@@ -87,6 +87,7 @@ def test_one_stream_is_all_semantic(folder, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_sentence_transformers_opens_it_where_whatwhere_is_not_installed(folder, tmp_path):
     ww.write_sentence_transformer(folder, pooling="semantic")
     script = f"""

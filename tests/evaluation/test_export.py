@@ -17,7 +17,7 @@ from whatwhere.evaluation import export as module
 
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 PAGE = Path(__file__).parents[2] / "docs/how-to/export.md"
-QUICK = ("dstg", "rope", "tupe-r")
+QUICK = ("dstg",)
 
 
 def model_of(name: str, folder: Path) -> Path:
@@ -59,6 +59,7 @@ def test_every_preset_exports_with_any_batch_and_length(name, tmp_path):
         torch.testing.assert_close(torch.from_numpy(found)[seen], expected[seen], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_vectors_and_labels_are_those_of_predict(tmp_path):
     torch.manual_seed(0)
     config = ww.preset("ap", "tiny", vocab_size=4096, num_hidden_layers=1, num_labels=3)
@@ -86,6 +87,7 @@ def test_encoders_of_transformers_export(kind, tmp_path):
     assert ("token_type_ids" in facts["inputs"]) == (kind in ("bert", "electra"))
 
 
+@pytest.mark.slow
 def test_the_page_runs_from_the_command_to_the_last_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (command,) = re.findall(r"^whatwhere (export .*)$", PAGE.read_text(), flags=re.M)

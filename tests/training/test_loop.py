@@ -310,16 +310,16 @@ def test_saved_configuration_runs_again_to_the_same_weights(windows, corpus_file
 
 
 def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys, monkeypatch):
-    summary = pretrain(config_of(corpus_file, minutes=0.1), tmp_path / "run", windows=windows, progress=False)
+    summary = pretrain(config_of(corpus_file, minutes=0.03), tmp_path / "run", windows=windows, progress=False)
     assert 2 <= summary["steps"] <= 6000
     said = capsys.readouterr().err
     assert (
-        f"0.1 minutes buy {summary['steps']:,} steps; models of size tiny need about 9,766 to learn" in said
+        f"0.03 minutes buy {summary['steps']:,} steps; models of size tiny need about 9,766 to learn" in said
     )  # 2.5M tokens of 8 x 32
     assert PretrainConfig.load(tmp_path / "run/pretrain.yaml").steps == summary["steps"]
     monkeypatch.setitem(LEAVES_PLATEAU, "tiny", 1)  # enough: what they buy is said all the same
-    summary = pretrain(config_of(corpus_file, minutes=0.1), tmp_path / "more", windows=windows, progress=False)
-    assert f"0.1 minutes buy {summary['steps']:,} steps of " in capsys.readouterr().err
+    summary = pretrain(config_of(corpus_file, minutes=0.03), tmp_path / "more", windows=windows, progress=False)
+    assert f"0.03 minutes buy {summary['steps']:,} steps of " in capsys.readouterr().err
 
 
 def test_vocabulary_smaller_than_the_tokenizer_is_refused(windows, corpus_file, tmp_path):
