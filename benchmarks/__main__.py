@@ -29,6 +29,7 @@ from whatwhere.training.loop import keep_freed_memory  # noqa: E402
 from .attention import attention, positional  # noqa: E402
 from .counting import counts  # noqa: E402
 from .heads import heads  # noqa: E402
+from .inference import inference  # noqa: E402
 from .linguistic import linguistic  # noqa: E402
 from .long import long  # noqa: E402
 from .mds import mds  # noqa: E402
@@ -48,6 +49,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "study": study,
     "presets": presets,
     "peers": peers,
+    "inference": inference,
     "attention": attention,
     "positional": positional,
     "packing": packing,

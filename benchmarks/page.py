@@ -9,6 +9,7 @@ TITLES = {
     "study": "Trainings of a demo",
     "presets": "Training steps: presets",
     "peers": "Training steps: against transformers",
+    "inference": "Forward passes",
     "attention": "Attention alone",
     "positional": "TUPE's positional term",
     "memory": "Memory over length",
@@ -44,6 +45,11 @@ Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied 
 optimizer, sdpa. Ours projects the masked tokens on the vocabulary, theirs every token; `sparse_prediction` makes
 ModernBERT do as ours. What differs: BERT has token types; ModernBERT has a prediction head (dense, GELU, norm) and a
 norm after the embedding that `rope` lacks, and here full attention in every layer.
+""",
+    "inference": """
+One thread, float32, `torch.inference_mode`, encoders without heads, nothing padded; every pass finds its weights and
+memory as the one before left them. The budget is what the products alone cost (in the note: how many operations the
+first has of the second), and a tenth. Exported: by `whatwhere export`, vectors, run by onnxruntime on one thread.
 """,
     "attention": """
 One module forward and backward with its biases. Eager is the specification: every term a matrix, then softmax.

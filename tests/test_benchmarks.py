@@ -70,14 +70,14 @@ def test_a_part_run_again_replaces_its_own_entry(main, tmp_path):
 def test_command_refuses_what_it_does_not_know(main, capsys):
     with pytest.raises(SystemExit):
         main(["--only", "presents"])
-    assert "No part presents. Parts: memory, long, study, presets, peers" in capsys.readouterr().err
+    assert "No part presents. Parts: memory, long, study, presets, peers, inference" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--micro"])
     assert "--out" in capsys.readouterr().err
 
 
 def test_every_other_part_runs(main, tmp_path):
-    parts = ["study", "presets", "peers", "packing", "tuning", "windows", "counts", "mds"]
+    parts = ["study", "presets", "peers", "inference", "packing", "tuning", "windows", "counts", "mds"]
     corpus = tmp_path / "texts.jsonl"
     texts = [" ".join(f"word{(i * k) % 97}" for k in range(20 + 3 * i)) for i in range(60)]
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")

@@ -125,8 +125,7 @@ def term_scores(products: list[Product], biases: list[Bias], scale: float) -> di
 
 def eager(terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
     """The specification: outputs (b, h, n, d_v) and attention weights (b, h, n, n), softmax in at least float32."""
-    scores = torch.stack(torch.broadcast_tensors(*terms.values())).sum(0)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = functools.reduce(torch.add, (t.to(torch.promote_types(t.dtype, torch.float32)) for t in terms.values()))
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     attn = scores.softmax(dim=-1).to(values.dtype)
@@ -141,8 +140,7 @@ def sdpa(
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
         if bias is None:
             return biased_attention(q, k, values, None, None, None, allowed, scale, dropout)
-        special = bias.special.expand(q.shape[0], -1)
-        return biased_attention(q, k, values, bias.base, bias.values, special, allowed, scale, dropout)
+        return biased_attention(q, k, values, bias.base, bias.values, bias.special, allowed, scale, dropout)
     width = values.shape[-1]
     if width < q.shape[-1]:
         values = F.pad(values, (0, q.shape[-1] - width))  # equal widths keep the fast kernel

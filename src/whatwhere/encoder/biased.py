@@ -7,6 +7,7 @@ long sequences forms the weights again, and a bias that all examples share is ne
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -34,7 +35,7 @@ def biased_attention(
     Args:
         q, k: (b, h, n, d_qk). v: (b, h, n, d_v), any width.
         base, values: as in a `Bias` ((b or 1, h, n, n) or (h, 2n - 1); (3, h)), or None.
-        special: (b, n), True at special tokens; needed with `values`.
+        special: (b, n), True at special tokens, or (1, n) where they stand alike in all; needed with `values`.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
@@ -77,9 +78,10 @@ class _Weights:
         self.keep = 1 - self.drop / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.wide = torch.promote_types(q.dtype, torch.float32)
-        self.special: Tensor = q.new_zeros(b, n, dtype=torch.bool) if values is None else special
-        self.examples, self.tokens = torch.where(self.special)
-        self.bounds = [0, *self.special.sum(-1).cumsum(0).tolist()]  # of the examples among the special tokens
+        self.special: Tensor = q.new_zeros(1, n, dtype=torch.bool) if values is None else special
+        # Where special tokens stand alike their values are written into the map that all examples share.
+        self.each = self.special.expand(b, -1)
+        self.alike = base is not None and base.dim() == 2 and len(self.special) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(PIECE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.wide)
@@ -97,6 +99,11 @@ class _Weights:
             for row in range(0, n, rows):
                 part, queries = slice(head, min(head + heads, h)), slice(row, min(row + rows, n))
                 yield [_Piece(slice(i, min(i + examples, b)), part, queries) for i in range(0, b, examples)]
+
+    @cached_property
+    def places(self) -> tuple[Tensor, Tensor, list[int]]:
+        """Every special token as example and place, and where each example begins and ends among them."""
+        return (*torch.where(self.each), [0, *self.each.sum(-1).cumsum(0).tolist()])
 
     def slant(self, memory: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
         """The same memory as (heads, queries, distances) and as (heads, queries, n): row i has distance j - i at key j.
@@ -120,6 +127,11 @@ class _Weights:
             return self.base[0, piece.heads, piece.queries].to(self.wide)
         columns, pairs = self.slant(self.slanted, piece)
         columns.copy_(self.base[piece.heads, None, self.distances(piece)])
+        if self.alike and self.values is not None:
+            both, as_query, as_key = self.values[:, piece.heads, None, None].to(self.wide)
+            keys, queries = self.special[0], self.special[0, piece.queries]
+            pairs[:, :, keys] = as_key
+            pairs[:, queries] = torch.where(keys, both, as_query)
         return pairs
 
     def product(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
@@ -134,8 +146,9 @@ class _Weights:
 
     def _special_in(self, piece: _Piece) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Special keys and special queries of the piece as (examples, tokens), counted from its start."""
-        here = slice(self.bounds[piece.examples.start], self.bounds[piece.examples.stop])
-        examples, tokens = self.examples[here] - piece.examples.start, self.tokens[here]
+        examples, tokens, bounds = self.places
+        here = slice(bounds[piece.examples.start], bounds[piece.examples.stop])
+        examples, tokens = examples[here] - piece.examples.start, tokens[here]
         if piece.queries == slice(0, self.n):
             return (examples, tokens), (examples, tokens)
         among = (tokens >= piece.queries.start) & (tokens < piece.queries.stop)
@@ -143,15 +156,19 @@ class _Weights:
 
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
         """The attention weights (examples, heads, queries, n), negative where dropout removes them."""
-        scores = self.product(piece.of_queries(self.q), piece.of_keys(self.k), self.scores)  # scaled by the next pass
-        scores = scores.unflatten(0, (-1, piece.heads.stop - piece.heads.start))
+        q, k, heads = piece.of_queries(self.q), piece.of_keys(self.k), piece.heads.stop - piece.heads.start
         base = self.base[piece].to(self.wide) if self.base is not None and self.by_example else shared
-        values = self.values if len(self.examples) else None
+        values = None if self.alike or self.values is None or not len(self.places[0]) else self.values
+        if base is not None and values is None and self.narrow is None:
+            scores = _part(self.scores, len(q) // heads, heads, q.shape[1], self.n).copy_(base)
+            scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
+            return self._softmax(scores, piece)
+        scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
         if values is not None:
             both, as_query, as_key = values[:, piece.heads].to(self.wide)
             (examples, keys), (owners, queries) = self._special_in(piece)
             columns = torch.add(as_key[:, None], scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
-            other = self.special[piece.examples][owners][:, None]  # (m, 1, n)
+            other = self.each[piece.examples][owners][:, None]  # (m, 1, n)
             instead = torch.where(other, both[:, None], as_query[:, None])
             rows = torch.add(instead, scores[owners, :, queries], alpha=self.scale)  # (m, heads, n)
         if base is None:
@@ -161,6 +178,10 @@ class _Weights:
         if values is not None:
             scores[examples, :, :, keys] = columns
             scores[owners, :, queries] = rows
+        return self._softmax(scores, piece)
+
+    def _softmax(self, scores: Tensor, piece: _Piece) -> Tensor:
+        """The weights of scores, in their memory."""
         if self.allowed is not None:  # the least number absorbs the score; filling a mask in is slower than adding
             scores += (~piece.of_mask(self.allowed)).to(self.wide).mul_(torch.finfo(self.wide).min)
         torch.softmax(scores, dim=-1, out=scores)
@@ -183,7 +204,7 @@ class _Weights:
         """Gradient (3, heads) of the special values; their pairs are set to zero in `d_scores`."""
         (examples, keys), (owners, queries) = self._special_in(piece)
         rows = d_scores[owners, :, queries]  # (m, heads, n): all pairs with a special query
-        both = (rows * self.special[piece.examples][owners][:, None]).sum((0, 2))
+        both = (rows * self.each[piece.examples][owners][:, None]).sum((0, 2))
         as_query = rows.sum((0, 2)) - both
         as_key = d_scores[examples, :, :, keys].sum((0, 2)) - both
         d_scores[owners, :, queries] = 0
@@ -250,7 +271,7 @@ class _BiasedAttention(torch.autograd.Function):
                 narrow = work.narrowed(d_scores)
                 torch.bmm(narrow, piece.of_keys(k), out=piece.of_queries(d_q))
                 _store(piece.of_keys(d_k), narrow, piece.of_queries(q), add=split)
-                if (d_base is not None or d_values is not None) and len(work.examples):
+                if (d_base is not None or d_values is not None) and len(work.places[0]):
                     of_values = work.take_special(d_scores, piece)
                     if d_values is not None:
                         d_values[:, piece.heads] += of_values

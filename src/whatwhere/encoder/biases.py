@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import initialization as init
 
 from .config import EncoderConfig
@@ -42,15 +43,17 @@ class Bias:
             return self.map()
         query, key = self.special[:, None, :, None], self.special[:, None, None, :]
         both, as_query, as_key = self.values[:, None, :, None, None]
-        return torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, self.map())))
+        of_query = torch.where(key, both, as_query)  # (b, h, 1, n)
+        return torch.where(query, of_query, torch.where(key, as_key, self.map()))
 
 
 def toeplitz(values: Tensor) -> Tensor:
     """(..., 2n - 1) values of the distances -(n - 1) ... n - 1 to (..., n, n): entry (i, j) is that of j - i."""
     n = (values.shape[-1] + 1) // 2
     if torch.compiler.is_compiling():  # which knows no `unfold` of a length that is not a number yet
-        places = torch.arange(n, device=values.device)
-        return values[..., places - places[:, None] + n - 1]
+        # Rows of 2n values, of which each drops one more when they are read as rows of 2n - 1: moved by one place each.
+        rows = F.pad(values, (0, 1))[..., None, :].expand(*values.shape[:-1], n, 2 * n).flatten(-2)
+        return rows[..., : n * (2 * n - 1)].unflatten(-1, (n, 2 * n - 1))[..., n - 1 :]
     return values.unfold(-1, n, 1).flip(-2).contiguous()  # else sums with it come out in an order that is slow to add
 
 

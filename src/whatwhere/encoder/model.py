@@ -196,6 +196,9 @@ class Encoder(EncoderPreTrainedModel):
     """Token ids in, hidden states (b, n, hidden_size) out, [position; semantic] along the last axis."""
 
     _input_embed_layer = "word_embeddings"
+    # Whether the tokens of a text are known to stand side by side, so that positions are as far apart as in the row: a
+    # graph that is exported cannot look.
+    contiguous = False
     # What heads have more: the encoder of a model with a head opens without a report about it.
     _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|classifier|span)\."]
 
@@ -267,7 +270,7 @@ class Encoder(EncoderPreTrainedModel):
         distance, positions = None, None
         biases: list[Bias] = []
         if config.relative != "none":
-            if counted or (looks and _consecutive(position_ids, attention_mask, document_ids)):
+            if counted or self.contiguous or (looks and _consecutive(position_ids, attention_mask, document_ids)):
                 distance = torch.arange(1 - n, n, device=device)
             else:
                 distance = position_ids[:, None, :] - position_ids[:, :, None]

@@ -46,8 +46,9 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
     returned.
 
     Inputs of the graph: `input_ids` and `attention_mask` (batch, length) int64, also `token_type_ids` where the model
-    has them. Output: `logits` (batch, length, V) of words or (batch, labels), or `vectors` (batch, width), the mean of
-    the states. The graph is run at other shapes than it was made of, padded, before anything is left at `out`.
+    has them. Padding may stand on either side of a text, not inside. Output: `logits` (batch, length, V) of words or
+    (batch, labels), or `vectors` (batch, width), the mean of the states. The graph is run at other shapes than it was
+    made of, padded, before anything is left at `out`.
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
@@ -160,10 +161,13 @@ def _silent(model: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _eager(model: Any) -> Iterator[None]:
-    """With attention as products and a softmax: of the fused call torch 2.13 exports strides that its graph has not."""
-    before = model.config._attn_implementation
+    """With attention as products and a softmax: of the fused call torch 2.13 exports strides that its graph has not.
+    Padding is taken to stand on one side, or both, of a text."""
+    before, body = model.config._attn_implementation, model.base_model
     model.set_attn_implementation("eager")
+    body.contiguous = True  # which ours read
     try:
         yield
     finally:
         model.set_attn_implementation(before)
+        body.contiguous = False
