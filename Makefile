@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow faults lint bench docs clean
+.PHONY: demo test slow faults lint bench docs wheel clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -43,6 +43,10 @@ bench: $(READY)
 docs: $(READY)
 	cd $(ROOT) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/docs/index.html."
+
+# The wheel in an environment of its own, by the tutorial.
+wheel: $(READY)
+	cd $(ROOT) && PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/wheel.py
 
 clean:
 	rm -rf $(VENV)

@@ -103,7 +103,8 @@ class _Weights:
     @cached_property
     def places(self) -> tuple[Tensor, Tensor, list[int]]:
         """Every special token as example and place, and where each example begins and ends among them."""
-        return (*torch.where(self.each), [0, *self.each.sum(-1).cumsum(0).tolist()])
+        examples, tokens = torch.where(self.each)
+        return examples, tokens, [0, *self.each.sum(-1).cumsum(0).tolist()]
 
     def slant(self, memory: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
         """The same memory as (heads, queries, distances) and as (heads, queries, n): row i has distance j - i at key j.
