@@ -34,7 +34,9 @@ def build(folder: Path) -> Path:
     held = set(zipfile.ZipFile(wheel).namelist())
     absent = [name for name in NEEDED if f"whatwhere/{name}" not in held]
     assert not absent, f"{wheel.name} has no {', '.join(absent)}"
-    assert not [name for name in held if name.startswith(("tests/", "benchmarks/"))], "the wheel has more than the package"
+    assert not [name for name in held if name.startswith(("tests/", "benchmarks/"))], (
+        "the wheel has more than the package"
+    )
     return wheel
 
 

@@ -81,12 +81,12 @@ class _Weights:
         self.special: Tensor = q.new_zeros(1, n, dtype=torch.bool) if values is None else special
         # Where special tokens stand alike their values are written into the map that all examples share.
         self.each = self.special.expand(b, -1)
-        self.alike = base is not None and base.dim() == 2 and len(self.special) == 1
+        self.by_distance = base is not None and base.dim() == 2
+        self.alike = self.by_distance and len(self.special) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(PIECE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.wide)
         self.narrow = torch.empty(size, dtype=q.dtype) if q.dtype != self.wide else None
-        self.slanted = torch.empty(2 * size, dtype=self.wide) if base is not None and base.dim() == 2 else None
         self.noise = torch.empty(size if dropout else 0, dtype=self.wide)
         self.bits = torch.empty(-(-size // 4) if dropout else 0, dtype=torch.int64)
         self.generator = torch.Generator().manual_seed(seed)
@@ -124,10 +124,9 @@ class _Weights:
         """The bias (heads, queries, n), or None if there is none or each example has its own."""
         if self.base is None or self.by_example:
             return None
-        if self.slanted is None:
+        if not self.by_distance:
             return self.base[0, piece.heads, piece.queries].to(self.wide)
-        columns, pairs = self.slant(self.slanted, piece)
-        columns.copy_(self.base[piece.heads, None, self.distances(piece)])
+        pairs = self.base[piece.heads, self.distances(piece)].to(self.wide).unfold(-1, self.n, 1).flip(-2).contiguous()
         if self.alike and self.values is not None:
             both, as_query, as_key = self.values[:, piece.heads, None, None].to(self.wide)
             keys, queries = self.special[0], self.special[0, piece.queries]
@@ -156,12 +155,16 @@ class _Weights:
         return (examples, tokens), (examples[among], tokens[among] - piece.queries.start)
 
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
-        """The attention weights (examples, heads, queries, n), negative where dropout removes them."""
+        """The attention weights (examples, heads, queries, n), negative where dropout removes them; it may
+        be written into `shared`."""
         q, k, heads = piece.of_queries(self.q), piece.of_keys(self.k), piece.heads.stop - piece.heads.start
         base = self.base[piece].to(self.wide) if self.base is not None and self.by_example else shared
         values = None if self.alike or self.values is None or not len(self.places[0]) else self.values
         if base is not None and values is None and self.narrow is None:
-            scores = _part(self.scores, len(q) // heads, heads, q.shape[1], self.n).copy_(base)
+            if self.b == 1 and self.by_distance:  # the map was made for this piece alone
+                scores = base[None]
+            else:
+                scores = _part(self.scores, len(q) // heads, heads, q.shape[1], self.n).copy_(base)
             scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
             return self._softmax(scores, piece)
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
@@ -245,7 +248,7 @@ class _BiasedAttention(torch.autograd.Function):
         d_k, d_v = (torch.zeros_like(x, dtype=wide) if split else torch.empty_like(x) for x in (k, v))
         learned = zip(optional[:2], ctx.needs_input_grad[4:6], strict=True)
         d_base, d_values = (torch.zeros_like(x, dtype=wide) if needed else None for x, needed in learned)
-        sums = torch.empty_like(work.slanted) if d_base is not None and work.slanted is not None else None
+        sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
         blind = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # uniform whatever the scores
         blind = blind if blind is not None and bool(blind.any()) else None
         other = torch.empty_like(work.scores)
