@@ -58,7 +58,7 @@ def install(wheel: Path, folder: Path, packages: list[str]) -> Path:
 def follow(programs: Path, folder: Path, whole: bool) -> None:
     """Every block of the tutorial, with the environment's own programs."""
     furnish(folder)
-    env = {key: value for key, value in environment().items() if key != "PYTHONPATH"}
+    env = {k: v for k, v in environment().items() if k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
     env["PYTHONWARNINGS"] = "ignore"  # of other versions' packages, which are not ours to mend
 
     def run(words: list[str]) -> None:

@@ -21,6 +21,7 @@ def test_the_frame_holds_every_record(demo, build):
     last = frame[(frame.metric == "r2.token") & (frame.model == "dstg") & (frame.part == "position")].iloc[-1]
     assert last.value in [r.value for r in records if (r.metric, r.model, r.part) == ("r2.token", "dstg", "position")]
     both = ww.dataframe([demo, build("two", models=("ap",))])
+    assert ww.dataframe(demo / "records.parquet").equals(frame)
     assert list(both)[0] == "run" and set(both.run) == {"demo", "two"} and len(both) > len(frame)
 
 

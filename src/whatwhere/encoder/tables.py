@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import initialization as init
@@ -167,7 +168,7 @@ def own_config(folder: Path) -> EncoderConfig:
     """
     try:
         config = EncoderConfig.from_pretrained(folder, local_files_only=True)
-    except (ValueError, OSError, TypeError, AttributeError, LookupError, RecursionError) as error:
+    except (ValueError, OSError, TypeError, AttributeError, LookupError, RecursionError, StrictDataclassError) as error:
         raise ValueError(f"{folder}/config.json: {' '.join(str(error).split())[:600]}") from None
     check_sizes(folder, config)
     return config

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 Runs = str | Path | Sequence[str | Path]
 THEMES = tuple(PALETTES)
 _TITLE, _GAP = 30, 24  # pixels for the title of a panel; between two panels
-_ACROSS, _WIDE = 3, 760  # most panels side by side; pixels of a panel that stands alone
+_ACROSS, _WIDE, _ALL = 3, 760, 1140  # most panels side by side; pixels of one that stands alone, of several
 
 
 def dataframe(run: Runs) -> "pandas.DataFrame":
     """The records of a run, one value a row (columns: `whatwhere.records.Record`; docs/metrics.md says what each is).
 
     Args:
-        run: folder of a study, geometry or spectra run, `heads` or an evaluation; of several, a column `run` comes
-            first.
+        run: folder of a study, geometry or spectra run, `heads` or an evaluation, or a record file; of several, a
+            column `run` comes first.
 
     Raises:
         ValueError: no records, or damaged ones.
@@ -37,10 +37,11 @@ def dataframe(run: Runs) -> "pandas.DataFrame":
     import pandas
 
     folders = _folders(run)
-    frames = [pandas.DataFrame(map(vars, read_records(folder / "records.parquet"))) for folder in folders]
+    files = [folder if folder.suffix == ".parquet" else folder / "records.parquet" for folder in folders]
+    frames = [pandas.DataFrame(map(vars, read_records(file))) for file in files]
     if len(frames) == 1:
         return frames[0]
-    names = [folder.resolve().name for folder in folders]
+    names = [folder.resolve().stem for folder in folders]
     return pandas.concat([f.assign(run=n)[["run", *f]] for n, f in zip(names, frames, strict=True)], ignore_index=True)
 
 
@@ -80,7 +81,7 @@ def composed(figure: Figure, theme: str) -> "plotly.graph_objects.Figure":
 
     panels = figure.panels
     across = 2 if len(panels) == 4 else min(len(panels), _ACROSS)
-    width = _WIDE if len(panels) == 1 else max(figure.width, 300)
+    width = _WIDE if across == 1 else max(figure.width, (_ALL - _GAP * (across - 1)) // across)
     rows = [panels[i : i + across] for i in range(0, len(panels), across)]
     heights = [max(_height(p, width) for p in row) + _TITLE * any(p.title for p in row) for row in rows]
     total = width * across + _GAP * (across - 1)
