@@ -32,12 +32,13 @@ def drawn(page, records: list[str], name: str) -> str:
         write_records(run / "records.parquet", [r for file in records for r in read_records(DOCS / file)])
         if (study := DOCS / Path(records[0]).parent / "claims.json").is_file():
             shutil.copy(study, run)
-        figure = ww.plot(run, name)
+        figure = ww.plot(run, name, width=760)
     page.set_content(figure.to_html(include_plotlyjs=True))
     size = {"format": "svg", "width": figure.layout.width, "height": figure.layout.height}
     page.wait_for_function("document.querySelector('.plotly-graph-div')?._fullLayout")
     url = page.evaluate("size => Plotly.toImage(document.querySelector('.plotly-graph-div'), size)", size)
     svg = page.evaluate("url => decodeURIComponent(url.slice(url.indexOf(',') + 1))", url)
+    svg = re.sub(r" trace[0-9a-f]{6}(?=\")", "", svg)
     names: dict[str, str] = {}  # plotly draws its ids by chance
     for found in re.findall(r'id="([\w-]+)"', svg):
         names.setdefault(found, f"{name}-{len(names)}")

@@ -41,8 +41,8 @@ def test_the_first_figure_draws_the_records(whole):
     assert ww.plot(whole, "position", theme="dark").layout.paper_bgcolor == "#15171a"
 
 
-@pytest.mark.parametrize("kind", ["study", "geometry", "several"])
-def test_every_mark_of_every_figure_has_its_panel_s_axes(kind, whole, build, tmp_path):
+@pytest.mark.parametrize(("kind", "width"), [("study", 1140), ("study", 330), ("geometry", 700), ("several", 1140)])
+def test_every_mark_of_every_figure_has_its_panel_s_axes(kind, width, whole, build, tmp_path):
     if kind == "several":
         run = [build("one", models=("dstg", "ap")), build("two", models=("rope",))]
     else:
@@ -50,8 +50,9 @@ def test_every_mark_of_every_figure_has_its_panel_s_axes(kind, whole, build, tmp
     names = ww.figures(run)
     assert len(names) >= (20 if kind == "study" else 5)
     for name in names:
-        drawn = json.loads(ww.plot(run, name).to_json())
+        drawn = json.loads(ww.plot(run, name, width=width).to_json())
         layout = drawn["layout"]
+        assert width - 30 < layout["width"] <= width or layout["width"] == 760, name
         panels = len([key for key in layout if key.startswith("xaxis")])
         for letter in "xy":
             used = {trace.get(f"{letter}axis", letter) for trace in drawn["data"]}
@@ -63,13 +64,14 @@ def test_every_mark_of_every_figure_has_its_panel_s_axes(kind, whole, build, tmp
                 assert place == "paper" or place in used, (name, mark)
         assert not re.search(r'"@[a-z]', json.dumps(drawn)), name  # a colour left unnamed
         bars = [t.get("colorbar") or t.get("marker", {}).get("colorbar") for t in drawn["data"]]
-        assert all(0 <= bar["x"] <= 1 and 0 <= bar["y"] <= 1 for bar in bars if bar), name
+        assert all(0 <= bar["x"] <= 1.01 and 0 <= bar["y"] <= 1 for bar in bars if bar), name
 
 
-def test_panels_stand_apart_and_in_rows(whole):
+@pytest.mark.parametrize("width", [400, 1140])
+def test_panels_stand_apart_and_in_rows(whole, width):
     page = study_page(load_run(whole))
     for figure in page_figures(page.hero, page.sections):
-        layout = composed(figure, "light").layout
+        layout = composed(figure, "light", width).layout
         boxes = [(*layout[f"xaxis{i or ''}"].domain, *layout[f"yaxis{i or ''}"].domain) for i in _numbers(figure)]
         for i, (left, right, low, high) in enumerate(boxes):
             for other in boxes[i + 1 :]:
@@ -86,6 +88,8 @@ def test_what_is_not_there_is_said(demo, tmp_path):
         ww.plot(demo, "postion")
     with pytest.raises(ValueError, match="theme must be one of light, dark; got 'sepia'"):
         ww.plot(demo, "position", theme="sepia")
+    with pytest.raises(ValueError, match="width must be at least 330 pixels; got 100"):
+        ww.plot(demo, "position", width=100)
     with pytest.raises(ValueError, match="No records at"):
         ww.dataframe(tmp_path)
     with pytest.raises(ValueError, match="No run was given"):

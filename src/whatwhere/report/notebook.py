@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Runs = str | Path | Sequence[str | Path]
 THEMES = tuple(PALETTES)
 _TITLE, _GAP = 30, 24  # pixels for the title of a panel; between two panels
-_ACROSS, _WIDE, _ALL = 3, 760, 1140  # most panels side by side; pixels of one that stands alone, of several
+_ACROSS, _WIDE, _NARROW = 3, 760, 330  # most panels side by side; pixels of a single one; fewest of one of several
 
 
 def dataframe(run: Runs) -> "pandas.DataFrame":
@@ -55,33 +55,37 @@ def figures(run: Runs) -> dict[str, str]:
     return {figure.id: figure.title.replace("`", "") for figure in _figures(run)}
 
 
-def plot(run: Runs, name: str, *, theme: str = "light") -> "plotly.graph_objects.Figure":
+def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "plotly.graph_objects.Figure":
     """A figure of the page of a run as one plotly figure, its panels side by side, its title the finding.
 
     Args:
         run: folder of a study, geometry or spectra run; of several, the page that compares them.
         name: of `figures(run)`: "position", "loss", "heads", ...
         theme: light or dark.
+        width: pixels of the whole, from which follows how many panels stand side by side; at least 330.
 
     Raises:
-        ValueError: no such figure or theme, the folder has no page, or a file in it is damaged.
+        ValueError: no such figure or theme, too little width, the folder has no page, or a file in it is damaged.
     """
     if theme not in THEMES:
         raise ValueError(f"theme must be one of {', '.join(THEMES)}; got {theme!r}.")
+    if width < _NARROW:
+        raise ValueError(f"width must be at least {_NARROW} pixels; got {width}.")
     known = {figure.id: figure for figure in _figures(run)}
     if name not in known:
         at = ", ".join(map(str, _folders(run)))
         raise ValueError(f"{at} has no figure {name!r}. It has {', '.join(known) or 'none: nothing was measured'}.")
-    return composed(known[name], theme)
+    return composed(known[name], theme, width)
 
 
-def composed(figure: Figure, theme: str) -> "plotly.graph_objects.Figure":
-    """The panels of a figure in rows of one plotly figure; every mark stands where it does on the page."""
+def composed(figure: Figure, theme: str, most: int) -> "plotly.graph_objects.Figure":
+    """The panels of a figure in rows of one plotly figure, `most` pixels wide; every mark stands where on the page."""
     import plotly.graph_objects as go
 
     panels = figure.panels
-    across = 2 if len(panels) == 4 else min(len(panels), _ACROSS)
-    width = _WIDE if across == 1 else max(figure.width, (_ALL - _GAP * (across - 1)) // across)
+    across = min(2 if len(panels) == 4 else len(panels), _ACROSS)
+    across = max(1, min(across, (most + _GAP) // (max(figure.width, _NARROW) + _GAP)))
+    width = min(_WIDE, most) if across == 1 else (most - _GAP * (across - 1)) // across
     rows = [panels[i : i + across] for i in range(0, len(panels), across)]
     heights = [max(_height(p, width) for p in row) + _TITLE * any(p.title for p in row) for row in rows]
     total = width * across + _GAP * (across - 1)
@@ -98,7 +102,8 @@ def composed(figure: Figure, theme: str) -> "plotly.graph_objects.Figure":
         top += heights[i] + _GAP
     font = {"family": FONT, "size": TEXT_SIZE, "color": "@text"}
     hover = {"hovermode": "closest", "hoverlabel": {"font": font, "bgcolor": "@raised", "bordercolor": "@rule"}}
-    title = {"text": words[0], "x": 0.01, "xanchor": "left", "y": 1 - 14 / size[1], "yanchor": "top"}
+    above = 14 + 15 * words[0].count("<br>")  # plotly places the middle line of a title
+    title = {"text": words[0], "x": 0.01, "xanchor": "left", "y": 1 - above / size[1], "yanchor": "top"}
     title |= {"font": font | {"size": 17}, "subtitle": {"text": words[1], "font": font | {"size": 12}}}
     layout |= {"width": size[0], "height": size[1], "margin": dict.fromkeys("lrtb", 0), "font": font, "title": title}
     layout |= {"paper_bgcolor": "@surface", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False} | hover
