@@ -1,5 +1,5 @@
-"""What a newcomer reads is true: every command and every Python block of README, tutorial and how-to pages runs as it
-stands, in order, in a fresh folder."""
+"""What a newcomer reads is true: every command and every Python block of README, tutorial, how-to pages and of the page
+on longer texts runs as it stands, in order, in a fresh folder."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from whatwhere.cli.verbs import app
 
 ROOT = Path(__file__).parents[1]
 HOW_TO = ["corpus", "scheme", "finetune", "page", "elsewhere"]
-PAGES = ["README.md", "docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO)]
+PAGES = ["README.md", "docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO), "docs/extrapolation.md"]
 BLOCK = re.compile(
     r"^(?P<skip><!-- not run here[^\n]*\n)?```(?P<kind>sh|python)(?P<about>[^\n]*)\n(?P<body>.*?)^```", re.M | re.S
 )
@@ -25,7 +25,7 @@ SHORT = [
     *("document=blank-line", "length=64", "training.model.num_hidden_layers=2", "training.batch_size=16"),
     *("probe_documents=10", "ablation_documents=8", "texts=1", "probe_splits=2"),
 ]
-FEWER = {"--steps": "8", "--seeds": "1", "--documents": "10", "--ablate": "8"}
+FEWER = {"--steps": "8", "--seeds": "1", "--documents": "10", "--ablate": "8", "--to": "160"}
 
 
 def blocks(page: str) -> list[tuple[str, str, str, bool]]:
@@ -61,7 +61,10 @@ def shortened(words: list[str]) -> list[str]:
         also("--set", "document=blank-line", "groups=4", "min_support=50")
     if verb == "finetune":
         also("--steps", "4")
-    if verb == "evaluate":
+    if verb == "evaluate" and rest[0] == "length":
+        also("--methods", "cyclic")
+        also("--documents", "10")
+    elif verb == "evaluate":
         also("--seeds", "1")
     return [verb, *rest]
 
@@ -71,6 +74,9 @@ def furnish(folder: Path) -> None:
     (folder / "my-texts").mkdir()
     (folder / "my-texts/a.txt").write_text(sentences(1500), encoding="utf-8")
     shutil.copytree(ROOT / "examples", folder / "examples")
+    (folder / "BOOKS").mkdir()
+    for i in range(20):
+        (folder / f"BOOKS/{i}.txt").write_text(sentences(60, seed=i).replace("\n\n", "\n"), encoding="utf-8")
     for name, rows in (("reviews.tsv", 80), ("reviews-dev.tsv", 20)):
         rated = [f"{text.splitlines()[0]}\t{i % 2}" for i, text in enumerate(sentences(rows, seed=rows).split("\n\n"))]
         (folder / name).write_text("\n".join(["sentence\tlabel", *rated]) + "\n", encoding="utf-8")
