@@ -249,7 +249,7 @@ def works(folder: Path) -> list[Work]:
     studied += ["--set=training={batch_size: 8, model: {num_hidden_layers: 1}}", "--set=texts=1"]
     studied += ["--set=ablation_documents=8", "--set=join=run-on", "--set=held_out=0.3"]
     out = "--out=OUT"
-    looked = ["heads", str(encoder), *corpus[:1], "--documents=8", "--ablate=4", out]
+    looked = ["heads", str(encoder), *corpus[:1], "--documents=10", "--ablate=4", out]
     run = folder / "study"
     study = Work("study", [*studied, out], measured)
     assert study.run(run)[0] == 0

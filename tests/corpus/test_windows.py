@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import tracemalloc
 
 import numpy as np
@@ -11,7 +12,7 @@ from whatwhere.corpus import Windows, build_part, build_windows, shards, train_t
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
-from whatwhere.hashes import hashes, sha256, write_hashes
+from whatwhere.hashes import hashes, sha256, verify, write_hashes
 
 
 def contents(windows) -> dict[str, list]:
@@ -222,6 +223,16 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
     (out / "manifest.json").write_text('{"form')
     with pytest.raises(ValueError, match="not complete JSON"):
         Windows(out)
+
+
+def test_what_a_killed_process_left_is_not_among_the_files_that_have_a_hash(list_source, documents, tokenizer, tmp_path):
+    # A kill while the tokenizer was copied: the hashes of the finished windows named its temporary folder.
+    left = tmp_path / "w/.tokenizer.123/tokenizer.json"
+    left.parent.mkdir(parents=True)
+    left.write_text("{}")
+    build_windows(list_source(documents), tokenizer, tmp_path / "w", length=16, workers=1, progress=False)
+    shutil.rmtree(left.parent)
+    assert verify(tmp_path / "w")[1] == []
 
 
 def test_windows_of_more_shards_than_files_may_be_open_are_read(list_source, documents, tokenizer, tmp_path):

@@ -276,8 +276,8 @@ def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -
     write_array(out / "unigrams.npy", counts)
     files["unigrams.npy"] = (out / "unigrams.npy").stat().st_size
     write_json(out / "manifest.json", manifest)
-    beside = [path for path in out.rglob("*") if path.is_file() and path.suffix != ".npy"]
-    beside.append(out / "unigrams.npy")
-    known = {str(path.relative_to(out)): sha256(path) for path in sorted(beside) if not path.name.startswith(".")}
+    beside = [path.relative_to(out) for path in out.rglob("*") if path.is_file() and path.suffix != ".npy"]
+    named = [Path("unigrams.npy"), *(path for path in beside if not any(part[0] == "." for part in path.parts))]
+    known = {str(path): sha256(out / path) for path in sorted(named)}
     write_hashes(out, known | {f"shards/{name}": each for s in shards for name, each in s["hashes"].items()})
     return Windows(out)
