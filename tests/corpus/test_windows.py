@@ -225,7 +225,7 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
         Windows(out)
 
 
-def test_what_a_killed_process_left_is_not_among_the_files_that_have_a_hash(list_source, documents, tokenizer, tmp_path):
+def test_what_a_killed_process_left_gets_no_hash(list_source, documents, tokenizer, tmp_path):
     # A kill while the tokenizer was copied: the hashes of the finished windows named its temporary folder.
     left = tmp_path / "w/.tokenizer.123/tokenizer.json"
     left.parent.mkdir(parents=True)
