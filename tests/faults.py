@@ -292,10 +292,13 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="every so manieth change of trainings; studies 10 times")
     parser.add_argument("--out", type=Path, help="page whose table is replaced")
     parser.add_argument("--only", help="modes, with commas")
+    parser.add_argument("--works", help="windows, pretrain, finetune, heads, study, report, with commas")
     given = parser.parse_args()
     modes = given.only.split(",") if given.only else [*MODES, "random", "flip"]
     with tempfile.TemporaryDirectory() as name:
         done = works(Path(name))
+        if given.works:
+            done = [work for work in done if work.name in given.works.split(",")]
         for work in done:
             every = given.every * (10 if work.name == "study" else 1)
             for mode in modes:

@@ -9,6 +9,7 @@ from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.tables import table_records
 from whatwhere.analysis.who import Who
+from whatwhere.hashes import verify
 from whatwhere.records import read_records
 from whatwhere.study.spectra import measure_tables, run_spectra, spectra_text
 
@@ -81,6 +82,16 @@ def test_an_earlier_run_is_replaced_and_other_files_are_not(sources, tmp_path):
     with pytest.raises(ValueError, match="circle.npy is a file"):
         run_spectra(sources, sources[0])
     assert [p.name for p in (tmp_path / "thesis").iterdir()] == ["thesis.txt"]
+
+
+def test_what_a_killed_call_left_is_no_obstacle(sources, tmp_path):
+    # It was refused as something else's folder, as was that of `heads`: spectra.json and study.json come last.
+    run_spectra(sources[:1], tmp_path / "out", words=True)
+    for name in ("spectra.json", "report.html", "hashes.json"):
+        (tmp_path / "out" / name).unlink()
+    run_spectra(sources[1:], tmp_path / "out")
+    assert [p.name for p in (tmp_path / "out/arrays").iterdir()] == ["table-bert.npz"]
+    assert not verify(tmp_path / "out")[1]
 
 
 def test_a_table_of_equal_rows_is_named(tmp_path):

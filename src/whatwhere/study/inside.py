@@ -22,6 +22,7 @@ from ..analysis.who import Who
 from ..corpus import Windows, count_windows
 from ..encoder.tables import most_tokens
 from ..files import Arrays, read_json
+from ..hashes import forget_hashes
 from ..records import Record, read_records, write_records
 from ..training.runs import one_writer
 from .geometry import geometry_records, save_geometry_arrays
@@ -167,6 +168,9 @@ def run_heads(
             texts = [(title, np.array(tokenizer(text, truncation=True, max_length=length)["input_ids"]))]
             for i in (0, len(held_out) // 2):
                 texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))
+            forget_hashes(out)
+            for old in (out / "arrays").glob("*.npz"):  # of another model, or of a call that was killed
+                old.unlink()
             save_arrays(out, found.arrays)
             save_texts(out, model, tokenizer, texts, name=name, seed=seed)
             config = json.loads(model.config.to_json_string())

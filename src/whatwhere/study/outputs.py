@@ -13,8 +13,12 @@ from .machine import versions
 RECORDS = "records.parquet"
 
 
+# What a call that was killed leaves, before the file that says what the folder is.
+UNFINISHED = {"arrays", "explorer.json", "records.parquet", "report.html", "hashes.json"}
+
+
 def check_folder(out: Path, ours: bool, what: str) -> None:
-    """Refuse a folder that holds something else.
+    """Refuse a folder that holds something else; what a killed call has left is no such thing.
 
     Args:
         ours: whether an earlier call wrote what it holds. what: what it would hold then.
@@ -25,7 +29,8 @@ def check_folder(out: Path, ours: bool, what: str) -> None:
     check_writable(out)
     if out.is_file():
         raise ValueError(f"{out} is a file. Give a folder for the records, arrays and the page.")
-    if out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()) and not ours:
+    held = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.is_dir() else set()
+    if held - UNFINISHED and not ours:
         raise ValueError(f"{out} is not empty and holds no {what}. Give a new folder.")
 
 
