@@ -86,7 +86,7 @@ def test_an_earlier_run_is_replaced_and_other_files_are_not(sources, tmp_path):
 
 def test_what_a_killed_call_left_is_no_obstacle(sources, tmp_path):
     # It was refused as something else's folder, as was that of `heads`: spectra.json and study.json come last.
-    run_spectra(sources[:1], tmp_path / "out", words=True)
+    run_spectra(sources[:1], tmp_path / "out")
     for name in ("spectra.json", "report.html", "hashes.json"):
         (tmp_path / "out" / name).unlink()
     run_spectra(sources[1:], tmp_path / "out")
