@@ -117,7 +117,8 @@ def test_a_page_runs_from_top_to_bottom(page, places, monkeypatch):
         if title := re.search(r'title="([\w.]+)"', about):
             Path(title[1]).write_text(body, encoding="utf-8")
         elif kind == "python" and runs:
-            assert python(body, folder), body
+            printed = python(body, folder)
+            assert printed and "Empty DataFrame" not in printed and "Series([]" not in printed, (body, printed)
             run += 1
         for words in commands(body) if kind == "sh" and runs else []:
             done = whatwhere(*shortened(words))

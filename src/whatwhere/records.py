@@ -70,6 +70,10 @@ def read_records(path: str | Path) -> list[Record]:
     """
     path = Path(path)
     if not path.is_file():
+        if (path.parent / "training.json").is_file():
+            raise ValueError(
+                f"{path.parent} is a model, which has no records. Give the folder of a study or of `heads`."
+            )
         raise ValueError(f"No records at {path}. A study writes them: whatwhere study --help.")
     try:
         table = pq.read_table(path, page_checksum_verification=True)

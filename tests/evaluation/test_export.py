@@ -105,6 +105,7 @@ def test_the_page_runs_from_the_command_to_the_last_line(tmp_path, monkeypatch, 
         (("nowhere", "--out", "x"), "nowhere is no folder here"),
         (("reference", "--out", "x", "--what", "labels"), "what=labels needs another model"),
         (("reference", "--out", "x", "--format", "tflite"), "--format must be onnx; got 'tflite'"),
+        (("reference", "--out", "held/mine.txt"), "mine.txt is a file. Give --out a folder"),
         (("reference", "--out", "held"), "held holds something else than an earlier export"),
     ],
 )

@@ -10,7 +10,15 @@ import pytest
 import torch
 from cli_runner import whatwhere
 from foreign_models import TEXTS, save
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    pipeline,
+)
 
 import whatwhere as ww
 from whatwhere.evaluation.predict import Predictor
@@ -148,9 +156,9 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--text", "x", "--what", "words"), "[MASK]; text 1 has none"),
         (("reference", "--text", "x", "--pooling", "max"), "pooling must be one of mean, cls, semantic, position"),
         (("reference", "--text", "x", "--stride", "500"), "stride must be from 0 to 125"),
-        (("reference", "--text", "x", "--text", "y", "--pair", "z"), "got 2 texts and 1 second ones"),
+        (("reference", "--text", "x", "--text", "y", "--pair", "z"), "texts 2, second ones (--pair) 1"),
         (("reference", "--text", "x", "--file", "y"), "Give --text or --file, not both"),
-        (("reference", "--file", "nowhere.txt"), "nowhere.txt"),
+        (("reference", "--file", "nowhere.txt"), "No file nowhere.txt"),
         (("reference", "--pair-field", "b"), "--pair-field with --file"),
         (("reference", "--text", "[MASK]", "--top", "0"), "top must be at least 1; got 0"),
         (("reference", "--text", ""), "Text 1 has no token"),
@@ -160,6 +168,17 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
 def test_wrong_words_are_one_line(words, expected):
     done = whatwhere("predict", *words)
     assert done.returncode == 2 and expected in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_a_folder_without_a_tokenizer_says_nothing_of_words(tmp_path):
+    # transformers makes a tokenizer of five special tokens of it, under which every word was blank.
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertForMaskedLM(BertConfig(**sizes)).save_pretrained(tmp_path / "bert")
+    done = whatwhere("predict", str(tmp_path / "bert"), "--text", "a [MASK]")
+    assert done.returncode == 2 and "bert holds no tokenizer: no token but [UNK]" in done.stderr, done.stderr
+    (tmp_path / "empty.txt").write_text("\n")
+    done = whatwhere("predict", "reference", "--file", str(tmp_path / "empty.txt"))
+    assert done.returncode == 2 and "empty.txt" in done.stderr and "text" in done.stderr, done.stderr
 
 
 def test_texts_come_from_the_line_a_file_a_table_or_stdin(classifier, tmp_path):

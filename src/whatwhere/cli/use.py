@@ -130,10 +130,18 @@ def _texts(
         return found.texts, found.pairs
     if text:
         return text, pair or None
+    if file is not None and not file.exists():
+        raise ValueError(f"No file {file}. Give a file with a text a line, or a table with --field.")
     lines = sys.stdin.read().splitlines() if file is None else open_source(file, field, "line")
     if texts := [line for line in lines if line.strip()]:
         return texts, None
+    if file is not None:
+        raise ValueError(f"{file} holds no text. Give a file with a text a line, or a table with --field.")
     raise ValueError("There is no text. Give --text, --file or lines on stdin.")
+
+
+def _share(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -142,6 +150,6 @@ def _line(row: dict[str, Any]) -> str:
         return json.dumps(row["vectors"])
     said = f"{row['text']}\t{row['pair']}" if "pair" in row else row["text"]
     if "labels" in row:
-        return f"{said}\n  " + "  ".join(f"{name} {share:.3f}" for name, share in row["labels"].items())
-    words = ["  ".join(f"{each['word']} {each['probability']:.3f}" for each in mask) for mask in row["words"]]
+        return f"{said}\n  " + "  ".join(f"{name} {_share(share)}" for name, share in row["labels"].items())
+    words = ["  ".join(f"{each['word']} {_share(each['probability'])}" for each in mask) for mask in row["words"]]
     return "\n  ".join([said, *words])

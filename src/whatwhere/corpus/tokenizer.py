@@ -83,6 +83,10 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
             f"Tokenizer {name!r} is a {type(tokenizer).__name__}, which gives no character offsets. Use a fast "
             "tokenizer."
         )
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # what transformers makes of a folder without its files
+        raise ValueError(
+            f"{name} holds no tokenizer: no token but {', '.join(tokenizer.all_special_tokens)}. {way_out}"
+        )
     special_token_ids(tokenizer)
     return tokenizer
 

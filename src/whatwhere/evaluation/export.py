@@ -61,7 +61,9 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
     out = Path(out)
     if lacking := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"ONNX needs {', '.join(lacking)}: pip install 'whatwhere[onnx]'.")
-    if out.exists() and not (out / FACTS).is_file() and (not out.is_dir() or any(out.iterdir())):
+    if out.is_file():
+        raise ValueError(f"{out} is a file. Give --out a folder.")
+    if out.exists() and not (out / FACTS).is_file() and any(out.iterdir()):
         raise ValueError(f"{out} holds something else than an earlier export. Choose another --out.")
     predictor = Predictor(model, what)
     graph, longest = _Graph(predictor).eval(), most_tokens(predictor.model.config)

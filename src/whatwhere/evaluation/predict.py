@@ -222,7 +222,7 @@ class Predictor:
 
 def _check_pairs(texts: Sequence[str], pairs: Sequence[str] | None) -> None:
     if pairs is not None and len(texts) != len(pairs):
-        raise ValueError(f"Every text needs its second one; got {len(texts)} texts and {len(pairs)} second ones.")
+        raise ValueError(f"Every text needs its second one: texts {len(texts)}, second ones (--pair) {len(pairs)}.")
 
 
 def predict(

@@ -62,7 +62,8 @@ def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "p
         run: folder of a study, geometry or spectra run; of several, the page that compares them.
         name: of `figures(run)`: "position", "loss", "heads", ...
         theme: light or dark.
-        width: pixels of the whole, from which follows how many panels stand side by side; at least 330.
+        width: at most so many pixels (330 or more), from which follows how many panels stand side by side; a single
+            panel takes 760.
 
     Raises:
         ValueError: no such figure or theme, too little width, the folder has no page, or a file in it is damaged.
