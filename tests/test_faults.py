@@ -13,7 +13,7 @@ def test_what_is_disturbed_ends_as_if_nothing_had_been(tmp_path):
         disturb(training, tmp_path, mode, every=60, first=11, twice=0.5)
     disturb(tuning, tmp_path, "kill", every=60, first=5)
     disturb(study, tmp_path, "kill", every=200, first=120)
-    for name, every in (("windows", 15), ("heads", 15), ("report", 3)):
+    for name, every in (("windows", 15), ("heads", 15), ("report", 1)):
         disturb(by_name[name], tmp_path, "kill", every=every, first=2)
     at_random(training, tmp_path, 2)
     flips(training, tmp_path, 1)

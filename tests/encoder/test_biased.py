@@ -107,6 +107,27 @@ def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, s
     return n * biased_attention(zero, zero, identity, None, None, arguments[5], None, SCALE, dropout)
 
 
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("b", [1, B])
+@pytest.mark.parametrize("base,allowed", list(itertools.product(["shared", "distance"], MASKS)))
+def test_special_tokens_that_stand_alike_are_given_once(base, allowed, b, piece, monkeypatch) -> None:
+    monkeypatch.setattr(biased, "PIECE", piece)
+    monkeypatch.setattr(biased, "KEEP", N if piece % 2 else 0)
+    q, k, v, *bias, special = inputs(base, True)
+    assert special is not None
+    arguments = [q[:b], k[:b], v[:b], *bias]
+    seen = mask(allowed)
+    seen = None if seen is None else seen[:b]
+    out = biased_attention(*arguments, special[:1], seen, SCALE, 0.0)
+    expected = eager(*arguments, special[:1].expand(b, -1), seen, SCALE)
+    torch.testing.assert_close(out, expected)
+    leaves = [q, k, v, *bias]
+    for mine, theirs in zip(gradients(out, leaves), gradients(expected, leaves), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(biased_attention(*arguments, special[:1], seen, SCALE, 0.0), expected)
+
+
 @pytest.mark.parametrize("keep", [0, N])
 @pytest.mark.parametrize("piece", [1 << 19, H * N * N, N * N, 3 * N])
 @pytest.mark.parametrize("base,values", [("none", False), ("shared", False), ("distance", True)])

@@ -7,7 +7,10 @@ import pytest
 import torch
 from cli_runner import settings
 from run_files import losses
+from safetensors import SafetensorError
 from safetensors.torch import load_file
+
+from whatwhere.training import checkpoints
 
 RECIPE = settings(
     *("steps=12", "checkpoint_every=4", "log_every=1", "validate_every=6", "accumulate=2", "model.dropout=0"),
@@ -74,3 +77,13 @@ def test_one_process_has_nothing_to_share_with(corpus_file, tmp_path):
     )
     assert process.statuses() == [2]
     assert "among processes, and there is one. Start several (torchrun" in process.output.read_text()
+
+
+def test_a_full_disk_in_any_process_is_one_line(tmp_path, monkeypatch):
+    # The first process said it in words; in the others safetensors' own error went through as a traceback.
+    def full(*arguments: object) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(OSError, match="Cannot write .*optimizer-2-of-2.*make room, and the same command goes on"):
+        checkpoints.write_share(tmp_path, 3, {}, 1, 2)

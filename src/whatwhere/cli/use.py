@@ -86,7 +86,7 @@ def export(
 ) -> None:
     """A model as a graph for another program: a folder with model.onnx for onnxruntime, checked against torch.
 
-    Any batch, any length that the model reads. Needs the extra onnx.
+    Any batch, any length that the model reads; padding on either side of a text. Needs the extra onnx.
 
     Args:
         out: Folder: model.onnx, tokenizer, configuration, export.json (inputs, output, longest input).

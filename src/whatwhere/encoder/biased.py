@@ -41,8 +41,11 @@ def biased_attention(
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
+    if allowed is not None and len(allowed) != len(q):
+        allowed = allowed.expand(len(q), -1, -1, -1)
     rest = base, values, special, allowed, scale, dropout, seed
-    return _BiasedAttention.apply(torch.is_grad_enabled(), q, k, v, *rest)  # type: ignore[no-any-return]
+    learned = any(x is not None and x.requires_grad for x in (q, k, v, base, values))
+    return _BiasedAttention.apply(learned and torch.is_grad_enabled(), q, k, v, *rest)  # type: ignore[no-any-return]
 
 
 class _Piece(NamedTuple):

@@ -98,7 +98,8 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
 
 
 def _inputs(predictor: Predictor, batch: int, length: int) -> dict[str, Tensor]:
-    """Words at random between the special tokens, the second half of the last text padded."""
+    """Words at random between the special tokens, padded on the right in the last text, on the left in the first of
+    three."""
     generator, tokenizer = torch.Generator().manual_seed(0), predictor.tokenizer
     ids = torch.randint(0, predictor.model.config.vocab_size, (batch, length), generator=generator)
     for place, token in ((0, tokenizer.cls_token_id), (-1, tokenizer.sep_token_id)):
@@ -107,6 +108,8 @@ def _inputs(predictor: Predictor, batch: int, length: int) -> dict[str, Tensor]:
     mask = torch.ones_like(ids)
     if batch > 1:
         mask[-1, length // 2 :] = 0
+    if batch > 2:
+        mask[0, : length // 3] = 0  # on the left, as some tokenizers do
     if tokenizer.pad_token_id is not None:  # RoBERTa counts its positions by it
         ids = torch.where(ids == tokenizer.pad_token_id, tokenizer.pad_token_id + 1, ids)
         ids = torch.where(mask.bool(), ids, tokenizer.pad_token_id)

@@ -170,10 +170,18 @@ def write_checkpoint(
 
 
 def write_share(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank: int, shares: int) -> None:
-    """Leave the optimizer states of one process of several for the first, which writes the checkpoint."""
+    """Leave the optimizer states of one process of several for the first, which writes the checkpoint.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
     waiting = _waiting(root, step)
-    waiting.mkdir(parents=True, exist_ok=True)
-    save_file({**packed}, waiting / _share(rank, shares))
+    try:
+        waiting.mkdir(parents=True, exist_ok=True)
+        save_file({**packed}, waiting / _share(rank, shares))
+    except SafetensorError as error:
+        way_out = "Earlier checkpoints are whole; make room, and the same command goes on."
+        raise OSError(f"Cannot write {waiting / _share(rank, shares)}: {error}. {way_out}") from None
 
 
 def _share(rank: int, shares: int) -> str:
