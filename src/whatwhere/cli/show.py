@@ -2,11 +2,13 @@
 
 import re
 from collections import Counter
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..locks import InUse, locked, sweep
 from ..shipped import REFERENCE, model_source
 from .options import Json, Scheme, Setting, configured, emit, own_scheme, report_line, verb
 
@@ -42,7 +44,13 @@ def report(
     runs = [_run_folder(run) for run in runs]
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
-    path = write_page(out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html")), page)
+    place = out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
+    with ExitStack() as held:
+        if place.parent.resolve() in [run.resolve() for run in runs]:
+            with suppress(InUse):  # a study that goes on tidies its folder itself
+                held.enter_context(locked(place.parent))
+                sweep(place.parent)
+        path = write_page(place, page)
     text = report_line(path) + (f"\n{len(tables)} tables are in {csv}." if csv is not None else "")
     emit({"report": str(path), "tables": [str(table) for table in tables]}, as_json, text)
 
