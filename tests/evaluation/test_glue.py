@@ -6,7 +6,8 @@ import lzma
 import numpy as np
 import pytest
 
-from whatwhere.evaluation.glue import DEFAULT, HUB, METRICS, RECIPES, TASKS, read_task, task_texts
+from whatwhere.evaluation.glue import DEFAULT, HUB, METRICS, RECIPES, TASKS, GlueConfig, read_task, task_texts
+from whatwhere.evaluation.grid import pieces
 from whatwhere.evaluation.tuning import halves
 
 # Header and a row of each table as released; CoLA has no header, MRPC's begins with a byte-order mark.
@@ -150,3 +151,19 @@ def test_halves_are_the_same_for_all_and_share_no_row():
     one, two = halves(277)
     assert sorted([*one, *two]) == list(range(277)) and abs(len(one) - len(two)) == 1
     assert all(np.array_equal(a, b) for a, b in zip(halves(277), (one, two), strict=True))
+
+
+def test_rates_that_are_given_stand_in_place_of_the_recipe_s():
+    def grid(**given):
+        return GlueConfig.parse({"models": ["reference"], "tasks": ["rte"], **given})
+
+    assert grid(recipe="dstg").settings == RECIPES["dstg"].settings
+    assert [s.learning_rate for s in grid(rates=["1e-4", "0.001"]).settings] == [1e-4, 1e-3]
+    of_dstg = grid(recipe="dstg", rates=[1e-3])
+    assert len(of_dstg.settings) == len({s.name for s in of_dstg.settings}) == 6  # batch sizes and decays, once each
+    assert {s.learning_rate for s in of_dstg.settings} == {1e-3}
+    assert of_dstg.protocol() == "the recipe `dstg` at rates 0.001 × 768 / width: 6 settings"
+    assert len(pieces(grid(rates=[1e-4, 1e-3], seeds=2))) == 4
+    for wrong in (0.0, -1e-4, "fast"):
+        with pytest.raises(ValueError, match="rates"):
+            grid(rates=[wrong])

@@ -29,6 +29,14 @@ Seeds = Annotated[int | None, typer.Option(help="Seeds of the fine-tuning. [defa
 ProbeSeeds = Annotated[int, typer.Option(help="Seeds of each probe.", min=1)]
 Layers = Annotated[str, typer.Option(help="Hidden states that probes read: last or all.")]
 Pooling = Annotated[str, typer.Option(help="Tokens of a place that are averaged: mean (all), first or last.")]
+Rates = Annotated[
+    str | None,
+    typer.Option(
+        help="Learning rates in place of the recipe's, of a model 768 wide, with commas; one half of the development "
+        "rows chooses.",
+        metavar="RATE,RATE",
+    ),
+]
 Untrained = Annotated[bool, typer.Option("--untrained", help="Also each model with weights drawn anew, as a control.")]
 Checkpoints = Annotated[
     str | None,
@@ -64,7 +72,7 @@ def _run(context: typer.Context, family: Any, seeds: bool = False, **named: Any)
     from ..study.evaluate import evaluation_text, run_evaluation
 
     models = _opened(context, seeds)
-    lists = {key: context.params.get(key) for key in ("tasks", "checkpoints", "methods", "windows", "adapt")}
+    lists = {key: context.params.get(key) for key in ("tasks", "rates", "checkpoints", "methods", "windows", "adapt")}
     named |= {key: _names(text) for key, text in lists.items() if text}
     config = configured(context, family.config, models=models, **named)
     found = run_evaluation(family, config, context.params["out"])
@@ -79,6 +87,7 @@ def glue(
     tasks: Names = None,
     data: Path | None = None,
     recipe: str = "short",
+    rates: Rates = None,
     seeds: Seeds = None,
     length: Annotated[int, typer.Option(min=8)] = 128,
     limit: Annotated[int | None, typer.Option(min=20)] = None,
@@ -114,6 +123,7 @@ def squad(
     tasks: Names = None,
     data: Path | None = None,
     recipe: str = "short",
+    rates: Rates = None,
     seeds: Seeds = None,
     length: Annotated[int, typer.Option(min=16)] = 384,
     stride: Annotated[int, typer.Option(min=1)] = 128,

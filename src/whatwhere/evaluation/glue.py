@@ -300,8 +300,7 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
 def _notes(config: GlueConfig) -> list[str]:
     recipe = RECIPES[config.recipe]
     few = f" At most {config.limit:,} training rows, evenly spaced." if config.limit else ""
-    grid = f"{len(recipe.settings)} setting{'s' * (len(recipe.settings) > 1)}"
-    return [f"GLUE by the recipe `{config.recipe}`: {grid}, at most {recipe.epochs:g} epochs.{few}"]
+    return [f"GLUE by {config.protocol()}, at most {recipe.epochs:g} epochs.{few}"]
 
 
 GLUE = Family(

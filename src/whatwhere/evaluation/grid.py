@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from ..files import read_object
 from ..records import Record
@@ -15,7 +15,7 @@ from ..shipped import model_source
 from ..training.checkpoints import checkpoint
 from .family import EvaluationConfig, Piece, check_known, each_model
 from .scores import Score
-from .tuning import Recipe, halves
+from .tuning import Recipe, Setting, halves
 
 
 class GridConfig(EvaluationConfig):
@@ -27,6 +27,9 @@ class GridConfig(EvaluationConfig):
 
     tasks: list[str] = Field(default_factory=list, description="tasks by name")
     recipe: str = Field("short", description="protocol: grid, epochs, seeds")
+    rates: list[PositiveFloat] = Field(
+        default_factory=list, description="learning rates in place of the recipe's, of a model 768 wide"
+    )
     seeds: int | None = Field(None, ge=1, description="seeds; default: the recipe's")
     checkpoints: list[int] = Field(default_factory=list, description="steps of the models' trainings, fine-tuned too")
 
@@ -35,6 +38,20 @@ class GridConfig(EvaluationConfig):
         check_known("task", self.tasks, self.TASKS)
         check_known("recipe", [self.recipe], self.RECIPES)
         return self
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The grid: the recipe's, or each of its other settings once with each of the rates given."""
+        of_recipe = self.RECIPES[self.recipe].settings
+        others = dict.fromkeys(replace(setting, learning_rate=0.0) for setting in of_recipe)
+        own = [replace(setting, learning_rate=rate) for rate in self.rates for setting in others]
+        return own or list(of_recipe)
+
+    def protocol(self) -> str:
+        """The recipe and its grid, in words."""
+        own = f" at rates {', '.join(f'{rate:g}' for rate in self.rates)} × 768 / width" if self.rates else ""
+        many = len(self.settings)
+        return f"the recipe `{self.recipe}`{own}: {many} setting{'s' * (many > 1)}"
 
     def check_checkpoints(self) -> None:
         """Refuse steps that a model does not keep.
@@ -54,7 +71,7 @@ def pieces(config: GridConfig) -> list[Piece]:
         Piece(*model, task, seed, setting, step)
         for seed in range(config.seeds or recipe.seeds)
         for task in sorted(config.tasks, key=list(config.TASKS).index)
-        for setting in recipe.settings
+        for setting in config.settings
         for model in each_model(config)
         for step in (None, *([] if model[2] else config.checkpoints))
     ]

@@ -370,7 +370,7 @@ def _best(run: Finished) -> float:
 
 def _notes(config: SquadConfig) -> list[str]:
     recipe = RECIPES[config.recipe]
-    notes = [f"Questions by the recipe `{config.recipe}`: {len(recipe.settings)} settings, {recipe.epochs:g} epochs."]
+    notes = [f"Questions by {config.protocol()}, {recipe.epochs:g} epochs."]
     if config.train_on_dev is not None:
         notes.append(f"Trained on {config.train_on_dev:.0%} of SQuAD's development articles and tested on the others.")
     return notes
