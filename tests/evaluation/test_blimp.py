@@ -13,10 +13,11 @@ import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation.blimp import Acceptability, Pair, pseudo_log_likelihoods, read_blimp, right
 from whatwhere.evaluation.states import Slot
-from whatwhere.evaluation.tuning import open_masked
+from whatwhere.evaluation.tuning import masked_config, open_masked
 from whatwhere.records import read_records, select
 
 SENTENCES = ["The river is long .", "A", "The album was released in 1998 , and it was the first of the band ."]
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
 
 def line(good="A river runs .", bad="A river run .", field="morphology", paradigm="agreement", **more):
@@ -88,8 +89,7 @@ def test_likelihoods_are_those_of_one_mask_at_a_time(kind, tmp_path):
         model = open_masked(ww.reference())
     else:
         torch.manual_seed(0)
-        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-        BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path)
+        BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **SIZES)).save_pretrained(tmp_path)
         model = open_masked(str(tmp_path))
     expected = [one_by_one(model, tokenizer, sentence) for sentence in SENTENCES]
     for tokens in (20, 64, 100_000):  # a row, a few, all of a length
@@ -125,3 +125,17 @@ def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path, monkeyp
     assert "What are they good for?" in (tmp_path / "o/report.html").read_text(encoding="utf-8")
     wrong = whatwhere("evaluate", "linguistic", "reference", "--data", str(tmp_path), "--out", str(tmp_path / "p"))
     assert wrong.returncode == 2 and "holds no task: none of blimp/" in wrong.stderr and not (tmp_path / "p").exists()
+
+
+def test_a_model_without_its_head_is_refused_and_not_judged_by_a_random_one(data, tmp_path):
+    """transformers draws a head that a folder lacks: a sentence encoder had 0.50 without a word."""
+    model = BertForMaskedLM(BertConfig(vocab_size=5, **SIZES)).bert
+    model.save_pretrained(tmp_path / "bare")
+    load_tokenizer(ww.reference()).save_pretrained(tmp_path / "bare")
+    words = ["evaluate", "linguistic", str(tmp_path / "bare"), "--data", str(data), "--tasks", "blimp"]
+    done = whatwhere(*words, "--out", str(tmp_path / "o"))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "bare (BertModel) was saved without a masked-language head" in done.stderr
+    with pytest.raises(ValueError, match="no head"):
+        (tmp_path / "bare" / "config.json").write_text('{"model_type": "bert"}')
+        masked_config(str(tmp_path / "bare"))

@@ -27,7 +27,7 @@ from .family import EvaluationConfig, Family, Piece, check_known, differences, e
 from .probes import OF_HOLMES, Rows, train_probes
 from .scores import macro_f1, pearson
 from .states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
-from .tuning import open_masked
+from .tuning import open_body
 
 SPLITS = ("train", "dev", "test")
 SAMPLES = "samples.csv"
@@ -302,7 +302,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
     config = HolmesConfig.load_run(Path(out) / HOLMES.file)
     use_scheme(config.scheme)
     source = model_source(piece.source)
-    model, tokenizer = open_masked(source, piece.untrained), load_tokenizer(source)
+    model, tokenizer = open_body(source, piece.untrained), load_tokenizer(source)
     made = read_data_set(data_sets(Path(config.data))[piece.part], tokenizer.sep_token or "", config.limit)
     kind = np.int64 if made.classes else np.float32
     layers, rows, rng = layers_of(model, config.layers), {}, np.random.default_rng(0)

@@ -24,7 +24,7 @@ from .family import EvaluationConfig, Family, Piece, check_known, differences, e
 from .probes import PLAIN, Rows, codelength, commonest_by, control_labels, train_probes
 from .scores import macro_f1, pearson
 from .states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
-from .tuning import open_masked
+from .tuning import masked_config, open_body, open_masked
 
 BLIMP = "blimp"
 ROWS = 10_000  # of training and test of a task, where nothing else is said, and a quarter of development
@@ -70,6 +70,8 @@ def _check_all(config: LinguisticConfig) -> None:
     for name in config.tasks:
         if name == BLIMP:
             read_blimp(Path(config.data), 1)
+            for model in config.models:
+                masked_config(model_source(model))
         else:
             TASKS[name].check(Path(config.data))
 
@@ -85,7 +87,8 @@ def work(out: str, piece: Piece, show: Show) -> None:
     config = LinguisticConfig.load_run(Path(out) / LINGUISTIC.file)
     use_scheme(config.scheme)
     source = model_source(piece.source)
-    model, tokenizer = open_masked(source, piece.untrained), load_tokenizer(source)
+    opened, tokenizer = open_masked if piece.part == BLIMP else open_body, load_tokenizer(source)
+    model = opened(source, piece.untrained)
     if piece.part == BLIMP:
         pairs = read_blimp(Path(config.data), config.pairs)
         found = right(model, tokenizer, pairs, show=counted(show, "pairs"))

@@ -135,9 +135,29 @@ def _with_new_head(kind: Any, source: str, config: Any, seed: int, untrained: bo
         return kind.from_pretrained(source, config=config, dtype=torch.float32, trust_remote_code=False)
 
 
-def open_masked(source: str, untrained: bool = False) -> Any:
-    """A masked-language model of a folder or of the Hub, to be read only."""
+def masked_config(source: str) -> Any:
+    """The configuration of a model that was saved with its masked-language head; another one's would be drawn anew.
+
+    Raises:
+        ValueError: it was saved without.
+    """
     config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    saved = str((getattr(config, "architectures", None) or ["no head"])[0])
+    if "ForMaskedLM" not in saved and saved not in ("BertForPreTraining", "AlbertForPreTraining"):
+        raise ValueError(
+            f"{source} ({saved}) was saved without a masked-language head, which says how likely a word is. Give a "
+            "model with one."
+        )
+    return config
+
+
+def open_masked(source: str, untrained: bool = False) -> Any:
+    """A masked-language model of a folder or of the Hub, to be read only.
+
+    Raises:
+        ValueError: as `masked_config`.
+    """
+    config = masked_config(source)
     torch.manual_seed(0)
     if untrained:
         return AutoModelForMaskedLM.from_config(config, trust_remote_code=False).float().eval()
