@@ -39,7 +39,8 @@ def data(tmp_path_factory):
 
 
 def config(data, **more):
-    return GlueConfig.parse({"models": ["reference"], "tasks": ["sst-2"], "data": str(data), "seeds": 1, **more})
+    settings = {"models": ["reference"], "tasks": ["sst-2"], "data": str(data), "seeds": 1, "rates": [1e-4]}
+    return GlueConfig.parse({**settings, **more})
 
 
 def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tmp_path, monkeypatch):
@@ -85,7 +86,7 @@ def test_checkpoints_of_a_training_are_fine_tuned_too(data, tmp_path, monkeypatc
     assert run_evaluation(GLUE, more, out, progress=False)["done"] == 3
     scores = {r.step: r.value for r in select(read_records(out / "records.parquet"), metric="glue.score")}
     assert set(scores) == {None, 0, 30} and scores[30] == scores[None]  # the same weights and seed
-    assert (out / "runs/mine/sst-2/rate-2e-05-batch-16-decay-0.01-seed-0-step-30.json").is_file()
+    assert (out / "runs/mine/sst-2/rate-0.0001-batch-32-decay-0.01-seed-0-step-30.json").is_file()
     assert "glue-steps" in (out / "report.html").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="mine keeps no checkpoint of step 7. Steps there: 30."):
         run_evaluation(GLUE, config(data, models=[str(model)], checkpoints=[7]), tmp_path / "p", progress=False)
@@ -192,6 +193,7 @@ def test_models_are_called_by_their_folders(tmp_path):
 def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     monkeypatch.setitem(GLUE.brief, "seeds", 1)
+    monkeypatch.setitem(GLUE.brief, "rates", [1e-4])
     out = tmp_path / "out"
     words = ["evaluate", "all", "reference", "--data", str(data), "--out", str(out)]
     first = whatwhere(*words, "--minutes", "1e-9", "--json")
@@ -242,6 +244,7 @@ def test_wrong_input_is_one_line(words, said, tmp_path):
 
 def test_the_verb_prints_scores_and_where_the_page_is(data, tmp_path):
     words = ["evaluate", "glue", ww.reference(), "--tasks", "sst-2", "--data", str(data), "--seeds", "1"]
+    words += ["--rates", "1e-4"]
     done = whatwhere(*words, "--out", str(tmp_path / "o"))
     assert done.returncode == 0 and "sst-2 (accuracy)" in done.stdout and "report.html" in done.stdout, done.stderr
     again = whatwhere(*words, "--out", str(tmp_path / "o"), "--json")

@@ -105,8 +105,8 @@ def glue(
     Args:
         tasks: Tasks, with commas. [default: all but wnli]
         data: Folder of GLUE's own release (CoLA/train.tsv ..., also packed), or that holds glue/. [default: the Hub]
-        recipe: Protocol: short (one setting, 5 epochs, 3 seeds), tupe (4 settings, 5 seeds; TUPE Table 1), dstg (18
-            settings; DSTG C.1). Rates are of models 768 wide, narrower ones take them in inverse proportion.
+        recipe: Protocol: short (2 rates, 5 epochs, 3 seeds), tupe (4 rates, 5 seeds; TUPE Table 1), dstg (18 settings;
+            DSTG C.1). Rates are of models 768 wide, narrower ones take them in inverse proportion.
         length: Most tokens of a row; longer ones are cut.
         limit: Most training rows, evenly spaced. [default: all]
     """

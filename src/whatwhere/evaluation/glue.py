@@ -101,8 +101,10 @@ RECIPES: dict[str, Recipe] = {
     "tupe": Recipe(
         [Setting(rate, 32, 0.01) for rate in (2e-5, 3e-5, 4e-5, 5e-5)], epochs=10, warmup=0.06, patience=10_000, seeds=5
     ),
-    # One setting, for a first look and for comparisons with many seeds.
-    "short": Recipe([Setting(2e-5, 16, 0.01)], epochs=5, warmup=0.06, patience=15, seeds=3),
+    # For a first look and for many seeds: the papers' rate, and one that small models need (docs/log.md).
+    "short": Recipe(
+        [Setting(rate, 32, 0.01) for rate in (2e-5, 1e-4)], epochs=5, warmup=0.06, patience=15, seeds=3, scores=(2, 500)
+    ),
 }
 
 
