@@ -3,17 +3,21 @@ the other, differences are paired."""
 
 import json
 import shutil
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_runner import whatwhere
+from fork_server import LONGEST
 
 import whatwhere as ww
 from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, of_studies, paired
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import Finished, chosen, of_both, one_after_the_other, pieces
 from whatwhere.evaluation.tuning import halves
+from whatwhere.files import temporary_folder
 from whatwhere.points import Point
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate
@@ -61,6 +65,27 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
     assert (out / "report.html").is_file()
     with pytest.raises(ValueError, match="holds a run with recipe='short', now recipe='dstg'"):
         run_evaluation(counted, config(data, recipe="dstg"), out, progress=False)
+
+
+def begin_or_fail(out, piece, show):
+    """The first model's piece is in its middle when the second one's fails."""
+    if piece.seed == 0:
+        with temporary_folder(piece.file(Path(out), "")) as new:
+            (new / "model").touch()
+            time.sleep(LONGEST)
+    while not list(Path(out).rglob("model")):
+        time.sleep(0.01)
+    raise ValueError("one line.")
+
+
+def test_what_a_stopped_piece_had_begun_is_removed(data, tmp_path, monkeypatch, processes):
+    # A process that is told to stop ends where it is: `evaluate length` left copies of whole models below runs/.
+    monkeypatch.setattr(evaluate, "at_once", lambda: 2)
+    with pytest.raises(ValueError, match="^one line.$"):
+        run_evaluation(replace(GLUE, work=begin_or_fail), config(data, seeds=2), tmp_path / "out", progress=False)
+    assert sorted(path.name for path in (tmp_path / "out").rglob("*") if path.name != "sst-2") == [
+        *("glue.yaml", "reference", "runs"),
+    ]
 
 
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):

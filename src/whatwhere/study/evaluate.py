@@ -18,6 +18,7 @@ from ..evaluation.linguistic import LINGUISTIC
 from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
 from ..files import read_json
+from ..locks import sweep
 from ..points import Point, Table
 from ..records import Record, read_records
 from ..shipped import model_source
@@ -47,14 +48,17 @@ def run_evaluation(
     config.save_run(out / family.file)
     pieces = family.pieces(config)
     todo = [piece for piece in pieces if not piece.file(out).is_file()]
-    for part in _parts(todo, config.minutes):
-        most = at_once() if len(part) > 1 else 1
-        jobs = [
-            Job(piece.label, family.work, (str(out), piece), count)
-            for piece, count in zip(part, threads(len(part), most), strict=True)
-        ]
-        for _ in run_jobs(jobs, most, progress, fresh=False):
-            pass
+    try:
+        for part in _parts(todo, config.minutes):
+            most = at_once() if len(part) > 1 else 1
+            jobs = [
+                Job(piece.label, family.work, (str(out), piece), count)
+                for piece, count in zip(part, threads(len(part), most), strict=True)
+            ]
+            for _ in run_jobs(jobs, most, progress, fresh=False):
+                pass
+    finally:
+        sweep(out)  # a process that is told to stop leaves what it had begun, a whole model perhaps
     left = sum(not piece.file(out).is_file() for piece in pieces)
     records = [replace(record, study=out.name) for record in family.records(config, out)]
     notes = [*family.notes(config), *([_left_out(left)] if left else [])]
