@@ -1,9 +1,13 @@
 """Texts longer than those of the training: losses are those of single passes, pieces those of pieces read alone."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from cli_runner import sentences, whatwhere
+from tokenizers import pre_tokenizers
 from torch.nn import functional as F
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
@@ -13,7 +17,9 @@ from whatwhere.analysis.passes import Documents
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.long_texts import long_texts
 from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about
-from whatwhere.records import read_records
+from whatwhere.records import Record, read_records
+from whatwhere.report.figures import longer
+from whatwhere.report.run import Run
 from whatwhere.training.extension import Continued, adapt, extend
 
 N = 96
@@ -224,10 +230,18 @@ def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
     adapted = np.load(out / "runs/reference/cyclic+table/cyclic+table-seed-0.npz")  # beside its own pieces
     own = (np.nanmean(adapted["pieces"][:, 128:], axis=1) - np.nanmean(adapted["loss"][:, 128:], axis=1)).mean()
     assert told["cyclic+table"].value == pytest.approx(own) and (adapted["pieces"] != pieces).any()
-    assert "worth taking" in (out / "report.html").read_text(encoding="utf-8")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "worth taking" in page and "The ways by name." in page
+    # It told of a training of all models on the same batches, which this run knows nothing of.
+    assert "same masks" not in page and "training is counted" not in page
+    assert "\nTexts: 10 documents of long.txt, of each 160 tokens" in done.stdout
     kept = out / "models/reference/cyclic+table/seed-0"
     card = (kept / "README.md").read_text("utf-8")
-    assert card.startswith("---\nlibrary_name") and "> A copy that reads 160 tokens, trained on 128: positions" in card
+    assert card.startswith("---\nlibrary_name")
+    assert "> A copy of `reference` that reads 160 tokens (128 before, trained on 128): positions beyond by `c" in card
+    assert "> The table alone was trained on for 10 steps, on further documents of long.txt, 160 tokens a text." in card
+    facts = json.loads((kept / "extension.json").read_text())
+    assert (facts["method"], facts["adapted"], facts["steps"]) == ("cyclic", "table", 10)
     adapted = AutoModelForMaskedLM.from_pretrained(kept)
     assert adapted.config.max_position_embeddings == 160
     again = whatwhere(*words)
@@ -269,22 +283,57 @@ def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tm
 def test_what_only_some_models_have_is_said_and_a_scaled_copy_is_read_as_it_is(tmp_path):
     for preset in ("rope", "ap"):
         ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / preset)
-    extend(tmp_path / "rope", tmp_path / "copy", 200, "yarn")
-    with pytest.raises(ValueError, match="is scaled already"):
-        extend(tmp_path / "copy", tmp_path / "again", 256, "yarn")
-    models = [str(tmp_path / name) for name in ("rope", "ap", "copy")]
+    extend(tmp_path / "rope", tmp_path / "copy", 256, "yarn")
+    bert().save_pretrained(tmp_path / "bert")
+    models = [str(tmp_path / name) for name in ("rope", "ap", "copy", "bert")]
     config = LengthConfig.parse(
-        {"models": models, "to": 256, "methods": ["yarn", "cyclic"], "adapt": ["none", "table"]}
+        {"models": models, "to": 256, "methods": ["yarn", "cyclic"], "adapt": ["none", "table"], "windows": [0, 16]}
     )
-    assert LENGTH.notes(config)[1:4] == [
+    assert LENGTH.notes(config)[1:5] == [
         "rope has no cyclic, no table to adapt: left out.",
         "ap has no yarn: left out.",
         "copy has no yarn, no cyclic, no table to adapt: left out.",
+        "bert has no yarn, no windows: left out.",
     ]
     assert about(models[2], 256).methods == ("as-it-is",)
+    config = LengthConfig.parse({"models": models[3:], "to": 256, "windows": [16]})
+    with pytest.raises(ValueError, match="A window is of this package's encoders alone; --windows 0 is without one"):
+        LENGTH.check(config)
     config = LengthConfig.parse({"models": models[:1], "to": 256, "adapt": ["table"]})
     with pytest.raises(ValueError, match="by any way, and then have the table trained. They have: as-it-is"):
         LENGTH.check(config)
+
+
+@pytest.mark.parametrize(("preset", "method"), [("rope", "yarn"), ("ap", "decay")])
+def test_a_copy_that_goes_on_already_is_refused_before_anything_is_computed(preset, method, tmp_path):
+    # A scaled one stopped the run in its middle, and rows that a method had made were continued as if learned.
+    ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
+    extend(tmp_path / "m", tmp_path / "copy", 200, method)
+    config = LengthConfig.parse({"models": [str(tmp_path / "m"), str(tmp_path / "copy")], "to": 256})
+    with pytest.raises(ValueError, match=f"copy that goes on already, by {method} to 200 tokens. Give the model that"):
+        LENGTH.check(config)
+
+
+def test_texts_are_counted_by_every_vocabulary(corpus, tmp_path):
+    # Only the first model's was tried: another one's texts were found too short in the middle of the run.
+    bert().save_pretrained(tmp_path / "bert")
+    words = load_tokenizer(ww.reference())
+    words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split("never", "isolated")  # a text is one unknown word
+    words.save_pretrained(tmp_path / "bert")
+    given = {"to": 160, "corpus": str(corpus), "document": "blank-line", "documents": 10}
+    with pytest.raises(ValueError, match="long.txt has 0 documents with 160 tokens"):
+        LENGTH.check(LengthConfig.parse({"models": ["reference", str(tmp_path / "bert")], **given}))
+
+
+def test_each_model_has_a_line_at_the_length_of_its_training():
+    # Where they differed there was none.
+    records = [Record("s", f"m{n}", "length.trained", float(n), seed=0) for n in (64, 128)]
+    for r in list(records):
+        more = [("length.beyond", None, 4.0), ("length.loss", 8, 3.0), ("length.loss", 200, 4.0)]
+        records += [replace(r, metric=name, part="cyclic", index=at, value=value) for name, at, value in more]
+    panels = longer.loss(Run("s", records=records)).panels
+    lines = {p.title: [t["x"] for t in p.data if t["meta"] == ["length of the training"]] for p in panels}
+    assert lines == {"m64": [[64.0, 64.0]], "m128": [[128.0, 128.0]]}
 
 
 def test_a_model_without_a_head_for_masked_words_is_refused(tmp_path):

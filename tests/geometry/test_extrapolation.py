@@ -144,18 +144,33 @@ def test_rows_of_the_table_stay(table, method):
     ("more", "said"),
     [
         ({"method": "spline"}, "no method 'spline'. Known: sinusoidal, fourier"),
-        ({"length": N - 1}, f"The table has {N} positions. Got length={N - 1}; give {N} or more"),
+        ({"length": N - 1}, f"The table has {N} positions. Got length={N - 1}; give a whole number, {N} or more"),
+        ({"length": 0}, "Got length=0; give a whole number"),
+        ({"length": -3}, "Got length=-3; give a whole number"),
+        ({"length": 128.5}, "Got length=128.5; give a whole number"),
+        ({"length": 200.0}, "Got length=200.0; give a whole number"),  # numpy refused it, in words of its own
+        ({"length": float("nan")}, "Got length=nan; give a whole number"),
+        ({"length": float("inf")}, "Got length=inf; give a whole number"),
+        ({"length": None}, "Got length=None; give a whole number"),
         ({"method": "fourier", "components": N // 2 + 1}, f"from 1 to half of the {N} positions. Got 13"),
+        ({"method": "fourier", "components": 2.5}, "a whole number from 1 to half of the 24 positions. Got 2.5"),
         ({"method": "rotation", "components": 0}, "Got 0 with method='rotation'"),
         ({"method": "cyclic", "components": 2}, "number of frequencies of fourier and rotation"),
         ({"method": "mds"}, "points and the method mds go together"),
         ({"method": "cyclic", "points": np.ones((LONG, 2))}, "points and the method mds go together"),
-        ({"method": "mds", "points": np.ones((LONG - 1, 2))}, "a finite row for each of 61 positions"),
+        ({"method": "mds", "points": np.ones((LONG - 1, 2))}, "a row of finite numbers for each of 61 positions"),
+        ({"method": "mds", "points": np.full((LONG, 2), np.nan)}, "Got shape .61, 2. with NaN or infinity"),
     ],
 )
 def test_wrong_input_is_named(table, more, said):
     with pytest.raises(ValueError, match=said):
         extrapolate(table, **{"length": LONG, **more})
+
+
+def test_a_table_with_nan_is_refused(table):
+    table[3, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinite values in 1 rows, first row 3"):
+        extrapolate(table, LONG)
 
 
 def test_the_name_is_public():

@@ -3,17 +3,22 @@ the other, differences are paired."""
 
 import json
 import shutil
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runner import whatwhere
+from cli_runner import sentences, whatwhere
+from fork_server import LONGEST
 
 import whatwhere as ww
 from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, of_studies, paired
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import Finished, chosen, of_both, one_after_the_other, pieces
+from whatwhere.evaluation.length import LENGTH
 from whatwhere.evaluation.tuning import halves
+from whatwhere.files import temporary_folder
 from whatwhere.points import Point
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate
@@ -62,6 +67,27 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
     assert (out / "report.html").is_file()
     with pytest.raises(ValueError, match="holds a run with recipe='short', now recipe='dstg'"):
         run_evaluation(counted, config(data, recipe="dstg"), out, progress=False)
+
+
+def begin_or_fail(out, piece, show):
+    """The first model's piece is in its middle when the second one's fails."""
+    if piece.seed == 0:
+        with temporary_folder(piece.file(Path(out), "")) as new:
+            (new / "model").touch()
+            time.sleep(LONGEST)
+    while not list(Path(out).rglob("model")):
+        time.sleep(0.01)
+    raise ValueError("one line.")
+
+
+def test_what_a_stopped_piece_had_begun_is_removed(data, tmp_path, monkeypatch, processes):
+    # A process that is told to stop ends where it is: `evaluate length` left copies of whole models below runs/.
+    monkeypatch.setattr(evaluate, "at_once", lambda: 2)
+    with pytest.raises(ValueError, match="^one line.$"):
+        run_evaluation(replace(GLUE, work=begin_or_fail), config(data, seeds=2), tmp_path / "out", progress=False)
+    assert sorted(path.name for path in (tmp_path / "out").rglob("*") if path.name != "sst-2") == [
+        *("glue.yaml", "reference", "runs"),
+    ]
 
 
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
@@ -194,20 +220,26 @@ def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, mon
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     monkeypatch.setitem(GLUE.brief, "seeds", 1)
     monkeypatch.setitem(GLUE.brief, "rates", [1e-4])
+    for key, value in {"to": 140, "methods": ["cyclic"], "document": "blank-line"}.items():
+        monkeypatch.setitem(LENGTH.brief, key, value)
+    (data / "books-pd").mkdir()
+    (data / "books-pd/a.txt").write_text("Too short.\n", encoding="utf-8")
+    (data / "books-pd/b.txt").write_text("\n\n".join(["\n".join(sentences(20).split("\n\n"))] * 10), encoding="utf-8")
     out = tmp_path / "out"
     words = ["evaluate", "all", "reference", "--data", str(data), "--out", str(out)]
     first = whatwhere(*words, "--minutes", "1e-9", "--json")
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
-    assert (found["done"], found["left"], list(found["families"])) == (0, 2, ["glue"])
+    assert (found["done"], found["left"], list(found["families"])) == (0, 4, ["length", "glue"])
     lacking = "\n".join(found["left_out"])
     assert all(
         f"{name}: " in lacking for name in ("linguistic pos", "holmes", "mteb MR-local", "squad squad", "glue cola")
     )
     second = whatwhere(*words)
     assert second.returncode == 0 and "sst-2 (accuracy)" in second.stdout and "left out: squad" in second.stdout
-    whole, part = (read_records(folder / "records.parquet") for folder in (out, out / "glue"))
-    assert [(r.metric, r.part, r.value) for r in whole] == [(r.metric, r.part, r.value) for r in part]
+    assert "Texts: 10 documents of b.txt" in second.stdout
+    whole, *parts = (read_records(folder / "records.parquet") for folder in (out, out / "length", out / "glue"))
+    assert [(r.metric, r.part, r.value) for r in whole] == [(r.metric, r.part, r.value) for p in parts for r in p]
     assert "Left out: squad squad:" in (out / "report.html").read_text(encoding="utf-8")
     none = whatwhere("evaluate", "all", "reference", "--data", str(tmp_path / "out/glue"), "--out", str(tmp_path / "p"))
     assert none.returncode == 2 and "No task's data are at hand" in none.stderr and not (tmp_path / "p").exists()

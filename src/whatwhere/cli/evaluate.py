@@ -248,18 +248,21 @@ def length(
     states, by each way to continue a position table or to slow rotations down, and in pieces as long as trained.
 
     OUT holds records.parquet, a page, the losses of every token under runs/, and adapted models under models/. Of a
-    study all seeds are read.
+    study all seeds are read. What a model does not have, such as a way or a window, is left out, and said. A call on a
+    folder that is there goes on with all its models, ways, windows and parts to adapt beside those named now.
 
     Args:
         to: Tokens of a text.
         corpus: Long texts, as for `study`, which no model was trained on.
         documents: Documents that are measured, an excerpt behind the first quarter of each.
         document: What a document of a text file is: auto, file, blank-line, heading, line.
-        methods: Ways to read on, with commas, each with each of --windows and --adapt: as-it-is, formula, sinusoidal,
+        methods: Ways to read on, with commas, each with each of --windows and --adapt, those that OUT was begun with
+            included: as-it-is, formula, sinusoidal,
             fourier, cyclic, learned, decay, rotation, linear, nearest, ntk, yarn. [default: all that a model has]
-        windows: Also with attention to so many tokens on each side of one, with commas; 0 for all. [default: 0]
-        adapt: Also after a short training on further documents: none, network (that of the
-            method learned), table (the position table alone), all; with commas. [default: none]
+        windows: Tokens on each side that a token looks at, of models of this package, with commas; 0 for all.
+            [default: 0]
+        adapt: What a short training on further documents changes: none, network (that of the method learned), table
+            (the position table alone), all; with commas. [default: none]
         steps: Steps of that training, of 8 texts each; its rate is 0.001 (table, network: 0.004) for 128 columns, less
             for more.
     """
@@ -284,7 +287,7 @@ def everything(
     OUT holds records.parquet and a page of all, and a folder for each family of tasks.
 
     Args:
-        data: Folder that holds glue/, squad/, blimp/, ud-ewt/, sts/ ...; what lacks is left out.
+        data: Folder that holds glue/, squad/, blimp/, ud-ewt/, sts/, books-pd/ ...; what lacks is left out.
         minutes: Minutes for all, the cheapest first, as of each verb; the same command goes on.
     """
     from ..evaluation.family import EvaluationConfig

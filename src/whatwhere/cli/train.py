@@ -286,8 +286,8 @@ def extrapolate(
         model: Folder of a model: of ours, BERT, RoBERTa, GPT-2 ...; or `reference`.
         length: Tokens that the copy reads, special ones included.
         out: Folder of the copy.
-        method: Of a table: sinusoidal, fourier, cyclic, learned, decay (the notes'), rotation, linear, nearest, mds. Of
-            RoPE: linear, ntk, yarn. [default: cyclic; RoPE needs nothing]
+        method: Of a learned table: sinusoidal, fourier, cyclic, learned, decay (the notes'), rotation, linear, nearest,
+            mds. Of RoPE: linear, ntk, yarn. [default: cyclic; RoPE needs nothing]
         components: Frequencies of fourier and rotation. [default: a sixteenth of the positions, at most 16]
         points: Of mds: .npy file with a row of coordinates for each of LENGTH positions (of a longer corpus).
         as_written: The equation for the rows of the model, too, which otherwise stay as they are.

@@ -42,8 +42,10 @@ from ..training.extension import (
     WINDOWS,
     adapt,
     check_enough,
+    check_original,
     extend,
     reads,
+    say_in_card,
     trained_on,
     ways,
 )
@@ -55,6 +57,7 @@ from .tuning import open_masked
 AS_IT_IS, PIECES = "as-it-is", "in-pieces"  # a model that needs nothing; texts read in pieces as long as trained
 CHOICES = (AS_IT_IS, "formula", *(name for name in METHODS if name != "mds"), "ntk", "yarn")
 PLAIN = "none"  # no training
+BOOKS = "books-pd"  # in a folder of the data of all evaluations
 BUCKETS = 16  # of positions
 KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record that a piece keeps
 
@@ -97,9 +100,23 @@ class LengthConfig(EvaluationConfig):
             raise ValueError(f"a window has 1 token on each side or more, 0 stands for all; got {wrong[0]}")
         return self
 
+    @property
+    def text(self) -> str:
+        """The corpus; of a folder of data the last file of its books, as what models were trained on is mostly the
+        first.
+
+        Raises:
+            ValueError: the folder has no books.
+        """
+        if self.folder is None:
+            return self.corpus
+        if not (files := sorted((self.folder / BOOKS).glob("*.txt*"))):
+            raise ValueError(f"{self.folder} holds no {BOOKS}/ with text files. Bring long documents there.")
+        return str(files[-1])
+
     def reads(self) -> str:
         """The corpus."""
-        return corpus_name(self.corpus)
+        return corpus_name(self.text)
 
     def named(self) -> dict[str, str]:
         """Name -> its first model; several seeds of a study's model have one name."""
@@ -125,7 +142,7 @@ class LengthConfig(EvaluationConfig):
 
     def texts(self, source: str, others: int = 0) -> tuple[LongTexts, LongTexts]:
         """`long_texts` of a model's tokenizer."""
-        corpus = open_source(self.corpus, self.field, self.document)
+        corpus = open_source(self.text, self.field, self.document)
         return long_texts(corpus, load_tokenizer(source), self.to, self.documents, others)
 
 
@@ -148,8 +165,8 @@ def about(source: str, to: int) -> About:
     """What there is to know of a model before it reads texts of so many tokens.
 
     Raises:
-        ValueError: there is no such folder, it has no masked-language head, its positions cannot be continued, or it
-            was trained on texts as long.
+        ValueError: there is no such folder, it has no masked-language head, its positions cannot be continued, or go on
+            already, or it was trained on texts as long.
     """
     folder = Path(model_source(source))
     if not (folder / "config.json").is_file():
@@ -168,6 +185,7 @@ def about(source: str, to: int) -> About:
         raise ValueError(f"{folder}/config.json does not say how many tokens the model was trained on.")
     if not 8 <= trained < to:
         raise ValueError(f"{source} was trained on texts of {trained} tokens, and --to is {to}. Give more.")
+    check_original(folder, to)
     table = known == METHODS and config.get("absolute") != "mds"
     own = (AS_IT_IS,) if known in ((), SCALINGS) else ()
     methods = (*own, *(m for m in known if m != "mds"))
@@ -179,17 +197,21 @@ def about(source: str, to: int) -> About:
 
 def _check_all(config: LengthConfig) -> None:
     pieces, wanted = _pieces(config), ", ".join(config.methods) or "any way"
+    near = "" if 0 in config.windows else " A window is of this package's encoders alone; --windows 0 is without one."
     known = {m for _, _, source in config.trainings() for m in about(source, config.to).methods}
     for part in config.adapt:
         if not any(p.setting.adapt == part for p in pieces if isinstance(p.setting, Way) and p.part != PIECES):
             what = "" if part == PLAIN else f", and then have the {part} trained"
             raise ValueError(
-                f"None of these models can be read on by {wanted}{what}. They have: {', '.join(sorted(known))}."
+                f"None of these models can be read on by {wanted}{what}. They have: {', '.join(sorted(known))}.{near}"
             )
     adapted = config.adapt != [PLAIN]
-    _, others = config.texts(model_source(config.trainings()[0][2]), WINDOWS * adapted)
-    if adapted:
-        check_enough(others)
+    sources = [model_source(source) for _, _, source in config.trainings()]
+    # A text has other lengths in other vocabularies.
+    for source in {load_tokenizer(source).backend_tokenizer.to_str(): source for source in sources}.values():
+        _, others = config.texts(source, WINDOWS * adapted)
+        if adapted:
+            check_enough(others)
 
 
 def _pieces(config: LengthConfig) -> list[Piece]:
@@ -233,10 +255,16 @@ def work(out: str, piece: Piece, show: Show) -> None:
             if way.adapt != PLAIN:
                 told["losses"] = adapt(model, others, config.steps, way.adapt, known.trained, piece.seed or 0, show)
                 with new_folder(Path(out) / "models" / piece.name / way.name / f"seed-{piece.seed}") as keep:
+                    made: dict[str, Any] = {"trained": known.trained}
                     if (longer / EXTENSION).is_file():  # else there is no copy whose card and code could come along
                         shutil.copytree(longer, keep, dirs_exist_ok=True)
+                        made = read_object(keep / EXTENSION)
                     model.save_pretrained(keep)
                     tokenizer.save_pretrained(keep)
+                    write_json(keep / EXTENSION, made | {"adapted": way.adapt, "steps": config.steps})
+                    what = "All of it" if way.adapt == "all" else f"The {way.adapt} alone"
+                    where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"
+                    say_in_card(keep, f"{what} was trained on for {config.steps} steps, {where}.")
         arrays, more = measured(model, tokenizer, texts, known.trained, show)
         told |= more
         if way.adapt != PLAIN:  # what it gained by these texts is no gain of length
@@ -329,11 +357,11 @@ def _of(part: str) -> str:
 
 def _notes(config: LengthConfig) -> list[str]:
     notes = [
-        f"Texts: {config.documents} documents of {config.corpus}, of each {config.to:,} tokens behind its first "
+        f"Texts: {config.documents} documents of {config.reads()}, of each {config.to:,} tokens behind its first "
         "quarter; intervals are over them, or over seeds where there are several."
     ]
     known = {name: about(source, config.to) for name, _, source in config.trainings()}
-    if trained := [name for name, each in known.items() if each.corpus == config.corpus]:
+    if trained := [name for name, each in known.items() if each.corpus == config.text]:
         notes.append(f"Trained on this very corpus: {', '.join(trained)}; what is read may have been read before.")
     for name, each in known.items():
         lacks = [method for method in config.methods if method not in each.methods]
@@ -359,4 +387,5 @@ LENGTH = Family(
     "length.beyond",
     legend="mean loss in nats of hidden tokens beyond the trained length; in-pieces: the same, read "
     "in pieces as long as trained; +network, +table, +all: after a short training of these",
+    brief={"documents": 10},
 )

@@ -50,31 +50,38 @@ def extrapolate(
         as_written: the equation for all rows, those below L too (`fourier`: as printed).
 
     Raises:
-        ValueError: an unknown method, a length below L, K out of range, `points` missing or too few.
+        ValueError: an unknown method, a length that is no whole number or below L, K out of range, `points` missing or
+            too few, NaN or infinity in the table or the points.
     """
     table = check_table(table)
     n = len(table)
     if method not in METHODS:
         raise ValueError(f"There is no method {method!r}. Known: {', '.join(METHODS)}.")
-    if length != int(length) or length < n:
-        raise ValueError(f"The table has {n} positions. Got length={length}; give {n} or more.")
-    if components is not None and (method not in _OF_WAVES or not 1 <= components <= n // 2):
+    if not isinstance(length, int | np.integer) or length < n:
+        raise ValueError(f"The table has {n} positions. Got length={length!r}; give a whole number, {n} or more.")
+    whole = isinstance(components, int | np.integer)
+    if components is not None and not (method in OF_WAVES and whole and 1 <= components <= n // 2):
         raise ValueError(
-            f"components is the number of frequencies of fourier and rotation, from 1 to half of the {n} positions. "
-            f"Got {components} with method={method!r}."
+            "components is the number of frequencies of fourier and rotation, a whole number from 1 to half of the "
+            f"{n} positions. Got {components!r} with method={method!r}."
         )
     if (method == "mds") != (points is not None):
         raise ValueError("points and the method mds go together: coordinates of all positions of the longer table.")
     if points is not None:
         made = _image(table, np.asarray(points, np.float64), length)
-    elif method in _OF_WAVES:
-        count = components or min(max(n // 16, 1), 16)
+    elif method in OF_WAVES:
+        count = components or usual_components(n)
         made = _fourier(table, length, count, as_written) if method == "fourier" else _rotation(table, length, count)
     else:
         made = _OF_THE_TABLE[method](table, length)
     if not as_written and method not in ("linear", "nearest"):
         made[:n] = table
     return made
+
+
+def usual_components(positions: int) -> int:
+    """Frequencies of `fourier` and `rotation` where none are asked for: a sixteenth of the positions, from 1 to 16."""
+    return min(max(positions // 16, 1), 16)
 
 
 def _sinusoidal(table: np.ndarray, length: int) -> np.ndarray:
@@ -203,7 +210,8 @@ def _nearest(table: np.ndarray, length: int) -> np.ndarray:
 
 def _image(table: np.ndarray, points: np.ndarray, length: int) -> np.ndarray:
     if points.ndim != 2 or len(points) < length or not np.isfinite(points[:length]).all():
-        raise ValueError(f"points has a finite row for each of {length} positions. Got shape {points.shape}.")
+        seen = f"shape {points.shape}" + " with NaN or infinity" * (not np.isfinite(points).all())
+        raise ValueError(f"points has a row of finite numbers for each of {length} positions. Got {seen}.")
     known = np.column_stack([points[:length], np.ones(length)])
     return np.asarray(known @ lstsq(known[: len(table)], table)[0])
 
@@ -216,5 +224,5 @@ _OF_THE_TABLE: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
     "linear": _stretched,
     "nearest": _nearest,
 }
-_OF_WAVES = ("fourier", "rotation")
+OF_WAVES = ("fourier", "rotation")
 METHODS = ("sinusoidal", "fourier", "cyclic", "learned", "decay", "rotation", "linear", "nearest", "mds")

@@ -26,9 +26,11 @@ _SIZES = {
 }
 _TRAINED = Markup(
     "The corpus is cut into windows; training and held-out windows come from different documents. All models are "
-    "trained by masked-language modelling on the same batches with the same masks, in the same order. Every figure of "
-    "this page is read from one file of {records}, maps and texts from the arrays beside it; the fold of a figure’s "
-    "data table names its records."
+    "trained by masked-language modelling on the same batches with the same masks, in the same order. "
+)
+_READ = Markup(
+    "Every figure of this page is read from one file of {records}, maps and texts from the arrays beside it; the fold "
+    "of a figure’s data table names its records."
 )
 _PAPER = Markup(
     "The paper's training is counted as 70,000 steps of 256 sequences of 512 tokens, {tokens} tokens; its text says "
@@ -141,15 +143,18 @@ def summary(run: Run) -> list[str]:
 
 
 def words(run: Run) -> list[Markup]:
-    """Paragraphs on the training, then on every analysis that the study has records of, in the order of `METHODS`."""
+    """Paragraphs on the training, where there was one, then on every analysis that the run has records of, in the order
+    of `METHODS`."""
     ways = {metric(name).method for name in run.table.metrics}
     if _has(run, *_PASS):
         ways.add("pass")
     if any(r.metric.startswith("r2.") and (r.step == 0 or ".pca" in (r.part or "")) for r in run.records):
         ways.add("control")
     measured = [escape(paragraph) for way, paragraphs in METHODS.items() if way in ways for paragraph in paragraphs]
-    trained = _TRAINED.format(records=count(len(run.records), "record"))
-    return [trained, *measured, _PAPER.format(tokens=compact(PAPER_TOKENS))]
+    read = _READ.format(records=count(len(run.records), "record"))
+    if not _has(run, "loss"):  # models that were trained elsewhere, and evaluated
+        return [read, *measured]
+    return [_TRAINED + read, *measured, _PAPER.format(tokens=compact(PAPER_TOKENS))]
 
 
 def _has(run: Run, *beginnings: str) -> bool:

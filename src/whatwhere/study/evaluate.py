@@ -14,10 +14,12 @@ from ..claims import evaluate
 from ..evaluation.family import UNTRAINED, EvaluationConfig, Family, Piece
 from ..evaluation.glue import GLUE
 from ..evaluation.holmes import HOLMES
+from ..evaluation.length import LENGTH
 from ..evaluation.linguistic import LINGUISTIC
 from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
 from ..files import read_json
+from ..locks import sweep
 from ..points import Point, Table
 from ..records import Record, read_records
 from ..shipped import model_source
@@ -28,8 +30,8 @@ from .outputs import RECORDS, columns, write_results
 
 C = TypeVar("C", bound=EvaluationConfig)
 WIDE = 158  # characters of a line
-# Cheapest first: reading states, embedding, then fine-tuning.
-FAMILIES: tuple[Family[Any], ...] = (LINGUISTIC, HOLMES, MTEB, GLUE, SQUAD)
+# Cheapest first: reading states, embedding, reading long texts in many ways, then fine-tuning.
+FAMILIES: tuple[Family[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE, SQUAD)
 
 
 @one_writer
@@ -47,20 +49,23 @@ def run_evaluation(
     config.save_run(out / family.file)
     pieces = family.pieces(config)
     todo = [piece for piece in pieces if not piece.file(out).is_file()]
-    for part in _parts(todo, config.minutes):
-        most = at_once() if len(part) > 1 else 1
-        jobs = [
-            Job(piece.label, family.work, (str(out), piece), count)
-            for piece, count in zip(part, threads(len(part), most), strict=True)
-        ]
-        for _ in run_jobs(jobs, most, progress, fresh=False):
-            pass
+    try:
+        for part in _parts(todo, config.minutes):
+            most = at_once() if len(part) > 1 else 1
+            jobs = [
+                Job(piece.label, family.work, (str(out), piece), count)
+                for piece, count in zip(part, threads(len(part), most), strict=True)
+            ]
+            for _ in run_jobs(jobs, most, progress, fresh=False):
+                pass
+    finally:
+        sweep(out)  # a process that is told to stop leaves what it had begun, a whole model perhaps
     left = sum(not piece.file(out).is_file() for piece in pieces)
     records = [replace(record, study=out.name) for record in family.records(config, out)]
     notes = [*family.notes(config), *([_left_out(left)] if left else [])]
     report = _write(config, out, records, family.title, config.reads() or family.name, notes)
     found = {"out": str(out), "done": len(pieces) - left, "left": left}
-    return {**found, "records": [vars(r) for r in records], "report": report}
+    return {**found, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
 
 def _claimed(config: C, out: Path, file: str) -> C:
@@ -131,8 +136,7 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
     after = "after it the difference from the first model, = where it may be 0" if family.difference else ""
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
     text.append("; ".join(filter(None, (family.legend, bounds, after))))
-    text += [_left_out(result["left"])] if result["left"] else []
-    return "\n".join([*text, f"The report is {result['report']}: open it in a browser."])
+    return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])
 
 
 def _cell(point: Point | None, beside: Point | None) -> str:
@@ -159,8 +163,9 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
     chosen: list[tuple[Family[Any], Any]] = []
     lacking: list[str] = []
     for family in FAMILIES:
-        default = family.config.model_fields["tasks"].get_default(call_default_factory=True)
-        tasks: list[list[str]] = []  # an empty one where the folder tells which they are
+        known = family.config.model_fields.get("tasks")
+        default = known.get_default(call_default_factory=True) if known else []
+        tasks: list[list[str]] = []  # an empty one where the folder tells which they are, or there are none
         for some in [[task] for task in family.brief.get("tasks") or default] or [[]]:
             try:
                 family.check(_settings(family, config, some))
@@ -189,7 +194,8 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
 
 def _settings(family: Family[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
     shared = {"models": config.models, "data": config.data, "untrained": config.untrained, "scheme": config.scheme}
-    return family.config.parse({**family.brief, **shared, "tasks": tasks})
+    named = {"tasks": tasks} if "tasks" in family.config.model_fields else {}
+    return family.config.parse({**family.brief, **shared, **named})
 
 
 def all_text(result: Mapping[str, Any]) -> str:

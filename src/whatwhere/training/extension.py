@@ -18,7 +18,7 @@ from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
 from ..encoder.tables import WITHOUT_CLS, named_tensors, rows_of_no_position, table_key
 from ..files import new_folder, read_json, read_object, read_yaml, write_json, write_text
 from ..geometry import extrapolate
-from ..geometry.extrapolation import METHODS
+from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
 from ..shipped import model_source
 from .config import LoopConfig
 from .loop import Show, Trainer
@@ -84,7 +84,7 @@ def extend(
 
     Rows that belong to no position (RoBERTa's first two) stay before the table. Row 0 of a model whose texts begin with
     [CLS] or a token like it is that token's: it stays, and what is continued, or repeated, is the table behind it.
-    Tables by a formula (`sinusoidal`, `fourier`) go on by it, whatever the method.
+    Tables by a formula (`sinusoidal`, `fourier`) go on by it.
 
     Args:
         source: folder of a model, or `reference`.
@@ -96,12 +96,13 @@ def extend(
         window: tokens on each side that a token looks at in the copy, of a model of ours; None: as before.
 
     Returns:
-        out, method (None where nothing but the window is new), window, length, `before`, the tokens that the model
-        read, and `trained`, those of its training; or out None and `reason`, where it needs nothing and nothing is
-        written.
+        out, parent, method (None where nothing but the window is new), components, as_written, window, length,
+        `before`, the tokens that the model read, and `trained`, those of its training, all but out also in EXTENSION
+        of the copy; or out None and `reason`, where it needs nothing and nothing is written.
 
     Raises:
-        ValueError: as `geometry.extrapolate`, no model, a model whose table has another name, or `out` is there.
+        ValueError: as `geometry.extrapolate`, no model, one whose table has another name, a copy that goes on already,
+            an option that the model has no use for, or `out` is there.
     """
     folder = Path(model_source(str(source)))
     if not (folder / "config.json").is_file():
@@ -109,9 +110,11 @@ def extend(
     config = read_object(folder / "config.json", way_out="Use a complete copy.")
     known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)
-    every = dict.fromkeys(("formula", *METHODS, *SCALINGS))
-    if not known and method is not None and method not in every:
-        raise ValueError(f"There is no method {method!r}. Known: {', '.join(every)}.")
+    listed = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
+    scheme = config.get("preset") or "this scheme"
+    if method is not None and method not in listed:
+        what = "a rotation" if known == SCALINGS else "a position table"
+        raise ValueError(f"There is no method {method!r} for {what}. Known: {', '.join(listed)}.")
     if (as_written or components is not None or points is not None) and (plain or known != METHODS):
         raise ValueError(
             "components, points and as_written are of a learned position table, which this model has not. "
@@ -119,20 +122,19 @@ def extend(
         )
     if plain and window is None:
         scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
-        scheme = config.get("preset") or "this scheme"
         return {"out": None, "reason": f"{scheme} reads texts of any length as it is: it has no table.{scaled}"}
+    if method is not None and known != listed:
+        raise ValueError(f"{scheme} has no learned table and no rotation, so {method} has no use here. Leave it out.")
     if window is not None and not ours:
         raise ValueError(
             f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
         )
     method = "formula" if known == ("formula",) else method if plain else method or "cyclic"
-    if method not in known and (method is not None or not plain):
-        what = "a rotation" if known == SCALINGS else "a position table"
-        raise ValueError(f"There is no method {method!r} for {what}. Known: {', '.join(known)}.")
     if out.exists():
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
     if length < before or (length == before and not (plain or (window and known != SCALINGS))):
         raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
+    check_original(folder, length)
     tensors = named_tensors(folder)
     key = table_key(tensors, ours)
     if key is None and known == METHODS:
@@ -156,6 +158,8 @@ def extend(
             if len(points) < length:
                 raise ValueError(f"There are points for {len(points)} positions, and LENGTH is {length}. Give as many.")
             points = points[first - unused : length]
+        if method in OF_WAVES and components is None:
+            components = usual_components(len(table))
         how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
         made = torch.from_numpy(extrapolate(table.double().numpy(), rows, str(method), **how))
         weights[key] = torch.cat([head, made.to(table.dtype)])
@@ -174,24 +178,40 @@ def extend(
         ):
             if (new / name).is_file() and field in (about := read_json(new / name)):
                 write_json(new / name, about | {field: length})
-        facts = {"out": str(out), "method": method, "window": window, "length": length, "before": before}
-        facts["trained"] = trained
-        made_by = {"source": folder.resolve().name, "components": components, "as_written": as_written}
-        write_json(new / EXTENSION, facts | made_by)
-        _note_in_card(new / "README.md", facts)
-    return facts
+        place = folder.resolve()
+        parent = f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
+        facts = {"parent": parent, "method": method, "components": components, "as_written": as_written}
+        facts |= {"window": window, "length": length, "before": before, "trained": trained}
+        write_json(new / EXTENSION, facts)
+        say_in_card(new, f"{_in_words(facts)} What follows is said of the original.")
+    return {"out": str(out), **facts}
 
 
-def _note_in_card(card: Path, facts: dict[str, Any]) -> None:
-    """Say on top of a model card, where there is one, that the model is a copy, and how it was made."""
-    if not card.is_file():
-        return
-    text = card.read_text("utf-8")
-    head, mark, rest = text.partition("\n---\n") if text.startswith("---\n") else ("", "", text)
-    how = [f"positions beyond by `{facts['method']}`"] if facts["method"] else []
+def _in_words(facts: dict[str, Any]) -> str:
+    waves = f" of {facts['components']} frequencies" if facts["components"] else ""
+    written = ", by the equation in the rows before, too" if facts["as_written"] else ""
+    how = [f"positions beyond by `{facts['method']}`{waves}{written}"] if facts["method"] else []
     how += [f"a token looks at {facts['window']:,} tokens on each side"] if facts["window"] else []
-    said = f"A copy that reads {facts['length']:,} tokens, trained on {facts['trained']:,}: {', '.join(how)}."
-    write_text(card, f"{head}{mark}\n> {said} What follows is said of the original.\n\n{rest.lstrip()}")
+    read = f"{facts['length']:,} tokens ({facts['before']:,} before, trained on {facts['trained']:,})"
+    return f"A copy of `{facts['parent']}` that reads {read}: {'; '.join(how)}."
+
+
+def check_original(folder: Path, length: int) -> None:
+    """Raises ValueError where a model is a copy that goes on already by a method, and not so far: what is learned of
+    its positions is in the model that it was made from."""
+    made = folder / EXTENSION
+    facts = read_object(made, "method", "length", "before") if made.is_file() else {}
+    if facts and facts["method"] not in (None, "formula") and facts["before"] < facts["length"] < length:
+        how = f"by {facts['method']} to {facts['length']} tokens"
+        raise ValueError(f"{folder} is a copy that goes on already, {how}. Give the model that it was made from.")
+
+
+def say_in_card(folder: Path, sentence: str) -> None:
+    """Put a sentence on top of a folder's model card, below its head; where there is none the card is the sentence."""
+    card = folder / "README.md"
+    text = card.read_text("utf-8") if card.is_file() else ""
+    head, mark, rest = text.partition("\n---\n") if text.startswith("---\n") else ("", "", text)
+    write_text(card, f"{head}{mark}\n> {sentence}\n\n{rest.lstrip()}".lstrip())
 
 
 def check_enough(texts: WindowSet) -> None:
