@@ -12,7 +12,7 @@ import torch
 from cli_runner import environment
 from fork_server import Processes
 
-from whatwhere.corpus import counting, load_tokenizer, open_source, source, workers
+from whatwhere.corpus import build_windows, counting, load_tokenizer, open_source, source, workers
 from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.geometry.counts import Counts
 
@@ -166,6 +166,22 @@ def test_windows_count_like_their_rows(join, align, windows, tokenizer):
     np.testing.assert_array_equal(counts.matrix.toarray(), wanted)
     np.testing.assert_array_equal(counts.documents, documents)
     assert counts.facts["corpora"][0]["split"] == "train"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_counts_of_parts_are_kept_and_add_up(whole, list_source, documents, tokenizer, tmp_path):
+    # One process had to count all of a folder that many had made.
+    how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 600}
+    train = build_windows(list_source(documents), tokenizer, tmp_path / "w", **how)["train"]
+    expected = count_windows(train, 12, groups=4, whole=whole)
+    for k in range(3):
+        count_windows(train, 12, groups=4, whole=whole, part=(k, 3)).save(tmp_path / f"{k}.npz")
+    one, *others = (Counts.load(tmp_path / f"{k}.npz") for k in range(3))
+    found = sum(others, one)
+    assert (found.matrix != expected.matrix).nnz == 0 and list(found.documents) == list(expected.documents)
+    assert one.tokens < expected.tokens and [c["part"] for c in found.facts["corpora"]] == ["1/3", "2/3", "3/3"]
+    with pytest.raises(ValueError, match="There is no part 4 of 3. Give one from 1 to 3."):
+        count_windows(train, 12, part=(3, 3))
 
 
 def test_documents_that_run_on_are_followed_from_row_to_row(windows, documents, tokenizer):

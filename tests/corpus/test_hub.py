@@ -1,10 +1,11 @@
-"""The Hub source, with the calls that need the network replaced: rows, fixed revision, errors of one line."""
+"""The Hub source, with the calls that need the network replaced: rows, fixed revision, files, errors of one line."""
 
 import datasets
 import huggingface_hub
 import pytest
 
-from whatwhere.corpus import open_source
+from whatwhere.corpus import build_part, build_windows, count_source, counting, open_source
+from whatwhere.hashes import hashes
 
 
 @pytest.fixture
@@ -45,3 +46,50 @@ def test_hub_errors_are_one_line(hub):
         list(open_source("hub:owner/name", field="body"))
     with pytest.raises(ValueError, match="field 'label' is of type int"):
         list(open_source("hub:owner/name", field="label"))
+
+
+@pytest.fixture
+def files(monkeypatch, documents, tmp_path):
+    """A data set of five files, as `datasets` streams it; the files that were read, in turn."""
+    from whatwhere.corpus.sources import Hub
+
+    read, texts, of_rows = [], Hub._texts, list(map(str.strip, documents))
+    for number in range(5):
+        rows = datasets.Dataset.from_dict({"text": of_rows[number::5]})
+        rows.to_parquet(tmp_path / f"data/{number}.parquet")
+    there = sorted(map(str, (tmp_path / "data").iterdir()))
+    rows = datasets.load_dataset("parquet", data_files=there, streaming=True, cache_dir=tmp_path / "cache")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: rows)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda self, name: type("Info", (), {"sha": "abc"})())
+    monkeypatch.setattr(Hub, "_texts", lambda self, rows, name: read.append(name) or texts(self, rows, name))
+    return read
+
+
+def test_each_of_several_processes_reads_files_of_its_own(files, documents, tokenizer, tmp_path):
+    # Every process read the whole data set, in order, and tokenised a share of it.
+    how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 600}
+    whole = build_windows(open_source("hub:owner/name"), tokenizer, tmp_path / "whole", **how)
+    assert sum(whole.manifest["documents"].values()) == len(documents) and len(files) == 5
+    files.clear()
+    parts = [build_part(open_source("hub:owner/name"), tokenizer, tmp_path / "parts", (k, 2), **how) for k in (1, 0)]
+    assert files == [f"hub:owner/name, file {number} of 5" for number in (2, 4, 1, 3, 5)]
+    assert sum(parts) == len(whole.manifest["shards"]) > 10
+    build_windows(open_source("hub:owner/name"), tokenizer, tmp_path / "parts", **how)
+    assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
+    files.clear()  # there are not enough files for so many: each reads all
+    many = [build_part(open_source("hub:owner/name"), tokenizer, tmp_path / "many", (k, 7), **how) for k in range(7)]
+    assert len(files) == 35 and sum(many) == sum(parts) and max(many) - min(many) < 2
+    build_windows(open_source("hub:owner/name"), tokenizer, tmp_path / "many", **how)
+    assert hashes(tmp_path / "many") == hashes(tmp_path / "whole")
+
+
+def test_counts_of_files_are_those_of_the_whole(files, tokenizer, monkeypatch):
+    whole = count_source(open_source("hub:owner/name"), tokenizer, 12, progress=False)
+    found = []
+    monkeypatch.setattr(counting, "_sum_over_processes", lambda matrix, documents, job: (matrix, documents))
+    for rank in range(2):
+        monkeypatch.setattr(counting, "_rank", lambda rank=rank: (rank, 2))
+        found.append(count_source(open_source("hub:owner/name"), tokenizer, 12, progress=False))
+    assert len(files) == 10
+    assert ((found[0] + found[1]).matrix != whole.matrix).nnz == 0
+    assert list(found[0].documents + found[1].documents) == list(whole.documents)

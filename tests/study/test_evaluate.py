@@ -90,6 +90,23 @@ def test_what_a_stopped_piece_had_begun_is_removed(data, tmp_path, monkeypatch, 
     ]
 
 
+def test_a_damaged_figure_is_not_taken_over_and_one_that_is_gone_is_measured_again(data, tmp_path, monkeypatch):
+    # A changed byte of a finished piece gave other records, and new hashes said that all was well.
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    out = tmp_path / "out"
+    run_evaluation(GLUE, config(data), out, progress=False)
+    records = read_records(out / "records.parquet")
+    (piece,) = out.glob("runs/reference/sst-2/*.json")
+    whole = piece.read_text()
+    piece.write_text(whole.replace('"rows": 24', '"rows": 25'))
+    with pytest.raises(ValueError, match=f"{piece.name} is not as it was written"):
+        run_evaluation(GLUE, config(data, untrained=True), out, progress=False)
+    piece.unlink()
+    run_evaluation(GLUE, config(data), out, progress=False)
+    found = read_records(out / "records.parquet")
+    assert [(r.metric, r.value) for r in found] == [(r.metric, r.value) for r in records]
+
+
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     out = tmp_path / "out"

@@ -71,6 +71,36 @@ def test_shared_training_goes_on_bit_for_bit_and_in_any_number_of_processes(corp
     assert kept[0] == kept[1]
 
 
+def compiled(*words: str) -> None:
+    """The command line, which prints how many graphs were compiled."""
+    try:
+        fork_server._whatwhere("", "", *words)
+    finally:
+        print(f"\n{torch._dynamo.utils.counters['stats']['unique_graphs']} graphs", flush=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "full"])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 1e-3)])
+def test_several_processes_compile_and_round_as_one_does(
+    sharding, precision, tolerance, corpus_file, tmp_path, monkeypatch
+):
+    # With sharding=full what the launcher says of compiling was passed over, silently.
+    extra = ("--set", f"precision={precision}", "--set", "optimizer=adamw", "--set", "steps=6", "--preset", "dstg")
+    one = train(tmp_path / "one", corpus_file, *extra, count=1)
+    plain = train(tmp_path / "plain", corpus_file, *extra, "--set", f"sharding={sharding}")
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "AOT_EAGER")
+    out = tmp_path / "compiled"
+    words = ("pretrain", "--out", str(out), "--corpus", str(corpus_file), "--length", "32", *RECIPE, *extra)
+    both = fork_server.Processes(compiled, *words, "--set", f"sharding={sharding}", count=2)
+    both.finish()
+    assert int(both.printed().split(" graphs")[-2].split()[-1]) > 1
+    graphs = [line["loss"] for line in losses(out) if "loss" in line]
+    # fp32: sums are rounded in another order. bf16: products have 8 bits; weights and optimizer are float32.
+    assert len(graphs) == 6 and one[-1] < one[0] - 0.2
+    assert plain == pytest.approx(one, rel=tolerance) and graphs == pytest.approx(one, rel=tolerance)
+
+
 def test_one_process_has_nothing_to_share_with(corpus_file, tmp_path):
     process = fork_server.command(
         "pretrain", "--out", str(tmp_path / "run"), "--corpus", str(corpus_file), "--length", "32", *RECIPE, *SHARED

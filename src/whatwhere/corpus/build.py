@@ -1,8 +1,8 @@
 """Documents to windows of token ids, in a folder with a manifest (hashes, counts) that windows.py reads.
 
-Text is read once, in order, into shards; worker processes turn each shard into rows (shards.py). A finished shard is on
-disk with the hash of its text, so a killed run goes on where it stopped. Memory holds a few shards, whatever the size
-of the corpus.
+Text is read once, in order, into shards, none of which reaches over two `files` of a source; worker processes turn each
+into rows (shards.py). A finished shard is on disk with the hash of its text, so a killed run goes on where it stopped.
+Memory holds a few shards, whatever the size of the corpus.
 """
 
 import json
@@ -20,8 +20,8 @@ from ..files import new_folder, write_array, write_json
 from ..geometry.counts import in_lists
 from ..hashes import HASHES, sha256, write_hashes
 from .segments import SPECIAL
-from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, document_share, finished_shard, write_shard
-from .source import Source
+from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, check_part, document_share, finished_shard, write_shard
+from .source import Source, lists_of_part
 from .tokenizer import has_newline_token, special_token_ids, tokenizer_hash
 from .windows import FORMAT, Windows, WindowSet, allow_open_files, read_manifest
 from .workers import Workers, check_not_in_worker, progress_bar
@@ -97,7 +97,8 @@ def build_part(
     **how: Any,
 ) -> int:
     """Builds every n-th shard of `build_windows` from the k-th on, as one of n processes or machines that share `out`;
-    `build_windows` then finds them there. All of them read the whole text, which takes little beside tokenising it.
+    `build_windows` then finds them there. All of them read the whole text, which takes little beside tokenising it; a
+    source of n `files` or more is shared by these instead.
 
     Args:
         part: (k, n), k from 0.
@@ -110,8 +111,7 @@ def build_part(
         ValueError: as `build_windows`, or there is no such part.
     """
     out = Path(out)
-    if not 0 <= part[0] < part[1]:
-        raise ValueError(f"There is no part {part[0] + 1} of {part[1]}. Give one from 1 to {part[1]}.")
+    check_part(part)
     settings = _settings(source, tokenizer, held_out, **how)
     _check_settings(out, settings)
     with _builder(source, tokenizer, out, settings, workers, progress, part) as build:
@@ -241,12 +241,13 @@ def _build(
             built += sum(description["characters"].values())
             show(built, read, source.share_read())
 
+        def shards_of(file: Source) -> Iterator[list[Part]]:
+            return in_lists(_parts(file), size, lambda part: len(part.text))
+
         def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
             nonlocal read
-            for number, parts in enumerate(in_lists(_parts(source), size, lambda part: len(part.text))):
+            for number, parts in lists_of_part(source, part, shards_of):
                 read += sum(len(each.text) for each in parts)
-                if number % part[1] != part[0]:
-                    continue
                 job = job_of(number)
                 digest = job.digest(parts)
                 if (finished := finished_shard(job, digest)) is None:

@@ -26,8 +26,8 @@ from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import Counts, Tally, in_lists
 from .segments import DOCUMENT
-from .shards import SHARD_CHARACTERS, plain
-from .source import Source
+from .shards import SHARD_CHARACTERS, check_part, plain
+from .source import Source, lists_of_part
 from .tokenizer import special_token_ids, tokenizer_hash
 from .windows import Windows, WindowSet
 from .workers import Workers, check_not_in_worker, progress_bar
@@ -98,10 +98,11 @@ def count_source(
 
     def shards() -> Iterator[tuple[CountJob, list[str]]]:
         nonlocal read
-        for number, texts in enumerate(in_lists(source.beginnings(most), SHARD_CHARACTERS)):
+        for _, texts in lists_of_part(
+            source, (rank, world), lambda file: in_lists(file.beginnings(most), SHARD_CHARACTERS)
+        ):
             read += sum(map(len, texts))
-            if number % world == rank:
-                yield job, texts
+            yield job, texts
 
     with tempfile.TemporaryDirectory() as folder, progress_bar(progress and rank == 0, "counting") as show:
         file = Path(folder) / "tokenizer.json"
@@ -112,7 +113,7 @@ def count_source(
                 tally.add_counts(matrix)
                 documents += counted
                 done += characters
-                show(done * world, read, source.share_read())
+                show(done, read, source.share_read())
     matrix, documents = _sum_over_processes(tally.total(), documents, job) if world > 1 else (tally.total(), documents)
     if not documents.any():
         raise ValueError(f"Corpus {source.name} has no text to count. Give a corpus that has some.")
@@ -126,7 +127,13 @@ def count_source(
 
 
 def count_windows(
-    window_set: WindowSet, positions: int, *, align: str = "start", groups: int = 32, whole: bool = False
+    window_set: WindowSet,
+    positions: int,
+    *,
+    align: str = "start",
+    groups: int = 32,
+    whole: bool = False,
+    part: tuple[int, int] = (0, 1),
 ) -> Counts:
     """The same from windows on disk: position 0 is the first token of a row, or of an isolated document.
 
@@ -134,27 +141,32 @@ def count_windows(
     `documents` are rows. With `whole`, documents that run on are followed from row to row: position 0 is the first
     token of each, and `documents` are those.
 
+    Args:
+        part: (k, n): of every n-th shard, from the k-th on, k from 0. The n parts, which as many processes or machines
+            may count and `Counts.save`, add up to the whole (`+`).
+
     Raises:
-        ValueError: an option out of range, or `whole` for windows whose documents do not run on.
+        ValueError: an option out of range, no such part, or `whole` for windows whose documents do not run on.
     """
+    check_part(part)
     if whole and window_set.join != "run-on":
         raise ValueError(
             f"Documents are followed from row to row in run-on windows only; these are join={window_set.join}."
         )
     manifest = Windows(window_set.folder).manifest
     job = CountJob(window_set.vocab_size, positions, _no_text(window_set.special_ids), align, groups)
-    tally, documents, done = job.tally(), np.zeros(groups, np.int64), 0
-    for ids, marks, starts in window_set.shards():
-        chosen = (done + np.arange(len(starts) - 1)) * groups // len(window_set)
-        done += len(starts) - 1
+    tally, documents = job.tally(), np.zeros(groups, np.int64)
+    for first, (ids, marks, starts) in zip(window_set.first_rows(part), window_set.shards(part), strict=True):
+        chosen = (first + np.arange(len(starts) - 1)) * groups // len(window_set)
         if whole or window_set.join == "isolate":
             begins = np.flatnonzero(marks & DOCUMENT)
             chosen = chosen[np.searchsorted(starts, begins, side="right") - 1]
             starts = np.append(begins, starts[-1])
         tally.add(ids, starts, chosen)
         documents += np.bincount(chosen, minlength=groups)
+    of_part = {} if part == (0, 1) else {"part": f"{part[0] + 1}/{part[1]}"}
     facts = {
-        "corpora": [{**manifest["source"], "split": window_set.split}],
+        "corpora": [{**manifest["source"], "split": window_set.split, **of_part}],
         "tokenizer_sha256": manifest["tokenizer_sha256"],
         "special_ids": list(job.special_ids),
     }

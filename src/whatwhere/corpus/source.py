@@ -1,9 +1,12 @@
 """What a source of text is: documents in a fixed order, the long ones in pieces."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 PART_CHARACTERS = 1_000_000  # a longer document is handed on in pieces cut at white space
+MOST_LISTS = 100_000  # of texts that are handed on from one file of a source of several
 KINDS = (  # what a corpus argument may name: sources.open_source
     "python-docs, a file or folder (.txt, .jsonl, .tsv, .csv, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], "
     "synthetic:repeat, synthetic:three-regimes"
@@ -30,6 +33,10 @@ class Source:
         """How much of the text the latest pass has read, in [0, 1], about; None if that cannot be told."""
         return None
 
+    def files(self) -> Sequence["Source"]:
+        """Sources that make up this one in their order, each of which can be read without the others."""
+        return [self]
+
     def parts(self) -> Iterator[tuple[bool, str]]:
         """(opens a document, text): the documents, the long ones in pieces of at most PART_CHARACTERS."""
         return split_long(self.documents())
@@ -50,6 +57,21 @@ class Source:
                 size += len(text)
         if pieces:
             yield "".join(pieces)
+
+
+def lists_of_part(
+    source: Source, part: tuple[int, int], lists: Callable[[Source], Iterable[T]]
+) -> Iterator[tuple[int, T]]:
+    """What `lists` makes of the files of a source, each with its number in the whole: of part (k, n) every n-th file
+    from the k-th on, where there are n; else every n-th list, for which all is read."""
+    (k, n), files, turn = part, source.files(), count()
+    apart = len(files) >= n
+    for number, file in enumerate(files):
+        if apart and number % n != k:
+            continue
+        for i, each in enumerate(lists(file)):
+            if apart or next(turn) % n == k:
+                yield number * MOST_LISTS + i, each
 
 
 def split_long(documents: Iterable[str]) -> Iterator[tuple[bool, str]]:

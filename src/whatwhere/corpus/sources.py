@@ -1,6 +1,6 @@
 """Sources by the name that a corpus argument gives them, and data sets of the Hugging Face Hub."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ class Hub(Source):
     text in `field`.
 
     Streamed through `datasets`, so nothing of it is kept on disk; the revision is fixed at the first look, so later
-    passes read the same text. Needs the network.
+    passes read the same text. Its `files` are those of the data set, as far as `datasets` can read them apart. Needs
+    the network.
 
     Raises:
         ValueError: no name. While reading: the Hub cannot be reached, has no such data set, configuration or field.
@@ -82,9 +83,17 @@ class Hub(Source):
         return self._rows
 
     def documents(self) -> Iterator[str]:
-        for number, row in enumerate(self._open(), 1):
-            self._seen = number
-            yield text_field(row, self.field, f"{self.name}, row {self._seen}")
+        self._seen = 0
+        return self._texts(self._open(), self.name)
+
+    def _texts(self, rows: Any, name: str) -> Iterator[str]:
+        for number, row in enumerate(rows, 1):
+            self._seen += 1
+            yield text_field(row, self.field, f"{name}, row {number}")
+
+    def files(self) -> Sequence[Source]:
+        self._seen, count = 0, self._open().num_shards
+        return [_HubFile(self, number, count) for number in range(count)] if count > 1 else [self]
 
     def fingerprint(self) -> dict[str, Any]:
         self._open()
@@ -92,6 +101,17 @@ class Hub(Source):
 
     def share_read(self) -> float | None:
         return min(1.0, self._seen / self._total) if self._total else None
+
+
+class _HubFile(Source):
+    """One of the files of a data set of the Hub."""
+
+    def __init__(self, whole: Hub, number: int, count: int):
+        self.name, self._whole = f"{whole.name}, file {number + 1} of {count}", whole
+        self._rows = whole._open().shard(count, number)
+
+    def documents(self) -> Iterator[str]:
+        return self._whole._texts(self._rows, self.name)
 
 
 def hub_rows(name: str, config: str | None, split: str, way_out: str) -> Any:

@@ -74,10 +74,17 @@ class WindowSet:
             opened += int(np.count_nonzero((marks[first] | marks[second]) & DOCUMENT))
         return opened / len(self)
 
-    def shards(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]]."""
-        for number in range(len(self._names)):
+    def shards(self, part: tuple[int, int] = (0, 1)) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """(ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]].
+
+        part: (k, n): every n-th shard, from the k-th on, k from 0.
+        """
+        for number in range(part[0], len(self._names), part[1]):
             yield self._shard(number)
+
+    def first_rows(self, part: tuple[int, int] = (0, 1)) -> list[int]:
+        """Number of the first row of each of those shards."""
+        return [0, *self._ends.tolist()][:-1][part[0] :: part[1]]
 
     def _shard(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if number not in self._open:

@@ -19,6 +19,7 @@ from ..evaluation.linguistic import LINGUISTIC
 from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
 from ..files import read_json
+from ..hashes import check_files, hashes
 from ..locks import sweep
 from ..points import Point, Table
 from ..records import Record, read_records
@@ -69,9 +70,12 @@ def run_evaluation(
 
 
 def _claimed(config: C, out: Path, file: str) -> C:
-    """The settings, after those that the folder was begun with."""
+    """The settings, after those that the folder was begun with; what was finished there must be as it was, or gone."""
     if claim_folder(config, out, file, resume=True, free=config.free()):
         config = config.after(type(config).load_run(out / file))
+        kept = hashes(out)
+        if there := [name for name in kept if (out / name).is_file()]:
+            check_files(out, *there, known=kept)
     config.named()
     return config
 

@@ -141,7 +141,7 @@ class Trainer:
         model.to(self.accelerator.device)
         self.plain, self.kind, self.shared = model, type(model), config.sharding == "full"
         if self.shared:  # not by accelerate, whose plugin takes the optimizers out of our hands
-            shard(model, self.accelerator.device, self.accelerator.num_processes)
+            shard(model, self.accelerator.device, self.accelerator.num_processes, self.accelerator.state.dynamo_plugin)
         self.model = model if self.shared else self.accelerator.prepare_model(model)
         self.optimizers = make_optimizers(model, config, steps)
         world = self.accelerator.num_processes

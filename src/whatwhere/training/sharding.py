@@ -2,6 +2,7 @@
 only while it computes it (torch's `fully_shard`, Zhao et al. 2023)."""
 
 import torch
+from accelerate.utils import DynamoBackend, TorchDynamoPlugin
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -9,8 +10,10 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 
-def shard(model: PreTrainedModel, device: torch.device, processes: int) -> None:
+def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: TorchDynamoPlugin) -> None:
     """Share a model, in place, among the processes of a training; it must be equal in all of them.
+
+    dynamo: whether and how its blocks are compiled, each by itself: what gathers their weights is no part of a graph.
 
     Raises:
         ValueError: there is one process.
@@ -22,6 +25,8 @@ def shard(model: PreTrainedModel, device: torch.device, processes: int) -> None:
         )
     mesh = init_device_mesh(device.type, (processes,))
     for block in getattr(model.base_model, "layers", ()):
+        if dynamo.backend != DynamoBackend.NO:
+            block.compile(**dynamo.to_kwargs())
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)  # and what is in no block
 
