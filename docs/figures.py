@@ -1,61 +1,249 @@
-"""Draws the figures of the pages from the committed results, by `ww.plot` and headless Chromium.
+"""Draws the figures of the pages: from the committed results and the presets, and from the tables of the pages
+themselves. A figure of plotly's goes through headless Chromium.
 
-Run: python docs/figures.py (needs playwright and a Chromium). Numbers come from records alone.
+Run: python docs/figures.py [NAME ...] (needs playwright and a Chromium but for reliability and method).
 """
 
 import re
 import shutil
+import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
 
-from playwright.sync_api import sync_playwright
+import torch
 
 import whatwhere as ww
-from whatwhere.records import read_records, write_records
+from whatwhere.points import Point
+from whatwhere.records import read_records, select, write_records
+from whatwhere.report.figure import Figure
+from whatwhere.report.forms.axes import Axis
+from whatwhere.report.forms.rows import PAPER, Row, Rows
+from whatwhere.report.notebook import composed
+from whatwhere.report.run import Run
+from whatwhere.report.style import FONT, PALETTES
 
 DOCS = Path(__file__).parent
 OUT = DOCS / "figures"
 STUDY = ["results/2026-11-22-wikipedia/records.parquet"]
-FIGURES = {  # file -> records, figure
+PLOTS = {  # file -> records, figure of the page of these records
     "position": (STUDY, "position"),
     "heads": (STUDY, "heads"),
     "corpus-stress": (STUDY, "corpus-stress"),
     "linguistic": (["results/2026-11-23-evaluation/linguistic.parquet"], "linguistic"),
 }
+WIDTH, ROW = 760, 26  # pixels
+INK = PALETTES["light"]
+HOURS = {"1 hour": 1, "1 day": 24, "1 month": 730, "1 year": 8766, "100 years": 876600}
+CORPORA = {  # what the pages call a corpus -> its records, its name there
+    "SST-2": ("sst-2", "sst-2"),
+    "IMDB": ("imdb", "imdb"),
+    "WikiText-2": ("prose", "wikitext-2"),
+    "tags of EWT": ("upos", "upos"),
+    "Python lines": ("code", "python-lines"),
+}
 
 
-def drawn(page, records: list[str], name: str) -> str:
-    """A figure of the page of some records as SVG."""
+# ---- by plotly ----
+
+
+def plotted(records: Sequence[str], name: str) -> Any:
+    """A figure of the page of some records."""
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
         run.mkdir()
         write_records(run / "records.parquet", [r for file in records for r in read_records(DOCS / file)])
         if (study := DOCS / Path(records[0]).parent / "claims.json").is_file():
             shutil.copy(study, run)
-        figure = ww.plot(run, name, width=760)
+        return ww.plot(run, name, width=WIDTH)
+
+
+def theory() -> Figure:
+    """(A3) on five corpora: triples out of order, as counted and without the noise of small samples."""
+    rows = []
+    for corpus, (file, model) in CORPORA.items():
+        found = read_records(DOCS / f"results/2026-11-20-geometry/{file}.parquet")
+        points = {}
+        for kind, metric in (("as counted", "violations"), ("corrected", "violations.corrected")):
+            (r,) = select(found, metric=metric, model=model, part="corpus")
+            points[kind] = Point.between(r.value, r.low, r.high)
+        (kept,) = select(found, metric="positions.kept", model=model)
+        rows.append(Row(f"{corpus}, {kept.value:.0f}", points))
+    shares = [100 * row.points["corrected"].value for row in rows]
+    title = f"(A3) allows no triple of positions out of order; in text {min(shares):.0f} to {max(shares):.0f} % are"
+    x = Axis("triples in which the nearer position is the more distant one", "share", (0, 0.5))
+    return rows_alone("theory", title, rows, x, "violations", {0.0: "(A3)", 0.5: "chance"})
+
+
+def scale() -> Figure:
+    """How long 9.2B and 1T tokens take at the rates of docs/scale.md; hollow: rates that are assumed."""
+    page = (DOCS / "scale.md").read_text("utf-8")
+
+    def rate(pattern: str, unit: float = 1.0) -> float:
+        found = re.search(pattern, page)
+        assert found is not None, pattern
+        return float(found[1]) * unit
+
+    letters = rate(r"([\d.]+) characters a token")
+    rates = {  # tokens a second
+        ("one core", "measured"): rate(r"float32: (\d+) tokens/s"),
+        ("4 GPUs at 10 %", PAPER): rate(r"at 10 %: ([\d.]+)M tokens/s", 1e6),
+        ("4 GPUs at 40 %", PAPER): rate(r"at 40 % [^|]*: ([\d.]+)M tokens/s", 1e6),
+        ("text, one core", "measured"): rate(r"tokenising, ([\d.]+)M characters/s", 1e6) / letters,
+    }
+    rows = [
+        Row(what, {kind: Point.between(hours)}, group=group, counts=False, never=_time(hours))
+        for group, tokens in (("9.2B tokens", 9.2e9), ("1T tokens", 1e12))
+        for (what, kind), speed in rates.items()
+        for hours in [tokens / speed / 3600]
+    ]
+    title = "Four GPUs need hours for 9.2B tokens and days for 1T; one core years, centuries"
+    figure = rows_alone("scale", title, rows, Axis("", "log", tuple(HOURS.values())), "seconds", {})
+    figure.panels[0].layout["xaxis"] |= {"tickvals": list(HOURS.values()), "ticktext": list(HOURS), "tickangle": 0}
+    return figure
+
+
+def rows_alone(name: str, title: str, rows: Sequence[Row], x: Axis, metric: str, levels: Mapping[float, str]) -> Figure:
+    """A figure of rows that no page of a run has, without words under its title."""
+    form = Rows(name, "", lambda run, drawn: title, x=x, columns=("", "", ""), records=(metric,), levels=levels)
+    figure = replace(form, source=lambda run: rows).draw(Run(name))
+    assert figure is not None
+    return replace(figure, subtitle="")
+
+
+def _time(hours: float) -> str:
+    units = {"years": 8766, "days": 24, "hours": 1, "minutes": 1 / 60}
+    unit, size = next((unit, size) for unit, size in units.items() if hours >= size)
+    return f"{hours / size:.{0 if hours / size >= 10 else 1}f} {unit}"
+
+
+def svg(page: Any, name: str, figure: Any) -> str:
+    """A figure of plotly's as SVG, the same at every call."""
     page.set_content(figure.to_html(include_plotlyjs=True))
     size = {"format": "svg", "width": figure.layout.width, "height": figure.layout.height}
     page.wait_for_function("document.querySelector('.plotly-graph-div')?._fullLayout")
     url = page.evaluate("size => Plotly.toImage(document.querySelector('.plotly-graph-div'), size)", size)
-    svg = page.evaluate("url => decodeURIComponent(url.slice(url.indexOf(',') + 1))", url)
-    svg = re.sub(r" trace[0-9a-f]{6}(?=\")", "", svg)
+    text = page.evaluate("url => decodeURIComponent(url.slice(url.indexOf(',') + 1))", url)
+    text = re.sub(r" trace[0-9a-f]{6}(?=\")", "", text)
     names: dict[str, str] = {}  # plotly draws its ids by chance
-    for found in re.findall(r'id="([\w-]+)"', svg):
+    for found in re.findall(r'id="([\w-]+)"', text):
         names.setdefault(found, f"{name}-{len(names)}")
     for found in sorted(names, key=len, reverse=True):
-        svg = re.sub(rf'(id="|#){re.escape(found)}(?=["\')])', rf"\g<1>{names[found]}", svg)
-    return svg
+        text = re.sub(rf'(id="|#){re.escape(found)}(?=["\')])', rf"\g<1>{names[found]}", text)
+    return text
 
 
-def main() -> None:
+# ---- tables as pictures ----
+
+
+def grid(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[tuple[str, str]]], first: int = 130) -> str:
+    """Rows of cells (words, palette name) as SVG; an empty name leaves a cell blank."""
+    wide, head = (WIDTH - first) / len(columns), 74
+    height = head + ROW * len(rows) + 10
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="{FONT}" '
+        f'font-size="14" fill="{INK["text"]}">',
+        f'<rect width="100%" height="100%" fill="{INK["surface"]}"/>',
+        f'<text x="10" y="28" font-size="17">{escape(title)}</text>',
+    ]
+    middle = [first + wide * (i + 0.5) for i in range(len(columns))]
+    for x, words in zip(middle, columns, strict=True):
+        parts.append(
+            f'<text x="{x:.0f}" y="{head - 14}" text-anchor="middle" fill="{INK["muted"]}">{escape(words)}</text>'
+        )
+    for i, (name, cells) in enumerate(rows.items()):
+        y = head + ROW * i
+        parts.append(f'<text x="10" y="{y + 18}">{escape(name)}</text>')
+        for x, (words, colour) in zip(middle, cells, strict=True):
+            if colour:
+                box = f'x="{x - wide / 2 + 2:.0f}" y="{y + 2}" width="{wide - 4:.0f}" height="{ROW - 4}" rx="4"'
+                parts.append(f'<rect {box} fill="{INK[f"band-{colour}"]}"/>')
+                ink = INK[f"ink-{colour}"]
+                parts.append(f'<text x="{x:.0f}" y="{y + 18}" text-anchor="middle" fill="{ink}">{escape(words)}</text>')
+    return "\n".join([*parts, "</svg>"])
+
+
+def method() -> str:
+    """The terms whose sum enters the softmax, by preset, as the models themselves name them."""
+    columns = {
+        "semantic": "word · word",
+        "mixed": "(word + place)²",
+        "semantic_to_absolute": "word · place",
+        "absolute": "place · place",
+        "relative": "distance",
+    }
+    colours = dict(zip(columns, ("semantic", "combined", "untied", "absolute", "relative"), strict=True))
+    rows = {}
+    for name in ww.encoder.PRESETS:
+        config = ww.preset(name, "tiny", vocab_size=8, num_hidden_layers=1)
+        terms = ww.Encoder(config).attention_terms(input_ids=torch.tensor([[2, 7, 3]]))
+        said = {
+            "semantic": "turned" if config.rotation != "none" else "words",
+            "mixed": config.absolute,
+            "semantic_to_absolute": "both ways",
+            "absolute": "free" if config.untied == "free" else config.absolute,
+            "relative": config.relative,
+        }
+        cells = [(said[term].replace("_", " "), colours[term]) if term in terms else ("", "") for term in columns]
+        apart = "own values" if config.relative_special else ""
+        apart = "own, no place" if config.absolute_special else apart
+        if config.reset != "none":
+            apart = "θ for both" if config.relative != "none" else "θ for place"
+        rows[name] = [*cells, (apart, "combined" if apart else "")]
+    return grid("A score is the sum of the terms of its row", [*columns.values(), "at [CLS], [SEP]"], rows)
+
+
+def reliability() -> str:
+    """The table of docs/reliability.md: what was struck, how often, and how often it ended as if nothing had been."""
+    table = (DOCS / "reliability.md").read_text("utf-8").split("<!-- faults -->")[1].split("<!-- end -->")[0]
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    for line in table.strip().splitlines()[2:]:
+        mode, work, points, *ended = (cell.strip() for cell in line.strip("|").split("|"))
+        struck = int(re.match(r"\d+", points)[0])
+        well = min(int(re.match(r"\d+", cell)[0]) for cell in ended if cell)
+        found.setdefault(work.strip("`"), {})[mode] = (struck, well)
+    modes = list(dict.fromkeys(mode for of in found.values() for mode in of))
+    rows = {}
+    for work, of in found.items():
+        cells = [of.get(mode, (0, 0)) for mode in modes]
+        rows[work] = [
+            ("", "")
+            if not struck
+            else (f"{struck}", "relative")
+            if well == struck
+            else (f"{well} of {struck}", "absolute")
+            for struck, well in cells
+        ]
+    struck, well = (sum(cell[i] for of in found.values() for cell in of.values()) for i in (0, 1))
+    how = "each" if struck == well else f"{well:,} of them"
+    title = f"{struck:,} strikes; {how} noticed, or the same command ended bit-equal"
+    return grid(title, modes, rows)
+
+
+PICTURES = {"method": method, "reliability": reliability}
+OWN = {"theory": theory, "scale": scale}
+
+
+def main(names: Sequence[str]) -> None:
     OUT.mkdir(exist_ok=True)
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for file, (records, name) in FIGURES.items():
-            (OUT / f"{file}.svg").write_text(drawn(browser.new_page(), records, name) + "\n", encoding="utf-8")
-        browser.close()
+    wanted = names or [*PICTURES, *PLOTS, *OWN]
+    for name in PICTURES:
+        if name in wanted:
+            (OUT / f"{name}.svg").write_text(PICTURES[name]() + "\n", encoding="utf-8")
+    if by_plotly := [name for name in (*PLOTS, *OWN) if name in wanted]:
+        from playwright.sync_api import sync_playwright
+
+        chromium = shutil.which("chromium") or shutil.which("google-chrome")
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            for name in by_plotly:
+                figure = plotted(*PLOTS[name]) if name in PLOTS else composed(OWN[name](), "light", WIDTH)
+                (OUT / f"{name}.svg").write_text(svg(browser.new_page(), name, figure) + "\n", encoding="utf-8")
+            browser.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

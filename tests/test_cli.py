@@ -36,7 +36,10 @@ def trained(corpus_file, tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("stduy",), "No such command 'stduy'. Did you mean 'study'?"),
+        (("stduy",), "No such command 'stduy'. Did you mean 'study'? See whatwhere --help."),
+        (("evaluate",), "Missing command. See whatwhere evaluate --help."),
+        (("evaluate", "glue", "reference", "--nope"), "--nope See whatwhere evaluate glue --help."),
+        (("predict",), "Missing argument 'model'. See whatwhere predict --help."),
         (("pretrain", "--out", "OUT", "--preset", "dsgt", "--steps", "1"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("pretrain", "--out", "OUT", "--corpus", "nowhere.txt", "--steps", "1"), "nowhere.txt"),
         (("study", "--out", "OUT", "--models", "dstg,tupe-z"), "Unknown preset 'tupe-z'"),

@@ -1,8 +1,11 @@
-"""The documents are true: every file, function and test that docs/method.md names exists."""
+"""The documents are true: every file, function and test that docs/method.md names exists, the code that
+docs/extending.md shows is that of the source, and the pictures are those of the tables."""
 
+import importlib.util
 import re
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import initialization
 
@@ -48,3 +51,34 @@ def test_own_schemes_of_the_method_page_run(monkeypatch):
     table = model.position_table()
     assert not table[0].any() and bool(table[-1].any())
     assert model(torch.tensor([[2, 7, 3]])).last_hidden_state.isfinite().all()
+
+
+def test_code_that_the_page_on_extending_shows_is_that_of_the_source():
+    source = {line.strip() for path in (ROOT / "src").rglob("*.py") for line in path.read_text("utf-8").splitlines()}
+    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text("utf-8"), flags=re.S)
+    assert len(shown) == 5
+    for line in "".join(shown).splitlines():
+        bare = re.sub(r"\s+# .*", "", line).strip()
+        if bare.startswith("(") and bare.endswith(",)"):  # a row of a table, which formatters make a tuple
+            bare = f"{bare[1:-2]},"
+        assert bare in source or bare in ("", "..."), line
+
+
+@pytest.fixture(scope="module")
+def figures():
+    spec = importlib.util.spec_from_file_location("figures_of_docs", ROOT / "docs/figures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["method", "reliability"])
+def test_pictures_are_those_of_the_presets_and_of_the_table(name, figures):
+    drawn = (ROOT / f"docs/figures/{name}.svg").read_text(encoding="utf-8")
+    assert drawn == figures.PICTURES[name]() + "\n", f"draw it again: python docs/figures.py {name}"
+
+
+def test_figures_of_rows_find_their_numbers(figures):
+    written = {note["text"] for note in figures.scale().panels[0].layout["annotations"]}
+    assert {"3.2 hours", "48 minutes", "14 days", "3.6 days", "202 years"} <= written  # as the page has them
+    assert len(figures.theory().panels[0].layout["annotations"]) == len(figures.CORPORA)

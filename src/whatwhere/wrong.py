@@ -1,9 +1,10 @@
-"""Wrong values in our words: what pydantic, which checks settings and options, says of the first of them, and what
-libraries say of a model that does not open."""
+"""Wrong values in our words: what pydantic, which checks settings and options, says of the first of them, what is given
+in place of one or several, and what libraries say of a model that does not open."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -36,6 +37,18 @@ def wrong_value(name: str, error: ValidationError) -> str:
 def shortly(error: Exception) -> str:
     """The words of an error on one line, 200 characters of them at most."""
     return " ".join(str(error).split())[:_LONGEST]
+
+
+def several(given: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:
+    """One or several things, given alone or as a list, as a list.
+
+    Raises:
+        ValueError: one of them is of another kind; what: how they are to be given.
+    """
+    found = list(given) if isinstance(given, Iterable) and not isinstance(given, kinds) else [given]
+    if wrong := [each for each in found if not isinstance(each, kinds)]:
+        raise ValueError(f"{what}; got {wrong[0]!r}.")
+    return found
 
 
 @contextmanager

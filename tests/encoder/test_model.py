@@ -282,6 +282,10 @@ def test_words_may_be_given_as_vectors(name):
     also = {"input_ids": ids} if apart else {}
     logits = model(inputs_embeds=vectors, **also, **given).logits
     torch.testing.assert_close(logits, model(ids, **given).logits, rtol=0, atol=0)
+    terms = model.attention_terms(input_ids=ids, **given)
+    for term, of_vectors in model.attention_terms(inputs_embeds=vectors, **also, **given).items():
+        torch.testing.assert_close(of_vectors, terms.pop(term), rtol=0, atol=0)
+    assert not terms
     (gradient,) = torch.autograd.grad(logits[0, 1].sum(), vectors)
     step = torch.zeros_like(vectors)
     step[0, 1, 0] = 1e-6
@@ -290,8 +294,9 @@ def test_words_may_be_given_as_vectors(name):
         before = model(inputs_embeds=vectors - step, **also, **given).logits[0, 1].sum()
     assert float(gradient[0, 1, 0]) == pytest.approx(float(after - before) / 2e-6, rel=1e-4, abs=1e-7)
     if apart:
-        with pytest.raises(ValueError, match=r"treats \[CLS\] and \[SEP\] apart.* Give input_ids beside"):
-            model(inputs_embeds=vectors, **given)
+        for ask in (model, model.attention_terms):
+            with pytest.raises(ValueError, match=r"treats \[CLS\] and \[SEP\] apart.* Give input_ids beside"):
+                ask(inputs_embeds=vectors, **given)
 
 
 def test_vectors_of_another_shape_are_refused():

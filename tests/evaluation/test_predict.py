@@ -145,6 +145,9 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
     assert isinstance(ww.predict("reference", "no mask here"), np.ndarray)
     assert "word" in ww.predict("reference", "a [MASK] here")[0][0][0]
     assert set(ww.predict(classifier, "x")[0]) == {"bad", "fair", "good"}
+    for wrong in (3, ["x", None]):
+        with pytest.raises(ValueError, match="several are a list of strings; got (3|None)"):
+            ww.predict("reference", wrong)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +159,7 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--text", "x", "--what", "words"), "[MASK]; text 1 has none"),
         (("reference", "--text", "x", "--pooling", "max"), "pooling must be one of mean, cls, semantic, position"),
         (("reference", "--text", "x", "--stride", "500"), "stride must be from 0 to 125"),
+        (("reference", "--text", "x " * 200, "--stride", "500"), "stride must be from 0 to 125"),  # no remark first
         (("reference", "--text", "x", "--text", "y", "--pair", "z"), "texts 2, second ones (--pair) 1"),
         (("reference", "--text", "x", "--file", "y"), "Give --text or --file, not both"),
         (("reference", "--file", "nowhere.txt"), "No file nowhere.txt"),

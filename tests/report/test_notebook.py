@@ -84,8 +84,12 @@ def _numbers(figure):
 
 
 def test_what_is_not_there_is_said(demo, tmp_path):
-    with pytest.raises(ValueError, match=r"has no figure 'postion'. It has position, loss"):
+    with pytest.raises(ValueError, match=r"has no figure 'postion'. Did you mean position.* whatwhere.figures\(run\)"):
         ww.plot(demo, "postion")
+    for ask in (ww.figures, ww.dataframe, lambda run: ww.plot(run, "position")):
+        for run in (3, None, [demo, 3]):
+            with pytest.raises(ValueError, match="A run is given by its folder, several by a list; got (3|None)"):
+                ask(run)
     with pytest.raises(ValueError, match="theme must be one of light, dark; got 'sepia'"):
         ww.plot(demo, "position", theme="sepia")
     with pytest.raises(ValueError, match="width must be at least 330 pixels; got 100"):

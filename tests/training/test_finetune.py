@@ -151,8 +151,16 @@ def test_defaults_are_those_of_geom_for_its_width(encoder, tables):
     assert (
         config.total_steps(67349) == 3157 and max(config.checkpoint_steps) < 3157
     )  # SST-2: the eighth checkpoint is the last step
+    assert config.length == 128
     config.save(Path(tables["data"]).with_name("c.yaml"))
     assert FinetuneConfig.load(Path(tables["data"]).with_name("c.yaml")) == config
+
+
+def test_an_encoder_of_few_positions_reads_as_many_as_it_has(tables, tmp_path):
+    # Without --length 128 tokens were asked of it, and refused.
+    ww.Encoder(ww.preset("ap", "tiny", vocab_size=40, max_position_embeddings=20)).save_pretrained(tmp_path / "short")
+    config = FinetuneConfig.parse({"start": str(tmp_path / "short"), **tables})
+    assert config.length == 20 and config.encoder_config(["no", "yes"]).max_position_embeddings == 20
 
 
 @pytest.mark.parametrize(

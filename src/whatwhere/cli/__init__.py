@@ -32,10 +32,11 @@ def _run() -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # without a network huggingface_hub would tell of every try
     try:
-        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        status = app(sys.argv[1:] or ["--help"], prog_name="whatwhere", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except usage_error as error:
-        line = f"{_refused(error)} See whatwhere --help."
+        context = getattr(error, "ctx", None)
+        line = f"{_refused(error)} See {context.command_path if context else 'whatwhere'} --help."
     except (Stopped, typer.Abort) as error:
         return _stopped(str(error))
     except (ValueError, OSError) as error:

@@ -11,7 +11,6 @@ from .options import Field, Json, Scheme, app, configured, emit, verb
 
 evaluate = typer.Typer(
     help="What encoders are good for: tasks of GLUE, answers in a text, grammar, vectors of texts.",
-    no_args_is_help=True,
 )
 app.add_typer(evaluate, name="evaluate")
 

@@ -237,7 +237,7 @@ def finetune(
         dev: Labelled table for the accuracy. [required, here or in --config]
         text: Column of the text. [default: sentence]
         text_pair: Column of a second text, for tasks on pairs.
-        length: Most tokens of a row; longer ones are cut, which is said. [default: 128]
+        length: Most tokens of a row; longer ones are cut, which is said. [default: 128, or what the model reads]
         label: Column of the label: words or whole numbers. [default: label]
         from_scratch: Take configuration and tokenizer of MODEL, weights anew.
         epochs: Passes over the data. [default: 3]

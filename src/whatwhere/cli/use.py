@@ -49,7 +49,7 @@ def predict(
     use_scheme(scheme)
     texts, pairs = _texts(text, pair, file, field, pair_field)
     with own_scheme(Path(model_source(model))):
-        predictor = opened(model, texts, pairs, what)
+        predictor = opened(model, texts, what)
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")

@@ -396,25 +396,27 @@ class Encoder(EncoderPreTrainedModel):
     @torch.no_grad()
     def attention_terms(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """The named terms of the attention scores, each (layers, b, h, n, n) with size 1 where constant over the batch.
 
-        In score units, before the padding mask; they sum to the scores that the fused path uses. Names: `semantic`,
-        `absolute` (with TUPE's θ), `relative` (with the values at special tokens); `mixed` instead of `semantic` where
-        positions are added to the words (`ap`, `bert-a`); `semantic_to_absolute` (query semantic) and
-        `absolute_to_semantic` where both meet (`split`, `bert-ad`). For `rope`, `semantic` is the whole rotated
-        product. Where packed documents do not see each other, entries mean nothing.
+        Inputs and errors are those of `forward`. In score units, before the padding mask; they sum to the scores that
+        the fused path uses. Names: `semantic`, `absolute` (with TUPE's θ), `relative` (with the values at special
+        tokens); `mixed` instead of `semantic` where positions are added to the words (`ap`, `bert-a`);
+        `semantic_to_absolute` (query semantic) and `absolute_to_semantic` where both meet (`split`, `bert-ad`). For
+        `rope`, `semantic` is the whole rotated product. Where packed documents do not see each other, entries mean
+        nothing.
         """
         training = self.training
         self.eval()  # the terms are those of the model, not of one draw of dropout
         collected: list[dict[str, Tensor]] = []
         try:
             with self.inspecting(lambda block, terms, allowed: collected.append(terms)):
-                self(input_ids, attention_mask, position_ids, document_ids)
+                self(input_ids, attention_mask, position_ids, document_ids, inputs_embeds)
         finally:
             self.train(training)
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}

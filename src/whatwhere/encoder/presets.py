@@ -71,9 +71,10 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     """
     if name not in PRESETS:
         close, known = nearest(name, list(PRESETS)), ", ".join(PRESETS)
-        raise ValueError(f"Unknown preset {name[:60]!r}.{close} All names: {known}; your own come with --scheme FILE.")
+        own = "your own come with --scheme FILE"
+        raise ValueError(f"Unknown preset {str(name)[:60]!r}.{close} All names: {known}; {own}.")
     if size not in SIZES:
-        raise ValueError(f"Unknown size {size[:60]!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
+        raise ValueError(f"Unknown size {str(size)[:60]!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
     own = {**PRESETS[name], **fields}
     block = own.get("block", EncoderConfig.block)
     if block == "bert" and "residual" not in fields:  # BERT's block normalises the sum

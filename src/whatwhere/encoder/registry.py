@@ -26,7 +26,7 @@ _Part = TypeVar("_Part", bound=Callable[..., Any])
 
 def nearest(name: str, names: tuple[str, ...] | list[str]) -> str:
     """' Did you mean X or Y?' for a misspelt name, or '' if nothing is close."""
-    close = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
+    close = difflib.get_close_matches(str(name), names, n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 

@@ -16,7 +16,7 @@ from ..corpus.labelled import padded
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
 from ..training.checkpoints import quiet
 from ..training.models import model_config
-from ..wrong import opening
+from ..wrong import opening, several
 from .tuning import input_form
 
 KINDS: dict[str, Any] = {
@@ -92,7 +92,8 @@ class Predictor:
         A text longer than the model reads is read in windows, each beginning with the last `stride` tokens of the one
         before (default: a quarter of a window). Logits and vectors are the means over windows, weighted by the tokens
         that no earlier window has, so that a mean vector counts every token of the text once; a mask is filled in the
-        window in which it is farthest from both ends. Of a pair that is too long the longer text is cut.
+        window in which it is farthest from both ends. Of a pair that is too long the longer text is cut. How many
+        are too long is said on stderr.
 
         Args:
             pairs: the second text of each pair.
@@ -111,6 +112,10 @@ class Predictor:
         if top < 1:
             raise ValueError(f"top must be at least 1; got {top}.")
         windows = list(self._windows(texts, stride) if pairs is None else self._pairs(texts, pairs))
+        if long := self._longer(texts, pairs):
+            seen = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
+            done = "they are read in windows" if pairs is None else "they are cut"
+            print(f"{seen} {self.longest:,} tokens that {self.name} reads at once; {done}.", file=sys.stderr)
         if self.what == "words":
             return self._words(len(texts), windows, top, show)
         weights, found = np.zeros(len(texts)), np.zeros((len(texts), 0))
@@ -128,9 +133,8 @@ class Predictor:
         found /= weights[:, None]
         return found.astype(np.float32) if self.what == "vectors" else self._labels(torch.from_numpy(found))
 
-    def cut(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> int:
+    def _longer(self, texts: Sequence[str], pairs: Sequence[str] | None) -> int:
         """How many texts (or pairs) are longer than the model reads at once."""
-        _check_pairs(texts, pairs)
         ids = self.tokenizer(list(texts), None if pairs is None else list(pairs), verbose=False)["input_ids"]
         return sum(len(each) > self.longest for each in ids)
 
@@ -148,7 +152,9 @@ class Predictor:
             yield window
 
     def _pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> Iterator[_Window]:
-        _check_pairs(texts, pairs)
+        if len(texts) != len(pairs):
+            seen = f"texts {len(texts)}, second ones (--pair) {len(pairs)}"
+            raise ValueError(f"Every text needs its second one: {seen}.")
         yield from self._encoded(list(texts), list(pairs), truncation="longest_first", max_length=self.longest)
 
     def _encoded(self, texts: list[str], pairs: list[str] | None, **how: Any) -> Iterator[_Window]:
@@ -220,11 +226,6 @@ class Predictor:
         return found
 
 
-def _check_pairs(texts: Sequence[str], pairs: Sequence[str] | None) -> None:
-    if pairs is not None and len(texts) != len(pairs):
-        raise ValueError(f"Every text needs its second one: texts {len(texts)}, second ones (--pair) {len(pairs)}.")
-
-
 def predict(
     model: str | Path,
     texts: str | Sequence[str],
@@ -242,18 +243,14 @@ def predict(
             vectors.
         how: `top`, `pooling`, `stride` of `Predictor.__call__`.
     """
-    first = [texts] if isinstance(texts, str) else list(texts)
-    second = [pairs] if isinstance(pairs, str) else pairs
-    return opened(model, first, second, what)(first, second, **how)
+    first = several(texts, str, "A text is a string, several are a list of strings")
+    second = None if pairs is None else several(pairs, str, "A second text is a string, several are a list of strings")
+    return opened(model, first, what)(first, second, **how)
 
 
-def opened(model: str | Path, texts: Sequence[str], pairs: Sequence[str] | None, what: str | None = None) -> Predictor:
-    """The model for what is wanted of some texts; it says on stderr where texts are longer than it reads."""
+def opened(model: str | Path, texts: Sequence[str], what: str | None = None) -> Predictor:
+    """The model for what is wanted of some texts."""
     found = Predictor(model, what)
     if what is None and found.what == "words" and not all(found.tokenizer.mask_token in text for text in texts):
         found = Predictor(model, "vectors")
-    if long := found.cut(texts, pairs) if texts else 0:
-        done = "they are read in windows" if pairs is None else "they are cut"
-        seen = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
-        print(f"{seen} {found.longest:,} tokens that {model} reads at once; {done}.", file=sys.stderr)
     return found

@@ -1,5 +1,6 @@
 """Runs in a notebook: records as a DataFrame, and every figure of the page as one plotly figure."""
 
+import difflib
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..records import read_records
+from ..wrong import several
 from .compare import comparison_page, open_runs
 from .figure import Figure, Panel
 from .page import Page, page_figures
@@ -74,8 +76,10 @@ def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "p
         raise ValueError(f"width must be at least {_NARROW} pixels; got {width}.")
     known = {figure.id: figure for figure in _figures(run)}
     if name not in known:
-        at = ", ".join(map(str, _folders(run)))
-        raise ValueError(f"{at} has no figure {name!r}. It has {', '.join(known) or 'none: nothing was measured'}.")
+        close = difflib.get_close_matches(str(name), known, n=2)
+        near = f" Did you mean {' or '.join(close)}?" if close else ""
+        listed = "All names: whatwhere.figures(run)." if known else "It has none: nothing was measured."
+        raise ValueError(f"{', '.join(map(str, _folders(run)))} has no figure {name!r}.{near} {listed}")
     return composed(known[name], theme, width)
 
 
@@ -112,10 +116,10 @@ def composed(figure: Figure, theme: str, most: int) -> "plotly.graph_objects.Fig
 
 
 def _folders(run: Runs) -> list[Path]:
-    given = [run] if isinstance(run, str | Path) else list(run)
-    if not given:
+    folders = [Path(each) for each in several(run, (str, Path), "A run is given by its folder, several by a list")]
+    if not folders:
         raise ValueError("No run was given. Give the folder of a run, or a list of them.")
-    return [Path(each) for each in given]
+    return folders
 
 
 def _figures(run: Runs) -> list[Figure]:

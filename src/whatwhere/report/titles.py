@@ -149,11 +149,11 @@ def of_story(
 
 
 def judged(run: Run, names: Sequence[str], title: str) -> str:
-    """The title, or only its numbers if a model that it tells of has learned too little."""
+    """The title, as what is seen so far if a model that it tells of has learned too little."""
     young = next((name for name in names if name in run.young), None)
     if young is None:
         return title
-    return f"Not testable, `{young}` has learned too little: {title.partition(': ')[2] or title}"
+    return f"Not testable yet, `{young}` has learned too little; so far {_lowered(title)}"
 
 
 # ---- names ----

@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "betas": (0.9, 0.999),
     "checkpoint_steps": MARKS,
 }
+LENGTH = 128  # tokens of a row, where the encoder reads as many
 RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and from scratch
 
 
@@ -68,7 +69,7 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
     text: str = "sentence"  # column of the text
     text_pair: str | None = None  # column of a second text, for tasks on pairs
     label: str = "label"  # column of the label: words or whole numbers, each a class
-    length: Annotated[int, Field(ge=4)] = 128  # most tokens of a row, [CLS] and [SEP] included; longer ones are cut
+    length: Annotated[int, Field(ge=4)]  # most tokens of a row, special ones included; default 128, if it reads as many
     epochs: PositiveFloat | None = None  # budget: passes over the data; default 3, or give steps
 
     def same_content(self, key: str, out: Path) -> bool:
@@ -82,8 +83,11 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         filled = {**DEFAULTS, **values}
-        if filled.get("learning_rate") is None and isinstance(start := filled.get("start"), str):
-            filled["learning_rate"] = default_rate(start, bool(filled.get("from_scratch")))
+        if isinstance(start := filled.get("start"), str):
+            if filled.get("learning_rate") is None:
+                filled["learning_rate"] = default_rate(start, bool(filled.get("from_scratch")))
+            if filled.get("length") is None:
+                filled["length"] = min(LENGTH, most_tokens(model_config(start)[1]) or LENGTH)
         if filled.get("steps") is None and filled.get("epochs") is None:
             filled["epochs"] = 3.0
         return filled

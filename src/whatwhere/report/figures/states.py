@@ -237,7 +237,7 @@ def _map(run: Run, model: str, part: str, seed: int | None, arrays: dict[str, np
     title = None if number else claimed(run, "dstg-sentences-separate")
     return Figure(
         id,
-        judged(run, [model], title or f"One document in the states of `{model}`, layer by layer"),
+        title or f"One document in the states of `{model}`, layer by layer",
         subtitle + drawn(run.seeds, [seed]),
         panels,
         Table.of(id, "Tokens of the document on two components, by layer", columns, rows),
@@ -363,8 +363,9 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
         if reference == run.named("dstg") and (told := claimed(run, "only-ap-predicts-position", what="R²")):
             return told
         values = {f"`{e.name}`": e.end for e in lines if e.part == "position" and e.name not in run.young}
-        told = best(values, f"The position stream of `{reference}` is predicted best by")
-        return judged(run, [reference], told if values else f"What others hold of `{reference}`")
+        if not values:
+            return f"What others hold of `{reference}`"
+        return judged(run, [reference], best(values, f"The position stream of `{reference}` is predicted best by"))
 
     @Curves(
         f"regression-{number}" if number else "regression",
