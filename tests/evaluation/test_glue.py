@@ -6,7 +6,19 @@ import lzma
 import numpy as np
 import pytest
 
-from whatwhere.evaluation.glue import DEFAULT, HUB, METRICS, RECIPES, TASKS, GlueConfig, read_task, task_texts
+from whatwhere.evaluation.family import bounded, paired
+from whatwhere.evaluation.glue import (
+    DEFAULT,
+    GLUE,
+    HUB,
+    METRICS,
+    RECIPES,
+    TASKS,
+    GlueConfig,
+    fine_tune,
+    read_task,
+    task_texts,
+)
 from whatwhere.evaluation.grid import pieces
 from whatwhere.evaluation.tuning import halves
 
@@ -167,3 +179,31 @@ def test_rates_that_are_given_stand_in_place_of_the_recipe_s():
     for wrong in (0.0, -1e-4, "fast"):
         with pytest.raises(ValueError, match="rates"):
             grid(rates=[wrong])
+
+
+def test_the_interval_of_a_difference_is_over_seeds_too():
+    # Rows alone made a difference of three fine-tunings separable whose signs parted by seed.
+    right, all_right, all_wrong = np.ones(40), np.ones(40), np.zeros(40)
+    pairs = [(all_right, all_wrong), (all_wrong, all_right), (all_right, all_right)]
+    assert bounded(paired(METRICS["accuracy"], pairs[:1], right)) == (1.0, 1.0, 1.0)
+    middle, low, high = bounded(paired(METRICS["accuracy"], pairs, right))
+    assert middle == 0 and low == pytest.approx(-1) and high == pytest.approx(1)
+
+
+def test_a_regression_predicts_scores_and_not_their_mean_alone(tmp_path):
+    # From raw scores a head at 0 learned little but their mean, which bfloat16 rounds to 1/64: one value for all rows.
+    rng = np.random.default_rng(0)
+    words = ["river", "water", "music", "song", "band", "lake"]
+    for split, n in (("train", 40), ("dev", 40)):
+        texts = [" ".join(rng.choice(words, 4)) for _ in range(n)]
+        rows = (f"{i}" + "\tx" * 6 + f"\t{t}\t{t}\t{2 + i % 4}" for i, t in enumerate(texts))
+        release(tmp_path / "glue", "sts-b", *rows, split=split)
+    out = tmp_path / "o"
+    out.mkdir()
+    config = GlueConfig.parse({"models": ["reference"], "tasks": ["sts-b"], "data": str(tmp_path), "rates": [2e-5]})
+    config.save_run(out / GLUE.file)
+    (piece, *_) = pieces(config)
+    fine_tune(str(out), piece, lambda *state: None)
+    said = piece.arrays(out)
+    assert said["labels.dev"].tolist() == [2 + i % 4 for i in range(40)]
+    assert len(np.unique(said["predicted"][2])) > 20 and abs(said["predicted"][2].mean() - 3.5) < 0.5

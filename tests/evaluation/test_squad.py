@@ -19,7 +19,7 @@ from whatwhere.study import evaluate
 from whatwhere.training.loop import LoopConfig, Trainer
 
 QUICK = Recipe([Setting(2e-4, 8, 0.01)], epochs=2, warmup=0.1, patience=50, seeds=1, scores=(4, 500))
-RUN = "rate-3e-05-batch-16-decay-0.01-seed-0"  # of the recipe `short`
+RUN = "rate-3e-05-batch-16-decay-0.01-seed-0"  # of the recipe `short` at its first rate
 TURNS = [
     {
         "userInput": {"text": "5 of us at 18:00"},
@@ -200,7 +200,7 @@ def test_articles_are_parted_and_always_alike(tmp_path):
 
 def test_protocols_and_values_are_those_printed():
     assert [s.learning_rate for s in RECIPES["dstg"].settings] == [1e-5, 3e-5, 5e-5]
-    assert RECIPES["short"].settings[0].learning_rate == 3e-5 and RECIPES["short"].seeds == 3
+    assert [s.learning_rate for s in RECIPES["short"].settings] == [3e-5, 1e-4] and RECIPES["short"].seeds == 3
     assert SQUAD["squad.exact", "dstg"] == 0.77 and SQUAD["squad.f1", "ap"] == 0.82 and len(SQUAD) == 8
 
 
@@ -268,6 +268,7 @@ def test_the_verb_keeps_answers_and_what_is_finished(folder, tmp_path, monkeypat
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     out = tmp_path / "o"
     words = ["evaluate", "squad", "reference", "--data", str(folder), "--train-on-dev", "0.6", "--seeds", "1"]
+    words += ["--rates", "3e-5"]
     done = whatwhere(*words, "--out", str(out))
     assert done.returncode == 0 and "squad (F1)" in done.stdout, done.stderr
     run = out / f"runs/reference/squad/{RUN}.json"

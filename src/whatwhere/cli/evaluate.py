@@ -143,8 +143,8 @@ def squad(
         tasks: Of squad (1.1), squad-2 (2.0), restaurants. [default: squad]
         data: Folder of train-v1.1.json, dev-v1.1.json ..., or that holds squad/ and span-extraction/; also packed.
             [default: the Hub]
-        recipe: Protocol: short (one setting, 3 epochs, 3 seeds), dstg (3 rates; DSTG C.4). Rates are of models 768
-            wide, narrower ones take them in inverse proportion.
+        recipe: Protocol: short (2 rates, 3 epochs, 3 seeds), dstg (3 rates; DSTG C.4). Rates are of models 768 wide,
+            narrower ones take them in inverse proportion.
         length: Most tokens of a window, question included.
         stride: Tokens from a window of a paragraph to the next.
         limit: Most training questions, evenly spaced. [default: all]
