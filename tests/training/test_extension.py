@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import whatwhere
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     BertConfig,
@@ -178,6 +179,17 @@ def test_a_copy_says_how_it_was_made_and_is_not_continued_again(tmp_path):
         extend(tmp_path / "long", tmp_path / "longer", 120)
     usual = extend(tmp_path / "bert/seed-1", tmp_path / "other", 90, "rotation")
     assert usual["components"] == 2  # a sixteenth of the 39 rows behind [CLS]
+
+
+def test_numbers_of_the_rows_that_old_checkpoints_keep_are_left_out(tmp_path):
+    # MiniLM of sentence-transformers: its copies had 512 numbers beside 1,024 rows.
+    model = make("bert", tmp_path / "m")
+    old = {name: t.contiguous() for name, t in model.state_dict().items()} | {
+        "embeddings.position_ids": torch.arange(40)[None]
+    }
+    save_file(old, tmp_path / "m/model.safetensors", {"format": "pt"})
+    extend(tmp_path / "m", tmp_path / "long", 90)
+    assert set(load_file(tmp_path / "long/model.safetensors")) == set(model.state_dict())
 
 
 def test_a_copy_with_a_window_alone_is_continued(tmp_path):

@@ -163,6 +163,8 @@ def extend(
         how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
         made = torch.from_numpy(extrapolate(table.double().numpy(), rows, str(method), **how))
         weights[key] = torch.cat([head, made.to(table.dtype)])
+        # Numbers of the rows, which old checkpoints keep: older transformers refuse those of another length.
+        weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
     with new_folder(out) as new:
         left = (*LEFT_BEHIND, "*.py") if ours else LEFT_BEHIND
         shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left))
