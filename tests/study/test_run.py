@@ -172,7 +172,7 @@ def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch)
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config, tmp_path / "s", progress=False)
     (first, began), (last, ended) = pages
-    assert "1 of 2 models so far: this page is written anew after each." in first and "so far" not in last
+    assert "1 of 2 models so far: this page is written anew after each." in first and "models so far" not in last
     assert [m["name"] for m in began["models"]] == ["dstg"] and len(ended["models"]) == ended["planned"] == 2
 
 
