@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow faults lint bench docs wheel clean
+.PHONY: demo test slow faults lint audit bench docs wheel clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -28,14 +28,20 @@ test: $(READY)
 slow: $(READY)
 	$(PYTEST) -m slow
 
-# Crashes at every change of the file system, full disks, flipped bits; the table of docs/reliability.md. About an hour;
-# EVERY=10 does every tenth point.
+# Crashes at every change of the file system, full disks, jumping clocks, damage; the table of docs/reliability.md. Some
+# hours; EVERY=10 does every tenth point.
 EVERY ?= 1
 faults: $(READY)
 	cd $(ROOT)/tests && OMP_NUM_THREADS=1 $(BIN)/python faults.py --every $(EVERY) --out ../docs/reliability.md
 
 lint: $(READY)
 	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+# Known vulnerabilities of the versions that are tested; needs PyPI's advisories, and fails without them.
+audit:
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/pip install --quiet pip-audit
+	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement $(ROOT)/constraints.txt
 
 bench: $(READY)
 	cd $(ROOT) && $(BIN)/python -m benchmarks

@@ -172,3 +172,11 @@ def test_training_on_nothing_is_an_error():
         train_tokenizer([], vocab_size=100)
     with pytest.raises(ValueError, match="vocab_size=5"):
         train_tokenizer(["text"], vocab_size=5)
+
+
+def test_a_folder_that_lost_its_special_tokens_is_named(tokenizer, tmp_path):
+    # "The tokenizer has no pad_token": of a run whose tokenizer_config.json was gone nobody knew which was meant.
+    tokenizer.save_pretrained(tmp_path / "t")
+    (tmp_path / "t/tokenizer_config.json").unlink()
+    with pytest.raises(ValueError, match=f"The tokenizer {tmp_path / 't'} has no pad_token.* all files of its folder"):
+        load_tokenizer(tmp_path / "t")

@@ -165,9 +165,10 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
     """
     ids = {f"{name}_id": getattr(tokenizer, f"{name}_id") for name in _NAMES}
     if missing := [name for name, i in ids.items() if i is None]:
+        name = f" {tokenizer.name_or_path}" if tokenizer.name_or_path else ""
         raise ValueError(
-            f"The tokenizer has no {missing[0].removesuffix('_id')}, which masked-language modelling needs. Use one in "
-            "BERT's style."
+            f"The tokenizer{name} has no {missing[0].removesuffix('_id')}, which masked-language modelling needs. Use "
+            "one in BERT's style, with all files of its folder."
         )
     return ids
 
