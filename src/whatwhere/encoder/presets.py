@@ -70,9 +70,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         ValueError: unknown name, size or field, or a combination that `EncoderConfig` refuses.
     """
     if name not in PRESETS:
-        close, known = nearest(name, list(PRESETS)), ", ".join(PRESETS)
-        own = "your own come with --scheme FILE"
-        raise ValueError(f"Unknown preset {str(name)[:60]!r}.{close} All names: {known}; {own}.")
+        close, known = nearest(name, list(PRESETS)), f"All names: {', '.join(PRESETS)}"
+        raise ValueError(f"Unknown preset {str(name)[:60]!r}.{close} {known}; your own come with --scheme FILE.")
     if size not in SIZES:
         raise ValueError(f"Unknown size {str(size)[:60]!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
     own = {**PRESETS[name], **fields}
