@@ -248,8 +248,9 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     train, dev = texts.encoded(tokenizer, length, piece.seed, types)
     # A head begins at 0: of raw scores the first steps would only learn their mean, and bfloat16 near 2.7 has steps of
     # 1/64. Correlations do not change under it.
-    middle, scale = (train.labels.mean(), train.labels.std() or 1.0) if task.regression else (0, 1)
-    train.labels = (train.labels - middle) / scale if task.regression else train.labels
+    middle, scale = (float(train.labels.mean()), float(train.labels.std()) or 1.0) if task.regression else (0, 1)
+    if task.regression:
+        train.labels = ((train.labels - middle) / scale).astype(np.float32)
     first, *others = task.splits
     tuned = tune(
         model,
