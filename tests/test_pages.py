@@ -1,6 +1,12 @@
-"""What a newcomer reads is true: every command and every Python block of README, tutorial, how-to pages and of the page
-on longer texts runs as it stands, in order, in a fresh folder."""
+"""What a newcomer reads is true: every command and every Python block of README, tutorial, how-to pages and of the
+pages on longer texts, evaluation and long runs works as it stands, in order, in a fresh folder.
 
+The blocks of method.md and extending.md are held to the source by test_docs.py, `python examples/theory` by
+tests/theory, those of export.md by tests/evaluation/test_export.py. Not run: what sets up the environment that the
+tests have, and what needs a cluster (the SLURM script and the Kubernetes job of scale.md), whose options are checked.
+"""
+
+import lzma
 import re
 import shlex
 import shutil
@@ -9,23 +15,31 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from cli_runner import environment, sentences, whatwhere
+from made_tasks import made_up, write, write_holmes, write_pairs, write_vectors
+from made_trees import write_trees
 from typer.main import get_command
 
 from whatwhere.cli.verbs import app
+from whatwhere.training.pretrain import PretrainConfig
 
 ROOT = Path(__file__).parents[1]
 HOW_TO = ["corpus", "scheme", "finetune", "page", "elsewhere"]
-PAGES = ["README.md", "docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO), "docs/extrapolation.md"]
+LATER = ["extrapolation", "evaluation", "scale"]
+PAGES = ["README.md", "docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO)]
+PAGES += [f"docs/{name}.md" for name in LATER]
 BLOCK = re.compile(
-    r"^(?P<skip><!-- not run here[^\n]*\n)?```(?P<kind>sh|python)(?P<about>[^\n]*)\n(?P<body>.*?)^```", re.M | re.S
+    r"^(?P<skip><!-- not run here: [^\n]+ -->\n)?```(?P<kind>sh|python|yaml)(?P<about>[^\n]*)\n(?P<body>.*?)^```",
+    re.M | re.S,
 )
 # Fewer steps, layers, texts and words than a user has.
 SHORT = [
     *("document=blank-line", "length=64", "training.model.num_hidden_layers=2", "training.batch_size=16"),
     *("probe_documents=10", "ablation_documents=8", "texts=1", "probe_splits=2"),
 ]
-FEWER = {"--steps": "8", "--seeds": "1", "--documents": "10", "--ablate": "8", "--to": "160"}
+FEWER = {"--steps": "8", "--seeds": "1", "--documents": "10", "--ablate": "8", "--to": "160", "--pooling": "mean"}
+TINY = {"size": "tiny", "steps": 2, "batch_size": 4, "length": 32, "workers": 1, "model": {"num_hidden_layers": 1}}
 
 
 def blocks(page: str) -> list[tuple[str, str, str, bool]]:
@@ -36,8 +50,9 @@ def blocks(page: str) -> list[tuple[str, str, str, bool]]:
 
 def commands(body: str) -> list[list[str]]:
     """The words of each of our commands in a block, without what makes the environment."""
-    lines = [re.sub(r"\s+#.*", "", line).strip() for line in body.splitlines()]
-    return [shlex.split(line)[1:] for line in lines if re.match(r"(?:\.venv/bin/)?whatwhere ", line)]
+    lines = [re.sub(r"\s+#.*", "", line).strip().removesuffix(" &") for line in body.splitlines()]
+    ours = (re.match(r"(?:\.venv/bin/|.*-m )?whatwhere (.*)", line) for line in lines)
+    return [shlex.split(line[1]) for line in ours if line]
 
 
 def shortened(words: list[str]) -> list[str]:
@@ -49,6 +64,8 @@ def shortened(words: list[str]) -> list[str]:
         if option == "--set" or option not in rest:
             rest.extend(word for value in values for word in (option, value))
 
+    if "--config" in rest or "SHARED" in rest:  # which has small settings here
+        return [verb, *rest]
     if verb in ("study", "pretrain"):
         also("--corpus", "my-texts")
         also("--steps", "8")
@@ -64,9 +81,24 @@ def shortened(words: list[str]) -> list[str]:
     if verb == "evaluate" and rest[0] == "length":
         also("--methods", "cyclic")
         also("--documents", "10")
-    elif verb == "evaluate":
+    elif verb == "evaluate" and rest[0] == "mteb":
+        also("--tasks", "STSBenchmark-local,MR-local")
+        also("--steps", "2")
+    elif verb == "evaluate" and rest[0] != "all":
         also("--seeds", "1")
     return [verb, *rest]
+
+
+def shell(body: str, folder: Path) -> None:
+    """Run a block that is more than our commands, on two processes where it says four, without GNU time."""
+    body = body.replace("/usr/bin/time -v ", "").replace("--nproc-per-node 4", "--nproc-per-node 2")
+    body = body.replace("torchrun ", "python -m torch.distributed.run ").replace("RUN", f"RUN-{len(body)}")
+    body = body.replace("DATA/", f"{folder}/DATA/")
+    path = {"PATH": f"{Path(sys.executable).parent}:{environment()['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-ec", body], cwd=folder, env=environment() | path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (body, done.stderr[-1500:])
 
 
 def furnish(folder: Path) -> None:
@@ -86,6 +118,34 @@ def furnish(folder: Path) -> None:
             path = folder / "GLUE-FOLDER" / task / f"{split}.tsv"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(header + "".join(row.format(i, i % 2) for i in range(n)), encoding="utf-8")
+    write(folder / "SQUAD-FOLDER", made_up(100, 0))
+    write_vectors(write_pairs(write_trees(folder / "FOLDER"), 40))
+    write_holmes(folder / "holmes-evaluation/data")
+    write_trees(folder / "DATA-FOLDER")
+    for name, documents in (("wikipedia-en/a.txt.xz", 200), ("books-pd/b.txt.xz", 100), ("text/c.txt.xz", 200)):
+        path = folder / "DATA" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(lzma.compress(sentences(documents, seed=documents).encode()))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz."]
+    vocabulary = folder / "DATA/vocab/bert-base-uncased-vocab.txt"
+    vocabulary.parent.mkdir()
+    vocabulary.write_text("\n".join([*words, *(f"##{letter}" for letter in words[5:-1])]) + "\n")
+    small = {key: value for key, value in TINY.items() if key in ("batch_size", "model")}
+    study = {"models": ["dstg", "rope"], "corpus": "my-texts", "document": "blank-line", "inside": False}
+    study |= {"steps": 2, "length": 32, "probe_documents": 10, "probe_splits": 2, "ablation_documents": 8, "texts": 1}
+    (folder / "study.yaml").write_text(yaml.safe_dump(study | {"training": small}))
+    (folder / "paper.yaml").write_text(yaml.safe_dump(paper() | TINY | {"held_out": 0.2}))
+
+
+def paper() -> dict[str, object]:
+    """The configuration that the page on long runs prints."""
+    (found,) = [body for kind, _, body, _ in blocks("docs/scale.md") if kind == "yaml" and "# paper.yaml" in body]
+    return dict(yaml.safe_load(found))
+
+
+def test_the_configuration_of_the_page_on_long_runs_is_one():
+    config = PretrainConfig.parse(paper())
+    assert (config.preset, config.size, config.length, config.held_out) == ("dstg", "paper", 512, 0.001)
 
 
 def python(code: str, folder: Path) -> str:
@@ -120,6 +180,10 @@ def test_a_page_runs_from_top_to_bottom(page, places, monkeypatch):
             printed = python(body, folder)
             assert printed and "Empty DataFrame" not in printed and "Series([]" not in printed, (body, printed)
             run += 1
+        elif kind == "sh" and runs and re.search(r"^(torchrun|.*python -c)", body, re.M):
+            shell(body, folder)
+            run += 1
+            continue
         for words in commands(body) if kind == "sh" and runs else []:
             done = whatwhere(*shortened(words))
             assert done.returncode == 0, (words, done.stderr[-1500:])
@@ -136,7 +200,7 @@ def test_a_page_runs_from_top_to_bottom(page, places, monkeypatch):
 def test_every_option_that_a_page_writes_exists(page):
     verbs = get_command(app)
     for kind, _, body, _ in blocks(page):
-        for words in commands(body.replace("\\\n", " ")) if kind == "sh" else []:
+        for words in commands(body.replace("\\\n", " ")) if kind != "python" else []:
             command, rest = verbs, list(words)
             while rest and rest[0] in getattr(command, "commands", {}):
                 command = command.commands[rest.pop(0)]

@@ -9,8 +9,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
-import yaml
 from cli_runner import whatwhere
+from made_tasks import HEAD, ROWS, write_holmes
 
 import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
@@ -28,56 +28,10 @@ from whatwhere.evaluation.tuning import open_masked
 from whatwhere.papers import FLASH_HOLMES
 from whatwhere.records import read_records
 
-ROWS = {  # kind -> inputs and context of a row that says "river" or "song"
-    "SENTENCE": lambda w: ([f"The {w} is long ."], ""),
-    "SENTENCE_PAIR_BI": lambda w: ([f"The {w} .", "It is long ."], ""),
-    "SENTENCE_PAIR_CROSS": lambda w: (["It is long .", f"The {w} ."], ""),
-    "SENTENCE_TOKENS": lambda w: ([(w, 0, 4, 4 + len(w))], [f"The {w} is long ."]),
-    "SENTENCE_PAIR_TOKENS_BI": lambda w: ([("It", 0, 0, 2), (w, 1, 4, 4 + len(w))], ["It is long .", f"The {w} ."]),
-    "SENTENCE_PAIR_TOKENS_CROSS": lambda w: ([("It", 0, 0, 2), (w, 1, 4, 4 + len(w))], ["It is long .", f"The {w} ."]),
-    "SENTENCE_SPANS": lambda w: (
-        [("The", 0, 0, 3, 0), (w, 0, 4, 4 + len(w), 0), ("long", 0, 8 + len(w), 12 + len(w), 1)],
-        [f"The {w} is long ."],
-    ),
-}
-HEAD = ["id", "inputs", "context", "label", "set-0"]
-
-
-def write_data_set(folder, kind, rows=48, numbers=False):
-    """A data set of that kind: which word is it? numbers: as a regression."""
-    folder.mkdir(parents=True)
-    with (folder / "samples.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(HEAD)
-        for i in range(rows):
-            inputs, context = ROWS[kind](("river", "song")[i % 2])
-            split = ("train", "train", "dev", "test")[i // 2 % 4]
-            table.writerow([i, str(inputs), str(context) if context else "", i % 2 + 0.5 * numbers, split])
-    settings = {"probe_name": folder.name, "probe_task_type": kind, "num_labels": 1 if numbers else 2}
-    settings |= {"control_task_type": "NONE", "probes_samples_path": f"{folder.name}/samples.csv"}
-    (folder / "config-none.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    return folder
-
 
 @pytest.fixture
 def data(tmp_path):
-    """As the repository has it: data sets in one folder, published tables in another."""
-    folder = tmp_path / "data/flash-holmes"
-    for kind in ROWS:
-        write_data_set(folder / kind.lower(), kind)
-    write_data_set(folder / "flesch", "SENTENCE", numbers=True)
-    (tmp_path / "data/leaderboards").mkdir()
-    lines = [
-        ",probing dataset,linguistic subfield,linguistic phenomena,probe type,train portion,probe,some/model,reference"
-    ]
-    for i, name in enumerate(data_sets(folder)):
-        field = ("syntax", "discourse")[i % 2]
-        for share in (0.25, 0.5, 1.0)[: 3 if i else 2]:  # of the largest not all are there, as in the published table
-            lines.append(
-                f"{i},{name},{field},{field} {i // 3} ,sentence classification,{share},{name},{share * i / 10},"
-            )
-    (tmp_path / "data/leaderboards/flash-holmes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
+    return write_holmes(tmp_path / "data")
 
 
 def test_every_kind_of_row_is_read(data):

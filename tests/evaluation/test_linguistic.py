@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import whatwhere
+from made_tasks import write_pairs
 from made_trees import write_trees
 
 import whatwhere as ww
@@ -32,20 +33,7 @@ def reference():
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    folder = write_trees(tmp_path_factory.mktemp("data"))
-    (folder / "blimp").mkdir()
-    lines = [
-        {
-            "sentence_good": "The rivers run .",
-            "sentence_bad": "The rivers runs .",
-            "field": "syntax",
-            "UID": f"p{i % 2}",
-        }
-        for i in range(6)
-    ]
-    text = "\n".join(map(json.dumps, lines)) + "\n"
-    (folder / "blimp/all.jsonl").write_text(text, encoding="utf-8")
-    return folder
+    return write_pairs(write_trees(tmp_path_factory.mktemp("data")))
 
 
 def test_a_place_is_the_mean_of_its_tokens(reference):

@@ -2,7 +2,6 @@
 by one, what is finished stays, and SimCSE stands beside the model it began with."""
 
 import json
-import lzma
 import sys
 
 import datasets
@@ -12,6 +11,7 @@ import pytest
 import torch
 from cli_runner import sentences, whatwhere
 from foreign_models import save
+from made_tasks import put, write_vectors
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
@@ -28,57 +28,11 @@ from whatwhere.study import evaluate
 from whatwhere.study.evaluate import evaluation_text, run_evaluation
 
 TEXTS = ["The river is long .", "A", "The album was released in 1998 , and it was the first of the band .", ""]
-WORDS = [["river", "water", "lake", "valley"], ["music", "song", "album", "band"], ["war", "army", "battle", "king"]]
-
-
-def about(topic, rng, words=5):
-    return " ".join(rng.choice(WORDS[topic], words))
-
-
-def put(path, text, pack=False):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if pack:
-        path.with_name(path.name + ".xz").write_bytes(lzma.compress(text.encode()))
-    else:
-        path.write_text(text, encoding="utf-8")
-
-
-def lines(rows, end="\n"):
-    return "".join("\t".join(map(str, row)) + end for row in rows)
-
-
-CRANFIELD = {
-    "cran.all.1400": ".I 1\n.T\nwings\n.A\nsmith,j.\n.B\n\n.W\nriver water .\n lake .\n.I 2\n.T\n\n.A\n\n.B\n\n.W\n"
-    ".I 3\n.T\nsongs\n.A\n\n.B\n\n.W\nmusic song .\n",
-    "cran.qry": ".I 004\n.W\nwhat water\nis there .\n.I 009\n.W\nwhat song .\n.I 011\n.W\nnothing .\n",
-    "cranqrel": "1 1 2 \r\n1 3 -1\n2 3 4 \n3 2 -1\n",
-}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Every file in small, as released: a header or none, quotes, wider rows, packed or plain."""
-    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
-    pairs = [(round(5 * rng.random(), 2), about(i % 3, rng), about(i * i % 3, rng)) for i in range(60)]
-    years = [(2012 + i % 5, "news", *pair) for i, pair in enumerate(pairs)]
-    put(folder / "sts/sts12-16.tsv", lines([("year", "subset", "score", "sentence1", "sentence2"), *years]), True)
-    sick = [(("TRAIN", "trial", "test", "test")[i % 4], i, a, b, s, "NEUTRAL") for i, (s, a, b) in enumerate(pairs)]
-    head = ("split", "pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
-    put(folder / "sts/SICK.tsv", lines([head, *sick]))
-    labelled = [("main", "f", "2012", i, *pair, *["licence"] * (i % 2)) for i, pair in enumerate(pairs)]
-    put(folder / "glue/STS-B/sts-test-labelled.tsv", lines(labelled, "\r\n"), True)
-    for split, n in (("train", 30), ("test", 12)):
-        rows = "".join(f'"{about(i % 3, rng)}, ""so""",class_{"cab"[i % 3]}\n' for i in range(n))
-        put(folder / f"sentence-classification/banking77/{split}.csv", "text,category\n" + rows, split == "train")
-    for name in ("MR", "CR", "SUBJ", "MPQA"):
-        for split, n in (("train", 80), ("dev", 20)):
-            rows = [(i % 2, about(i % 2, rng)) for i in range(n)]
-            put(folder / f"sentence-classification/{name}/{split}.tsv", lines(rows))
-    messages = [{"id": str(i), "group": "abc"[i % 3], "subject": about(i % 3, rng), "text": "-"} for i in range(150)]
-    put(folder / "clustering/20newsgroups.jsonl", "".join(json.dumps(m) + "\n" for m in messages), True)
-    for name, text in CRANFIELD.items():
-        put(folder / "retrieval/cranfield" / name, text)
-    return folder
+    return write_vectors(tmp_path_factory.mktemp("data"))
 
 
 def rows(name, data):

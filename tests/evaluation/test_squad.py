@@ -1,11 +1,11 @@
 """SQuAD and Restaurants-8k: files as they were released, protocols as printed, fine-tunings from the command line."""
 
 import json
-import lzma
 
 import numpy as np
 import pytest
 from cli_runner import whatwhere
+from made_tasks import made_up, paragraph, question, squad, write
 from transformers import BertConfig, BertForSequenceClassification, BertGenerationConfig
 
 import whatwhere as ww
@@ -35,26 +35,6 @@ TURNS = [
     },
     {"userInput": {"text": "I like fish."}},
 ]
-
-
-def question(name="q1", text="Who came?", begin=0, answer="Rollo", **more):
-    return {"id": name, "question": text, "answers": [{"answer_start": begin, "text": answer}], **more}
-
-
-def paragraph(*questions, context="Rollo came to Rouen."):
-    return {"context": context, "qas": list(questions)}
-
-
-def squad(*paragraphs, title="Normans"):
-    """The official format: one article."""
-    return {"version": "1.1", "data": [{"title": title, "paragraphs": list(paragraphs)}]}
-
-
-def write(folder, read, name="dev-v1.1.json", pack=False):
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(read).encode()
-    (folder / f"{name}{'.xz' * pack}").write_bytes(lzma.compress(text) if pack else text)
-    return folder
 
 
 @pytest.mark.parametrize("pack", [False, True], ids=["plain", "packed"])
@@ -160,23 +140,6 @@ def test_missing_and_broken_files_are_named_with_the_way_out(tmp_path):
     far = [{"userInput": {"text": "at 8"}, "labels": [{"slot": "time", "valueSpan": {"startIndex": 3, "endIndex": 9}}]}]
     with pytest.raises(ValueError, match="turn 1: time at 3 to 9 is not in 'at 8'"):
         read_questions(TASKS["restaurants"], write(tmp_path, far, "test.json"), "dev")
-
-
-def made_up(n, seed, articles=5, none=0.0):
-    """Paragraphs of words with a year and a name, of which one is asked for; in a share of them that one is missing."""
-    rng = np.random.default_rng(seed)
-    found = [{"title": f"article {i}", "paragraphs": []} for i in range(articles)]
-    things = {"Which year?": ["1912", "1945", "1960"], "Who was it?": ["John", "Mary", "Henry"]}
-    for i in range(n):
-        texts = list(things)[:: int(rng.choice([1, -1]))]
-        right, other = (str(rng.choice(things[text])) for text in texts)
-        words = [*map(str, rng.choice(["river", "music", "lake", "song"], 5)), other, *[right] * (rng.random() >= none)]
-        words = [words[at] for at in rng.permutation(len(words))]
-        context = " ".join(words)
-        given = [{"answer_start": context.index(right), "text": right}] if right in words else []
-        asked = {"id": f"{seed}-{i}", "question": texts[0], "answers": given}
-        found[i % articles]["paragraphs"].append(paragraph(asked, context=context))
-    return {"version": "", "data": found}
 
 
 def test_articles_are_parted_and_always_alike(tmp_path):
