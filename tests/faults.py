@@ -12,7 +12,8 @@ full       the change fails with "No space left on device"; the command must end
 read-only  nothing below its folder can be written any more, at the first point from the start; the command must end
            with status 2 and one line, and goes on when it can.
 stop       SIGTERM; the command must end with status 143 and one line, or go on to its end.
-back       the clock jumps back by a day, and what was written is of tomorrow; the command must end well.
+back       the clock (Python's, and the times of the files) jumps back by a day, and what was written is of tomorrow;
+           the command must end well.
 ahead      the clock jumps forward by a year, and what was written is of last year; the command must end well.
 second     the same command is given once more while this one waits; that must be refused, or do all.
 
@@ -48,7 +49,7 @@ import fork_server
 from cli_runner import sentences
 from run_files import losses
 
-from whatwhere.hashes import HASHES, sha256, verify
+from whatwhere.hashes import HASHES, hashes, sha256, verify
 from whatwhere.records import read_records
 
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
@@ -313,8 +314,10 @@ def damaged(work: Work, folder: Path, mode: str, every: int = 1) -> None:
         lines = [line for line in printed.splitlines() if line.startswith("whatwhere: ")]
         named = status == 2 and len(lines) == 1 and any(str(out / each) in lines[0] for each in (name, name.parent))
         if not status and any(str(out / name) in line for line in verify(out)[1]):  # nothing has read it
-            shutil.copy(path, out / name)
             named = work.compared(out) == expected
+            if not named:
+                shutil.copy(path, out / name)
+                named = work.compared(out) == expected
         equal = status == 0 and not named and work.compared(out) == expected
         work.results[f"{mode} points"] += 1
         work.results[f"{mode} named"] += named
@@ -336,8 +339,9 @@ def _flip(path: Path, draw: random.Random) -> None:
 
 
 def flips(work: Work, folder: Path, times: int = 3) -> None:
-    """A flipped bit in every file of a finished run, and the file gone: `verify` names it."""
+    """A flipped bit in every file of a finished run, and every file with a hash gone: `verify` names it."""
     whole, draw = work.whole(folder), random.Random(2)
+    hashed = {str(path.parent / name) for path in whole.rglob(HASHES) for name in hashes(path.parent)}
     for path in sorted(p for p in whole.rglob("*") if p.is_file() and not _free(p, whole)):
         before, name = path.read_bytes(), path.relative_to(whole)
         for _ in range(times):
@@ -349,7 +353,7 @@ def flips(work: Work, folder: Path, times: int = 3) -> None:
             if not noticed:
                 _tell(work, "flip", name, "not noticed")
             path.write_bytes(before)
-        if path.name != HASHES:  # without them a folder is an unfinished one
+        if str(path) in hashed:
             path.unlink()
             work.results["gone points"] += 1
             work.results["gone noticed"] += any(str(path) in line for line in verify(whole)[1])
@@ -468,7 +472,7 @@ def main() -> None:
                 elif mode == "random":
                     at_random(work, Path(name), 5 if work.name in ("study", "evaluate") else 20)
                 elif mode in DAMAGE:
-                    damaged(work, Path(name), mode, 10 if work.name == "study" else 1)
+                    damaged(work, Path(name), mode, 10 if work.name in ("study", "report") else 1)
                 else:
                     flips(work, Path(name))
                 print(work.name, mode, dict(work.results), file=sys.stderr, flush=True)

@@ -143,8 +143,8 @@ def windows(
 
     Args:
         out: Folder of the run to come.
-        part: K/N: only every N-th shard, from the K-th on, for N processes or machines that share OUT; the same command
-            without it, or the run itself, puts them together.
+        part: K/N: only every N-th shard (of a data set of the Hub every N-th file), from the K-th on, for N processes
+            or machines that share OUT; the same command without it, or the run itself, puts them together.
         config: YAML file; of a study or a training the keys of its text are read.
     """
     from ..training.pretrain import CorpusConfig, prepare_part, prepare_windows
