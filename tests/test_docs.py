@@ -1,12 +1,12 @@
 """The documents are true: every file, function and test that docs/method.md names exists, the code that
 docs/extending.md shows is that of the source, and the pictures are those of the tables."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 import torch
+from scripts import module_of
 from transformers import initialization
 
 from whatwhere.encoder import Encoder, preset, registry
@@ -66,10 +66,7 @@ def test_code_that_the_page_on_extending_shows_is_that_of_the_source():
 
 @pytest.fixture(scope="module")
 def figures():
-    spec = importlib.util.spec_from_file_location("figures_of_docs", ROOT / "docs/figures.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(ROOT / "docs/figures.py")
 
 
 @pytest.mark.parametrize("name", ["method", "reliability"])

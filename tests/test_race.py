@@ -1,12 +1,12 @@
 """The picture of docs/results/...race: every mark stands where the records say, on made-up records."""
 
-import importlib.util
 import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import module_of
 
 from whatwhere.intervals import seed_interval
 from whatwhere.records import Record
@@ -17,10 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def race():
-    spec = importlib.util.spec_from_file_location("race_figure", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(SCRIPT)
 
 
 def made_up(seeds=3, residuals=("normalized", "stream")):

@@ -1,7 +1,6 @@
 """The model that comes with the package: what its folder holds, what opens it, which verbs take its name, how it is
 made and refused."""
 
-import importlib.util
 import json
 import sys
 import tomllib
@@ -11,6 +10,7 @@ import pytest
 import torch
 from cli_runner import sentences
 from safetensors.torch import load_file
+from scripts import module_of
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertModel
 
 import whatwhere as ww
@@ -51,10 +51,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def maker():
     """examples/make_reference.py as a module."""
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "examples/make_reference.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(ROOT / "examples/make_reference.py")
 
 
 def test_the_folder_is_small_has_no_code_and_travels_with_the_package():

@@ -1,12 +1,12 @@
 """The tables of docs/results/tables.py: means, intervals and paired differences of made-up records, beside the paper's
 values."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import t
+from scripts import module_of
 
 from whatwhere.points import Point, Table
 from whatwhere.records import Record, write_records
@@ -17,10 +17,7 @@ LOSSES = {"dstg": [3.5, 3.6, 3.8], "ap": [3.9, 3.8, 4.3]}
 
 @pytest.fixture(scope="module")
 def tables():
-    spec = importlib.util.spec_from_file_location("results_tables", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(SCRIPT)
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """docs/theory.md is true: what it names exists, and examples/theory prints the numbers that do not depend on the
 corpus."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 from cli_runner import sentences
+from scripts import module_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
@@ -14,10 +14,7 @@ PAGE = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location("theory_example", ROOT / "examples/theory/__main__.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(ROOT / "examples/theory/__main__.py")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """Claims of DSTG and TUPE about what encoders are good for, by the paired differences of an evaluation.
 
 A task on which training has helped some model of a claim too little decides nothing. Intervals are over the rows of the
-tasks, of checkpoints over seeds of the fine-tuning: of each model there is one training.
+tasks and, where there are several, seeds of fine-tunings or probes, of checkpoints over seeds of the fine-tuning alone:
+of each model there is one training.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ def _lead(e: Evidence, family: str, *tasks: str) -> Point:
         wanted = " and ".join(tasks) or "a task that all of them have"
         raise Missing(f"no {family}.score of {wanted}, paired (whatwhere evaluate {family})")
     taught = _taught(e, family, models, there, bool(tasks))
-    e.note, e.over = f"beside {', '.join(others)}; {e.note}", "rows of the tasks"
+    e.note, e.over = f"beside {', '.join(others)}; {e.note}", "rows of the tasks and, where there are several, seeds"
     return smallest(average([e.beside(family, e.model, other, task) for task in taught]) for other in others)
 
 
