@@ -102,6 +102,7 @@ def scored(family, half, tasks=("rte", "cola"), **scores):
                 found.append(one(model, f"{family}.score", score, part=task, step=step))
                 if (name, step) != (next(iter(scores)), None):
                     found.append(one(model, f"{family}.difference", score - base, half, part=task, step=step))
+            found.append(one(model, f"{family}.taught", value - start, 0.01, part=task))
     return found
 
 

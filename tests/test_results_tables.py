@@ -74,8 +74,9 @@ def test_scores_of_an_evaluation_stand_beside_the_untrained_model_and_the_first(
         made += [Record("s", model, "linguistic.score", score, score - 0.01, score + 0.01, part="pos")]
         made += [Record("s", model, "linguistic.score", 0.5, part="pos", step=0)]
     made += [Record("s", "ap", "linguistic.difference", -0.1, -0.2, 0.01, part="pos")]
+    made += [Record("s", "dstg", "linguistic.taught", 0.3, -0.1, 0.7, part="pos")]
     write_records(tmp_path / "r.parquet", made)
     tables.main(str(tmp_path / "r.parquet"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "| task | `dstg` | `ap` | by the surface |"
-    assert lines[4] == "| pos | 0.800 ± 0.010 (0.500) | 0.700 ± 0.010 = (0.500) | 0.600 |"
+    assert lines[4] == "| pos | 0.800 ± 0.010 (0.500 =) | 0.700 ± 0.010 = (0.500) | 0.600 |"

@@ -171,16 +171,19 @@ def work_rows(table: Table) -> Iterable[tuple[str, str, dict[str, str]]]:
 
 def task_table(table: Table, metric: str) -> str:
     """Scores of an evaluation: a row a task, of every model trained, with the untrained one's in brackets, and whether
-    the difference from the first model may be 0 (=)."""
+    the difference from the first model, or in the brackets that between both, may be 0 (=)."""
     family = metric.partition(".")[0]
     shown = table.models(metric)
     parts = [*table.distinct("part", metric), *([None] if table.rows(metric, part=None, seed=ANY, step=ANY) else [])]
 
     def cell(model: str, part: str | None) -> str:
         point, start = (table.point(metric, model, part=part, step=step) for step in (None, 0))
-        beside = table.point(f"{family}.difference", model, part=part)
-        level = " =" if beside is not None and beside.low is not None and beside.low <= 0 <= beside.high else ""
-        return f"{said(point, 3, short=True)}{level}" + (f" ({start.value:.3f})" if start is not None else "")
+        beside, taught = (table.point(f"{family}.{what}", model, part=part) for what in ("difference", "taught"))
+        untrained = f" ({start.value:.3f}{level(taught)})" if start is not None else ""
+        return f"{said(point, 3, short=True)}{level(beside)}{untrained}"
+
+    def level(apart: Point | None) -> str:
+        return " =" if apart is not None and apart.low is not None and apart.low <= 0 <= apart.high else ""
 
     guesses = {part: table.point(f"{family}.surface", part=part) for part in parts}
     surface = ["by the surface"] if any(guesses.values()) else []

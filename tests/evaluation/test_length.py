@@ -289,7 +289,7 @@ def test_what_only_some_models_have_is_said_and_a_scaled_copy_is_read_as_it_is(t
     config = LengthConfig.parse(
         {"models": models, "to": 256, "methods": ["yarn", "cyclic"], "adapt": ["none", "table"], "windows": [0, 16]}
     )
-    assert LENGTH.notes(config)[1:5] == [
+    assert LENGTH.notes(config, tmp_path)[1:5] == [
         "rope has no cyclic, no table to adapt: left out.",
         "ap has no yarn: left out.",
         "copy has no yarn, no cyclic, no table to adapt: left out.",

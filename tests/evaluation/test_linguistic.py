@@ -125,7 +125,7 @@ def test_the_verb_takes_what_is_there_and_goes_on(data, tmp_path, monkeypatch):
     every = LinguisticConfig.parse({"models": ["reference"], "data": str(data)})
     assert every.tasks[0] == "blimp" and "sentence-order" not in every.tasks and len(every.tasks) == 13
     lacking = "Left out, as the folder has no files of theirs: sentence-order, next-sentence, readability."
-    assert LINGUISTIC.notes(every)[-1] == lacking
+    assert LINGUISTIC.notes(every, tmp_path)[-1] == lacking
 
 
 @pytest.mark.parametrize(

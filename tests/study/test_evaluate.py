@@ -18,7 +18,7 @@ from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import Finished, chosen, of_both, one_after_the_other, pieces
 from whatwhere.evaluation.length import LENGTH
 from whatwhere.evaluation.tuning import halves
-from whatwhere.files import temporary_folder
+from whatwhere.files import read_object, temporary_folder
 from whatwhere.points import Point
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate
@@ -64,9 +64,30 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
         (task, seed, step) for task in ("sst-2", "rte", None) for seed in (0, 1) for step in (None, 0)
     }
     assert {r.part for r in select(records, metric="glue.difference", step=0)} == {"sst-2", "rte", None}
+    beside = {r.part: r.value for r in select(records, metric="glue.difference", step=0)}  # of the first model, its own
+    assert {r.part: -r.value for r in select(records, metric="glue.taught")} == pytest.approx(beside)
+    assert "of an untrained one from its trained self" in evaluate.evaluation_text(GLUE, more)
     assert (out / "report.html").is_file()
     with pytest.raises(ValueError, match="holds a run with recipe='short', now recipe='dstg'"):
         run_evaluation(counted, config(data, recipe="dstg"), out, progress=False)
+
+
+def test_rows_that_are_cut_and_grids_that_are_not_whole_are_said(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    settings = config(data, tasks=["rte"], rates=[1e-4, 1e-3], length=8)
+    notes = run_evaluation(GLUE, settings, tmp_path / "out", progress=False)["notes"]
+    assert notes[1].startswith("Training rows that are cut after 8 tokens") and len(notes) == 2
+    facts = read_object(pieces(settings)[0].file(tmp_path / "out"), "scores")
+    assert f"{facts['truncated'] / facts['rows']:.0%} of rte" in notes[1]
+    pieces(settings)[0].file(tmp_path / "out").unlink()
+    assert GLUE.notes(settings, tmp_path / "out")[2:] == [
+        "Of fewer than the 2 settings, so far, are the scores of reference rte seed 0 (1)."
+    ]
+
+
+def test_two_sources_of_one_step_are_refused(data):
+    with pytest.raises(ValueError, match="step 0 of --checkpoints and --untrained would both be step 0. Leave one"):
+        GLUE.check(config(data, untrained=True, checkpoints=[0]))
 
 
 def begin_or_fail(out, piece, show):
@@ -207,10 +228,10 @@ def test_the_difference_of_averages_is_narrower_than_those_of_the_tasks():
     }
     settings = GlueConfig.parse({"models": ["a", "b"]})
     found = {
-        r.part: r
-        for r in differences("glue.difference", settings, predicted, labels, dict.fromkeys(labels, METRICS["accuracy"]))
+        r.part: r for r in differences("glue", settings, predicted, labels, dict.fromkeys(labels, METRICS["accuracy"]))
     }
     assert found[None].value == pytest.approx(np.mean([found[part].value for part in labels]))
+    assert {r.metric for r in found.values()} == {"glue.difference"}  # no untrained selves to stand beside
     widths = {part: r.high - r.low for part, r in found.items()}
     # Independent samples: the mean of two has the root of half their variance.
     assert widths[None] == pytest.approx(np.hypot(widths["rte"], widths["sst-2"]) / 2, rel=0.1)

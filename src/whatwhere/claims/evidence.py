@@ -169,12 +169,12 @@ class Evidence:
             ends.append(summary(rows) or Point.between(0.0))  # the first model has none beside itself
         return ends[0] - ends[1]
 
-    def gain(self, family: str, model: str, part: str) -> float:
-        """What training gave a model on a task: its score less that of its weights drawn anew."""
-        score, start = (self.table.point(f"{family}.score", model, part=part, step=step) for step in (None, 0))
-        if score is None or start is None:
-            raise Missing(f"no {family}.score of {model}, part {part}, {'untrained' if score else 'trained'}")
-        return score.value - start.value
+    def taught(self, family: str, model: str, part: str) -> Point:
+        """What training gave a model on a task: its score beside that of its weights drawn anew, paired by rows."""
+        point = self.table.point(f"{family}.taught", model, part=part)
+        if point is None:
+            raise Missing(f"no {family}.taught of {model}, part {part} (whatwhere evaluate {family} --untrained)")
+        return point
 
     def there(self, point: Point, least: float, what: str) -> Point:
         """The point, if what it measures is there at all: at least `least` on average; `what`: it in words. Of

@@ -139,9 +139,10 @@ class Family(Generic[C]):
     check: reads a little of all data before anything is done; a ValueError says what is missing. pieces: all work, in
     the order in which a budget spends itself. work: does one piece in the folder of the run and writes its files, .json
     last; called in a process of its own, so a function of a module. records: of all that is finished. notes: sentences
-    for the page. score: the metric of the table for people, a column each `part`; `difference` from the first model.
-    heading: of a column. legend: what the figures are. brief: settings of `evaluate all`, which gives every family a
-    share of a budget. variants: endings of `score` and `difference` that have rows of their own.
+    for the page, of the settings and of what is finished. score: the metric of the table for people, a column each
+    `part`; `difference` from the first model, where there is one also NAME.taught. heading: of a column. legend: what
+    the figures are. brief: settings of `evaluate all`, which gives every family a share of a budget. variants: endings
+    of `score` and `difference` that have rows of their own.
     """
 
     name: str
@@ -151,7 +152,7 @@ class Family(Generic[C]):
     pieces: Callable[[C], list[Piece]]
     work: Callable[[str, Piece, Show], None]
     records: Callable[[C, Path], list[Record]]
-    notes: Callable[[C], list[str]]
+    notes: Callable[[C, Path], list[str]]
     score: str
     difference: str = ""
     heading: Callable[[str], str] = str
@@ -258,26 +259,45 @@ def bounded(drawn: np.ndarray) -> tuple[float, float, float]:
 
 
 def differences(
-    metric: str,
+    family: str,
     config: EvaluationConfig,
     predicted: Mapping[tuple[str, bool, str], Mapping[Any, np.ndarray]],
     labels: Mapping[str, np.ndarray],
     scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
     strata: Mapping[str, np.ndarray] = MappingProxyType({}),
+    named: Callable[[str], str] = str,
 ) -> list[Record]:
-    """Of each model and part the paired difference from the first model, over the seeds that both have; without a part
-    that of the average over the parts that all models have.
+    """Paired differences over the seeds that both have: FAMILY.difference, of each model and part from the first model;
+    FAMILY.taught, of each trained one from its untrained self. Without a part that of the average over the parts that
+    all models have.
 
     Args:
         predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;
-        strata: that of each row, see `paired`.
+        strata: that of each row, see `paired`. named: the name of a metric from the family's.
     """
-    baseline, records = next(iter(model_names(config.models))), []
+    first, models = (next(iter(model_names(config.models))), False), dict.fromkeys(key[:2] for key in predicted)
+    from_first = {model: first for model in models if model != first}
+    from_untrained = {model: (model[0], True) for model in models if not model[1]}
+    return [
+        *_beside(named(f"{family}.difference"), from_first, predicted, labels, scores, strata),
+        *_beside(named(f"{family}.taught"), from_untrained, predicted, labels, scores, strata),
+    ]
+
+
+def _beside(
+    metric: str,
+    bases: Mapping[tuple[str, bool], tuple[str, bool]],
+    predicted: Mapping[tuple[str, bool, str], Mapping[Any, np.ndarray]],
+    labels: Mapping[str, np.ndarray],
+    scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
+    strata: Mapping[str, np.ndarray],
+) -> list[Record]:
+    """The differences of `differences`; bases: of each model, trained or not, the one that it stands beside."""
+    records = []
     drawn: dict[tuple[str, bool], dict[str, np.ndarray]] = defaultdict(dict)
     for number, ((name, untrained, part), of_seeds) in enumerate(predicted.items()):
-        base = predicted.get((baseline, False, part), {})
-        seeds = sorted(set(of_seeds) & set(base), key=str)
-        if seeds and (name, untrained) != (baseline, False):
+        base = predicted.get((*bases[name, untrained], part), {}) if (name, untrained) in bases else {}
+        if seeds := sorted(set(of_seeds) & set(base), key=str):
             pairs = [(of_seeds[seed], base[seed]) for seed in seeds]
             drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], strata.get(part), number)
             who = Who(name, None, "", 0 if untrained else None)

@@ -15,18 +15,19 @@ from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
 from ..corpus.sources import hub_rows
 from ..corpus.text_files import some_names
-from ..files import write_arrays, write_json
+from ..files import read_object, write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.loop import Show
 from .family import Family, Piece, averages, differences
-from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, pieces, weights
+from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, pieces, unfinished, weights
 from .scores import METRICS
 from .tuning import Recipe, Setting, input_form, open_classifier, tune
 
 HUB = "nyu-mll/glue"
 FEWEST = 4  # development rows
+FEW_CUT = 0.05  # share of the training rows; less is not worth a note
 
 
 @dataclass(frozen=True)
@@ -304,13 +305,20 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
         records += [piece.who.record(f"glue.{key}", value, part=task.name, n=len(said)) for key, value in found.items()]
     records += [*averages("glue.score", of_task), *medians("glue.median", runs)]
     scores = {name: of_both(METRICS[task.metrics[0]]) for name, task in TASKS.items()}
-    return [*records, *differences("glue.difference", config, predicted, ordered, scores, strata)]
+    return [*records, *differences("glue", config, predicted, ordered, scores, strata)]
 
 
-def _notes(config: GlueConfig) -> list[str]:
-    recipe = RECIPES[config.recipe]
+def _notes(config: GlueConfig, out: Path) -> list[str]:
+    recipe, cut = RECIPES[config.recipe], defaultdict[str, float](float)
     few = f" At most {config.limit:,} training rows, evenly spaced." if config.limit else ""
-    return [f"GLUE by {config.protocol()}, at most {recipe.epochs:g} epochs.{few}"]
+    notes = [f"GLUE by {config.protocol()}, at most {recipe.epochs:g} epochs.{few}"]
+    for piece in pieces(config):
+        if piece.file(out).is_file():
+            facts = read_object(piece.file(out), "scores")
+            cut[piece.part] = max(cut[piece.part], facts["truncated"] / facts["rows"])
+    if shares := ", ".join(f"{share:.0%} of {part}" for part, share in cut.items() if share >= FEW_CUT):
+        notes.append(f"Training rows that are cut after {config.length} tokens or where the model ends: {shares}.")
+    return [*notes, *unfinished(config, out)]
 
 
 GLUE = Family(

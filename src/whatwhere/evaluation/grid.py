@@ -57,8 +57,10 @@ class GridConfig(EvaluationConfig):
         """Refuse steps that a model does not keep.
 
         Raises:
-            ValueError: as `checkpoint`.
+            ValueError: as `checkpoint`, or step 0 beside models with weights drawn anew.
         """
+        if self.untrained and 0 in self.checkpoints:
+            raise ValueError("step 0 of --checkpoints and --untrained would both be step 0. Leave one of them out.")
         for model in self.models:
             for step in self.checkpoints:
                 checkpoint(model_source(model), step)
@@ -102,6 +104,15 @@ def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finish
             scores = np.array(read_object(piece.file(out), "scores")["scores"])
             found[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
     return list(found.items())
+
+
+def unfinished(config: GridConfig, out: Path) -> list[str]:
+    """A note of the scores that are the best of a part of the grid, in a list; none where there are none."""
+    some = [(piece, runs) for piece, runs in by_seed(pieces(config), out) if len(runs) < len(config.settings)]
+    if not some:
+        return []
+    which = ", ".join(f"{piece.label} ({len(runs)})" for piece, runs in some)
+    return [f"Of fewer than the {len(config.settings)} settings, so far, are the scores of {which}."]
 
 
 def chosen(

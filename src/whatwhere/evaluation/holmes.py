@@ -378,7 +378,7 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
             if who in trained:
                 records += _published_records(who, names, phenomena, published_scores(table, who.model))
         predicted = {key: of for key, of in predicted.items() if key[2] in names}  # what the means are of
-    return [*records, *differences("holmes.difference", config, predicted, labels, scores)]
+    return [*records, *differences("holmes", config, predicted, labels, scores)]
 
 
 def _data_set_records(piece: Piece, facts: Mapping[str, Any]) -> list[Record]:
@@ -425,7 +425,7 @@ def _of(part: str) -> str:
     return "" if part == "all" else f".{part}"
 
 
-def _notes(config: HolmesConfig) -> list[str]:
+def _notes(config: HolmesConfig, _out: Path) -> list[str]:
     words = f"Holmes: {len(_tasks(config))} data sets, {config.seeds} seeds, macro F1 or Pearson's correlation."
     table = table_of(config)
     if table is None:

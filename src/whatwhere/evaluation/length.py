@@ -355,7 +355,7 @@ def _of(part: str) -> str:
     return "" if part == "all" else f".{part}"
 
 
-def _notes(config: LengthConfig) -> list[str]:
+def _notes(config: LengthConfig, _out: Path) -> list[str]:
     notes = [
         f"Texts: {config.documents} documents of {config.reads()}, of each {config.to:,} tokens behind its first "
         "quarter; intervals are over them, or over seeds where there are several."

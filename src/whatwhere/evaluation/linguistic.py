@@ -228,7 +228,7 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
             n = facts["rows"]["test"]
             records += [data.record(f"linguistic.{name}", facts[name], part=task, n=n) for name in guesses]
     strata = {BLIMP: labels[BLIMP]} if BLIMP in labels else {}
-    return [*records, *differences("linguistic.difference", config, predicted, labels, scores, strata)]
+    return [*records, *differences("linguistic", config, predicted, labels, scores, strata)]
 
 
 def _share(hits: np.ndarray, rows: np.ndarray) -> float:
@@ -264,7 +264,7 @@ def _probe_records(who: Who, task: str, arrays: Mapping[str, np.ndarray], facts:
     return records
 
 
-def _notes(config: LinguisticConfig) -> list[str]:
+def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
     notes = []
     if BLIMP in config.tasks:
         pairs = read_blimp(Path(config.data), config.pairs)

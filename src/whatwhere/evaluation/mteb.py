@@ -397,11 +397,11 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
                 records.append(of_model.who.record(metric, float(np.mean(scores)), part=name, n=len(scores)))
     scored = {part: SCORES[kind] for part, kind in kinds.items() if kind}
     for pooling, of_pooling in predicted.items():
-        records += differences(pooling.of("mteb.difference"), config, of_pooling, labels, scored)
+        records += differences("mteb", config, of_pooling, labels, scored, named=pooling.of)
     return records
 
 
-def _notes(config: MtebConfig) -> list[str]:
+def _notes(config: MtebConfig, _out: Path) -> list[str]:
     notes = ["Scores are the main scores of mteb's tasks, by mteb's own protocol, without prompts."]
     if local := [name for name in config.tasks if name in LOCAL]:
         notes.append(

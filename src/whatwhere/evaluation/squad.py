@@ -22,7 +22,7 @@ from ..shipped import model_source
 from ..training.config import use_scheme
 from ..training.loop import Show
 from .family import Family, Piece, averages, differences
-from .grid import Finished, GridConfig, by_seed, chosen, pieces, weights
+from .grid import Finished, GridConfig, by_seed, chosen, pieces, unfinished, weights
 from .spans import SHORTEST, Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
 from .tuning import Recipe, Setting, halves, input_form, open_reader, reader_config, tune
 
@@ -363,19 +363,19 @@ def squad_records(config: SquadConfig, out: Path) -> list[Record]:
         ]
     scores = dict.fromkeys(TASKS, lambda said, _: float(said.mean()))
     records += averages("squad.score", of_task)
-    return [*records, *differences("squad.difference", config, predicted, unanswerable, scores)]
+    return [*records, *differences("squad", config, predicted, unanswerable, scores)]
 
 
 def _best(run: Finished) -> float:
     return float(run.scores[:, 2].max())
 
 
-def _notes(config: SquadConfig) -> list[str]:
+def _notes(config: SquadConfig, out: Path) -> list[str]:
     recipe = RECIPES[config.recipe]
     notes = [f"Questions by {config.protocol()}, {recipe.epochs:g} epochs."]
     if config.train_on_dev is not None:
         notes.append(f"Trained on {config.train_on_dev:.0%} of SQuAD's development articles and tested on the others.")
-    return notes
+    return [*notes, *unfinished(config, out)]
 
 
 SQUAD = Family(

@@ -63,7 +63,7 @@ def run_evaluation(
         sweep(out)  # a process that is told to stop leaves what it had begun, a whole model perhaps
     left = sum(not piece.file(out).is_file() for piece in pieces)
     records = [replace(record, study=out.name) for record in family.records(config, out)]
-    notes = [*family.notes(config), *([_left_out(left)] if left else [])]
+    notes = [*family.notes(config, out), *([_left_out(left)] if left else [])]
     report = _write(config, out, records, family.title, config.reads() or family.name, notes)
     found = {"out": str(out), "done": len(pieces) - left, "left": left}
     return {**found, "records": [vars(r) for r in records], "notes": notes, "report": report}
@@ -126,21 +126,33 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
         parts.append(None)  # the average of them
     lines = [["model", *("average" if part is None else family.heading(str(part)) for part in parts)]]
     for variant, metric in zip(family.variants, metrics, strict=True):
-        beside = family.difference and f"{family.difference}{variant}"
         for model in table.models(metric):
             for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
                 points = [table.point(metric, model, part=part, step=step) for part in parts]
-                paired = [table.point(beside, model, part=part, step=step) if beside else None for part in parts]
+                paired = [_beside(table, family, variant, model, part, step) for part in parts]
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
                     lines.append([name, *map(_cell, points, paired)])
+    own = f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
     if len(columns(lines)[0]) > WIDE and len(parts) > len(lines):
         lines = [list(column) for column in zip(*lines, strict=True)]
     text = [line.rstrip() for line in columns(lines)]
-    after = "after it the difference from the first model, = where it may be 0" if family.difference else ""
+    after = f"after it the difference from the first model{own}, = where it may be 0" if family.difference else ""
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
     text.append("; ".join(filter(None, (family.legend, bounds, after))))
     return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])
+
+
+def _beside(
+    table: Table, family: Family[Any], variant: str, model: str, part: object, step: int | None
+) -> Point | None:
+    """A trained model beside the first one, an untrained one beside its trained self."""
+    if not family.difference:
+        return None
+    if step is None:
+        return table.point(f"{family.difference}{variant}", model, part=part)
+    taught = table.point(f"{family.name}.taught{variant}", model, part=part)
+    return None if taught is None else -taught
 
 
 def _cell(point: Point | None, beside: Point | None) -> str:
