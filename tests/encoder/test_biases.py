@@ -8,7 +8,7 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from whatwhere.encoder.biases import Bias, alibi_slopes, t5_bucket
+from whatwhere.encoder.biases import Bias, T5Bias, alibi_slopes, t5_bucket
 
 
 @pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (8, 12), (64, 512)])
@@ -88,6 +88,17 @@ def test_tables_belong_to_a_layer_or_to_all(name, own):
     assert all((layer.attention.relative is not None) is own for layer in model.encoder.layers)
     terms = model.attention_terms(**inputs("plain"))["relative"]
     assert torch.equal(terms[0], terms[1]) is not own
+
+
+def test_buckets_are_found_once_for_all_layers_and_maps_of_pairs_are_in_order(monkeypatch, ids):
+    # Each layer found them anew, a sixth of the operations of a short text; and the map took the order of a transposed
+    # table, so that it was copied once more.
+    asked, places = [], T5Bias.places
+    monkeypatch.setattr(T5Bias, "places", staticmethod(lambda *given: asked.append(given) or places(*given)))
+    model = build("rp").encoder
+    layout = model.layout(ids, None, None, None)
+    bias = model.layers[1].attention.relative(layout.distance, layout.special, layout.cls)
+    assert len(asked) == 1 and bias.base.is_contiguous() and bias.base.unfold(-1, 9, 1).flip(-2).is_contiguous()
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -1,11 +1,14 @@
-"""FSDP2 over several processes (gloo): the training of one process, and checkpoints that any number of them reads."""
+"""FSDP2 over several processes (gloo): the training of one process, and checkpoints that any number of them reads;
+what a launcher says that starts but one."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import fork_server
 import pytest
 import torch
-from cli_runner import settings
+from cli_runner import environment, settings
 from run_files import losses
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -117,3 +120,12 @@ def test_a_full_disk_in_any_process_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(OSError, match="Cannot write .*optimizer-2-of-2.*make room, and the same command goes on"):
         checkpoints.write_share(tmp_path, 3, {}, 1, 2)
+
+
+@pytest.mark.slow  # three imports of torch
+def test_accelerates_launcher_says_that_it_started_one_process_on_a_cpu(corpus_file, tmp_path):
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "-m", "whatwhere"]
+    words = ["pretrain", "--out", str(tmp_path / "run"), "--corpus", str(corpus_file), *settings("steps=3")]
+    done = subprocess.run([*launch, *words], env=environment(), capture_output=True, text=True, check=True)
+    assert done.stderr.count("accelerate launch has started one process") == 1
+    assert "torchrun --nproc-per-node N -m whatwhere" in done.stderr

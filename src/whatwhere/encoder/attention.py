@@ -96,10 +96,10 @@ class Layout:
 
     special, cls: (b, n), True at tokens of S = {cls, sep} and at [CLS]; (1, n) where they stand alike in all examples,
     so that a bias that is equal over the batch exists once. position_ids: (b, n). distance: key position minus query
-    position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. allowed: (b, 1, 1 or n, n), True
-    where a query may look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None.
-    positions: query and key of the positions that join the words' (BERT-A^d). biases: those that are the same for all
-    layers, computed once, and `summed` their sum, or None.
+    position, (b, n, n), or (2n - 1,) where positions are consecutive, or the `places` of a bias that has any (T5's
+    buckets); None if unused. allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
+    rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions that join the words'
+    (BERT-A^d). biases: those that are the same for all layers, computed once, and `summed` their sum, or None.
     """
 
     special: Tensor
@@ -238,7 +238,7 @@ class Stacked(nn.Linear):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
         """The output of each map (..., rows)."""
-        return super().forward(x).split(self.rows, dim=-1)
+        return super().forward(x).split_with_sizes(self.rows, dim=-1)
 
 
 class Attention(nn.Module):
@@ -294,8 +294,8 @@ class Attention(nn.Module):
     def _over_streams(self, mixed: Tensor) -> tuple[Tensor, ...]:
         """The inverse: outputs of the heads (b, h, n, hidden_size / h) together for each stream, (b, n, d_stream)."""
         if self.consecutive:
-            return mixed.transpose(1, 2).flatten(2).split(list(self.sizes), dim=-1)
-        parts = mixed.split([d // self.heads for d in self.sizes], dim=-1)
+            return mixed.transpose(1, 2).flatten(2).split_with_sizes(list(self.sizes), dim=-1)
+        parts = mixed.split_with_sizes([d // self.heads for d in self.sizes], dim=-1)
         return tuple(part.transpose(1, 2).flatten(2) for part in parts)
 
     def forward(

@@ -44,8 +44,9 @@ def biased_attention(
     if allowed is not None and len(allowed) != len(q):
         allowed = allowed.expand(len(q), -1, -1, -1)
     rest = base, values, special, allowed, scale, dropout, seed
-    learned = any(x is not None and x.requires_grad for x in (q, k, v, base, values))
-    return _BiasedAttention.apply(learned and torch.is_grad_enabled(), q, k, v, *rest)  # type: ignore[no-any-return]
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, base, values)):
+        return _BiasedAttention.apply(q, k, v, *rest)  # type: ignore[no-any-return]
+    return _attend(q, k, v, *rest)
 
 
 class _Piece(NamedTuple):
@@ -92,7 +93,7 @@ class _Weights:
         self.narrow = torch.empty(size, dtype=q.dtype) if q.dtype != self.wide else None
         self.noise = torch.empty(size if dropout else 0, dtype=self.wide)
         self.bits = torch.empty(-(-size // 4) if dropout else 0, dtype=torch.int64)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed) if dropout else None
 
     def groups(self) -> Iterator[list[_Piece]]:
         """Pieces of as many examples as fit, else of heads, else of queries; a group has all examples of a part."""
@@ -219,24 +220,30 @@ class _Weights:
         return torch.stack([both, as_query, as_key])
 
 
+def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, kept: Tensor | None = None) -> Tensor:
+    """The outputs; the weights go into `kept` (b, h, n, n), if there is room for them."""
+    q, k, v = q.contiguous(), k.contiguous(), v.to(q.dtype).contiguous()
+    work = _Weights(q, k, *rest)
+    out = torch.empty_like(v)
+    for group in work.groups():
+        shared = work.shared(group[0])
+        for piece in group:
+            signed = work.weights(piece, shared)
+            if kept is not None:
+                kept[piece] = signed
+            p = piece.of_queries(kept) if kept is not None and not work.drop else work.dropped(signed, work.scores)
+            torch.bmm(p, piece.of_keys(v), out=piece.of_queries(out))
+    return out.div_(work.keep) if work.drop else out
+
+
 class _BiasedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, learn: bool, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
         q, k, v = q.contiguous(), k.contiguous(), v.to(q.dtype).contiguous()
-        work = _Weights(q, k, *rest)
-        kept = q.new_empty(*q.shape[:3], work.n) if learn and work.n <= KEEP else None
-        out = torch.empty_like(v)
-        for group in work.groups():
-            shared = work.shared(group[0])
-            for piece in group:
-                signed = work.weights(piece, shared)
-                if kept is not None:
-                    kept[piece] = signed
-                p = piece.of_queries(kept) if kept is not None and not work.drop else work.dropped(signed, work.scores)
-                torch.bmm(p, piece.of_keys(v), out=piece.of_queries(out))
+        kept = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP else None
         base, values, special, allowed, *ctx.rest = rest
         ctx.save_for_backward(q, k, v, base, values, special, allowed, kept)
-        return out.div_(work.keep) if work.drop else out
+        return _attend(q, k, v, *rest, kept=kept)
 
     @staticmethod
     @once_differentiable
@@ -249,7 +256,7 @@ class _BiasedAttention(torch.autograd.Function):
         split = n * n > PIECE  # then queries of several pieces add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=wide) if split else torch.empty_like(x) for x in (k, v))
-        learned = zip(optional[:2], ctx.needs_input_grad[4:6], strict=True)
+        learned = zip(optional[:2], ctx.needs_input_grad[3:5], strict=True)
         d_base, d_values = (torch.zeros_like(x, dtype=wide) if needed else None for x, needed in learned)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
         blind = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # uniform whatever the scores
@@ -289,7 +296,7 @@ class _BiasedAttention(torch.autograd.Function):
             if d_base is not None and sums is not None:
                 d_base[group[0].heads, work.distances(group[0])] += columns.sum(1)
         d_q, d_k = d_q.mul_(work.scale), d_k.mul_(work.scale)
-        return None, d_q, d_k.to(k.dtype), d_v.to(v.dtype), d_base, d_values, None, None, None, None, None
+        return d_q, d_k.to(k.dtype), d_v.to(v.dtype), d_base, d_values, None, None, None, None, None
 
 
 def _store(out: Tensor, x: Tensor, y: Tensor, add: bool) -> None:

@@ -102,14 +102,17 @@ class T5Bias(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.buckets, self.max_distance = config.relative_buckets, config.relative_max_distance
         self.table = nn.Parameter(torch.zeros(config.relative_buckets, config.num_attention_heads))
 
     def initialize(self, config: EncoderConfig) -> None:
         init.zeros_(self.table)
 
-    def forward(self, distance: Tensor) -> Tensor:
-        return self.table[t5_bucket(distance, self.buckets, self.max_distance)]
+    @staticmethod
+    def places(distance: Tensor, config: EncoderConfig) -> Tensor:
+        return t5_bucket(distance, config.relative_buckets, config.relative_max_distance)
+
+    def forward(self, bucket: Tensor) -> Tensor:
+        return self.table[bucket]
 
 
 @register_bias("clipped")
@@ -188,7 +191,7 @@ class RelativeBias(nn.Module):
                 init.zeros_(values)
 
     def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
-        """The bias for `distance`, key minus query position: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
+        """The bias for `Layout.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
         special, cls: (b or 1, n), True at tokens of S and at [CLS].
         """
@@ -198,7 +201,8 @@ class RelativeBias(nn.Module):
                 f"The bias {self.name} gives shape {tuple(values.shape)} for distances {tuple(distance.shape)}; "
                 f"needed is a value for each head at the end, {(*distance.shape, self.heads)}."
             )
-        base = values.t() if distance.ndim == 1 else values.permute(0, 3, 1, 2)
+        # Contiguous, as the map of pairs takes its order from it: else it is copied once more, over large strides.
+        base = values.t().contiguous() if distance.ndim == 1 else values.permute(0, 3, 1, 2)
         if not self.reset:
             return Bias("relative", base, self.special, special)
         theta = base.new_zeros(2, self.heads) if self.cls is None else self.cls

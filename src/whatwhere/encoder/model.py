@@ -21,6 +21,7 @@ from .attention import Attention, Layout, Stacked, check_backend, rotation
 from .biases import Bias, RelativeBias, Untied, total
 from .carry import CarriedModel
 from .config import EncoderConfig
+from .registry import BIASES
 from .tables import PositionTable, draw
 
 Streams = tuple[Tensor, ...]
@@ -35,8 +36,9 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        return F.rms_norm(wide, self.weight.shape, self.weight.to(wide.dtype), self.eps).to(x.dtype)
+        if x.dtype.itemsize < 4:
+            return F.rms_norm(x.float(), self.weight.shape, self.weight.float(), self.eps).to(x.dtype)
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
 class StreamNorm(nn.Module):
@@ -75,7 +77,7 @@ class FeedForward(nn.Module):
         if self.separate:
             inner: Streams = tuple(self._activate(*up(x)) for up, x in zip(self.up, streams, strict=True))
         else:
-            inner = self._activate(*self.up[0](torch.cat(streams, dim=-1))).split(self.inner, dim=-1)
+            inner = self._activate(*self.up[0](torch.cat(streams, dim=-1))).split_with_sizes(self.inner, dim=-1)
         return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
 
 
@@ -90,7 +92,9 @@ class _Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def _add(self, base: Streams, update: Streams) -> Streams:
-        return tuple(x + self.dropout(y) for x, y in zip(base, update, strict=True))
+        if self.training:
+            update = tuple(self.dropout(y) for y in update)
+        return tuple(x + y for x, y in zip(base, update, strict=True))
 
 
 class NeoBertBlock(_Block):
@@ -274,6 +278,8 @@ class Encoder(EncoderPreTrainedModel):
                 distance = torch.arange(1 - n, n, device=device)
             else:
                 distance = position_ids[:, None, :] - position_ids[:, :, None]
+            places = getattr(BIASES[config.relative], "places", None)
+            distance = distance if places is None else places(distance, config)
         if self.untied is not None:
             rows = position_ids[:1] if counted else _common_row(position_ids, attention_mask) if looks else position_ids
             table = self.position_table()

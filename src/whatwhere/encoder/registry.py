@@ -58,7 +58,8 @@ def register_bias(name: str) -> Callable[[_Part], _Part]:
     """Class decorator: a relative bias, `Module(config)` whose `forward(distance)` gives (..., heads) in score units.
 
     `distance` holds integers of any shape, key position minus query position. Configurations take it as
-    `relative=name`. A method `initialize(config)` sets the initial weights.
+    `relative=name`. A method `initialize(config)` sets the initial weights. A static method `places(distance, config)`
+    says once for all layers what `forward` gets in place of the distances, of the same shape.
 
     Raises:
         ValueError: the name is taken.
