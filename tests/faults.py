@@ -26,6 +26,7 @@ flipped    a bit of a file of an unfinished run is flipped, one file after the o
 vanished   the same with the file gone.
 flip       a bit of a file of a finished run is flipped: `verify` must name the file.
 gone       the same with the file gone.
+malformed  the cases of tests/test_malformed*.py, counted in a table of their own.
 """
 
 import argparse
@@ -36,6 +37,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -44,6 +46,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
+from xml.etree import ElementTree
 
 import fork_server
 from cli_runner import sentences
@@ -451,6 +454,29 @@ def table(found: Mapping[tuple[str, str], str], page: str = "") -> str:
     return "\n".join([head, "| --- | --- | --- | --- | --- | --- |", *((kept | found)[key] for key in body)])
 
 
+def malformed(folder: Path) -> str:
+    """A table of the cases of wrong input: a row a file of tests, what it asks, how many cases, how many are as they
+    should."""
+    lines = ["| wrong | cases | as it should |", "| --- | --- | --- |"]
+    for path in sorted(Path(__file__).parent.glob("test_malformed*.py")):
+        report = folder / f"{path.stem}.xml"
+        words = ["-p", "no:cacheprovider", "-n0", f"--junitxml={report}", str(path)]
+        subprocess.run([sys.executable, "-m", "pytest", *words], stdout=sys.stderr, check=False)
+        cases = ElementTree.parse(report).getroot().findall(".//testcase")
+        failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
+        asked = re.match(r'"""(.*?):', path.read_text("utf-8"), re.DOTALL)
+        assert asked is not None
+        lines.append(f"| {asked[1][0].lower()}{asked[1][1:]} (`{path.name}`) | {len(cases)} | {len(cases) - failed} |")
+    return "\n".join(lines)
+
+
+def put(page: str, name: str, table: Callable[[str], str]) -> str:
+    """A page with what stands between its marks of a name made anew from what stood there."""
+    head, rest = page.split(f"<!-- {name} -->\n", 1)
+    old, end = rest.split("<!-- end -->", 1)
+    return f"{head}<!-- {name} -->\n{table(old)}\n<!-- end -->{end}"
+
+
 def main() -> None:
     """Disturb everything and put the table into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -461,9 +487,15 @@ def main() -> None:
     parser.add_argument("--only", help="modes, with commas")
     parser.add_argument("--works", help="windows, pretrain, finetune, heads, study, report, evaluate, with commas")
     given = parser.parse_args()
-    modes = given.only.split(",") if given.only else [*MODES, "random", *DAMAGE, "flip"]
+    modes = given.only.split(",") if given.only else [*MODES, "random", *DAMAGE, "flip", "malformed"]
+    page = "" if given.out is None else given.out.read_text("utf-8")
     with tempfile.TemporaryDirectory() as name:
-        done = works(Path(name), given.works.split(",") if given.works else ())
+        if "malformed" in modes:
+            modes.remove("malformed")
+            cases = malformed(Path(name))
+            print(cases)
+            page = page and put(page, "malformed", lambda _: cases)
+        done = works(Path(name), given.works.split(",") if given.works else ()) if modes else []
         for work in done:
             every = given.every * (10 if work.name == "study" else 1)
             for mode in modes:
@@ -479,10 +511,7 @@ def main() -> None:
     found = rows(done)
     print(table(found))
     if given.out is not None:
-        page = given.out.read_text("utf-8")
-        head, rest = page.split("<!-- faults -->\n", 1)
-        old, end = rest.split("<!-- end -->", 1)
-        given.out.write_text(f"{head}<!-- faults -->\n{table(found, old)}\n<!-- end -->{end}", "utf-8")
+        given.out.write_text(put(page, "faults", lambda old: table(found, old)), "utf-8")
 
 
 if __name__ == "__main__":
