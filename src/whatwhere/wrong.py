@@ -36,7 +36,8 @@ def wrong_value(name: str, error: ValidationError) -> str:
 
 def shortly(error: Exception) -> str:
     """The words of an error on one line, 200 characters of them at most."""
-    return " ".join(str(error).split())[:_LONGEST]
+    words = " ".join(str(error).split())
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} ..."
 
 
 def several(given: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:

@@ -64,10 +64,14 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
         (task, seed, step) for task in ("sst-2", "rte", None) for seed in (0, 1) for step in (None, 0)
     }
     assert {r.part for r in select(records, metric="glue.difference", step=0)} == {"sst-2", "rte", None}
-    beside = {r.part: r.value for r in select(records, metric="glue.difference", step=0)}  # of the first model, its own
-    assert {r.part: -r.value for r in select(records, metric="glue.taught")} == pytest.approx(beside)
+    # Of the first model the same difference as from its trained self, and by the same draws of rows.
+    taught = {r.part: (r.value, r.low, r.high) for r in select(records, metric="glue.taught")}
+    for r in select(records, metric="glue.difference", step=0):
+        assert taught[r.part] == pytest.approx((-r.value, -r.high, -r.low))
     assert "of an untrained one from its trained self" in evaluate.evaluation_text(GLUE, more)
     assert (out / "report.html").is_file()
+    again = run_evaluation(counted, config(data, tasks=["rte"]), out, progress=False)  # no word of untrained models
+    assert again["done"] == 8 and len(done) == 8
     with pytest.raises(ValueError, match="holds a run with recipe='short', now recipe='dstg'"):
         run_evaluation(counted, config(data, recipe="dstg"), out, progress=False)
 

@@ -34,6 +34,12 @@ def fail_when_others_wait(folder, show):
     raise ValueError("one line.")
 
 
+def tune(show):
+    show("reading", 0, 2, "")
+    for done in (1, 2):
+        show("fine-tuning", done, 4, "")
+
+
 def die(show):
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -85,6 +91,11 @@ def test_one_bar_of_all_jobs_and_bars_that_end_look_ended(capsys, monkeypatch):
     assert of_all == sorted(of_all) and {0.2, 0.4, 0.8, 1.0, 1.2, 1.8, 2.0} <= set(of_all)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
     assert lines[-1].startswith("all 2 models") and "100%" in lines[-1] and not [x for x in lines if "looking" in x]
+    seen.clear()
+    list(run_jobs([Job("a", tune, (), None), Job("b", tune, (), None)], 1, progress=True, what="pieces of work"))
+    of_all = {round(value, 3) for value in seen if isinstance(value, float)}
+    assert of_all == {0.0, 0.2, 0.4, 1.0, 1.2, 1.4, 2.0}  # what comes before has no share
+    assert capsys.readouterr().err.splitlines()[-1].startswith("all 2 pieces of work")
     with show_progress("model", True) as show:
         show("documents", 0, 1)
     assert "100%" in capsys.readouterr().err.splitlines()[-1]
@@ -112,8 +123,23 @@ def test_an_error_is_the_callers_and_stops_the_others_at_once(tmp_path, processe
 
 
 def test_a_killed_process_is_one_line_that_says_the_way_out(processes):
-    with pytest.raises(OSError, match="A process of the study was killed, .* --set at_once=1 runs one model at a time"):
-        list(run_jobs([Job("a", die, (), 1), Job("b", die, (), 1)], 2, progress=False))
+    jobs = [Job("a", die, (), 1), Job("b", die, (), 1)]
+    with pytest.raises(OSError, match="A process was killed, .* --set at_once=1 does one of the models at a time"):
+        list(run_jobs(jobs, 2, progress=False))
+    with pytest.raises(OSError, match="taskset -c 0 before it does one of the pieces at a time"):
+        list(run_jobs(jobs, 2, progress=False, fresh=False, what="pieces"))
+
+
+def held(show):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.slow  # the fork server has a mask of its own
+@pytest.mark.parametrize("fresh", [True, False])
+def test_ctrl_c_does_not_reach_processes_that_still_import(fresh):
+    jobs = [Job(str(i), held, (), 1) for i in range(3)]
+    assert all(result for _, result in run_jobs(jobs, 2, progress=False, fresh=fresh))
+    assert not held(print)
 
 
 def test_an_error_in_this_process_is_not_wrapped():

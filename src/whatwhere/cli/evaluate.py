@@ -167,7 +167,7 @@ def linguistic(
     layers: Layers = "last",
     pooling: Pooling = "mean",
     code: bool = False,
-    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    limit: Annotated[int | None, typer.Option(min=20)] = None,
     pairs: Annotated[int | None, typer.Option(min=1)] = None,
     untrained: Untrained = False,
     minutes: Minutes = None,

@@ -49,8 +49,8 @@ class EvaluationConfig(SchemeConfig):
         return ("models", "untrained", "minutes", *cls.FREE)
 
     def after(self, began: Self) -> Self:
-        """These settings with the lists of an earlier call before what they add."""
-        grown = {}
+        """These settings with the lists of an earlier call before what they add, and its untrained models."""
+        grown: dict[str, Any] = {"untrained": self.untrained or began.untrained}
         for key in self.free():
             old, new = getattr(began, key), getattr(self, key)
             if isinstance(new, list):
@@ -295,11 +295,12 @@ def _beside(
     """The differences of `differences`; bases: of each model, trained or not, the one that it stands beside."""
     records = []
     drawn: dict[tuple[str, bool], dict[str, np.ndarray]] = defaultdict(dict)
-    for number, ((name, untrained, part), of_seeds) in enumerate(predicted.items()):
+    for (name, untrained, part), of_seeds in predicted.items():
+        seed = list(labels).index(part)  # the same rows are drawn for all models
         base = predicted.get((*bases[name, untrained], part), {}) if (name, untrained) in bases else {}
-        if seeds := sorted(set(of_seeds) & set(base), key=str):
-            pairs = [(of_seeds[seed], base[seed]) for seed in seeds]
-            drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], strata.get(part), number)
+        if both := sorted(set(of_seeds) & set(base), key=str):
+            pairs = [(of_seeds[k], base[k]) for k in both]
+            drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], strata.get(part), seed)
             who = Who(name, None, "", 0 if untrained else None)
             records.append(who.record(metric, *bounded(found), part=part, n=len(labels[part])))
     common = _common(drawn.values())

@@ -40,6 +40,16 @@ class GridConfig(EvaluationConfig):
         return self
 
     @property
+    def how_many_seeds(self) -> int:
+        """The seeds given, or the recipe's."""
+        return self.seeds or self.RECIPES[self.recipe].seeds
+
+    def after(self, began: Self) -> Self:
+        """As of every evaluation; and no fewer seeds than before."""
+        fewer = self.how_many_seeds < began.how_many_seeds
+        return super().after(began).model_copy(update={"seeds": began.how_many_seeds} if fewer else {})
+
+    @property
     def settings(self) -> list[Setting]:
         """The grid: the recipe's, or each of its other settings once with each of the rates given."""
         of_recipe = self.RECIPES[self.recipe].settings
@@ -68,10 +78,9 @@ class GridConfig(EvaluationConfig):
 
 def pieces(config: GridConfig) -> list[Piece]:
     """All fine-tunings: a seed after the other, each over all tasks, so that what a budget cuts off are seeds."""
-    recipe = config.RECIPES[config.recipe]
     return [
         Piece(*model, task, seed, setting, step)
-        for seed in range(config.seeds or recipe.seeds)
+        for seed in range(config.how_many_seeds)
         for task in sorted(config.tasks, key=list(config.TASKS).index)
         for setting in config.settings
         for model in each_model(config)

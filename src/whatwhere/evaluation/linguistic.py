@@ -42,7 +42,7 @@ class LinguisticConfig(EvaluationConfig):
     layers: str = Field("last", description="hidden states that probes read: last or all")
     pooling: str = Field("mean", description="tokens of a place that are averaged: mean (all), first or last")
     code: bool = Field(False, description="also the online code of the labels (minimum description length)")
-    limit: int | None = Field(None, ge=1, description="most rows of training and test")
+    limit: int | None = Field(None, ge=20, description="most rows of training and test")
     pairs: int | None = Field(None, ge=1, description="most pairs of a paradigm of BLiMP")
 
     @model_validator(mode="after")

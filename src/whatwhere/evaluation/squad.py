@@ -372,7 +372,9 @@ def _best(run: Finished) -> float:
 
 def _notes(config: SquadConfig, out: Path) -> list[str]:
     recipe = RECIPES[config.recipe]
-    notes = [f"Questions by {config.protocol()}, {recipe.epochs:g} epochs."]
+    few = f" At most {config.limit:,} training questions, evenly spaced." if config.limit else ""
+    windows = f"Windows have at most {config.length} tokens, a new one each {config.stride}."
+    notes = [f"Questions by {config.protocol()}, {recipe.epochs:g} epochs.{few} {windows}"]
     if config.train_on_dev is not None:
         notes.append(f"Trained on {config.train_on_dev:.0%} of SQuAD's development articles and tested on the others.")
     return [*notes, *unfinished(config, out)]

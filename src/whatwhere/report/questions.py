@@ -88,8 +88,8 @@ STUDY = (
     Question(
         "downstream",
         "What are they good for?",
-        "Each encoder is held against tasks with labels or against grammar, and beside it the same encoder with "
-        "weights drawn anew: what pre-training gave is the difference.",
+        "Each encoder is held against tasks with labels or against grammar, and with --untrained beside it the same "
+        "encoder with weights drawn anew: what pre-training gave is the difference.",
         [
             downstream.glue,
             downstream.courses,

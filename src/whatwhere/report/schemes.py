@@ -131,7 +131,8 @@ def sentence(run: Run, model: str) -> str:
 def _parts(config: Mapping[str, Any]) -> str:
     """A configuration's scheme in words, part by part."""
     if "absolute" not in config:
-        return "a scheme that the run does not describe"
+        foreign = config.get("model_type")
+        return f"{foreign} of transformers" if foreign else "a scheme that the run does not describe"
     words = []
     untied = _named(config, "untied")
     if table := _named(config, "absolute"):

@@ -57,7 +57,7 @@ def run_evaluation(
                 Job(piece.label, family.work, (str(out), piece), count)
                 for piece, count in zip(part, threads(len(part), most), strict=True)
             ]
-            for _ in run_jobs(jobs, most, progress, fresh=False):
+            for _ in run_jobs(jobs, most, progress, fresh=False, what="pieces of work"):
                 pass
     finally:
         sweep(out)  # a process that is told to stop leaves what it had begun, a whole model perhaps

@@ -29,6 +29,7 @@ from ..stop import Stopped, leave
 from ..training.loop import bars
 
 TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
+LEARNING = ("training", "fine-tuning")  # parts of a job that are one
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,21 @@ def threads(jobs: int, most: int) -> list[int | None]:
     return [*[1] * (jobs - rest), *[most // max(rest, 1)] * rest]
 
 
-def run_jobs(jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True) -> Iterator[tuple[Job, Any]]:
+def run_jobs(
+    jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True, what: str = "models"
+) -> Iterator[tuple[Job, Any]]:
     """Jobs with their results as they finish, `most` threads at a time; arguments and results must be picklable.
 
     A single job, or `most` = 1, runs in this process. fresh: a process for each job, as the heap of a training stays
-    large, and a second one would grow on top of it; short jobs share theirs, which take some seconds to begin.
+    large, and a second one would grow on top of it; short jobs share theirs, which take some seconds to begin. what:
+    the jobs are.
 
     Raises:
         Exception: what a job raises; the others are stopped, a training with a checkpoint, and what they had finished
             stays on disk.
     """
     if len(jobs) < 2 or most < 2:
-        with _display(progress, len(jobs)) as show:
+        with _display(progress, len(jobs), what) as show:
             for number, job in enumerate(jobs):
                 with limited(job.threads):
                     result = job.work(*job.args, partial(show, number, job.label))
@@ -79,7 +83,7 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True)
     context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
     states = context.SimpleQueue()
     told, teller = context.Pipe(duplex=False)  # not an Event: one that a killed process waits for can never be set
-    with _display(progress, len(jobs)) as show:
+    with _display(progress, len(jobs), what) as show:
         Thread(target=_forward, args=(states, show), daemon=True).start()
         with teller:
             for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
@@ -88,7 +92,8 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True)
                 with ProcessPoolExecutor(
                     size, context, _start, (each, told, states), max_tasks_per_child=lives
                 ) as pool:
-                    waiting = {pool.submit(_work, number, job): job for number, job in part}
+                    with _without_interrupts():
+                        waiting = {pool.submit(_work, number, job): job for number, job in part}
                     try:
                         while waiting:
                             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -100,9 +105,10 @@ def run_jobs(jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True)
                             stays = "each training writes a checkpoint" if fresh else "what is finished stays"
                             print(f"\nStopping: {stays}", file=sys.stderr, flush=True)
                         if isinstance(error, BrokenProcessPool):
+                            alone = "--set at_once=1" if fresh else "taskset -c 0 before it"
                             raise OSError(
-                                "A process of the study was killed, perhaps for want of memory. The same command goes "
-                                "on from what is finished; --set at_once=1 runs one model at a time."
+                                "A process was killed, perhaps for want of memory. The same command goes on from what "
+                                f"is finished; {alone} does one of the {what} at a time."
                             ) from None
                         raise
         states.put(None)  # all is well, so nobody died holding its lock
@@ -121,6 +127,20 @@ def limited(threads: int | None) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that begin here, or in threads that do, are not interrupted by Ctrl-C while they import (`_start`);
+    this one is afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _states: Any = None
@@ -168,7 +188,7 @@ def _forward(states: Any, show: Callable[..., None]) -> None:
 
 
 @contextmanager
-def _display(progress: bool, jobs: int = 0) -> Iterator[Callable[[int, str, str, int, int, str], None]]:
+def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Callable[[int, str, str, int, int, str], None]]:
     """A bar for each running job on stderr, and one of all `jobs` below, with the time that is left; told (number,
     label, what is done, done, in all, a word); nothing in all ends a job. What ends well is shown as ended."""
     if not progress:
@@ -177,7 +197,7 @@ def _display(progress: bool, jobs: int = 0) -> Iterator[Callable[[int, str, str,
     with bars(speed_estimate_period=600) as shown:  # of all jobs: stages differ in speed
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # of each job that is done
-        whole = shown.add_task(f"all {jobs} models", total=jobs, word="") if jobs > 1 else None
+        whole = shown.add_task(f"all {jobs} {kind}", total=jobs, word="") if jobs > 1 else None
 
         def show(number: int, label: str, what: str, done: int, in_all: int, word: str) -> None:
             if number in running and (running[number][0] != what or not in_all):
@@ -187,8 +207,8 @@ def _display(progress: bool, jobs: int = 0) -> Iterator[Callable[[int, str, str,
                     running[number] = what, shown.add_task(f"{label}: {what}", total=in_all, word="")
                 shown.update(running[number][1], completed=done, word=word)
             if whole is not None:
-                trained = TRAINING * (done / in_all if what == "training" else 1) if in_all else 1.0
-                shares[number] = max(shares.get(number, 0.0), trained)
+                learned = done / in_all if in_all and what in LEARNING else float(shares.get(number, 0.0) > 0)
+                shares[number] = max(shares.get(number, 0.0), TRAINING * learned if in_all else 1.0)
                 shown.update(whole, completed=sum(shares.values()))
 
         yield show

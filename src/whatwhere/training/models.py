@@ -67,9 +67,10 @@ def check_folder(model: str) -> bool:
         if not (folder / "config.json").is_file():
             raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
         if not any(folder.glob("*.safetensors")):
+            ours = read_object(folder / "config.json").get("model_type") == EncoderConfig.model_type
+            way_out = f"Finish its training: whatwhere pretrain --out {folder}." if ours else "Bring its weights."
             raise ValueError(
-                f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. "
-                f"Finish its training: whatwhere pretrain --out {folder}."
+                f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. {way_out}"
             )
         return True
     if folder.exists() or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:

@@ -1,6 +1,7 @@
 """What the encoders are good for: scores on tasks, fine-tuned, probed, or by the vectors of texts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,11 +37,33 @@ def _rows(run: Run, metric: str, part: str | None, paper: Mapping[Any, Any], **m
 
 
 def _best_of_first(metric: str, sentence: str, write: Callable[[Point], str] = digits) -> Callable[[Run, object], str]:
+    """Which model is best on the first task, by the differences from the first model where they were drawn by rows, and
+    what it has with weights drawn anew."""
+
     def title(run: Run, rows: object) -> str:
         first = str(run.table.distinct("part", metric)[0])
-        return best(coded(run.values(metric, part=first)), f"{sentence} {first} the best is", write=write)
+        points = run.values(metric, part=first)
+        words = best(coded(_paired(run, metric, first, points)), f"{sentence} {first} the best is", write=write)
+        leader = max(points, key=lambda model: points[model].value, default=None)
+        anew = run.table.point(metric, leader, part=first, step=0)
+        return words if anew is None else f"{words}; with weights drawn anew it has {write(_plain(anew))}"
 
     return title
+
+
+def _paired(run: Run, metric: str, part: str, points: Mapping[str, Point]) -> Mapping[str, Point]:
+    """Values of models with the intervals of their differences from the first one; as they are where there are none."""
+    family = metric.partition(".")[0]
+    beside = {model: run.table.point(f"{family}.difference", model, part=part) for model in points}
+    first = [model for model, point in beside.items() if point is None]
+    if len(first) != 1 or len(points) < 2:
+        return points
+    base = _plain(points[first[0]])
+    return {model: base if point is None else base + point for model, point in beside.items()}
+
+
+def _plain(point: Point) -> Point:
+    return Point.between(point.value, n=point.n)
 
 
 @_Tasks(
@@ -59,7 +82,8 @@ def glue(run: Run) -> Iterator[Row]:
     text."""
     for task in run.table.distinct("part", "glue.score"):
         yield from _rows(run, "glue.score", task, GLUE)
-    yield from _rows(run, "glue.score", None, {}, panel="average")  # those of the papers are over other tasks
+    for row in _rows(run, "glue.score", None, {}, panel="average"):  # those of the papers are over other tasks
+        yield replace(row, points={kind: replace(p, n=None) for kind, p in row.points.items()})  # of tasks, not rows
 
 
 def _rises(run: Run, lines: Sequence[Line]) -> str:
@@ -193,7 +217,7 @@ def read_off(run: Run) -> Iterator[Row]:
     for task in run.table.distinct("part", "linguistic.score"):
         guesses = [run.table.point(f"linguistic.{name}", part=task) for name in ("surface", "commonest")]
         if guess := next(filter(None, guesses), None):
-            yield Row("the surface", {"": guess}, task, colour="muted", counts=False)
+            yield Row("the surface", {"": guess}, task, colour="muted")
         yield from _rows(run, "linguistic.score", task, {})
 
 
