@@ -37,7 +37,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -46,10 +45,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
-from xml.etree import ElementTree
 
 import fork_server
 from cli_runner import sentences
+from malformed_count import malformed
 from run_files import losses
 
 from whatwhere.hashes import HASHES, hashes, sha256, verify
@@ -454,22 +453,6 @@ def table(found: Mapping[tuple[str, str], str], page: str = "") -> str:
     return "\n".join([head, "| --- | --- | --- | --- | --- | --- |", *((kept | found)[key] for key in body)])
 
 
-def malformed(folder: Path) -> str:
-    """A table of the cases of wrong input: a row a file of tests, what it asks, how many cases, how many are as they
-    should."""
-    lines = ["| wrong | cases | as it should |", "| --- | --- | --- |"]
-    for path in sorted(Path(__file__).parent.glob("test_malformed*.py")):
-        report = folder / f"{path.stem}.xml"
-        words = ["-p", "no:cacheprovider", "-n0", f"--junitxml={report}", str(path)]
-        subprocess.run([sys.executable, "-m", "pytest", *words], stdout=sys.stderr, check=False)
-        cases = ElementTree.parse(report).getroot().findall(".//testcase")
-        failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
-        asked = re.match(r'"""(.*?):', path.read_text("utf-8"), re.DOTALL)
-        assert asked is not None
-        lines.append(f"| {asked[1][0].lower()}{asked[1][1:]} (`{path.name}`) | {len(cases)} | {len(cases) - failed} |")
-    return "\n".join(lines)
-
-
 def put(page: str, name: str, table: Callable[[str], str]) -> str:
     """A page with what stands between its marks of a name made anew from what stood there."""
     head, rest = page.split(f"<!-- {name} -->\n", 1)
@@ -493,7 +476,6 @@ def main() -> None:
         if "malformed" in modes:
             modes.remove("malformed")
             cases = malformed(Path(name))
-            print(cases)
             page = page and put(page, "malformed", lambda _: cases)
         done = works(Path(name), given.works.split(",") if given.works else ()) if modes else []
         for work in done:
