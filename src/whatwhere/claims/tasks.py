@@ -45,10 +45,10 @@ def _lead(e: Evidence, family: str, *tasks: str) -> Point:
 def _taught(e: Evidence, family: str, models: Sequence[str], tasks: Sequence[str], every: bool = False) -> list[str]:
     """Those of some tasks on which training has helped all models, which are noted; refused where there is none, or
     where every task is needed."""
-    gains = {t: min((e.taught(family, m, t) for m in models), key=_surely) for t in tasks} if e.step is None else {}
-    taught = [task for task in tasks if task not in gains or _surely(gains[task]) > 0]
+    gains = {t: min((e.taught(family, m, t) for m in models), key=_lowest) for t in tasks} if e.step is None else {}
+    taught = [task for task in tasks if task not in gains or _lowest(gains[task]) >= (True, 0)]
     if not taught or (every and len(taught) < len(tasks)):
-        task, least = min(gains.items(), key=lambda gain: _surely(gain[1]))
+        task, least = min(gains.items(), key=lambda gain: _lowest(gain[1]))
         bounds = "" if least.low is None else f" [{least.low:.2g}, {least.high:.2g}]"
         raise Missing(
             f"needs a gain of {TAUGHT:g} of every model over its untrained self, and an interval above 0; on {task} it "
@@ -59,10 +59,9 @@ def _taught(e: Evidence, family: str, models: Sequence[str], tasks: Sequence[str
     return taught
 
 
-def _surely(gain: Point) -> float:
-    """The lower end of a gain that is large enough to count; below 0 of one that is too small."""
-    low = gain.value if gain.low is None else gain.low
-    return low if gain.value >= TAUGHT else min(low, gain.value - TAUGHT)
+def _lowest(gain: Point) -> tuple[bool, float]:
+    """Whether a gain is large enough to count, and its lower end: both must speak for it."""
+    return gain.value >= TAUGHT, gain.value if gain.low is None else gain.low
 
 
 @of_tasks("DSTG section 3.4, Table 7", *_MODELS, paper=_printed(GLUE_AVERAGES, "dstg", *RIVALS))

@@ -1,6 +1,6 @@
 """Fine-tunings over a grid of settings: what one half of the development rows chooses is judged on the other."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,10 +117,11 @@ def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finish
 
 def unfinished(config: GridConfig, out: Path) -> list[str]:
     """A note of the scores that are the best of a part of the grid, in a list; none where there are none."""
-    some = [(piece, runs) for piece, runs in by_seed(pieces(config), out) if len(runs) < len(config.settings)]
+    there = Counter(replace(piece, setting=None) for piece in pieces(config) if piece.file(out).is_file())
+    some = {piece: runs for piece, runs in there.items() if runs < len(config.settings)}
     if not some:
         return []
-    which = ", ".join(f"{piece.label} ({len(runs)})" for piece, runs in some)
+    which = ", ".join(f"{piece.label} ({runs})" for piece, runs in some.items())
     return [f"Of fewer than the {len(config.settings)} settings, so far, are the scores of {which}."]
 
 
