@@ -46,7 +46,7 @@ def _taught(e: Evidence, family: str, models: Sequence[str], tasks: Sequence[str
     """Those of some tasks on which training has helped all models, which are noted; refused where there is none, or
     where every task is needed."""
     gains = {t: min((e.taught(family, m, t) for m in models), key=_lowest) for t in tasks} if e.step is None else {}
-    taught = [task for task in tasks if task not in gains or _lowest(gains[task]) >= (True, 0)]
+    taught = [task for task in tasks if task not in gains or _lowest(gains[task]) > (True, 0)]
     if not taught or (every and len(taught) < len(tasks)):
         task, least = min(gains.items(), key=lambda gain: _lowest(gain[1]))
         bounds = "" if least.low is None else f" [{least.low:.2g}, {least.high:.2g}]"
