@@ -136,6 +136,9 @@ METRICS: dict[str, Metric] = {
     "length.perplexity": _length("pseudo-perplexity", "", "position"),
     "length.beyond": _length("loss beyond the trained length", NATS),
     "length.gain": _length("nats below reading in pieces", NATS),
+    "length.chosen": Metric(
+        "nats below reading in pieces by the way that the other half of the documents prefers", NATS, method="length"
+    ),
     "length.copy": _length("nats saved by a passage that comes again", NATS, "tokens before"),
     "length.drift*": _length("change of the states", SHARE, "positions moved"),
     "length.r2.*": Metric("R² beyond the trained length", R2, "way to read on", "", "tokens", SPLITS, method="length"),

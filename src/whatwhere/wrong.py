@@ -29,9 +29,11 @@ def wrong_value(name: str, error: ValidationError) -> str:
     words = first["msg"].removeprefix("Value error, ")
     for pattern, ours in _OURS.items():
         words = re.sub(pattern, ours, words)
-    seen = repr(first["input"])
+    given = first["input"]
+    seen = repr(given)
     seen = seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]} ..."
-    return f"{name}{' ' if words.startswith('must ') else ': '}{words}; got {seen}."
+    told = any(repr(each) in words for each in (given if isinstance(given, list) else [given]))
+    return f"{name}{' ' if words.startswith('must ') else ': '}{words}{'' if told else f'; got {seen}'}."
 
 
 def shortly(error: Exception) -> str:

@@ -16,7 +16,7 @@ from whatwhere.analysis import length
 from whatwhere.analysis.passes import Documents
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.long_texts import long_texts
-from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about
+from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about, chosen
 from whatwhere.records import Record, read_records
 from whatwhere.report.figures import longer
 from whatwhere.report.run import Run
@@ -203,6 +203,12 @@ def evaluated(corpus, tmp_path_factory):
     words = ["evaluate", "length", "reference", "--to", "160", "--corpus", str(corpus), "--document", "blank-line"]
     words += ["--documents", "10", "--methods", "cyclic", "--adapt", "none,table", "--steps", "10", "--out", str(out)]
     return words, out, whatwhere(*words)
+
+
+def test_a_way_is_judged_by_texts_that_did_not_choose_it():
+    gains = np.array([[1.0, -1.0, 1.0, -1.0], [0.0, 0.5, 0.0, 0.5]])  # best at even places, best at odd ones
+    assert chosen(gains).tolist() == [0.0, -1.0, 0.0, -1.0]
+    assert gains.mean(1).max() == 0.25  # what the best way seems to gain by the texts that chose it
 
 
 def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):

@@ -275,13 +275,14 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
     [
         (["--tasks", "STS12-lokal"], "no task or benchmark 'STS12-lokal'. Did you mean STS12-local?"),
         (["--tasks", "STSBenchmrk"], "Did you mean STSBenchmark"),
+        (["--tasks", "STSB-local"], "no task or benchmark 'STSB-local'. Did you mean STSBenchmark-local?"),
         (["--tasks", "STS12-local"], "STS12-local is read from files: give their folder, --data FOLDER"),
         (["--tasks", "STS12"], "STS12 cannot be fetched from the Hub (no route to host)"),
         (["--tasks", "STS12", "--limit", "20"], "limit is of local tasks, mteb's own are whole; tasks has STS12"),
         (["--tasks", "CIFAR10"], "CIFAR10 is of image; these encoders read text alone"),
         (["--tasks", "MR-local", "--data", "."], "needs sentence-classification/MR/train.tsv"),
         (["--tasks", "MR-local", "--data", "nowhere"], "there is no such folder"),
-        (["--pooling", "max"], "no pooling 'max'. Known: mean, cls, semantic, position"),
+        (["--pooling", "max"], "no pooling 'max'. Known: mean, cls, semantic, position.\n"),
         (["--data", "DATA", "--tasks", "MR-local", "--contrastive", "--corpus", "no.txt"], "no.txt"),
     ],
 )

@@ -135,10 +135,12 @@ def test_a_damaged_figure_is_not_taken_over_and_one_that_is_gone_is_measured_aga
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     out = tmp_path / "out"
-    found = run_evaluation(GLUE, config(data, seeds=3, minutes=1e-9), out, progress=False)
-    assert (found["done"], found["left"]) == (0, 3)
+    found = run_evaluation(GLUE, config(data, seeds=4, length=64, minutes=1e-9), out, progress=False)
+    assert (found["done"], found["left"]) == (0, 4)
     assert "left out for want of time" in evaluation_text(GLUE, found)
+    # Settings under which nothing was finished bind nobody.
     assert run_evaluation(GLUE, config(data, seeds=3), out, progress=False)["left"] == 0
+    assert (GlueConfig.load_run(out / "glue.yaml").length, GlueConfig.load_run(out / "glue.yaml").seeds) == (128, 3)
 
 
 def test_checkpoints_of_a_training_are_fine_tuned_too(data, tmp_path, monkeypatch):
@@ -284,7 +286,7 @@ def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, mon
     assert [(r.metric, r.part, r.value) for r in whole] == [(r.metric, r.part, r.value) for p in parts for r in p]
     assert "Left out: squad squad:" in (out / "report.html").read_text(encoding="utf-8")
     none = whatwhere("evaluate", "all", "reference", "--data", str(tmp_path / "out/glue"), "--out", str(tmp_path / "p"))
-    assert none.returncode == 2 and "No task's data are at hand" in none.stderr and not (tmp_path / "p").exists()
+    assert none.returncode == 2 and "holds none of linguistic, holmes, mteb" in none.stderr and not (tmp_path / "p").exists()
 
 
 def test_a_study_stands_for_its_models_of_the_first_seed(tmp_path):

@@ -2,6 +2,7 @@
 short training after it."""
 
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -304,6 +305,7 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
     """The records of all that is finished."""
     records: list[Record] = []
     pieces: dict[tuple[str, int | None], np.ndarray] = {}
+    untaught: dict[Who, list[np.ndarray]] = defaultdict(list)  # gains of the ways that no training follows
     for piece in _pieces(config):  # reading in pieces comes first
         if not piece.file(out).is_file():
             continue
@@ -318,8 +320,22 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
         level = _beyond(arrays["pieces"], facts) if "pieces" in arrays else pieces.get((piece.name, piece.seed))
         if level is not None:
             records.append(who.record("length.gain", *document_mean(level - losses), part=way, n=len(losses)))
+            if isinstance(piece.setting, Way) and piece.setting.adapt == PLAIN:
+                untaught[who].append(level - losses)
         records += _other_records(who, way, arrays, facts)
+    for who, gains in untaught.items():
+        if len(gains) > 1:
+            records.append(who.record("length.chosen", *document_mean(chosen(np.array(gains))), n=len(gains[0])))
     return records
+
+
+def chosen(gains: np.ndarray) -> np.ndarray:
+    """(ways, documents) -> of each document the gain by the way that is best on average over the other half, those at
+    even places and those at odd ones: what a way is worth that was not chosen by the texts that judge it."""
+    found = np.empty(gains.shape[1])
+    for half in (0, 1):
+        found[half::2] = gains[gains[:, 1 - half :: 2].mean(1).argmax(), half::2]
+    return found
 
 
 def _beyond(losses: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:

@@ -188,7 +188,8 @@ def _tasks(config: MtebConfig, wanted: str | None = None) -> dict[str, Any]:
             try:
                 found |= {task.metadata.name: task for task in mteb.get_benchmark(name).tasks}
             except KeyError:
-                near = difflib.get_close_matches(name, LOCAL, n=1) or str(error).split("'")[3:4]
+                longer = [local for local in LOCAL if local.startswith(name.removesuffix("-local"))]
+                near = longer or difflib.get_close_matches(name, LOCAL, n=1) or str(error).split("'")[3:4]
                 hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(LOCAL)}, and mteb's own."
                 raise ValueError(f"no task or benchmark {name!r}. {hint}") from None
     for name, task in found.items():

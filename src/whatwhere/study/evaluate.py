@@ -70,8 +70,11 @@ def run_evaluation(
 
 
 def _claimed(config: C, out: Path, file: str) -> C:
-    """The settings, after those that the folder was begun with; what was finished there must be as it was, or gone."""
-    if claim_folder(config, out, file, resume=True, free=config.free()):
+    """The settings, after those that the folder was begun with, which bind where something is finished; that must be as
+    it was, or gone."""
+    done = any(out.glob("**/runs/**/*.json"))
+    free = config.free() if done else tuple(type(config).model_fields)
+    if claim_folder(config, out, file, resume=True, free=free) and done:
         config = config.after(type(config).load_run(out / file))
         kept = hashes(out)
         if there := [name for name in kept if (out / name).is_file()]:
@@ -191,7 +194,8 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
         if tasks:
             chosen.append((family, _settings(family, config, sum(tasks, []))))
     if not chosen:
-        raise ValueError(f"No task's data are at hand. {lacking[0]}")
+        names = ", ".join(family.name for family in FAMILIES)
+        raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {lacking[0]}")
     config.save_run(out / "all.yaml")
     began, results = time.perf_counter(), {}
     for family, settings in chosen:

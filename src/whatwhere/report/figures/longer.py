@@ -46,7 +46,8 @@ def _trained(run: Run) -> Iterator[Line]:
 
 def _take(run: Run, drawn: Any) -> str:
     """Which way is worth taking, of the model that it serves best."""
-    gains = {
+    judged = run.values("length.chosen")  # on other texts than those that chose the way
+    gains = {f"`{model}` by the way that other texts prefer": point for model, point in judged.items()} or {
         f"`{model}` by {way}": point
         for model in run.models
         for way, point in run.table.points("length.gain", model, by="part").items()
@@ -94,14 +95,17 @@ def loss(run: Run) -> Iterator[Line]:
     x=Axis("nats below reading in pieces", include=(0.0,)),
     columns=("Model", "", "Way"),
     width=420,
-    records=("length.gain: part = way",),
+    records=("length.gain: part = way", "length.chosen"),
     levels={0.0: "in pieces"},
 )
 def gain(run: Run) -> Iterator[Row]:
     """By how much the loss beyond the trained length is below that of the same tokens read in pieces as long as
     trained: right of 0 a way is worth taking. -w64: looking 64 tokens to each side. +table, +network, +all: after a
-    short training of these on longer texts, beside pieces that the same model reads."""
+    short training of these on longer texts, beside pieces that the same model reads. Chosen: by
+    the way that the other half of the texts prefers, of those without a training."""
     for model in run.models:
+        if judged := run.table.point("length.chosen", model):
+            yield Row("chosen", {"": judged}, model, colour=schemes.colour(run, model))
         points = run.table.points("length.gain", model, by="part")
         for way in [way for way in _best_first(run, model) if way in points]:
             yield Row(way, {"": points[way]}, model, colour=schemes.colour(run, model))
