@@ -324,7 +324,7 @@ def mteb(
         tasks: mteb's tasks or benchmarks, from the Hub, or local ones of --data (STS12-local ... STS16-local,
             STSBenchmark-local, SICK-R-local, Banking77-local, TwentyNewsgroups-local, Cranfield-local, MR-local,
             CR-local, SUBJ-local, MPQA-local), with commas. [default: MTEB(eng, v2); with --data all local ones]
-        data: Folder of the local tasks' files (docs/evaluation.md), plain or packed.
+        data: Folder of the local tasks' files (docs/evaluation/mteb.md), plain or packed.
         pooling: How tokens become one vector: mean, cls; of two streams also semantic, position. With commas.
         length: Most tokens of a text, at most as many as the model reads; longer ones are cut.
         limit: Most pairs, test rows or queries of a local task, evenly over all. [default: all]
