@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cli_runner import sentences, whatwhere
 from fork_server import LONGEST
+from scipy.stats import rankdata
 
 import whatwhere as ww
 from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, of_studies, paired
@@ -233,14 +234,34 @@ def test_the_difference_of_averages_is_narrower_than_those_of_the_tasks():
         for part in labels
     }
     settings = GlueConfig.parse({"models": ["a", "b"]})
-    found = {
-        r.part: r for r in differences("glue", settings, predicted, labels, dict.fromkeys(labels, METRICS["accuracy"]))
-    }
+    records = differences("glue", settings, predicted, labels, dict.fromkeys(labels, METRICS["accuracy"]))
+    assert {r.metric for r in records} == {"glue.difference", "glue.rank"}  # no untrained selves to stand beside
+    found = {r.part: r for r in select(records, metric="glue.difference")}
     assert found[None].value == pytest.approx(np.mean([found[part].value for part in labels]))
-    assert {r.metric for r in found.values()} == {"glue.difference"}  # no untrained selves to stand beside
     widths = {part: r.high - r.low for part, r in found.items()}
     # Independent samples: the mean of two has the root of half their variance.
     assert widths[None] == pytest.approx(np.hypot(widths["rte"], widths["sst-2"]) / 2, rel=0.1)
+
+
+def test_ranks_are_places_by_the_average_and_those_of_the_draws():
+    rng = np.random.default_rng(0)
+    labels = {part: rng.integers(2, size=300) for part in ("rte", "sst-2")}
+    wrong = {"a": 0.3, "twin": 0.3, "near": 0.31, "far": 0.5}
+    flips = {(name, part): rng.random(300) < share for part in labels for name, share in wrong.items()}
+    flips |= {("twin", part): flips["a", part] for part in labels}
+    flips |= {("rest", part): np.ones(300, bool) for part in labels}
+    predicted = {
+        (name, False, part): {0: np.where(flip, 1 - labels[part], labels[part])} for (name, part), flip in flips.items()
+    } | {("a", True, part): {0: labels[part]} for part in labels}  # an untrained self takes no place
+    settings = GlueConfig.parse({"models": ["a"]})
+    records = differences("glue", settings, predicted, labels, dict.fromkeys(labels, METRICS["accuracy"]))
+    right = {name: np.mean([1 - flips[name, part].mean() for part in labels]) for name in (*wrong, "rest")}
+    found = {r.model: r for r in select(records, metric="glue.rank")}
+    places = dict(zip(right, rankdata([-v for v in right.values()]), strict=True))
+    assert {name: r.value for name, r in found.items()} == places
+    assert (found["rest"].low, found["rest"].high, found["far"].high) == (5, 5, 4)
+    assert found["a"].value == found["twin"].value and found["near"].low < found["near"].high  # not separable
+    assert {(r.part, r.step, r.n) for r in found.values()} == {(None, None, 2)}
 
 
 def test_no_difference_at_all_is_level():

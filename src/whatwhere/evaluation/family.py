@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, field_validator
+from scipy.stats import rankdata
 
 from ..analysis.who import Who
 from ..files import Arrays, read_object
@@ -269,7 +270,7 @@ def differences(
 ) -> list[Record]:
     """Paired differences over the seeds that both have: FAMILY.difference, of each model and part from the first model;
     FAMILY.taught, of each trained one from its untrained self. Without a part that of the average over the parts that
-    all models have.
+    all models have, and FAMILY.rank, the place of each trained model by it.
 
     Args:
         predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;
@@ -278,9 +279,23 @@ def differences(
     first, models = (next(iter(model_names(config.models))), False), dict.fromkeys(key[:2] for key in predicted)
     from_first = {model: first for model in models if model != first}
     from_untrained = {model: (model[0], True) for model in models if not model[1]}
+    records, drawn = _beside(named(f"{family}.difference"), from_first, predicted, labels, scores, strata)
+    taught, _ = _beside(named(f"{family}.taught"), from_untrained, predicted, labels, scores, strata)
+    trained = {name: of_parts for (name, untrained), of_parts in drawn.items() if not untrained}
+    return [*records, *taught, *_ranks(named(f"{family}.rank"), first[0], trained)]
+
+
+def _ranks(metric: str, first: str, drawn: Mapping[str, Mapping[str, np.ndarray]]) -> list[Record]:
+    """The place of each model, 1 the best, by its average over the parts that all have, and the places that it takes
+    in 95 % of the draws, equal ones sharing the mean of theirs."""
+    if not (common := _common(drawn.values())):
+        return []
+    means = [np.mean([of_parts[part] for part in common], axis=0) for of_parts in drawn.values()]
+    places = rankdata(-np.array([np.zeros_like(means[0]), *means]), axis=0)  # of differences from the first model
+    ends = np.percentile(places[:, 1:], (2.5, 97.5), axis=1, method="closest_observation")
     return [
-        *_beside(named(f"{family}.difference"), from_first, predicted, labels, scores, strata),
-        *_beside(named(f"{family}.taught"), from_untrained, predicted, labels, scores, strata),
+        Who(name).record(metric, place, low, high, n=len(common))
+        for name, place, low, high in zip((first, *drawn), places[:, 0], *ends, strict=True)
     ]
 
 
@@ -291,8 +306,9 @@ def _beside(
     labels: Mapping[str, np.ndarray],
     scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
     strata: Mapping[str, np.ndarray],
-) -> list[Record]:
-    """The differences of `differences`; bases: of each model, trained or not, the one that it stands beside."""
+) -> tuple[list[Record], Mapping[tuple[str, bool], Mapping[str, np.ndarray]]]:
+    """The differences of `differences`, and model -> part -> all that were drawn; bases: of each model, trained or not,
+    the one that it stands beside."""
     records = []
     drawn: dict[tuple[str, bool], dict[str, np.ndarray]] = defaultdict(dict)
     for (name, untrained, part), of_seeds in predicted.items():
@@ -309,7 +325,7 @@ def _beside(
             who = Who(name, None, "", 0 if untrained else None)
             whole = bounded(np.mean([of_parts[part] for part in common], axis=0))
             records.append(who.record(metric, *whole, n=sum(len(labels[part]) for part in common)))
-    return records
+    return records, drawn
 
 
 def averages(metric: str, scores: Mapping[Piece, Mapping[str, float]]) -> list[Record]:

@@ -91,6 +91,7 @@ STUDY = (
         "Each encoder is held against tasks with labels or against grammar, and with --untrained beside it the same "
         "encoder with weights drawn anew: what pre-training gave is the difference.",
         [
+            downstream.ranks,
             downstream.glue,
             downstream.courses,
             downstream.answers,

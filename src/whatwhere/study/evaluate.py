@@ -127,7 +127,9 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
     parts = list(dict.fromkeys(part for metric in metrics for part in table.distinct("part", metric)))
     if any(r.metric in metrics and r.part is None for r in table.records):
         parts.append(None)  # the average of them
+    ranked = any(f"{family.name}.rank{variant}" in table.metrics for variant in family.variants)
     lines = [["model", *("average" if part is None else family.heading(str(part)) for part in parts)]]
+    lines[0] += ["rank"] * ranked
     for variant, metric in zip(family.variants, metrics, strict=True):
         for model in table.models(metric):
             for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
@@ -135,12 +137,14 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
                 paired = [_beside(table, family, variant, model, part, step) for part in parts]
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
-                    lines.append([name, *map(_cell, points, paired)])
+                    place = table.point(f"{family.name}.rank{variant}", model) if step is None else None
+                    lines.append([name, *map(_cell, points, paired), *[_place(place)] * ranked])
     own = f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
     if len(columns(lines)[0]) > WIDE and len(parts) > len(lines):
         lines = [list(column) for column in zip(*lines, strict=True)]
     text = [line.rstrip() for line in columns(lines)]
     after = f"after it the difference from the first model{own}, = where it may be 0" if family.difference else ""
+    after += "; rank by the average of all tasks" * ranked
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
     text.append("; ".join(filter(None, (family.legend, bounds, after))))
     return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])
@@ -156,6 +160,13 @@ def _beside(
         return table.point(f"{family.difference}{variant}", model, part=part)
     taught = table.point(f"{family.name}.taught{variant}", model, part=part)
     return None if taught is None else -taught
+
+
+def _place(rank: Point | None) -> str:
+    if rank is None:
+        return "-"
+    bounds = f" [{rank.low:g}, {rank.high:g}]" if rank.low != rank.high else ""
+    return f"{rank.value:g}{bounds}"
 
 
 def _cell(point: Point | None, beside: Point | None) -> str:

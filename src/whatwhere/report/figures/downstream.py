@@ -10,7 +10,7 @@ from ...points import Point, average
 from .. import schemes
 from ..forms.axes import Axis
 from ..forms.curves import Curves, Line, line_of
-from ..forms.rows import PAPER, UNTRAINED, Row, Rows
+from ..forms.rows import BEST, PAPER, UNTRAINED, Row, Rows
 from ..run import Run
 from ..titles import best, claimed, coded, digits, rounded
 
@@ -18,13 +18,17 @@ SCORE = Axis("score", include=(0.0, 1.0))
 RIGHT = Axis("share right", "share", include=(0.0, 1.0))
 MTEB = ("mteb.score", "mteb.score.cls", "mteb.score.semantic", "mteb.score.position")
 _Tasks = partial(Rows, columns=("Task", "", "Model"), width=300)
+FAMILIES = {"linguistic": "Grammar", "holmes": "Holmes", "mteb": "Vectors", "glue": "GLUE", "squad": "Answers"}
 STREAMS = {"semantic": "semantic", "position": "absolute"}  # -> its colour
 
 
-def _row(run: Run, metric: str, model: str, part: str | None, paper: Mapping[Any, Any], **more: Any) -> Iterator[Row]:
+def _row(
+    run: Run, metric: str, model: str, part: str | None, paper: Mapping[Any, Any], best: str = "", **more: Any
+) -> Iterator[Row]:
     """The value of a model, where there is one, that of its weights drawn anew, and what the paper prints of (part,
-    preset). more: fields of the row."""
-    ours = {UNTRAINED: run.table.point(metric, model, part=part, step=0), "": run.table.point(metric, model, part=part)}
+    preset). best: metric of the value that is best on the rows that judge. more: fields of the row."""
+    kinds = {UNTRAINED: (metric, 0), BEST: (best, None), "": (metric, None)}
+    ours = {kind: run.table.point(name, model, part=part, step=step) for kind, (name, step) in kinds.items()}
     if points := {kind: p for kind, p in ours.items() if p is not None}:
         if printed := paper.get((part, schemes.preset(run, model))):
             points[PAPER] = Point.between(printed) if isinstance(printed, float) else printed
@@ -66,6 +70,33 @@ def _plain(point: Point) -> Point:
     return Point.between(point.value, n=point.n)
 
 
+def _first(run: Run, rows: Sequence[Row]) -> str:
+    """Who is first in each family, and whether its place is sure."""
+    told = []
+    for panel in dict.fromkeys(each.panel for each in rows):
+        leader = min((each for each in rows if each.panel == panel), key=lambda each: each.points[""].value)
+        sure = leader.points[""].high == leader.points[""].value
+        told.append(f"`{leader.name}` in {panel}{'' if sure else ' (not sure)'}")
+    return f"First by average: {'; '.join(told)}"
+
+
+@_Tasks(
+    "ranks",
+    "Rank by family of tasks and model",
+    _first,
+    x=Axis("rank, 1 the best", include=(1.0,)),
+    columns=("Family", "", "Model"),
+    records=tuple(f"{family}.rank" for family in FAMILIES),
+)
+def ranks(run: Run) -> Iterator[Row]:
+    """Place of each model by its average over the tasks of a family that all have, and the places that it takes in 95 %
+    of the draws of rows and of seeds; of one training each."""
+    for family, name in FAMILIES.items():
+        for model in run.models:
+            if point := run.table.point(f"{family}.rank", model):
+                yield Row(model, {"": point}, name, colour=schemes.colour(run, model))
+
+
 @_Tasks(
     "glue",
     "Score by task and model",
@@ -78,10 +109,10 @@ def _plain(point: Point) -> Point:
 )
 def glue(run: Run) -> Iterator[Row]:
     """Score on the development rows of each task after fine-tuning: settings and step are chosen on one half of the
-    rows and judged on the other, both ways. Hollow: the papers' models, which are larger and saw a thousand times the
-    text."""
+    rows and judged on the other, both ways; the papers' way, best on all of them, is the tick. Hollow: the papers'
+    models, which are larger and saw a thousand times the text."""
     for task in run.table.distinct("part", "glue.score"):
-        yield from _rows(run, "glue.score", task, GLUE)
+        yield from _rows(run, "glue.score", task, GLUE, best="glue.best")
     for row in _rows(run, "glue.score", None, {}, panel="average"):  # those of the papers are over other tasks
         yield replace(row, points={kind: replace(p, n=None) for kind, p in row.points.items()})  # of tasks, not rows
 
@@ -102,13 +133,13 @@ def _rises(run: Run, lines: Sequence[Line]) -> str:
 def courses(run: Run) -> Iterator[Line]:
     """Score on the development rows after fine-tuning from a checkpoint of the training, by its step; 0: weights drawn
     anew. Hollow: the papers' models at the last of these steps, TUPE's also at 30\u202f% of it."""
-    for task in run.table.distinct("part", "glue.score"):
+    for task in (*run.table.distinct("part", "glue.score"), None):
         for model in run.models:
             points = run.table.points("glue.score", model, by="step", part=task)
             if len(points) > 1 or any(points):  # not the untrained model alone
                 preset, last = schemes.preset(run, model), max(points)
                 printed = {GLUE_MID * last: GLUE.get((task, f"{preset}-mid")), last: GLUE.get((task, preset))}
-                yield line_of(run, points, model, panel=task)
+                yield line_of(run, points, model, panel=task or "average")
                 paper = {step: Point.between(value) for step, value in printed.items() if value is not None}
                 yield line_of(run, paper, model, panel=task, kind=PAPER)
 
@@ -124,11 +155,13 @@ def courses(run: Run) -> Iterator[Line]:
 def answers(run: Run) -> Iterator[Row]:
     """Words that answers and those of the annotators have in common (F1), and answers that are theirs, after
     fine-tuning: setting, step and threshold are chosen on one half of the development questions and judged on the
-    other, both ways. Hollow: the paper's models, which are larger and trained on all of SQuAD 1.1."""
+    other, both ways; the paper's way, best on all of them, is the tick. Hollow: the paper's
+    models, which are larger and trained on all of SQuAD 1.1."""
     for task in run.table.distinct("part", "squad.f1"):
         for metric, name in (("squad.f1", "F1"), ("squad.exact", "Exact match")):
             printed = {("squad", preset): v for (m, preset), v in SQUAD.items() if m == metric}
-            yield from _rows(run, metric, task, printed, group=name)
+            best = {"squad.f1": "squad.best", "squad.exact": "squad.best.exact"}[metric]
+            yield from _rows(run, metric, task, printed, best=best, group=name)
 
 
 @_Tasks(

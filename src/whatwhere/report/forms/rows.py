@@ -15,12 +15,14 @@ from .form import INTERVAL, Form, dots, errors, hover, note, reference, segments
 
 ROW = 28  # pixels
 PAPER = "paper"  # as a kind of value: printed,
-UNTRAINED = "weights drawn anew"  # or of the same model without its training
+UNTRAINED = "weights drawn anew"  # or of the same model without its training,
+BEST = "best on these rows"  # or where the rows that judge have chosen, too
 # Kind of value -> (marker, colour or "" for that of the row, glyph of the key); any other is a dot.
 _KINDS = {
     "as counted": ("square-open", "combined", "hollow-square"),
     "shuffled": ("line-ns-open", "combined", "whisker"),
     UNTRAINED: ("square-open", "combined", "hollow-square"),
+    BEST: ("line-ns-open", "", "tick"),
     PAPER: ("circle-open", "", "paper"),
 }
 
