@@ -142,6 +142,7 @@ def board(model):
 @pytest.mark.parametrize("model", ["some/model", "reference"])
 @pytest.mark.parametrize("packed", PACKED)
 def test_means_of_a_published_table_are_those_of_pandas(tmp_path, model, packed):
+    """A model without one of the scores was read at a smaller share, where it had more of them."""
     path = tmp_path / f"leaderboard-holmes.csv{packed}"
     path.write_bytes(PACKED[packed](BOARD.encode()))
     by_phenomenon, by_field = aggregated(published_scores(path, model), read_phenomena(path))
