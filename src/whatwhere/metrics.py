@@ -104,7 +104,7 @@ METRICS: dict[str, Metric] = {
     "loss": Metric("loss", NATS, "train or validation", counts="masked tokens", over="held-out windows"),
     "loss.unigram": Metric("entropy of token frequencies", NATS, counts="tokens"),
     "blimp": Metric("share of pairs right", SHARE, counts="pairs", over="pairs"),
-    "blimp.*": Metric("share of pairs right", SHARE, "paradigm or field", counts="pairs", over="pairs"),
+    "blimp.*": Metric("share of pairs right", SHARE, "paradigm, field or term", counts="pairs", over="pairs"),
     "linguistic.score*": _grammar("share right"),
     "linguistic.layer*": _grammar("share right"),
     "linguistic.f1*": _grammar("F1, mean of classes"),

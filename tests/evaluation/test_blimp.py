@@ -10,8 +10,9 @@ from cli_runner import whatwhere
 from transformers import BertConfig, BertForMaskedLM
 
 import whatwhere as ww
+from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer
-from whatwhere.evaluation.blimp import Acceptability, Pair, pseudo_log_likelihoods, read_blimp, right
+from whatwhere.evaluation.blimp import Acceptability, Pair, blimp_records, pseudo_log_likelihoods, read_blimp, right
 from whatwhere.evaluation.states import Slot
 from whatwhere.evaluation.tuning import masked_config, open_masked
 from whatwhere.records import read_records, select
@@ -39,6 +40,20 @@ def test_pairs_are_read_from_all_files(data):
     assert len(pairs) == 6 and pairs[0] == Pair("A river runs .", "A river run .", "morphology", "agreement")
     assert {p.field for p in pairs} == {"morphology", "syntax_semantics", "syntax"}
     assert [p.paradigm for p in read_blimp(data / "blimp", 1)] == ["agreement", "order", "number"]
+
+
+def test_terms_are_means_of_their_paradigms_across_fields_and_files_may_lack_them(tmp_path):
+    """DSTG's Table 6 has island effects; the column that has them was not read."""
+    islands = {"linguistics_term": "island_effects"}
+    rows = [line(paradigm="adjunct", field="syntax", **islands)] * 4
+    rows += [line(paradigm="wh", field="syntax/semantics", **islands)] * 2 + [line(paradigm="other")] * 2
+    (tmp_path / "a.jsonl").write_text("".join(rows), encoding="utf-8")
+    pairs = read_blimp(tmp_path)
+    records = blimp_records(Who("m"), pairs, np.array([1, 1, 0, 1, 0, 0.5, 1, 1]))
+    (term,) = select(records, metric="blimp.term")
+    assert (term.part, term.value, term.n) == ("island_effects", (0.75 + 0.25) / 2, 6)
+    of_field = {r.part: (r.value, r.n) for r in select(records, metric="blimp.field")}
+    assert of_field == {"syntax": (0.75, 4), "syntax_semantics": (0.25, 2), "morphology": (1.0, 2)}
 
 
 def test_what_is_missing_is_named(data, tmp_path):

@@ -23,12 +23,14 @@ FIELDS = ("sentence_good", "sentence_bad", "field", "UID")
 
 @dataclass(frozen=True)
 class Pair:
-    """A minimal pair. field: syntax, morphology, semantics or syntax_semantics; paradigm: one of 67."""
+    """A minimal pair. field: syntax, morphology, semantics or syntax_semantics; paradigm: one of 67; term: the
+    phenomenon that it shows, one of 13 such as island_effects; "" where the file does not say."""
 
     good: str
     bad: str
     field: str
     paradigm: str
+    term: str = ""
 
 
 def blimp_files(data: Path) -> list[Path]:
@@ -58,8 +60,8 @@ def read_blimp(data: Path, limit: int | None = None) -> list[Pair]:
             paradigm = row["UID"]
             seen[paradigm] = seen.get(paradigm, 0) + 1
             if limit is None or seen[paradigm] <= limit:
-                field = row["field"].replace("/", "_")
-                pairs.append(Pair(row["sentence_good"], row["sentence_bad"], field, paradigm))
+                field, term = row["field"].replace("/", "_"), str(row.get("linguistics_term") or "")
+                pairs.append(Pair(row["sentence_good"], row["sentence_bad"], field, paradigm, term))
     return pairs
 
 
@@ -191,17 +193,22 @@ def paradigm_numbers(pairs: Sequence[Pair]) -> np.ndarray:
 
 
 def blimp_records(who: Who, pairs: Sequence[Pair], found: np.ndarray) -> list[Record]:
-    """The share of pairs that a model has right: of each paradigm, of each field (mean of its paradigms) and of all."""
+    """The share of pairs that a model has right: of each paradigm, of each field and term (means of paradigms) and of
+    all."""
     of: dict[str, list[float]] = defaultdict(list)
     for pair, share in zip(pairs, found, strict=True):
         of[pair.paradigm].append(float(share))
-    fields = {p.paradigm: p.field for p in pairs}
     shares = {paradigm: float(np.mean(values)) for paradigm, values in of.items()}
     records = [
         who.record("blimp.paradigm", share, *share_interval(round(sum(of[p])), len(of[p])), part=p, n=len(of[p]))
         for p, share in shares.items()
     ]
-    for field in dict.fromkeys(fields.values()):
-        mean = float(np.mean([share for p, share in shares.items() if fields[p] == field]))
-        records.append(who.record("blimp.field", mean, part=field, n=sum(p.field == field for p in pairs)))
+    for metric, group_of in (
+        ("blimp.field", {pair.paradigm: pair.field for pair in pairs}),
+        ("blimp.term", {pair.paradigm: pair.term for pair in pairs if pair.term}),
+    ):
+        for group in dict.fromkeys(group_of.values()):
+            within = [paradigm for paradigm, each in group_of.items() if each == group]
+            mean = float(np.mean([shares[paradigm] for paradigm in within]))
+            records.append(who.record(metric, mean, part=group, n=sum(len(of[paradigm]) for paradigm in within)))
     return [*records, who.record("blimp", float(np.mean(list(shares.values()))), n=len(pairs))]

@@ -34,6 +34,7 @@ SAMPLES = "samples.csv"
 WHOLE = ("SENTENCE", "SENTENCE_PAIR_BI")  # each input is a text, read alone
 JOINED = ("SENTENCE_PAIR_CROSS", "SENTENCE_PAIR_TOKENS_CROSS")  # both as one text with the separator between
 KINDS = (*WHOLE, *JOINED, "SENTENCE_TOKENS", "SENTENCE_SPANS", "SENTENCE_PAIR_TOKENS_BI")
+TABLES = tuple(f"holmes.csv{packed}" for packed in ("", ".xz", ".gz", ".zst"))  # ends of published tables
 SPREAD = 0.1  # of a data set over seeds: with more, for any model, it is left out (DSTG C.3)
 
 
@@ -223,20 +224,19 @@ def read_phenomena(path: Path) -> dict[str, tuple[str, str]]:
 
 def published_scores(path: Path, model: str) -> dict[str, float]:
     """Data set -> score of a model in a published table, none where it is not there; of several shares of the training
-    rows the largest that has most data sets (all of Flash-Holmes are there up to 1/32).
+    rows the largest that has most data sets, whoever has a score of them (all of Flash-Holmes are there up to 1/32).
 
     Raises:
         ValueError: no such file or column.
     """
-    found: dict[float, dict[str, float]] = defaultdict(dict)
+    found: dict[float, dict[str, float | None]] = defaultdict(dict)
     for name, row in _published(path):
-        if row.get(model):
-            try:
-                found[float(row["train portion"])][name] = float(row[model])
-            except ValueError:
-                raise ValueError(f"{path}: no number for {name[:60]!r} and {model}. Bring a complete copy.") from None
-    most = max(map(len, found.values()), default=0)
-    return max(((share, of) for share, of in found.items() if len(of) == most), default=(0.0, dict[str, float]()))[1]
+        try:
+            found[float(row["train portion"])][name] = float(row[model]) if row.get(model) else None
+        except ValueError:
+            raise ValueError(f"{path}: no number for {name[:60]!r} and {model}. Bring a complete copy.") from None
+    _, scores = max(found.items(), key=lambda each: (len(each[1]), each[0]), default=(0.0, {}))
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def _published(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -253,13 +253,14 @@ def _published(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def table_of(config: HolmesConfig) -> Path | None:
-    """The published table that is given, or that lies beside the data as in the repository of Holmes."""
+    """The published table that is given, or that lies beside the data: `leaderboards/*holmes.csv` as in the repository
+    of Holmes, or `leaderboard*holmes.csv`, plain or packed; of several that of the data's name."""
     if config.table is not None:
         return Path(config.table)
     data = next(iter(data_sets(Path(config.data)).values())).parent
-    folders = (data / "leaderboards", data.parent / "leaderboards")
-    found = [path for folder in folders for path in sorted(folder.glob("*holmes.csv*"))]
-    same = [path for path in found if path.name.startswith(data.name)]
+    there = (folder.glob(name) for folder in (data, data.parent) for name in ("leaderboards/*", "leaderboard*"))
+    found = [path for paths in there for path in sorted(paths) if path.name.endswith(TABLES)]
+    same = [p for p in found if p.name.partition(".")[0].removeprefix("leaderboard-") == data.name]
     return next(iter(same or found), None)
 
 
@@ -416,8 +417,9 @@ def _published_records(
     who: Who, names: Sequence[str], phenomena: Mapping[str, tuple[str, str]], printed: Mapping[str, float]
 ) -> list[Record]:
     """Records of fields, from the scores that a published table has of the same data sets."""
-    fields = Counter(phenomena[name][0] for name in names)
-    _, of_field = aggregated({name: printed[name] for name in names if name in printed}, phenomena)
+    there = {name: printed[name] for name in names if name in printed}
+    fields = Counter(phenomena[name][0] for name in there)
+    _, of_field = aggregated(there, phenomena)
     return [who.record("holmes.published", value, part=f, n=fields[f]) for f, value in of_field.items()]
 
 
@@ -430,7 +432,8 @@ def _notes(config: HolmesConfig, _out: Path) -> list[str]:
     table = table_of(config)
     if table is None:
         return [words, "No means of phenomena and fields: leaderboards/*.csv is not there, see --table."]
-    unknown = [name for name in _tasks(config) if name not in read_phenomena(table)]
+    phenomena = read_phenomena(table)
+    unknown = [name for name in _tasks(config) if name not in phenomena]
     return [words, *([f"Of no phenomenon in {table.name}: {', '.join(unknown)}."] if unknown else [])]
 
 

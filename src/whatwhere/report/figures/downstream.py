@@ -170,7 +170,11 @@ def answers(run: Run) -> Iterator[Row]:
     lambda run, rows: best(coded(run.values("blimp")), "Of BLiMP's pairs most are right by", write=rounded),
     x=Axis("share of pairs right", "share", include=(0.4, 0.8)),
     columns=("Field", "", "Model"),
-    records=("blimp.field: part = field, step = 0 untrained", "blimp.paradigm: part = paradigm"),
+    records=(
+        "blimp.field: part = field, step = 0 untrained",
+        "blimp.paradigm: part = paradigm",
+        "blimp.term: part = term",
+    ),
     levels={0.5: "chance: 50\u202f%"},
 )
 def grammar(run: Run) -> Iterator[Row]:
