@@ -3,6 +3,7 @@ them."""
 
 import lzma
 
+import datasets
 import numpy as np
 import pytest
 
@@ -16,11 +17,14 @@ from whatwhere.evaluation.glue import (
     TASKS,
     GlueConfig,
     fine_tune,
+    glue_records,
     read_task,
     task_texts,
 )
 from whatwhere.evaluation.grid import pieces
 from whatwhere.evaluation.tuning import halves
+from whatwhere.files import write_arrays, write_json
+from whatwhere.records import select
 
 # Header and a row of each table as released; CoLA has no header, MRPC's begins with a byte-order mark.
 RELEASE = {
@@ -116,17 +120,51 @@ def test_what_is_missing_is_named_with_the_way_out(tmp_path, monkeypatch):
         read_task(TASKS["rte"], None, "train")
 
 
-def test_the_hub_gives_the_same_rows(monkeypatch):
-    asked = []
+# Columns of texts of each task on the Hub, and its classes in the order of their numbers; STS-B has scores.
+ON_THE_HUB = {
+    "cola": (["sentence"], ["unacceptable", "acceptable"]),
+    "sst-2": (["sentence"], ["negative", "positive"]),
+    "mrpc": (["sentence1", "sentence2"], ["not_equivalent", "equivalent"]),
+    "sts-b": (["sentence1", "sentence2"], None),
+    "qqp": (["question1", "question2"], ["not_duplicate", "duplicate"]),
+    "mnli": (["premise", "hypothesis"], ["entailment", "neutral", "contradiction"]),
+    "qnli": (["question", "sentence"], ["entailment", "not_entailment"]),
+    "rte": (["sentence1", "sentence2"], ["entailment", "not_entailment"]),
+    "wnli": (["sentence1", "sentence2"], ["not_entailment", "entailment"]),
+}
 
-    def load(name, config, split):
-        asked.append((name, config, split))
-        return [{"premise": "It rains .", "hypothesis": "It is wet .", "label": 0, "idx": 0}]
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_hub_gives_the_same_rows(name, tmp_path, monkeypatch):
+    # The Hub numbers MNLI's classes in another order than that of the words: heads were others, and so were labels.
+    task, (columns, classes) = TASKS[name], ON_THE_HUB[name]
+    right = range(len(classes)) if classes else [4.25, 0.2, 5.0]
+    kind = datasets.ClassLabel(names=classes) if classes else datasets.Value("float32")
+    features = datasets.Features({**dict.fromkeys(columns, datasets.Value("string")), "label": kind})
+    header, row = RELEASE[name]
+    heads = (header or "").lstrip("\ufeff").split("\t")
+    places = [each if isinstance(each, int) else heads.index(each) for each in (*task.texts, task.label)]
+    on_hub, released = [], []
+    for number in right:
+        texts, fields = [f"{column} of {number}" for column in columns], row.split("\t")
+        on_hub.append({**dict(zip(columns, texts, strict=True)), "label": number})
+        label = classes[number] if classes and name in ("mnli", "qnli", "rte") else str(number)
+        for place, value in zip(places, [*texts, label], strict=True):
+            fields[place] = value
+        released.append("\t".join(fields))
+    asked, split = [], task.splits[-1]
+
+    def load(*what, split):
+        asked.append((*what, split))
+        return datasets.Dataset.from_list(on_hub, features=features)
 
     monkeypatch.setattr("datasets.load_dataset", load)
-    found = read_task(TASKS["mnli"], None, "dev_mismatched")
-    assert (found.texts, found.pairs, found.labels) == (["It rains ."], ["It is wet ."], ["0"])
-    assert asked == [(HUB, "mnli", "validation_mismatched")]
+    theirs = read_task(task, None, split)
+    mine = read_task(task, release(tmp_path, name, *released, split=split), split)
+    assert (theirs.texts, theirs.pairs) == (mine.texts, mine.pairs) and len(mine.texts) == len(right)
+    as_read = np.float32 if task.regression else str
+    assert list(map(as_read, theirs.labels)) == list(map(as_read, mine.labels))
+    assert asked == [(HUB, task.hub, "validation_mismatched" if name == "mnli" else "validation")]
 
 
 def test_metrics_are_their_equations():
@@ -163,6 +201,30 @@ def test_halves_are_the_same_for_all_and_share_no_row():
     one, two = halves(277)
     assert sorted([*one, *two]) == list(range(277)) and abs(len(one) - len(two)) == 1
     assert all(np.array_equal(a, b) for a, b in zip(halves(277), (one, two), strict=True))
+
+
+def test_the_median_of_tupe_is_that_of_the_seeds_best_scores_at_the_best_rate(tmp_path):
+    rng, out = np.random.default_rng(0), tmp_path
+    config = GlueConfig.parse({"models": ["reference"], "tasks": ["cola"], "recipe": "tupe"})
+    labels, best = rng.integers(2, size=40), {setting.name: [] for setting in config.settings}
+    for piece in pieces(config):
+        said = np.where(rng.random((3, 40)) < 0.3, 1 - labels, labels)  # three evaluations
+        of_rows = [
+            [METRICS["matthews"](each[rows], labels[rows]) for rows in (*halves(40), slice(None))] for each in said
+        ]
+        best[piece.setting.name].append(max(scores[2] for scores in of_rows))
+        predicted = said[np.argmax(of_rows, axis=0)]
+        write_arrays(piece.file(out, ".npz"), {"predicted": predicted, "labels.dev": labels})
+        write_json(piece.file(out), {"scores": of_rows})
+    (found,) = select(glue_records(config, out), metric="glue.median")
+    assert [len(scores) for scores in best.values()] == [5] * 4 and (found.part, found.seed, found.n) == (
+        "cola",
+        None,
+        5,
+    )
+    assert found.value == max(np.median(scores) for scores in best.values())
+    single = select(glue_records(config, out), metric="glue.best")
+    assert found.value != np.median([r.value for r in single])  # of each seed's own best rate
 
 
 def test_rates_that_are_given_stand_in_place_of_the_recipe_s():

@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import whatwhere
+from foreign_models import KINDS, save
 from made_tasks import write_pairs
 from made_trees import write_trees
 
 import whatwhere as ww
 from whatwhere.analysis.passes import body_of
 from whatwhere.corpus import load_tokenizer
+from whatwhere.encoder.tables import most_tokens
 from whatwhere.evaluation import linguistic, paragraphs
 from whatwhere.evaluation.examples import Row, examples
 from whatwhere.evaluation.family import bounded, paired
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig, row_states
 from whatwhere.evaluation.paragraphs import flesch, sentences_of, syllables
 from whatwhere.evaluation.states import Slot, parts_of, slot_states
-from whatwhere.evaluation.tuning import open_masked
+from whatwhere.evaluation.tuning import open_body, open_masked
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate
 from whatwhere.study.evaluate import run_evaluation
@@ -36,20 +38,27 @@ def data(tmp_path_factory):
     return write_pairs(write_trees(tmp_path_factory.mktemp("data")))
 
 
-def test_a_place_is_the_mean_of_its_tokens(reference):
+@pytest.mark.parametrize("kind", ["ours", *KINDS])
+def test_a_place_is_the_mean_of_its_tokens(kind, reference, tmp_path):
     model, tokenizer = reference
+    if kind != "ours":
+        others = [text.replace("", "e") for text in TEXTS]  # all letters and none of the words
+        folder = str(save(kind, tmp_path / kind, others))
+        model, tokenizer = open_body(folder), load_tokenizer(folder)
     slots = [Slot(1, 3, 24), Slot(0, 4, 9), Slot(0, 0, 18), Slot(2), Slot(1, 3, 24)]
+    layers = [0, model.config.num_hidden_layers]
+    how = {"truncation": True, "max_length": most_tokens(model.config), "return_tensors": "pt"}
     for tokens in (12, 10_000):  # a text at a time, and padded
-        states, empty = slot_states(model, tokenizer, TEXTS, slots, [0, 4], batch_tokens=tokens)
+        states, empty = slot_states(model, tokenizer, TEXTS, slots, layers, batch_tokens=tokens)
         assert not empty.any()
         for number, slot in enumerate(slots):
-            coded = tokenizer(TEXTS[slot.text], return_offsets_mapping=True, return_tensors="pt")
+            coded = tokenizer(TEXTS[slot.text], return_offsets_mapping=True, **how)
             where = coded.pop("offset_mapping")[0]
             with torch.no_grad():
                 hidden = body_of(model)(input_ids=coded["input_ids"], output_hidden_states=True).hidden_states
             inside = (where[:, 0] < slot.end) & (where[:, 1] > slot.start) if slot.end >= 0 else where[:, 0] >= 0
             assert number or inside.sum() > 2  # a word of several tokens
-            for i, layer in enumerate((0, 4)):
+            for i, layer in enumerate(layers):
                 assert states[i, number] == pytest.approx(hidden[layer][0, inside].mean(0).numpy(), abs=1e-4)
 
 

@@ -2,6 +2,7 @@
 by one, what is finished stays, and SimCSE stands beside the model it began with."""
 
 import json
+import shutil
 import sys
 
 import datasets
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import sentences, whatwhere
-from foreign_models import save
+from foreign_models import KINDS, save
 from made_tasks import put, write_vectors
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
@@ -19,9 +20,9 @@ from transformers import AutoModel
 
 import whatwhere as ww
 from whatwhere.cli.evaluate import _names
-from whatwhere.corpus import load_tokenizer
+from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.evaluation.local_tasks import LOCAL, local_task
-from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, text_vectors
+from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, run_task, text_vectors
 from whatwhere.evaluation.tuning import open_body
 from whatwhere.records import read_records, select
 from whatwhere.study import evaluate
@@ -105,9 +106,9 @@ def bert(tmp_path_factory):
     return str(save("bert", tmp_path_factory.mktemp("foreign") / "bert"))
 
 
-@pytest.mark.parametrize("kind", ["ours", "theirs"])
-def test_vectors_are_those_of_one_text_at_a_time(kind, bert):
-    source = ww.reference() if kind == "ours" else bert
+@pytest.mark.parametrize("kind", ["ours", *KINDS])
+def test_vectors_are_those_of_one_text_at_a_time(kind, tmp_path):
+    source = ww.reference() if kind == "ours" else str(save(kind, tmp_path / kind))
     tokenizer, theirs = load_tokenizer(source), AutoModel.from_pretrained(source, dtype=torch.float32).eval()
     body = open_body(source)
     columns = {"mean": slice(None), "cls": slice(None)}
@@ -260,6 +261,29 @@ def test_mtebs_own_tasks_run_by_name(data, tmp_path, monkeypatch):
     assert record.value == pytest.approx(spearmanr(near, pairs["score"]).statistic, abs=1e-5) and record.n == 60
 
 
+def test_simcse_reads_the_training_windows_of_the_models_own_run_or_else_python_docs(data, bert, tmp_path, monkeypatch):
+    put(tmp_path / "docs.txt", sentences(60, seed=1))
+    put(tmp_path / "text.txt", sentences(60))
+    monkeypatch.setattr("whatwhere.evaluation.mteb.PythonDocs", lambda files: open_source(tmp_path / "docs.txt"))
+    windows, text = tmp_path / "study/corpus", open_source(tmp_path / "text.txt")
+    build_windows(text, load_tokenizer(bert), windows, length=32, progress=False)
+    inside, outside = tmp_path / "study/models/inside/seed-0", tmp_path / "outside"
+    for folder in (inside, outside):
+        shutil.copytree(bert, folder)
+
+    def tuned(out, *models, corpus=None):
+        more = {"models": list(map(str, models)), "contrastive": True, "steps": 1, "corpus": corpus and str(corpus)}
+        (tmp_path / out).mkdir()
+        config(data, **more).save_run(tmp_path / out / MTEB.file)
+        for piece in pieces(config(data, **more))[: len(models)]:  # SimCSE comes first
+            run_task(str(tmp_path / out), piece, lambda *state: None)
+        return [path.read_bytes() for path in sorted((tmp_path / out).glob("models/*/model.safetensors"))]
+
+    of_run, of_docs = tuned("unsaid", inside, outside)
+    assert [of_run] == tuned("windows", outside, corpus=windows)
+    assert [of_docs] == tuned("docs", inside, corpus=tmp_path / "docs.txt") and of_docs != of_run
+
+
 def test_a_benchmark_is_its_tasks(monkeypatch):
     for place in (torch, torch.cuda):  # mteb seeds them for each of its 2,000 tasks, with the stack of each call
         monkeypatch.setattr(place, "manual_seed" if place is torch else "manual_seed_all", lambda seed: None)
@@ -277,7 +301,11 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
         (["--tasks", "STSBenchmrk"], "Did you mean STSBenchmark"),
         (["--tasks", "STSB-local"], "no task or benchmark 'STSB-local'. Did you mean STSBenchmark-local?"),
         (["--tasks", "STS12-local"], "STS12-local is read from files: give their folder, --data FOLDER"),
-        (["--tasks", "STS12"], "STS12 cannot be fetched from the Hub (no route to host)"),
+        (
+            ["--tasks", "STS12"],
+            "STS12 cannot be fetched from the Hub (no route to host). Where there is no network, bring the Hub's cache "
+            "(HF_HOME) with it, or take local tasks: --tasks NAME-local --data FOLDER.\n",
+        ),
         (["--tasks", "STS12", "--limit", "20"], "limit is of local tasks, mteb's own are whole; tasks has STS12"),
         (["--tasks", "CIFAR10"], "CIFAR10 is of image; these encoders read text alone"),
         (["--tasks", "MR-local", "--data", "."], "needs sentence-classification/MR/train.tsv"),

@@ -37,7 +37,8 @@ class Task:
     texts, label: columns of the release, by name, or by place where its tables have no header; hub_texts: of the Hub
     (whose label is `label`). metrics: the first decides. splits: of its development rows. regression: whether labels
     are numbers. gaps: whether the release itself has rows that lack a text, which are left out. classes: how many
-    labels there are, where they are no numbers.
+    labels there are, where they are no numbers. words: labels of the release by their numbers on the Hub, where they
+    are words.
     """
 
     name: str
@@ -51,18 +52,20 @@ class Task:
     regression: bool = False
     gaps: bool = False
     classes: int = 2
+    words: tuple[str, ...] = ()
 
 
 _PAIR = ("sentence1", "sentence2")
+_ENTAILED = ("entailment", "not_entailment")
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        Task("rte", "RTE", "rte", _PAIR, "label", _PAIR),
+        Task("rte", "RTE", "rte", _PAIR, "label", _PAIR, words=_ENTAILED),
         Task("mrpc", "MRPC", "mrpc", ("#1 String", "#2 String"), "Quality", _PAIR, ("accuracy", "f1")),
         Task("cola", "CoLA", "cola", (3,), 1, ("sentence",), ("matthews",)),
         Task("sts-b", "STS-B", "stsb", _PAIR, "score", _PAIR, ("pearson", "spearman"), regression=True),
         Task("sst-2", "SST-2", "sst2", ("sentence",), "label", ("sentence",)),
-        Task("qnli", "QNLI", "qnli", ("question", "sentence"), "label", ("question", "sentence")),
+        Task("qnli", "QNLI", "qnli", ("question", "sentence"), "label", ("question", "sentence"), words=_ENTAILED),
         Task(
             "qqp",
             "QQP",
@@ -82,6 +85,7 @@ TASKS: dict[str, Task] = {
             ("premise", "hypothesis"),
             splits=("dev_matched", "dev_mismatched"),
             classes=3,
+            words=("entailment", "neutral", "contradiction"),
         ),
         Task("wnli", "WNLI", "wnli", _PAIR, "label", _PAIR),
     )
@@ -176,8 +180,10 @@ def _of_hub(task: Task, split: str) -> Iterator[tuple[str, tuple[list[str], str]
         f"Without a network, bring the file {task.folder}/{split}.tsv of GLUE's release and give its folder: --data "
     )
     rows = hub_rows(HUB, task.hub, _HUB_SPLITS.get(split, split), f"{way_out}FOLDER.")
+    words = dict(enumerate(task.words))
     for number, row in enumerate(rows):
-        yield f"{HUB}, {task.hub}, row {number}", ([row[c] for c in task.hub_texts], str(row["label"]))
+        label = str(words.get(row["label"], row["label"]))
+        yield f"{HUB}, {task.hub}, row {number}", ([row[c] for c in task.hub_texts], label)
 
 
 @dataclass(frozen=True)

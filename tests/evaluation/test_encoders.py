@@ -1,0 +1,86 @@
+"""Every encoder through every evaluation: those of other packages, presets of ours, and one that lacks a tokenizer."""
+
+import json
+
+import pytest
+import torch
+from cli_runner import whatwhere
+from foreign_models import KINDS, TEXTS, save
+from made_tasks import made_up, put, write, write_vectors
+from made_trees import write_trees
+from transformers import AutoTokenizer
+
+import whatwhere as ww
+from whatwhere.corpus import load_tokenizer
+from whatwhere.encoder import PRESETS
+from whatwhere.evaluation.tuning import input_form, open_body
+
+FAMILIES = {  # verb -> the least that it does
+    "glue": ["--tasks", "rte", "--seeds", "1", "--rates", "1e-4"],
+    "squad": ["--seeds", "1", "--rates", "1e-4"],
+    "linguistic": ["--tasks", "tense", "--seeds", "1", "--limit", "40"],
+    "mteb": ["--tasks", "STS12-local"],
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A few rows for every family; texts of RTE may be longer than the 32 tokens that a model of these reads."""
+    folder = write_trees(write_vectors(tmp_path_factory.mktemp("data")))
+    pairs = [(text, TEXTS[i // 2][:20]) for i, text in enumerate(TEXTS[:24])]
+    for split in ("train", "dev"):
+        rows = [f"{i}\t{one}\t{two}\t{'not_' * (i % 2)}entailment\n" for i, (one, two) in enumerate(pairs)]
+        put(folder / f"glue/RTE/{split}.tsv", "index\tsentence1\tsentence2\tlabel\n" + "".join(rows))
+        write(folder / "squad", made_up(12, len(split)), f"{split}-v1.1.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    place = tmp_path_factory.mktemp("foreign")
+    return {kind: save(kind, place / kind) for kind in KINDS}
+
+
+def scores(family, model, data, out):
+    """metric -> record of one model's trained self."""
+    words = ["evaluate", family, str(model), *FAMILIES[family], "--data", str(data), "--out", str(out)]
+    done = whatwhere(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    return {r["metric"]: r for r in json.loads(done.stdout)["records"] if r["model"] == model.name}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_encoders_of_other_packages_go_through_every_family(kind, family, foreign, data, tmp_path):
+    found = scores(family, foreign[kind], data, tmp_path / "o")[f"{family}.score"]
+    assert -1 <= found["value"] <= 1 and (tmp_path / "o/report.html").is_file()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_many_tokens_are_read_as_there_are_positions_and_types_where_a_model_has_two(kind, foreign):
+    model, tokenizer = open_body(str(foreign[kind])), load_tokenizer(str(foreign[kind]))
+    assert input_form(model, tokenizer, 128) == (32, kind in ("bert", "electra"))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_probed_and_its_streams_alone(name, data, tmp_path):
+    torch.manual_seed(0)
+    ww.Encoder(ww.preset(name, "tiny", vocab_size=4096, num_hidden_layers=1)).save_pretrained(tmp_path / name)
+    AutoTokenizer.from_pretrained(ww.reference()).save_pretrained(tmp_path / name)
+    found = scores("linguistic", tmp_path / name, data, tmp_path / "o")
+    streams = ["", ".position", ".semantic"] if PRESETS[name].get("streams") == 2 else [""]
+    assert sorted(metric for metric in found if metric.startswith("linguistic.score")) == [
+        f"linguistic.score{stream}" for stream in streams
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_without_a_tokenizer_is_refused_before_anything_is_done(family, foreign, data, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "bare").mkdir(exist_ok=True)
+        (tmp_path / "bare" / name).write_bytes((foreign["bert"] / name).read_bytes())
+    words = ["evaluate", family, "reference", str(tmp_path / "bare"), *FAMILIES[family], "--data", str(data)]
+    done = whatwhere(*words, "--out", str(tmp_path / "o"))
+    assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "bare has no tokenizer (tokenizer.json). Save the model's tokenizer there" in done.stderr
+    assert not (tmp_path / "o").exists()
