@@ -9,10 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 from cli_runner import whatwhere
-from foreign_models import save
+from foreign_models import KINDS, SIZES, save
 from run_files import MODEL, losses, unexplained
 from safetensors import safe_open
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertForSequenceClassification,
+    ViTConfig,
+    ViTModel,
+)
 
 import whatwhere as ww
 from whatwhere.intervals import share_interval
@@ -282,3 +289,31 @@ def test_a_bert_is_fine_tuned_as_its_own_class_would_be(tables, tmp_path):
     assert not torch.equal(fresh.bert.embeddings.position_embeddings.weight, began)
     with pytest.raises(ValueError, match="model.hiden_dropout is no field of a bert.*hidden_dropout_prob"):
         build_classifier(config.model_copy(update={"model": {"hiden_dropout": 0.1}}), ["no", "yes"])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bert"])
+def test_other_encoders_of_transformers_are_fine_tuned(kind, tables, tmp_path):
+    start = save(kind, tmp_path / kind)
+    values = {"start": str(start), **tables, **QUICK, "length": 16, "steps": 3, "learning_rate": 0.01}
+    values["seed"] = 1  # `save` draws with 0: weights drawn anew would be the same
+    summary = finetune(FinetuneConfig.parse(values), tmp_path / "run", progress=False)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run").eval()
+    assert model.config.model_type == kind and model.config.id2label == {0: "no", 1: "yes"}
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    rows = [line.split("\t") for line in Path(tables["dev"]).read_text().splitlines()[1:]]
+    with torch.no_grad():  # one by one, without padding
+        said = [int(model(**tokenizer(text, return_tensors="pt", truncation=True)).logits.argmax()) for text, _ in rows]
+    right = sum(model.config.id2label[one] == label for one, (_, label) in zip(said, rows, strict=True))
+    assert summary["validation_accuracy"] == right / len(rows)
+    began = AutoModel.from_pretrained(start).get_input_embeddings().weight
+    first = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run/checkpoints/step-0")
+    assert torch.equal(first.get_input_embeddings().weight, began)  # of the folder, not drawn anew
+    assert not torch.equal(model.get_input_embeddings().weight, began)
+    assert not unexplained(tmp_path / "run", MODEL)
+
+
+def test_a_model_that_has_no_classifier_is_refused_by_its_type(encoder, tables, tmp_path):
+    ViTModel(ViTConfig(image_size=32, patch_size=16, **SIZES)).save_pretrained(tmp_path / "vit")
+    with pytest.raises(ValueError, match="transformers has no classifier of type vit. Give an encoder that has one."):
+        finetune(config_of(tmp_path / "vit", tables), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run/finetune.yaml").exists()
