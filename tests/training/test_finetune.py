@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli_runner import whatwhere
+from cli_runner import settings, whatwhere
 from foreign_models import KINDS, SIZES, save
 from run_files import MODEL, losses, unexplained
 from safetensors import safe_open
@@ -317,3 +317,36 @@ def test_a_model_that_has_no_classifier_is_refused_by_its_type(encoder, tables, 
     with pytest.raises(ValueError, match="transformers has no classifier of type vit. Give an encoder that has one."):
         finetune(config_of(tmp_path / "vit", tables), tmp_path / "run", progress=False)
     assert not (tmp_path / "run/finetune.yaml").exists()
+
+
+def test_what_failed_before_a_step_was_kept_begins_anew_with_other_settings(encoder, tables, corpus_file, tmp_path):
+    # A mended scheme was refused in the folder of the run that had failed by it at its first step.
+    kerple = (Path(__file__).parents[2] / "examples/kerple.py").read_text()
+    steep = kerple.replace("torch.log1p(r2 * distance.abs()[..., None])", "(r2 * distance.abs()[..., None]).sqrt()")
+    assert steep != kerple
+    scheme, out = tmp_path / "mine.py", tmp_path / "run"
+    words = ["pretrain", "--out", str(out), "--corpus", str(corpus_file), "--preset", "kerple", "--scheme", str(scheme)]
+    scheme.write_text(steep)
+    failed = whatwhere(*words, "--steps", "2", *settings())
+    assert failed.returncode == 2 and "at step 1 of kerple" in failed.stderr, failed.stderr
+    assert [p.name for p in out.glob("checkpoints/*")] == ["step-0"] and (out / "not-finite-0.npz").is_file()
+    scheme.write_text(kerple)
+    other = whatwhere(*words, "--steps", "2", *settings("vocab_size=200"))
+    assert "holds windows of vocab_size=300, now vocab_size=200" in other.stderr
+    done = whatwhere(*words, "--steps", "3", "--json", *settings())
+    assert done.returncode == 0 and json.loads(done.stdout)["steps"] == 3, done.stderr
+    assert (out / "scheme.py").read_text() == kerple and not unexplained(out, MODEL)
+    assert not (out / "not-finite-0.npz").exists()
+    scheme.write_text(steep)
+    assert "is not the scheme that" in whatwhere(*words, "--steps", "3", *settings()).stderr  # now it binds
+
+    config = config_of(encoder, tables, steps=2, checkpoint_steps=[])
+    finetune(config, tmp_path / "tuned", progress=False)
+    for name in ("checkpoints/step-2", "model.safetensors"):  # as if it had failed at its first step
+        path = tmp_path / "tuned" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    changed = config.model_copy(update={"length": 24, "learning_rate": 0.01})
+    assert finetune(changed, tmp_path / "tuned", resume=True, progress=False)["steps"] == 2
+    assert FinetuneConfig.load(tmp_path / "tuned/finetune.yaml") == changed
+    whole = finetune(changed, tmp_path / "whole", progress=False)
+    assert losses(tmp_path / "tuned") == losses(tmp_path / "whole") and whole["longest"] <= 24
