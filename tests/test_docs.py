@@ -79,3 +79,18 @@ def test_figures_of_rows_find_their_numbers(figures):
     written = {note["text"] for note in figures.scale().panels[0].layout["annotations"]}
     assert {"3.2 hours", "48 minutes", "14 days", "3.6 days", "202 years"} <= written  # as the page has them
     assert len(figures.theory().panels[0].layout["annotations"]) == len(figures.CORPORA)
+
+
+def test_names_that_pages_import_are_in_the_reference():
+    pytest.importorskip("mkdocs", reason="the site needs the extra docs")
+    listed = set(re.findall(r"^::: ([\w.]+)$", module_of(ROOT / "docs/site.py").python(), flags=re.M))
+    last = {name.rpartition(".")[2] for name in listed}
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    imported = [
+        (path.name, name)
+        for path in pages
+        for names in re.findall(r"^from whatwhere[\w.]* import ([\w, ]+)$", path.read_text("utf-8"), flags=re.M)
+        for name in names.split(", ")
+    ]
+    assert ("scale.md", "count_windows") in imported
+    assert not [each for each in imported if each[1] not in last]
