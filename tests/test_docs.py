@@ -94,3 +94,11 @@ def test_names_that_pages_import_are_in_the_reference():
     ]
     assert ("scale.md", "count_windows") in imported
     assert not [each for each in imported if each[1] not in last]
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))])
+def test_lines_of_prose_are_no_longer_than_120_characters(page):
+    if page in ("docs/benchmarks.md", "docs/claims.md", "docs/reliability.md"):
+        return  # written by programs
+    prose = re.sub(r"^ *```.*?^ *```", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
+    assert not [line for line in prose.splitlines() if len(line) > 120 and not line.lstrip().startswith("|")]
