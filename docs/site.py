@@ -125,12 +125,18 @@ def metrics() -> str:
 def python() -> str:
     """The page of the public names, from their docstrings."""
     import whatwhere
-    from whatwhere import geometry
+    from whatwhere import corpus, geometry
 
+    more = {
+        "whatwhere.records": ["Record", "read_records", "write_records", "select"],
+        "whatwhere.corpus": sorted(corpus.__all__, key=str.lower),
+        "whatwhere.training.pretrain": ["CorpusConfig", "prepare_windows"],
+    }
     lines = ["# Python\n", "`import whatwhere as ww` gives these names; each is imported when it is first used.\n"]
     names = [name for name in whatwhere.__all__ if name not in ("__version__", "encoder", "geometry")]
     lines += ["## whatwhere\n", *(f"::: whatwhere.{name}\n" for name in names)]
     lines += ["## whatwhere.geometry\n", "numpy and scipy only: arrays in, arrays out, float64.\n"]
-    return "\n".join(
-        [*lines, *(f"::: whatwhere.geometry.{name}\n" for name in sorted(geometry.__all__, key=str.lower))]
-    )
+    lines += (f"::: whatwhere.geometry.{name}\n" for name in sorted(geometry.__all__, key=str.lower))
+    for module, held in more.items():
+        lines += [f"## {module}\n", *(f"::: {module}.{name}\n" for name in held)]
+    return "\n".join(lines)

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 PAGE = (Path(__file__).parents[1] / "docs/runs.md").read_text(encoding="utf-8")
+POOLINGS = ("mean", "cls", "semantic", "position")
 MODEL, WINDOWS = "A model", "Windows"
 MEASURED = ("tokens_per_second", "waiting", "memory_peak_bytes")  # of a line of a log: no two trainings have the same
 
@@ -17,11 +18,14 @@ def losses(out: Path) -> list[dict]:
 
 
 def patterns(section: str) -> list[str]:
-    """First cells of the table of a section, NAME, K and N as anything."""
+    """First cells of the table of a section, what it writes in capitals (NAME, K, N, TASK ...) as anything, POOLING as
+    each of them."""
     (text,) = re.findall(rf"^## [^\n]*{re.escape(section)}.*?(?=^## |\Z)", PAGE, flags=re.M | re.S)
     cells = re.findall(r"^\| (`.*?) \|", text, flags=re.M)
     names = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
-    return [re.sub(r"\b(NAME|K|N)\b", "*", name) for name in names]
+    each = [name.replace("POOLING", pooling) for name in names for pooling in POOLINGS if "POOLING" in name]
+    plain = [name for name in names if "POOLING" not in name]
+    return [re.sub(r"\b(NAME|TASK|SETTING|WAY|K|N)\b", "*", name) for name in (*plain, *each)]
 
 
 def unexplained(run: Path, section: str) -> list[str]:

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from cli_runner import settings, whatwhere
 from made_study import make_study
+from run_files import missing, unexplained
 
 from whatwhere.encoder import EncoderForMaskedLM
 
@@ -94,7 +95,10 @@ def test_windows_are_made_in_parts_and_a_training_takes_them(tmp_path):
     assert "windows to train on" in made.stdout, made.stderr
     first = (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns
     small = ["--steps", "1", "--set", "batch_size=4", "--set", "model.num_hidden_layers=1"]
-    assert whatwhere("pretrain", *words, *small).returncode == 0
+    pretrained = whatwhere("pretrain", *words, *small)
+    hidden = "'The capital of [MASK] is large.'"
+    assert pretrained.returncode == 0, pretrained.stderr
+    assert pretrained.stdout.endswith(f"\nNext: whatwhere predict {tmp_path / 'run'} --text {hidden}\n")
     assert (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns == first
     for part in ("0/2", "two"):
         assert "--part takes K/N" in refused("windows", *words, "--part", part)
@@ -227,6 +231,8 @@ def test_heads_and_attention_say_first_that_a_model_has_not_learned(trained, tmp
     found = re.match(r".* is ([\d.]+) nats, such a guess has ([\d.]+)\. What follows is how it began", done.stdout)
     assert float(found[1]) > float(found[2]) - 0.1
     assert "has learned too little" in (out / "report.html").read_text(encoding="utf-8")
+    assert not unexplained(out, "heads MODEL")
+    assert missing(out, "heads MODEL") == {"arrays/correlations-*.npz"}  # which a stream of its own has not
     for model in (trained, trained / "checkpoints/step-0"):
         done = whatwhere("attention", str(model), "--text", "A word.", "--out", str(tmp_path / "page.html"))
         assert "has not learned more than how often each token occurs" in done.stdout.splitlines()[0], done.stderr

@@ -79,3 +79,26 @@ def test_figures_of_rows_find_their_numbers(figures):
     written = {note["text"] for note in figures.scale().panels[0].layout["annotations"]}
     assert {"3.2 hours", "48 minutes", "14 days", "3.6 days", "202 years"} <= written  # as the page has them
     assert len(figures.theory().panels[0].layout["annotations"]) == len(figures.CORPORA)
+
+
+def test_names_that_pages_import_are_in_the_reference():
+    pytest.importorskip("mkdocs", reason="the site needs the extra docs")
+    listed = set(re.findall(r"^::: ([\w.]+)$", module_of(ROOT / "docs/site.py").python(), flags=re.M))
+    last = {name.rpartition(".")[2] for name in listed}
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    imported = [
+        (path.name, name)
+        for path in pages
+        for names in re.findall(r"^from whatwhere[\w.]* import ([\w, ]+)$", path.read_text("utf-8"), flags=re.M)
+        for name in names.split(", ")
+    ]
+    assert ("scale.md", "count_windows") in imported
+    assert not [each for each in imported if each[1] not in last]
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))])
+def test_lines_of_prose_are_no_longer_than_120_characters(page):
+    if page in ("docs/benchmarks.md", "docs/claims.md", "docs/reliability.md"):
+        return  # written by programs
+    prose = re.sub(r"^ *```.*?^ *```", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
+    assert not [line for line in prose.splitlines() if len(line) > 120 and not line.lstrip().startswith("|")]

@@ -86,3 +86,9 @@ def test_ids_of_another_tokenizer_are_refused_in_one_line(place, tmp_path):
     assert "measure models of different vocabularies one by one" in refused(
         *geometry, "--model", place / "bert", "--model", other
     )
+
+
+def test_taking_terms_away_is_refused_where_there_are_none_to_take(place):
+    line = refused("heads", place / "bert", "--corpus", place / "my-texts", "--ablate", "10")
+    assert "is of type bert, whose attention and hidden states have no separate terms" in line
+    assert "Leave --ablate out to see where its heads look" in line

@@ -19,15 +19,17 @@ import yaml
 from cli_runner import environment, sentences, whatwhere
 from made_tasks import made_up, write, write_holmes, write_pairs, write_vectors
 from made_trees import write_trees
+from run_files import unexplained
 from typer.main import get_command
 
 from whatwhere.cli.verbs import app
 from whatwhere.training.pretrain import PretrainConfig
 
 ROOT = Path(__file__).parents[1]
-HOW_TO = ["corpus", "scheme", "finetune", "page", "elsewhere"]
+HOW_TO = ["corpus", "scheme", "finetune", "page", "analysis", "elsewhere"]
 LATER = ["extrapolation", "evaluation", "scale"]
 EVALUATIONS = ["glue", "squad", "grammar", "holmes", "mteb"]
+EVALUATED = [f"{name}.yaml" for name in ("glue", "squad", "linguistic", "holmes", "mteb", "length")]
 PAGES = ["README.md", "docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO)]
 PAGES += [f"docs/{name}.md" for name in LATER] + [f"docs/evaluation/{name}.md" for name in EVALUATIONS]
 BLOCK = re.compile(
@@ -40,6 +42,15 @@ SHORT = [
     *("probe_documents=10", "ablation_documents=8", "texts=1", "probe_splits=2"),
 ]
 FEWER = {"--steps": "8", "--seeds": "1", "--documents": "10", "--ablate": "8", "--to": "160", "--pooling": "mean"}
+# mkdocs in a process that reaches nobody.
+OFFLINE = """
+import runpy, sys
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo"):
+        raise OSError(f"{event} {arguments}, where the site is built without a network")
+sys.addaudithook(refuse)
+runpy.run_module("mkdocs", run_name="__main__", alter_sys=True)
+"""
 TINY = {"size": "tiny", "steps": 2, "batch_size": 4, "length": 32, "workers": 1, "model": {"num_hidden_layers": 1}}
 
 
@@ -190,6 +201,9 @@ def test_a_page_runs_from_top_to_bottom(page, places, monkeypatch):
             assert done.returncode == 0, (words, done.stderr[-1500:])
             run += 1
     assert run
+    for name in EVALUATED if page.startswith("docs/evaluation") else ():  # the page on files of a run tells all of them
+        for settings in folder.rglob(name):
+            assert not unexplained(settings.parent, "An evaluation")
     if page == "README.md":
         opened = (
             "from transformers import AutoModel; import whatwhere; print(type(AutoModel.from_pretrained('runs/dstg')))"
@@ -227,15 +241,15 @@ def test_readme_python_example_runs(capsys):
 def test_the_site_builds_and_no_link_is_dead(tmp_path):
     pytest.importorskip("mkdocs", reason="the site needs the extra docs")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        [sys.executable, "-c", OFFLINE, "build", "--strict", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
-        env=environment() | {"NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"},
+        env=environment() | {"NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": ""},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     pages = {path: path.read_text("utf-8") for path in (tmp_path / "site").rglob("*.html")}
-    assert len(pages) > 25
+    assert len(pages) > 25 and not list((tmp_path / "site").rglob("__pycache__"))
     for path, text in pages.items():  # a page opens from a folder and asks nobody
         assert not re.findall(r'(?:src|href)="(https?://[^"]*\.(?:js|css|woff2?))"', text), path

@@ -32,7 +32,8 @@ def wrong_value(name: str, error: ValidationError) -> str:
     given = first["input"]
     seen = repr(given)
     seen = seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]} ..."
-    told = any(repr(each) in words for each in (given if isinstance(given, list) else [given]))
+    words_given = [each for each in (given if isinstance(given, list) else [given]) if isinstance(each, str)]
+    told = any(repr(each) in words for each in words_given)
     return f"{name}{' ' if words.startswith('must ') else ': '}{words}{'' if told else f'; got {seen}'}."
 
 

@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli_runner import whatwhere
-from foreign_models import save
+from cli_runner import settings, whatwhere
+from foreign_models import KINDS, SIZES, save
 from run_files import MODEL, losses, unexplained
 from safetensors import safe_open
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertForSequenceClassification
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertForSequenceClassification,
+    ViTConfig,
+    ViTModel,
+)
 
 import whatwhere as ww
 from whatwhere.intervals import share_interval
@@ -282,3 +289,64 @@ def test_a_bert_is_fine_tuned_as_its_own_class_would_be(tables, tmp_path):
     assert not torch.equal(fresh.bert.embeddings.position_embeddings.weight, began)
     with pytest.raises(ValueError, match="model.hiden_dropout is no field of a bert.*hidden_dropout_prob"):
         build_classifier(config.model_copy(update={"model": {"hiden_dropout": 0.1}}), ["no", "yes"])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bert"])
+def test_other_encoders_of_transformers_are_fine_tuned(kind, tables, tmp_path):
+    start = save(kind, tmp_path / kind)
+    values = {"start": str(start), **tables, **QUICK, "length": 16, "steps": 3, "learning_rate": 0.01}
+    values["seed"] = 1  # `save` draws with 0: weights drawn anew would be the same
+    summary = finetune(FinetuneConfig.parse(values), tmp_path / "run", progress=False)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run").eval()
+    assert model.config.model_type == kind and model.config.id2label == {0: "no", 1: "yes"}
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    rows = [line.split("\t") for line in Path(tables["dev"]).read_text().splitlines()[1:]]
+    with torch.no_grad():  # one by one, without padding
+        said = [int(model(**tokenizer(text, return_tensors="pt", truncation=True)).logits.argmax()) for text, _ in rows]
+    right = sum(model.config.id2label[one] == label for one, (_, label) in zip(said, rows, strict=True))
+    assert summary["validation_accuracy"] == right / len(rows)
+    began = AutoModel.from_pretrained(start).get_input_embeddings().weight
+    first = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run/checkpoints/step-0")
+    assert torch.equal(first.get_input_embeddings().weight, began)  # of the folder, not drawn anew
+    assert not torch.equal(model.get_input_embeddings().weight, began)
+    assert not unexplained(tmp_path / "run", MODEL)
+
+
+def test_a_model_that_has_no_classifier_is_refused_by_its_type(encoder, tables, tmp_path):
+    ViTModel(ViTConfig(image_size=32, patch_size=16, **SIZES)).save_pretrained(tmp_path / "vit")
+    with pytest.raises(ValueError, match="transformers has no classifier of type vit. Give an encoder that has one."):
+        finetune(config_of(tmp_path / "vit", tables), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run/finetune.yaml").exists()
+
+
+def test_what_failed_before_a_step_was_kept_begins_anew_with_other_settings(encoder, tables, corpus_file, tmp_path):
+    # A mended scheme was refused in the folder of the run that had failed by it at its first step.
+    kerple = (Path(__file__).parents[2] / "examples/kerple.py").read_text()
+    steep = kerple.replace("torch.log1p(r2 * distance.abs()[..., None])", "(r2 * distance.abs()[..., None]).sqrt()")
+    assert steep != kerple
+    scheme, out = tmp_path / "mine.py", tmp_path / "run"
+    words = ["pretrain", "--out", str(out), "--corpus", str(corpus_file), "--preset", "kerple", "--scheme", str(scheme)]
+    scheme.write_text(steep)
+    failed = whatwhere(*words, "--steps", "2", *settings())
+    assert failed.returncode == 2 and "at step 1 of kerple" in failed.stderr, failed.stderr
+    assert [p.name for p in out.glob("checkpoints/*")] == ["step-0"] and (out / "not-finite-0.npz").is_file()
+    scheme.write_text(kerple)
+    other = whatwhere(*words, "--steps", "2", *settings("vocab_size=200"))
+    assert "holds windows of vocab_size=300, now vocab_size=200" in other.stderr
+    done = whatwhere(*words, "--steps", "3", "--json", *settings())
+    assert done.returncode == 0 and json.loads(done.stdout)["steps"] == 3, done.stderr
+    assert (out / "scheme.py").read_text() == kerple and not unexplained(out, MODEL)
+    assert not (out / "not-finite-0.npz").exists()
+    scheme.write_text(steep)
+    assert "is not the scheme that" in whatwhere(*words, "--steps", "3", *settings()).stderr  # now it binds
+
+    config = config_of(encoder, tables, steps=2, checkpoint_steps=[])
+    finetune(config, tmp_path / "tuned", progress=False)
+    for name in ("checkpoints/step-2", "model.safetensors"):  # as if it had failed at its first step
+        path = tmp_path / "tuned" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    changed = config.model_copy(update={"length": 24, "learning_rate": 0.01})
+    assert finetune(changed, tmp_path / "tuned", resume=True, progress=False)["steps"] == 2
+    assert FinetuneConfig.load(tmp_path / "tuned/finetune.yaml") == changed
+    whole = finetune(changed, tmp_path / "whole", progress=False)
+    assert losses(tmp_path / "tuned") == losses(tmp_path / "whole") and whole["longest"] <= 24

@@ -216,7 +216,7 @@ def holmes(
     Args:
         data: Folder of Holmes' or Flash-Holmes' data sets, a folder with samples.csv each, or that holds it.
         tasks: Data sets, with commas. [default: all of the folder]
-        table: Published table, which says what a data set is of. [default: leaderboard*holmes.csv in its folder or beside it]
+        table: Published table, which says what a data set is of. [default: leaderboard*holmes.csv there]
         control: Also probes of permuted labels: what is left of a score without them?
         limit: Most rows of a split. [default: all]
     """

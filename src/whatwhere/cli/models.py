@@ -61,8 +61,9 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
             check_sizes(folder, config)
         if head:
             raise ValueError(
-                f"{model} is no model of this package, and only its encoders with their vocabulary head can be "
-                "measured so. Give one of those."
+                f"{model} is of type {config.model_type}, whose attention and hidden states have no separate terms and "
+                "streams that --ablate could take away. Leave --ablate out to see where its heads look, or give an "
+                "encoder of whatwhere pretrain."
             )
         opened, info = AutoModel.from_pretrained(
             model,

@@ -27,7 +27,8 @@ _ACROSS, _WIDE, _NARROW = 3, 760, 330  # most panels side by side; pixels of a s
 
 
 def dataframe(run: Runs) -> "pandas.DataFrame":
-    """The records of a run, one value a row (columns: `whatwhere.records.Record`; docs/metrics.md says what each is).
+    """The records of a run, one value a row (columns: `whatwhere.records.Record`; metrics: `whatwhere.metrics.METRICS`,
+    the page Metrics of the site).
 
     Args:
         run: folder of a study, geometry or spectra run, `heads` or an evaluation, or a record file; of several, a

@@ -14,16 +14,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ..encoder import write_sentence_transformer
 from ..encoder.tables import most_tokens
-from ..files import check_writable, flush, read_json, temporary_folder, write_json, write_text
+from ..files import check_writable, flush, read_json, read_yaml, remove_folder, temporary_folder, write_json, write_text
 from ..hashes import check_files, forget_hashes, write_hashes
 from ..locks import locked, sweep
 from ..status import finished
 from .card import weights_metadata
-from .checkpoints import WEIGHTS, save_model
+from .checkpoints import CHECKPOINTS, WEIGHTS, save_model
 from .config import SCHEME, SchemeConfig, UnknownProgram
 from .loop import processes
 
 SUMMARY = "training.json"
+TOKENIZER = ("tokenizer", "vocab_size", "newline_token")  # keys of the tokenizer that windows were made with
 C = TypeVar("C", bound=SchemeConfig)
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,18 +106,46 @@ def claim_folder(
 def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] = ()) -> tuple[C | None, Any]:
     """Claim `out` for all processes: the configuration its run began with, its summary if finished; None where absent.
 
+    Settings and scheme bind from the first step that is kept: a run that failed before begins anew with those given.
+
     Raises:
         ValueError: see `claim_folder`.
     """
     state = processes()
     if state.is_main_process:  # alone: a slower process would find this one's files
-        claim_folder(config, out, name, resume, free)
+        kept = any(out.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(out.glob("*.safetensors"))
+        if resume and (out / name).is_file() and not kept:
+            _begin_anew(config, out, name)
+        else:
+            claim_folder(config, out, name, resume, free)
     state.wait_for_everyone()
     saved = type(config).load_run(out / name) if (out / name).is_file() else None
     if done := finished(out):
         check_files(out)
     state.wait_for_everyone()  # before one of them begins the run
     return saved, read_json(out / SUMMARY) if done else None
+
+
+def _begin_anew(config: SchemeConfig, out: Path, name: str) -> None:
+    """Make the run in `out`, of which no step is kept, that of these settings and this text of an own scheme.
+
+    Raises:
+        ValueError: the windows there are of another tokenizer.
+    """
+    check_writable(out)
+    if (out / "corpus" / "tokenizer").is_dir():  # which is taken as it is; `build_windows` compares the text
+        old = read_yaml(out / name, "Delete it, or choose another --out.")
+        for key in [key for key in TOKENIZER if isinstance(old, dict) and key in old]:
+            if old[key] != (value := getattr(config, key)) and not config.same_content(key, out):
+                seen = f"{out / 'corpus'} holds windows of {key}={old[key]!r}, now {key}={value!r}"
+                raise ValueError(f"{seen}. Delete it, or choose another --out.")
+    sweep(out)
+    config.save_run(out / name)
+    failed = [path.name for path in out.glob("not-finite-*.npz")]
+    for written in ("data.json", "log.jsonl", *failed, *([] if config.scheme else [SCHEME])):
+        (out / written).unlink(missing_ok=True)
+    if (out / CHECKPOINTS).is_dir():
+        remove_folder(out / CHECKPOINTS)
 
 
 @contextlib.contextmanager
