@@ -14,6 +14,7 @@ from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 import whatwhere as ww
 from whatwhere.analysis import length
 from whatwhere.analysis.passes import Documents
+from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.long_texts import long_texts
 from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about, chosen
@@ -252,6 +253,38 @@ def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
     assert adapted.config.max_position_embeddings == 160
     again = whatwhere(*words)
     assert again.returncode == 0 and again.stdout == done.stdout
+
+
+def test_perplexities_are_those_of_tokens_that_are_hidden_alone(evaluated):
+    records = read_records(evaluated[1] / "records.parquet")
+    for way in ("in-pieces", "cyclic", "cyclic+table"):
+        alone = np.load(evaluated[1] / f"runs/reference/{way}/{way}-seed-0.npz")["alone"]
+        expected = {}
+        for places in np.array_split(np.arange(1, 159), 16):
+            each = [[float(loss) for loss in row if not np.isnan(loss)] for row in alone[:, places]]
+            if all(each):  # of 160 tokens few are hidden alone: of some sixteenths none
+                logs = [sum(losses) / len(losses) for losses in each]
+                expected[places[len(places) // 2]] = np.exp(sum(logs) / len(logs))
+        found = {r.index: r for r in records if r.metric == "length.perplexity" and r.part == way}
+        assert len(expected) > 3 and {at: r.value for at, r in found.items()} == pytest.approx(expected)
+        assert all(r.low < r.value < r.high and r.value > 1 for r in found.values())
+
+
+def test_probes_of_token_segment_and_progress_are_those_of_the_same_copy(evaluated, corpus, tokenizer, tmp_path):
+    # Of the three only the first was ever read.
+    extend("reference", tmp_path / "copy", 160, "cyclic")
+    texts, _ = long_texts(open_source(corpus, document="blank-line"), tokenizer, 160, 10)
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "copy")
+    expected = {}
+    for r in length.beyond_records(model, texts, 128, Who("")):
+        if r.metric in ("r2.token", "r2.segment", "r2.intra") and r.index is None and r.layer is not None:
+            expected[f"length.{r.metric}" + ("" if r.part == "all" else f".{r.part}"), r.layer] = r.value
+    records = [r for r in read_records(evaluated[1] / "records.parquet") if ".r2." in r.metric and r.part == "cyclic"]
+    assert {(r.metric, r.layer): r.value for r in records} == pytest.approx(expected)
+    streams, layers = ("", ".position", ".semantic"), range(model.config.num_hidden_layers + 1)
+    names = [f"length.r2.{what}{stream}" for what in ("token", "segment", "intra") for stream in streams]
+    assert set(expected) == {(name, layer) for name in names for layer in layers}
+    assert all(r.value < 1 and r.n == 10 * (160 - 128 - 1) for r in records)
 
 
 def test_models_of_several_seeds_have_one_name(tmp_path):
