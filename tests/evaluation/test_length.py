@@ -375,6 +375,31 @@ def test_each_model_has_a_line_at_the_length_of_its_training():
     assert lines == {"m64": [[64.0, 64.0]], "m128": [[128.0, 128.0]]}
 
 
+def test_every_way_is_drawn_and_the_title_says_which_to_take():
+    # Only eight had a line, equations 5 and 6 of the notes not, and the title named one way of one model.
+    ways = [
+        f"{m}{more}" for m in ("cyclic", "decay", "fourier", "learned") for more in ("", "-w64", "+all", "-w64+all")
+    ]
+    records = []
+    for model, gains in (("a", (0.2, 0.1, 0.3)), ("b", (0.1, -1.0, 1.2)), ("c", (-0.3, -0.4, -0.2))):
+        for i, way in enumerate(ways):
+            records.append(Record("s", model, "length.beyond", 4.0 + i, seed=0, part=way))
+            records += [Record("s", model, "length.loss", 4.0 + i, seed=0, part=way, index=at) for at in (8, 200)]
+        value, low, high = gains
+        records.append(Record("s", model, "length.gain", value, seed=0, part="learned-w64", low=low, high=high))
+        records.append(Record("s", model, "length.gain", value - 1, seed=0, part="decay", low=low - 1, high=high - 1))
+    figure = longer.loss(Run("s", records=records))
+    for panel in figure.panels:
+        drawn = {t["meta"][0]: (t["line"]["color"], t["line"]["dash"]) for t in panel.data if t["mode"] == "lines"}
+        assert set(drawn) == set(ways) and len(set(drawn.values())) == len(ways)
+        labels = panel.layout["annotations"]
+        margin = panel.layout["margin"]
+        room = panel.layout["height"] - margin["t"] - margin["b"]
+        assert {note["text"] for note in labels} == set(ways) and room + 12 >= 17 * (len(labels) - 1)
+    told = "better than pieces: `a` by learned-w64; level with pieces: `b` by learned-w64; worse than pieces: `c` by"
+    assert figure.title == f"The best way of each model, {told} learned-w64"
+
+
 def test_a_model_without_a_head_for_masked_words_is_refused(tmp_path):
     # transformers would draw one, and its losses would look like the model's.
     bert().base_model.save_pretrained(tmp_path / "bert")
