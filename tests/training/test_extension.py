@@ -257,6 +257,25 @@ def test_points_are_those_of_a_table_that_geometry_writes(tmp_path):
         extend(tmp_path / "m", tmp_path / "longer", 200, "mds", points=points[:150])
 
 
+@pytest.mark.slow
+def test_points_of_a_corpus_are_what_geometry_writes_of_it(tmp_path):
+    # Made-up points alone were ever given, and to Python, not to the verb.
+    words = ("--corpus", "python-docs", "--tokenizer", "reference", "--positions", "200", "--no-smacof", "--dims", "4")
+    less = ("--no-intervals", "--set", "splits=2", "--set", "groups=4")
+    done = whatwhere("geometry", *words, *less, "--out", str(tmp_path / "geometry"))
+    assert done.returncode == 0, done.stderr
+    points = tmp_path / "geometry/tables/python-docs-mds.npy"
+    held = np.load(points)
+    assert len(held) == 201  # [CLS] and 200 tokens
+    how = ("--length", "200", "--method", "mds", "--points", str(points), "--out", str(tmp_path / "long"))
+    done = whatwhere("extrapolate", "reference", *how)
+    assert done.returncode == 0 and "reads 200 tokens, 128 before, by the method mds" in done.stdout, done.stderr
+    old, new = read_table(ww.reference()).double().numpy(), read_table(tmp_path / "long").double().numpy()
+    image = np.column_stack([held, np.ones(len(held))])  # its least-squares image of the rows behind [CLS]
+    expected = image[1:200] @ np.linalg.lstsq(image[1:128], old[1:], rcond=None)[0]
+    assert (new[:128] == old).all() and new[128:] == pytest.approx(expected[127:], abs=2e-3)  # bfloat16
+
+
 def test_rotations_are_slowed_by_the_length_of_the_training(tmp_path):
     ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
     (tmp_path / "m/pretrain.yaml").write_text("length: 64\n")  # it could read 128, and was trained on 64
