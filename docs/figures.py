@@ -29,11 +29,14 @@ from whatwhere.report.style import FONT, PALETTES
 DOCS = Path(__file__).parent
 OUT = DOCS / "figures"
 STUDY = ["results/2026-11-22-wikipedia/records.parquet"]
+LONG = [f"results/2026-11-23-length/{name}.parquet" for name in ("plain", "windows")]
 PLOTS = {  # file -> records, figure of the page of these records
     "position": (STUDY, "position"),
     "heads": (STUDY, "heads"),
     "corpus-stress": (STUDY, "corpus-stress"),
     "linguistic": (["results/2026-11-23-evaluation/linguistic.parquet"], "linguistic"),
+    "length-loss": (LONG, "length-loss"),
+    "length-gain": (LONG, "length-gain"),
 }
 WIDTH, ROW = 760, 26  # pixels
 INK = PALETTES["light"]
@@ -133,7 +136,16 @@ def svg(page: Any, name: str, figure: Any) -> str:
         names.setdefault(found, f"{name}-{len(names)}")
     for found in sorted(names, key=len, reverse=True):
         text = re.sub(rf'(id="|#){re.escape(found)}(?=["\')])', rf"\g<1>{names[found]}", text)
-    return text
+    return lighter(text, name)
+
+
+def lighter(text: str, name: str) -> str:
+    """The same SVG with each look said once, not at each mark."""
+    text = re.sub(r' class="[^"]*"', "", text)  # they name nothing: plotly writes every look where it is
+    looks = {look: f"{name}-look-{i}" for i, look in enumerate(dict.fromkeys(re.findall(r' style="([^"]+)"', text)))}
+    text = re.sub(r' style="([^"]+)"', lambda found: f' class="{looks[found[1]]}"', text)
+    rules = "".join(f".{of}{{{look}}}" for look, of in looks.items())
+    return re.sub(r"(<svg [^>]*>)", lambda found: f"{found[1]}<style>{rules}</style>", text, count=1)
 
 
 # ---- tables as pictures ----

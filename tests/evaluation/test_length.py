@@ -14,6 +14,7 @@ from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 import whatwhere as ww
 from whatwhere.analysis import length
 from whatwhere.analysis.passes import Documents
+from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.long_texts import long_texts
 from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about, chosen
@@ -254,6 +255,38 @@ def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
     assert again.returncode == 0 and again.stdout == done.stdout
 
 
+def test_perplexities_are_those_of_tokens_that_are_hidden_alone(evaluated):
+    records = read_records(evaluated[1] / "records.parquet")
+    for way in ("in-pieces", "cyclic", "cyclic+table"):
+        alone = np.load(evaluated[1] / f"runs/reference/{way}/{way}-seed-0.npz")["alone"]
+        expected = {}
+        for places in np.array_split(np.arange(1, 159), 16):
+            each = [[float(loss) for loss in row if not np.isnan(loss)] for row in alone[:, places]]
+            if all(each):  # of 160 tokens few are hidden alone: of some sixteenths none
+                logs = [sum(losses) / len(losses) for losses in each]
+                expected[places[len(places) // 2]] = np.exp(sum(logs) / len(logs))
+        found = {r.index: r for r in records if r.metric == "length.perplexity" and r.part == way}
+        assert len(expected) > 3 and {at: r.value for at, r in found.items()} == pytest.approx(expected)
+        assert all(r.low < r.value < r.high and r.value > 1 for r in found.values())
+
+
+def test_probes_of_token_segment_and_progress_are_those_of_the_same_copy(evaluated, corpus, tokenizer, tmp_path):
+    # Of the three only the first was ever read.
+    extend("reference", tmp_path / "copy", 160, "cyclic")
+    texts, _ = long_texts(open_source(corpus, document="blank-line"), tokenizer, 160, 10)
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "copy")
+    expected = {}
+    for r in length.beyond_records(model, texts, 128, Who("")):
+        if r.metric in ("r2.token", "r2.segment", "r2.intra") and r.index is None and r.layer is not None:
+            expected[f"length.{r.metric}" + ("" if r.part == "all" else f".{r.part}"), r.layer] = r.value
+    records = [r for r in read_records(evaluated[1] / "records.parquet") if ".r2." in r.metric and r.part == "cyclic"]
+    assert {(r.metric, r.layer): r.value for r in records} == pytest.approx(expected)
+    streams, layers = ("", ".position", ".semantic"), range(model.config.num_hidden_layers + 1)
+    names = [f"length.r2.{what}{stream}" for what in ("token", "segment", "intra") for stream in streams]
+    assert set(expected) == {(name, layer) for name in names for layer in layers}
+    assert all(r.value < 1 and r.n == 10 * (160 - 128 - 1) for r in records)
+
+
 def test_models_of_several_seeds_have_one_name(tmp_path):
     folders = []
     for seed in (0, 1):
@@ -340,6 +373,31 @@ def test_each_model_has_a_line_at_the_length_of_its_training():
     panels = longer.loss(Run("s", records=records)).panels
     lines = {p.title: [t["x"] for t in p.data if t["meta"] == ["length of the training"]] for p in panels}
     assert lines == {"m64": [[64.0, 64.0]], "m128": [[128.0, 128.0]]}
+
+
+def test_every_way_is_drawn_and_the_title_says_which_to_take():
+    # Only eight had a line, equations 5 and 6 of the notes not, and the title named one way of one model.
+    ways = [
+        f"{m}{more}" for m in ("cyclic", "decay", "fourier", "learned") for more in ("", "-w64", "+all", "-w64+all")
+    ]
+    records = []
+    for model, gains in (("a", (0.2, 0.1, 0.3)), ("b", (0.1, -1.0, 1.2)), ("c", (-0.3, -0.4, -0.2))):
+        for i, way in enumerate(ways):
+            records.append(Record("s", model, "length.beyond", 4.0 + i, seed=0, part=way))
+            records += [Record("s", model, "length.loss", 4.0 + i, seed=0, part=way, index=at) for at in (8, 200)]
+        value, low, high = gains
+        records.append(Record("s", model, "length.gain", value, seed=0, part="learned-w64", low=low, high=high))
+        records.append(Record("s", model, "length.gain", value - 1, seed=0, part="decay", low=low - 1, high=high - 1))
+    figure = longer.loss(Run("s", records=records))
+    for panel in figure.panels:
+        drawn = {t["meta"][0]: (t["line"]["color"], t["line"]["dash"]) for t in panel.data if t["mode"] == "lines"}
+        assert set(drawn) == set(ways) and len(set(drawn.values())) == len(ways)
+        labels = panel.layout["annotations"]
+        margin = panel.layout["margin"]
+        room = panel.layout["height"] - margin["t"] - margin["b"]
+        assert {note["text"] for note in labels} == set(ways) and room + 12 >= 17 * (len(labels) - 1)
+    told = "better than pieces: `a` by learned-w64; level with pieces: `b` by learned-w64; worse than pieces: `c` by"
+    assert figure.title == f"The best way of each model, {told} learned-w64"
 
 
 def test_a_model_without_a_head_for_masked_words_is_refused(tmp_path):

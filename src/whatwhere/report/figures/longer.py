@@ -1,5 +1,7 @@
 """Texts longer than those of the training: what each way to read on costs, and what it keeps."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,11 +12,11 @@ from ..forms.axes import Axis
 from ..forms.curves import EVERYWHERE, LEVEL, UPRIGHT, Curves, Line
 from ..forms.rows import Row, Rows
 from ..run import Run
-from ..titles import ABOVE, UNCLEAR, against, best, claimed, coded, nats
+from ..style import MODEL_COLOURS, model_styles
+from ..titles import ABOVE, BELOW, UNCLEAR, against, best, claimed, coded, listed, nats
 
 PIECES = "in-pieces"
 POSITION = Axis("position", word="position")
-LINES = 8  # ways of one model that are drawn, those with the lowest loss beyond
 
 
 def _best_first(run: Run, model: str) -> dict[str, Point]:
@@ -24,11 +26,20 @@ def _best_first(run: Run, model: str) -> dict[str, Point]:
 
 
 def _lines(run: Run, model: str, metric: str, by: str = "index") -> Iterator[Line]:
-    """A line a way of a model; without intervals, which speak of other texts or seeds and would hide that the lines of
-    a panel go together."""
-    for i, way in enumerate([*_best_first(run, model)][:LINES]):
+    """A line a way of a model, a colour a method, a dash what is done beside it; without intervals, which speak of
+    other texts or seeds and would hide that the lines of a panel go together."""
+    more = {way: way.removeprefix(_method(way)) for way in run.table.points("length.beyond", model, by="part")}
+    methods = list(dict.fromkeys(map(_method, more)))
+    marks = {"": ("solid", "circle")} | model_styles(list(dict.fromkeys(filter(None, more.values()))))
+    for way in _best_first(run, model):
         if points := _plain(run.table.points(metric, model, by=by, part=way)):
-            yield Line(points, way, colour=f"model-{i}", panel=model)
+            colour = f"model-{methods.index(_method(way)) % len(MODEL_COLOURS['light'])}"
+            yield Line(points, way, colour=colour, mark=marks[more[way]], panel=model)
+
+
+def _method(way: str) -> str:
+    """Of METHOD-wWINDOW+ADAPT."""
+    return re.split(r"-w\d|\+", way)[0]
 
 
 def _plain(points: Mapping[Any, Point]) -> dict[Any, Point]:
@@ -61,15 +72,22 @@ def _take(run: Run, drawn: Any) -> str:
     return f"No way beats reading in pieces; {'level with it is' if where == UNCLEAR else 'the nearest is'} {by}"
 
 
-def _lowest(run: Run, lines: Sequence[Line]) -> str:
-    ends = {f"{e.panel} {e.name}": e.end for e in lines}
-    return best(coded(ends), "Of the copies the loss at the end of the texts is lowest for", lowest=True, write=nats)
+def _take_each(run: Run, lines: Sequence[Line]) -> str:
+    """The best way of each model, and whether it is better than reading in pieces."""
+    judged, found = run.values("length.chosen"), defaultdict(list)
+    for model in run.models:
+        if gains := run.table.points("length.gain", model, by="part"):
+            way = max(gains, key=lambda each: gains[each].value)
+            found[against(judged.get(model, gains[way]), 0.0)].append(f"`{model}` by {way}")
+    heads = {ABOVE: "better than pieces", UNCLEAR: "level with pieces", BELOW: "worse than pieces"}
+    told = "; ".join(f"{head}: {listed(found[where])}" for where, head in heads.items() if found[where])
+    return f"The best way of each model, {told}" if told else "Loss by position"
 
 
 @Curves(
     "length-loss",
     "Loss by position, model and way to read on",
-    _lowest,
+    _take_each,
     y=Axis("loss, nats"),
     x=POSITION,
     columns=("Way", ""),
@@ -79,8 +97,8 @@ def _lowest(run: Run, lines: Sequence[Line]) -> str:
 )
 def loss(run: Run) -> Iterator[Line]:
     """Loss of hidden tokens at each sixteenth of the positions, the same tokens for all. The vertical line is the
-    length of the training; grey: the text read in pieces of that length. Means over seeds; intervals are in the
-    records."""
+    length of the training; grey: the text read in pieces of that length. -w64: looking 64 tokens to each side. Means
+    over seeds; intervals are in the records."""
     yield from _trained(run)
     for model in run.models:
         yield from _lines(run, model, "length.loss")

@@ -11,7 +11,7 @@ from .. import schemes
 from ..figure import Figure, Panel, Table, Trace, measured, row, value
 from ..numbers import number
 from ..run import Run
-from ..style import LABEL_LIMIT, label_margin, layout, line_end_labels
+from ..style import LABEL_GAP, LABEL_LIMIT, label_margin, layout, line_end_labels
 from .axes import LAYER, Axis, Scale, fitted
 from .form import INTERVAL, Form, band, dots, errors, hover, line, reference
 from .maps import thinned
@@ -97,7 +97,9 @@ class Curves(Form):
         height = 350 if alone else 300 if len(titles) == 2 and self.width >= 400 else 212
         labels: dict[int, str] = {}
         for title in titles:
-            labels |= _labels([each for each in lines if each.panel in (title, EVERYWHERE)], alone)
+            own = _labels([each for each in lines if each.panel in (title, EVERYWHERE)], alone)
+            height = max(height, LABEL_GAP * len([*filter(None, own.values())]) + 54)  # above and below a plot are 66
+            labels |= own
         panels = [self._panel(title, lines, labels, x, y, height) for title in titles]
         points = [p for each in ours for p in each.points.values()]
         words = self.sampled(run, lines, points, any(each.kind == PAPER for each in lines))
