@@ -199,7 +199,9 @@ def _referred(mark: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, Any
 
 
 def _wrapped(words: str, width: int, size: int) -> str:
-    lines = textwrap.wrap(re.sub("`([^`]*)`", r"\1", words), max(40, round(width / (size * 0.52))))
+    lines = textwrap.wrap(
+        re.sub("`([^`]*)`", r"\1", words), max(40, round(width / (size * 0.52))), break_on_hyphens=False
+    )
     return "<br>".join(map(plain, lines))
 
 
