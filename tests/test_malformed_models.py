@@ -20,13 +20,20 @@ from whatwhere.geometry.counts import Counts
 from whatwhere.hashes import write_hashes
 from whatwhere.training import checkpoints
 
+STATE = {"step": 3, "seconds": 1.5, "losses": [4.0]}
+
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     cases(
         state_of_a_list=("state.json", "[]", "state.json holds a list"),
         state_without_a_step=("state.json", "{}", "state.json has no 'step'"),
-        state_of_a_word=("state.json", {"step": "many"}, "state.json has no step"),
+        state_of_a_word=("state.json", {**STATE, "step": "many"}, "state.json has no step"),
+        state_without_seconds=("state.json", {"step": 3, "losses": []}, "state.json has no 'seconds'"),
+        state_of_no_seconds=("state.json", {**STATE, "seconds": None}, "state.json has no seconds"),
+        state_without_losses=("state.json", {"step": 3, "seconds": 1.5}, "state.json has no 'losses'"),
+        state_of_a_word_for_losses=("state.json", {**STATE, "losses": "x"}, "state.json has no losses"),
+        state_of_words_for_losses=("state.json", {**STATE, "losses": ["x"]}, "state.json has no losses"),
         state_nested=("state.json", DEEP, "state.json is not complete JSON"),
         hashes_of_a_list=("hashes.json", "[]", "hashes.json holds no hashes"),
         hashes_of_nothing=("hashes.json", "{}", "is not a complete checkpoint"),
@@ -35,7 +42,7 @@ from whatwhere.training import checkpoints
 def test_a_checkpoint_that_is_broken_is_named_and_passed_over(tmp_path, name, content, said):
     folder = tmp_path / "step-3"
     for each in ("state.json", "model.safetensors", "optimizer.safetensors"):
-        put(folder, each, {"step": 3})
+        put(folder, each, STATE)
     put(folder, name, content)
     if name != "hashes.json":
         write_hashes(folder)
