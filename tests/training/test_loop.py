@@ -217,7 +217,9 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoints(window
                 model.head.decoder.bias[7] = math.nan
         return batches.batch(step, rows, rank, world)
 
-    wanted = rf"at step 1\d of training, in head.decoder.bias. Lower --set learning_rate=.*; the last good checkpoint is "
+    wanted = (
+        r"at step 1\d of training, in head.decoder.bias. Lower --set learning_rate=.*; the last good checkpoint is "
+    )
     wanted += re.escape(f"{tmp_path}/checkpoints/step-10, and the step's batch in {tmp_path}/not-finite-0.npz.")
     with pytest.raises(ValueError, match=wanted) as caught:
         run(Trainer(model, config, 20), batch_at, tmp_path, tokens_per_step=256, progress=False)
