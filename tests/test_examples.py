@@ -98,6 +98,17 @@ def test_finished_study_needs_the_original_file_no_more(run):
         (run / "elsewhere.py").rename(run / "mine.py")
 
 
+def test_the_same_scheme_in_another_place_is_the_runs(run, tmp_path):
+    copy, model = tmp_path / "copy.py", run / "s/models/kerple/seed-0"
+    shutil.copy(run / "mine.py", copy)
+    before = (model / "model.safetensors").read_bytes()
+    for words in (("study", "--config", str(run / "s/study.yaml"), "--out", str(run / "s")), ("pretrain", "--resume")):
+        out = () if "--out" in words else ("--out", str(model))
+        done = whatwhere(*words, *out, "--scheme", str(copy))
+        assert done.returncode == 0, done.stderr[-2000:]
+    assert (model / "model.safetensors").read_bytes() == before
+
+
 def test_a_changed_scheme_is_refused_on_resume(run):
     changed = run / "changed.py"
     changed.write_text(KERPLE.read_text(encoding="utf-8").replace("0.125", "0.25"), encoding="utf-8")

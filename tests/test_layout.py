@@ -151,6 +151,58 @@ def test_geometry_knows_no_torch():
     assert files and not [path.name for path in files if "import torch" in path.read_text(encoding="utf-8")]
 
 
+# What runs code that stands in a file, or makes objects of bytes: no file that is read may do so but a scheme.
+RUNS_CODE = {"pickle", "dill", "joblib", "marshal", "shelve", "runpy"}
+RUNS_CODE |= {"eval", "exec", "compile", "__import__", "exec_module", "run_path"}
+RUNS_CODE |= {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "torch.load", "joblib.load", "pd.read_pickle"}
+RUNS_CODE |= {"broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list"}
+RUNS_CODE |= {"allow_pickle=True", "trust_remote_code=True", "weights_only=False"}
+
+
+def code_of_files(text: str) -> set[str]:
+    """Which of these a file uses."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {part for alias in names for part in (alias.name, alias.name.split(".")[0])}
+                found |= {(node.module or "").split(".")[0]} if isinstance(node, ast.ImportFrom) else set()
+            case ast.Call(func=ast.Name(id=name)):
+                found.add(name)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)):
+                found |= {f"{owner}.{name}", *({name} - {"eval", "compile"})}  # model.eval(), re.compile()
+            case ast.Attribute(attr=name):
+                found |= {name} - {"eval", "compile"}
+        if isinstance(node, ast.keyword):
+            found.add(f"{node.arg}={ast.unparse(node.value)}")
+    return found & RUNS_CODE
+
+
+@pytest.mark.parametrize(
+    ("line", "used"),
+    [
+        ("import pickle", {"pickle"}),
+        ("from pickle import loads", {"pickle"}),
+        ("eval('1')", {"eval"}),
+        ("model.eval()", set()),
+        ("yaml.load(text)", {"yaml.load"}),
+        ("yaml.safe_load(text)", set()),
+        ("torch.load(path, weights_only=False)", {"torch.load", "weights_only=False"}),
+        ("np.load(path, allow_pickle=True)", {"allow_pickle=True"}),
+        ("torch.distributed.broadcast_object_list(sent)", {"broadcast_object_list"}),
+        ("spec.loader.exec_module(module)", {"exec_module"}),
+    ],
+)
+def test_what_runs_code_is_seen(line, used):
+    assert code_of_files(line) == used
+
+
+def test_only_the_loading_of_schemes_runs_code_of_files():
+    found = {place(path): used for path in FILES if (used := code_of_files(path.read_text(encoding="utf-8")))}
+    own = "auto_classes.py"  # where the package's own classes are told to transformers, once that is imported
+    assert found == {"encoder/registry.py": {"exec_module"}, own: {"exec_module"}}
+
+
 EVERY = [p for folder in ("src", "tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]
 
 

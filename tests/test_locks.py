@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from cli_runner import environment, whatwhere
+from cli_runner import environment, sentences, whatwhere
 
 from whatwhere.files import new_folder, write_text
 from whatwhere.locks import LOCK, is_locked, locked, sweep
@@ -15,15 +15,16 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from whatwhere.locks import locked
-with locked(Path(sys.argv[1])):
+with locked(Path(sys.argv[1]), *sys.argv[2:]):
     print("held", flush=True)
     time.sleep(60)
 """
 
 
-def holding(folder) -> subprocess.Popen:
-    """A process that holds a folder."""
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, env=environment())
+def holding(folder, *part: str) -> subprocess.Popen:
+    """A process that holds a folder, or a part of the work in it."""
+    words = [sys.executable, "-c", HOLD, str(folder), *part]
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment())
     assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
     return holder
 
@@ -51,6 +52,33 @@ def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
     with locked(out):
         assert is_locked(out) is not None
     assert not (out / LOCK).exists()
+
+
+def test_windows_are_made_by_one_process_and_parts_by_several(tmp_path):
+    # `windows --out RUN` held RUN/corpus and `pretrain --out RUN` held RUN, so both wrote to RUN/corpus.
+    out, text = tmp_path / "run", tmp_path / "text.txt"
+    text.write_text(sentences(60))
+    of_text = ("--out", str(out), "--corpus", str(text), "--tokenizer", "words", "--length", "16")
+    windows = ("windows", *of_text)
+    training = ("pretrain", *of_text, "--steps", "1", "--set", "batch_size=4", "--set", "model.num_hidden_layers=1")
+    study = ("study", *of_text, "--models", "ap,nope", "--steps", "1")
+
+    def refused(holder, *words) -> bool:
+        done = whatwhere(*words)
+        wanted = f"Another process is writing to {out / 'corpus'} (process {holder.pid} on "
+        assert done.returncode == 0 or (done.returncode == 2 and wanted in done.stderr), done.stderr
+        return done.returncode == 2
+
+    with holding(out / "corpus") as holder:
+        assert all(refused(holder, *words) for words in (windows, (*windows, "--part", "1/2"), training, study))
+        holder.kill()
+    with holding(out / "corpus", "1-of-2") as holder:
+        assert is_locked(out / "corpus") == f"{holder.pid} on {os.uname().nodename}"
+        assert all(refused(holder, *words) for words in (windows, (*windows, "--part", "1/2"), training))
+        assert not refused(holder, *windows, "--part", "2/2")
+        holder.kill()
+    assert not refused(holder, *training)
+    assert not list((out / "corpus").glob(".*"))
 
 
 def test_only_another_process_is_waited_for(tmp_path, monkeypatch):

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cli_runner import whatwhere
+from cli_runner import sentences, whatwhere
+from faults import tasks
 from malformed import DEEP, HUGE, LONG, array, cases, line_of, npz, put, refused
 from safetensors.numpy import save_file
 
@@ -20,13 +21,20 @@ from whatwhere.geometry.counts import Counts
 from whatwhere.hashes import write_hashes
 from whatwhere.training import checkpoints
 
+STATE = {"step": 3, "seconds": 1.5, "losses": [4.0]}
+
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     cases(
         state_of_a_list=("state.json", "[]", "state.json holds a list"),
         state_without_a_step=("state.json", "{}", "state.json has no 'step'"),
-        state_of_a_word=("state.json", {"step": "many"}, "state.json has no step"),
+        state_of_a_word=("state.json", {**STATE, "step": "many"}, "state.json has no step"),
+        state_without_seconds=("state.json", {"step": 3, "losses": []}, "state.json has no 'seconds'"),
+        state_of_no_seconds=("state.json", {**STATE, "seconds": None}, "state.json has no seconds"),
+        state_without_losses=("state.json", {"step": 3, "seconds": 1.5}, "state.json has no 'losses'"),
+        state_of_a_word_for_losses=("state.json", {**STATE, "losses": "x"}, "state.json has no losses"),
+        state_of_words_for_losses=("state.json", {**STATE, "losses": ["x"]}, "state.json has no losses"),
         state_nested=("state.json", DEEP, "state.json is not complete JSON"),
         hashes_of_a_list=("hashes.json", "[]", "hashes.json holds no hashes"),
         hashes_of_nothing=("hashes.json", "{}", "is not a complete checkpoint"),
@@ -35,7 +43,7 @@ from whatwhere.training import checkpoints
 def test_a_checkpoint_that_is_broken_is_named_and_passed_over(tmp_path, name, content, said):
     folder = tmp_path / "step-3"
     for each in ("state.json", "model.safetensors", "optimizer.safetensors"):
-        put(folder, each, {"step": 3})
+        put(folder, each, STATE)
     put(folder, name, content)
     if name != "hashes.json":
         write_hashes(folder)
@@ -149,6 +157,36 @@ def test_pickles_are_not_read(model):
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
     refused(lambda: open_encoder(str(model), None), model, "pickle is never read")
     refused(lambda: read_table(model), model, "runs code when opened")
+
+
+def test_code_in_the_folder_of_a_model_runs_only_where_it_is_named(model, tmp_path):
+    ran, text, out = tmp_path / "ran", put(tmp_path, "text.txt", sentences(300)), tmp_path / "out"
+    data = str(tasks(tmp_path / "tasks"))
+
+    def plant(folder: Path) -> None:
+        for name in ("modeling_whatwhere", "own_scheme", "scheme", "sitecustomize", "torch", "whatwhere"):
+            put(folder, f"{name}.py", f"from pathlib import Path\nPath({str(ran)!r}).touch()\n")
+
+    kinds = {kind: f"modeling_whatwhere.{kind}" for kind in ("AutoConfig", "AutoModel", "AutoModelForMaskedLM")}
+    put(model, "config.json", of_config(auto_map=kinds))
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    mapped = {"auto_map": {"AutoTokenizer": [None, "modeling_whatwhere.T"]}}
+    put(model, "tokenizer_config.json", settings | mapped)
+    plant(model)
+    read = ("--corpus", str(text), "--length", "16")
+    for verb, *words in (
+        ("predict", "--text", "The [MASK] of it."),
+        ("heads", *read, "--documents", "10", "--out", str(out)),
+        ("probe", *read, "--documents", "30"),
+        ("evaluate", "linguistic", "--tasks", "blimp", "--data", data, "--out", str(tmp_path / "judged")),
+    ):
+        task = [words.pop(0)] if verb == "evaluate" else []
+        done = whatwhere(verb, *task, str(model), *words)
+        assert done.returncode == 0 and not ran.exists(), (verb, done.stderr[-2000:])
+    plant(out)
+    assert whatwhere("report", str(out)).returncode == 0 and not ran.exists()
+    whatwhere("presets", "--scheme", str(model / "own_scheme.py"))
+    assert ran.exists()  # so would the others have been
 
 
 @pytest.mark.parametrize(

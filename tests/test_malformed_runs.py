@@ -227,12 +227,15 @@ def test_arrays_of_other_shapes_than_a_run_has_are_a_page_or_an_error(tmp_path, 
         a_list=("[]", "holds no hashes"),
         numbers=({"study.json": 5}, "holds no hashes"),
         a_list_for_a_hash=({"study.json": ["x"]}, "holds no hashes"),
-        a_file_above_the_folder=({"../other": "x"}, "is missing"),
+        a_file_above_the_folder=({"../other": "x"}, "names the file '../other', which is not inside"),
+        a_file_above_by_a_way_round=({"arrays/../../other": "x"}, "which is not inside"),
+        a_file_of_the_system=({"/etc/passwd": "x"}, "names the file '/etc/passwd', which is not inside"),
         a_name_of_a_megabyte=({"x" * 10**6: "x"}, "holds no hashes"),
         a_name_with_nul=({"a\0b": "x"}, "missing"),
     ),
 )
 def test_hashes(tmp_path, study, content, said):
+    # A file above the folder was looked for there, and compared.
     folder = shutil.copytree(study, tmp_path / "study")
     put(folder, "hashes.json", content)
     refused(lambda: check_files(folder), folder, said)
@@ -292,6 +295,23 @@ def test_windows_whose_hashes_are_gone(tmp_path, windows, name, content):
         manifest["files"][name] = (folder / name).stat().st_size
         put(folder, "manifest.json", manifest)
     refused(lambda: touched(Windows(folder)), folder if name != "manifest.json" else folder.name)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    cases(
+        a_file=(lambda manifest: {"files": {**manifest["files"], "../x": 1}},),
+        unigrams=(lambda manifest: {"unigrams": "../x"},),
+        a_shard=(lambda manifest: {"shards": [{**manifest["shards"][0], "name": "../../x"}]},),
+        an_absolute_file=(lambda manifest: {"files": {"/x": 1}},),
+    ),
+)
+def test_windows_name_no_files_outside_of_their_folder(tmp_path, windows, changed):
+    folder = shutil.copytree(windows, tmp_path / "w")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    put(folder, "manifest.json", manifest | changed(manifest))
+    put(folder, "hashes.json", {})
+    refused(lambda: Windows(folder), folder / "manifest.json", "x', which is not inside")
 
 
 LOGGED = {"step": 1, "tokens": 9, "tokens_per_second": 1.0}

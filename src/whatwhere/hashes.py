@@ -51,7 +51,7 @@ def hashes(folder: Path) -> dict[str, str]:
     """Name -> hash of the files of a folder; {} where none were written.
 
     Raises:
-        ValueError: the list itself is damaged.
+        ValueError: the list itself is damaged, or names a file outside of the folder.
     """
     path = folder / HASHES
     if not path.is_file():
@@ -59,7 +59,22 @@ def hashes(folder: Path) -> dict[str, str]:
     found = read_json(path, "Use a complete copy of the folder.")
     if not isinstance(found, dict) or not all(isinstance(v, str) and len(k) < _LONGEST for k, v in found.items()):
         raise ValueError(f"{path} holds no hashes of files. Use a complete copy of the folder.")
+    check_inside(path, found)
     return found
+
+
+def check_inside(path: Path, names: Iterable[str]) -> None:
+    """Refuse names of files, in a list of them at `path`, that are not below the folder of the list.
+
+    Raises:
+        ValueError: the first that is absolute or has a `..`.
+    """
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(
+                f"{path} names the file {name[:200]!r}, which is not inside {path.parent}. Use a complete copy of the "
+                "folder."
+            )
 
 
 def check_files(folder: Path, *names: str, known: Mapping[str, str] | None = None) -> None:

@@ -21,13 +21,15 @@ class InUse(ValueError):
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, part: str = "") -> Iterator[None]:
     """Hold a folder for this process, which is made if it is not there; readers need no lock.
 
     The system frees the lock of a process that dies. What this process holds already it may hold once more.
 
+    part: hold this part of the work in it alone; other processes may hold others meanwhile, and none the whole.
+
     Raises:
-        InUse: another process holds it; the message says which, on which machine.
+        InUse: another process holds it, or a part of it; the message says which, on which machine.
         ValueError: it cannot be written.
     """
     check_writable(folder)
@@ -38,10 +40,15 @@ def locked(folder: Path) -> Iterator[None]:
         return
     made = [p for p in (folder, *folder.parents) if not p.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
+    path = folder / (f"{LOCK}-{part}" if part else LOCK)
     held = _acquire(path)
-    _held.add(folder.resolve())
     try:
+        for other in [folder / LOCK] if part else folder.glob(f"{LOCK}-*"):
+            if (holder := _holder(other)) is not None:
+                raise _in_use(folder, holder)
+            other.unlink(missing_ok=True)  # of a process that was killed
+        if not part:
+            _held.add(folder.resolve())
         yield
     finally:
         _held.discard(folder.resolve())
@@ -62,9 +69,7 @@ def _acquire(path: Path) -> int:
         except OSError:
             holder = os.read(held, 200).decode(errors="replace") or "unknown"
             os.close(held)
-            raise InUse(
-                f"Another process is writing to {path.parent} (process {holder}). Wait for it, or choose another --out."
-            ) from None
+            raise _in_use(path.parent, holder) from None
         try:
             if os.path.samestat(os.fstat(held), path.stat()):
                 os.ftruncate(held, 0)
@@ -75,12 +80,21 @@ def _acquire(path: Path) -> int:
         os.close(held)  # the one before has removed its file in between
 
 
+def _in_use(folder: Path, holder: str) -> InUse:
+    return InUse(f"Another process is writing to {folder} (process {holder}). Wait for it, or choose another --out.")
+
+
 def is_locked(folder: Path) -> str | None:
-    """Who writes to a folder, "PID on HOST"; None where nobody does."""
-    path = folder / LOCK
-    if not path.is_file():
+    """Who writes to a folder or to a part of it, "PID on HOST"; None where nobody does."""
+    holders = (_holder(path) for path in (folder / LOCK, *folder.glob(f"{LOCK}-*")))
+    return next((holder for holder in holders if holder is not None), None)
+
+
+def _holder(path: Path) -> str | None:
+    try:
+        held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return None
-    held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

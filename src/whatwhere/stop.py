@@ -22,6 +22,7 @@ class Stopped(BaseException):
 _asked: int | None = None  # the first signal that came
 _free = threading.Event()  # set unless some work defers a stop
 _free.set()
+_starting = False  # whether this process starts others
 
 
 def asked() -> int | None:
@@ -55,6 +56,8 @@ def listening() -> Iterator[None]:
 def _receive(number: int, frame: FrameType | None) -> None:
     global _asked
     again, _asked = _asked is not None, _asked or number
+    if _starting and not again:
+        return
     if again or (_free.is_set() and _importing(frame)):  # half an import is an error of whoever imports
         _say("stopped.")
         os._exit(128 + number)
@@ -84,6 +87,22 @@ def deferring() -> Iterator[None]:
     finally:
         _free.set()
     if _asked is not None:
+        raise Stopped
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Let a signal wait for the block, which starts processes; Ctrl-C, which reaches these too, does not interrupt
+    them while they import."""
+    global _starting
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes and threads that begin here keep it
+    _starting = True  # a thread that blocks nothing may take the signal, and then this one is told at once
+    try:
+        yield
+    finally:
+        _starting = False
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if _asked is not None and _free.is_set():
         raise Stopped
 
 

@@ -27,6 +27,15 @@ def test_trained_special_tokens_have_the_ids_of_encoder_config(tokenizer):
     assert len(tokenizer) == 120
 
 
+def test_words_that_are_too_long_are_not_trained_on():
+    # The trainer took half a minute over one of 200,000 characters, and Ctrl-C waited for it.
+    def trained(word: str) -> dict[str, int]:
+        return train_tokenizer(["alpha beta", f"alpha {word} beta"], vocab_size=60).get_vocab()
+
+    assert trained("xy" * 100_000) == trained("") == trained("xy" * 501)
+    assert {"x", "##y"} <= {*trained("xy" * 500)}
+
+
 def test_training_twice_gives_the_same_ids(documents, tokenizer):
     # The trainer itself numbers pieces in the order of a hash map.
     for _ in range(5):

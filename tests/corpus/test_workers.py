@@ -1,16 +1,23 @@
 """Worker processes: the same bytes as without them, and no harm if they die or their parent is killed."""
 
 import multiprocessing
+import os
+import signal
+import sys
 import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from threading import Event, Thread
 
 import psutil
 import pytest
+from cli_runner import sentences
 from fork_server import LONGEST, Processes
 
-from whatwhere.corpus import build_windows, count_source, workers
+from whatwhere import stop
+from whatwhere.cli import main
+from whatwhere.corpus import build, build_windows, count_source, workers
 from whatwhere.corpus.shards import Job as ShardJob
 from whatwhere.corpus.shards import Part, write_shard
 
@@ -96,3 +103,62 @@ def test_workers_end_with_a_parent_that_was_killed(method, tokenizer, tmp_path):
         assert time.monotonic() < end, "workers outlive their parent"
         time.sleep(0.05)
     assert (tmp_path / "00000.json").is_file()
+
+
+def shard_without_end(tokenizer, job, *_):
+    Path(job.folder, "working").touch()
+    time.sleep(LONGEST)
+
+
+def tokenise_with_workers(folder: str) -> None:
+    """A command in a group of processes of its own, as a terminal has it, whose one shard goes to a worker."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    workers.WORTH_WORKERS, build.write_shard = 0, shard_without_end
+    words = ["--out", f"{folder}/run", "--corpus", f"{folder}/text.txt", "--tokenizer", "words"]
+    sys.argv = ["whatwhere", "windows", *words, "--set", "workers=2", "--length", "32"]
+    main()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("when", ["importing", pytest.param("working", marks=pytest.mark.slow)])
+def test_a_signal_to_a_command_and_its_workers_is_one_line_and_leaves_none(number, when, tmp_path):
+    # Ctrl-C while a worker imported printed the traceback of the import.
+    (tmp_path / "text.txt").write_text(sentences(40))
+    command = Processes(tokenise_with_workers, str(tmp_path))
+    leader = psutil.Process(command.processes[0].pid)
+
+    def begun() -> bool:
+        if when == "working":
+            return (tmp_path / "run/corpus/shards/working").exists()
+        return any("torch" in place.path for child in leader.children() for place in child.memory_maps())
+
+    try:
+        while not begun():
+            assert command.running(), command.printed()
+            time.sleep(0.01)
+        children = leader.children(recursive=True)
+        if number == signal.SIGINT:  # a command that is busy tokenising notices it after the workers
+            for child in children:
+                child.send_signal(number)
+            assert not psutil.wait_procs(children, timeout=1)[0], command.printed()
+        os.killpg(leader.pid, number)
+        assert command.statuses() == [128 + number], command.printed()
+    finally:
+        command.kill()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert children and not alive
+    assert "stopped. The same command goes on" in command.printed() and "Traceback" not in command.printed()
+
+
+def test_a_signal_while_a_process_starts_waits_until_it_has(monkeypatch):
+    # Raised between the start of a worker and what it is told, it left one that said EOFError.
+    monkeypatch.setattr(stop, "_asked", None)
+    done, ended = [], Event()
+    Thread(target=ended.wait, daemon=True).start()  # the system may give it the signal that this thread blocks
+    with stop.listening(), pytest.raises(stop.Stopped), stop.starting():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        done.append("told")
+    ended.set()
+    assert done and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

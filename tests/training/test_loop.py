@@ -2,14 +2,17 @@
 
 import json
 import math
+import re
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from cli_runner import sentences
 
 import whatwhere as ww
 from whatwhere.corpus import Windows
+from whatwhere.files import read_lines
 from whatwhere.training import checkpoints
 from whatwhere.training.config import LoopConfig
 from whatwhere.training.loop import Trainer, run
@@ -214,8 +217,18 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoints(window
                 model.head.decoder.bias[7] = math.nan
         return batches.batch(step, rows, rank, world)
 
-    with pytest.raises(ValueError, match=r"at step 1\d of training, in head.decoder.bias. Lower --set learning_rate="):
+    wanted = (
+        r"at step 1\d of training, in head.decoder.bias. Lower --set learning_rate=.*; the last good checkpoint is "
+    )
+    wanted += re.escape(f"{tmp_path}/checkpoints/step-10, and the step's batch in {tmp_path}/not-finite-0.npz.")
+    with pytest.raises(ValueError, match=wanted) as caught:
         run(Trainer(model, config, 20), batch_at, tmp_path, tokens_per_step=256, progress=False)
+    step = int(str(caught.value).split("at step ")[1].split()[0])
+    batch = batches.batch(step - 1, 8, 0, 1)
+    with np.load(tmp_path / "not-finite-0.npz", allow_pickle=False) as kept:
+        assert {name: kept[name].tolist() for name in kept} == {f"0.{k}": v.tolist() for k, v in batch.items()}
+    logged = [line for line in read_lines(tmp_path / "log.jsonl") if "loss" in line]
+    assert logged and all(line["memory_peak_bytes"] > 10**8 and 0 <= line["waiting"] <= 1 for line in logged)
     newest, broken = checkpoints.newest(tmp_path / "checkpoints")
     assert newest.step == 10 and not broken
     assert all(torch.isfinite(p).all() for p in ww.EncoderForMaskedLM.from_pretrained(newest.folder).parameters())

@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from ..files import new_folder, write_array, write_json
 from ..geometry.counts import in_lists
 from ..hashes import HASHES, sha256, write_hashes
+from ..locks import locked
 from .segments import SPECIAL
 from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, check_part, document_share, finished_shard, write_shard
 from .source import Source, lists_of_part
@@ -40,7 +41,8 @@ def build_windows(
 ) -> Windows:
     """Cuts the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in `out`.
 
-    A finished folder of the same settings and text is opened as it is; an unfinished one is completed.
+    A finished folder of the same settings and text is opened as it is; an unfinished one is completed. One process
+    works in it at a time (`locks.locked`).
 
     Args:
         join: "run-on" (documents follow each other in full rows), "none" (a window is a piece of one document) or
@@ -55,29 +57,31 @@ def build_windows(
     Raises:
         ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is
             nothing to train on.
+        InUse: another process makes them.
     """
     out = Path(out)
     settings = _settings(source, tokenizer, held_out, length, join, shard_characters)
-    _check_settings(out, settings)
-    if (out / "manifest.json").is_file() and (out / HASHES).is_file():
-        return Windows(out)
-    with _builder(source, tokenizer, out, settings, workers, progress) as build:
-        shards = build(held_out)
-        if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
-            least = min(s["least_share"] for s in shards)  # too few documents: keep the smallest hash
-            shards = build(float(np.nextafter(least, 1)))
-        if _total(shards, "windows")["held_out"] and not _total(shards, "windows")["train"]:
-            shards = build(0.0)  # the few documents, or one document again and again, all fell to the held-out side
-    if not _total(shards, "windows")["train"]:
-        for path in (out / "shards", out / "tokenizer"):
-            shutil.rmtree(path)
-        (out / "settings.json").unlink()
-        count = sum(_total(shards, "documents").values())
-        raise ValueError(
-            f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that has "
-            "some."
-        )
-    windows = _finish(out, settings, shards)
+    with nullcontext() if _is_finished(out) else locked(out):
+        _check_settings(out, settings)
+        if _is_finished(out):
+            return Windows(out)
+        with _builder(source, tokenizer, out, settings, workers, progress) as build:
+            shards = build(held_out)
+            if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
+                least = min(s["least_share"] for s in shards)  # too few documents: keep the smallest hash
+                shards = build(float(np.nextafter(least, 1)))
+            if _total(shards, "windows")["held_out"] and not _total(shards, "windows")["train"]:
+                shards = build(0.0)  # the few documents, or one document again and again, all fell to the held-out side
+        if not _total(shards, "windows")["train"]:
+            for path in (out / "shards", out / "tokenizer"):
+                shutil.rmtree(path)
+            (out / "settings.json").unlink()
+            count = sum(_total(shards, "documents").values())
+            raise ValueError(
+                f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that "
+                "has some."
+            )
+        windows = _finish(out, settings, shards)
     if progress:
         facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
         counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
@@ -109,13 +113,19 @@ def build_part(
 
     Raises:
         ValueError: as `build_windows`, or there is no such part.
+        InUse: another process makes this part, or puts them together.
     """
     out = Path(out)
     check_part(part)
     settings = _settings(source, tokenizer, held_out, **how)
-    _check_settings(out, settings)
-    with _builder(source, tokenizer, out, settings, workers, progress, part) as build:
-        return len(build(held_out))
+    with locked(out, f"{part[0] + 1}-of-{part[1]}"):
+        _check_settings(out, settings)
+        with _builder(source, tokenizer, out, settings, workers, progress, part) as build:
+            return len(build(held_out))
+
+
+def _is_finished(out: Path) -> bool:
+    return (out / "manifest.json").is_file() and (out / HASHES).is_file()
 
 
 def _settings(

@@ -13,14 +13,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from accelerate import PartialState
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, load_npz, save_npz
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
@@ -202,14 +202,19 @@ def _rank() -> tuple[int, int]:
 def _sum_over_processes(matrix: csr_array, documents: np.ndarray, job: CountJob) -> tuple[csr_array, np.ndarray]:
     """The sum of what the processes of a launcher counted, in each; one by one, so that two matrices are held."""
     channel = torch.distributed.new_group(backend="gloo")  # counts are in this machine's memory, whatever the device
-    tally, total = job.tally(), np.zeros_like(documents)
+    total, tally, rank = torch.from_numpy(documents.copy()), job.tally(), torch.distributed.get_rank()
+    torch.distributed.all_reduce(total, group=channel)
     for sender in range(torch.distributed.get_world_size()):
-        sent: list[Any] = [(matrix, documents) if torch.distributed.get_rank() == sender else None]
-        torch.distributed.broadcast_object_list(sent, src=sender, group=channel)
-        tally.add_counts(sent[0][0])
-        total += sent[0][1]
+        packed = BytesIO()  # not an object: object collectives would pickle
+        if sender == rank:
+            save_npz(packed, matrix, compressed=False)
+        size = torch.tensor(packed.getbuffer().nbytes)
+        torch.distributed.broadcast(size, sender, channel)
+        sent = torch.from_numpy(np.frombuffer(packed.getvalue().ljust(int(size), b"\0"), np.uint8).copy())
+        torch.distributed.broadcast(sent, sender, channel)
+        tally.add_counts(load_npz(BytesIO(sent.numpy().tobytes())))
     torch.distributed.destroy_process_group(channel)
-    return tally.total(), total
+    return tally.total(), total.numpy()
 
 
 def containing(texts: Iterable[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from ..files import read_array, read_object
-from ..hashes import HASHES, check_files, hashes
+from ..hashes import HASHES, check_files, check_inside, hashes
 from .segments import DOCUMENT, token_segments
 from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
@@ -222,7 +222,7 @@ def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     """Refuse a manifest that lacks what is read of it.
 
     Raises:
-        ValueError: the first key that is missing, or is of another kind.
+        ValueError: the first key that is missing, or is of another kind; a name of a file outside of the folder.
     """
     wrong = [key for key, kind in _KINDS.items() if not isinstance(manifest.get(key), kind)]
     shards = manifest.get("shards")
@@ -232,6 +232,7 @@ def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
             wrong.append("shards")
     if wrong:
         raise ValueError(f"{path} has no {wrong[0]!r} as windows have. {_again(path.parent)}")
+    check_inside(path, [*manifest["files"], manifest["unigrams"], *(shard["name"] for shard in manifest["shards"])])
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tokenizers import Tokenizer
 
+from ..stop import starting
+
 Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
 Task = tuple[Any, ...]
 
@@ -77,7 +79,8 @@ class Workers:
             context = multiprocessing.get_context("spawn")
             self.executor = ProcessPoolExecutor(self.children, context, _start_worker, (self.file,))
         try:
-            return self.executor.submit(_work, work, task)
+            with starting():
+                return self.executor.submit(_work, work, task)
         except BrokenProcessPool as error:
             failed: Future[Any] = Future()
             failed.set_exception(error)

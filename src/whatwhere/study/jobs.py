@@ -25,7 +25,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from ..corpus.workers import check_not_in_worker, cores
-from ..stop import Stopped, leave
+from ..stop import Stopped, leave, starting
 from ..training.loop import bars
 
 TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
@@ -92,7 +92,7 @@ def run_jobs(
                 with ProcessPoolExecutor(
                     size, context, _start, (each, told, states), max_tasks_per_child=lives
                 ) as pool:
-                    with _without_interrupts():
+                    with starting():
                         waiting = {pool.submit(_work, number, job): job for number, job in part}
                     try:
                         while waiting:
@@ -127,20 +127,6 @@ def limited(threads: int | None) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Processes that begin here, or in threads that do, are not interrupted by Ctrl-C while they import (`_start`);
-    this one is afterwards."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _states: Any = None

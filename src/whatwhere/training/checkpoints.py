@@ -218,14 +218,18 @@ def check(folder: Path) -> Checkpoint:
     """Verify a checkpoint folder against its hashes.
 
     Raises:
-        ValueError: no hashes or state file, or a file that is missing, truncated or changed.
+        ValueError: no hashes or state file, a state that the loop cannot go on from, or a file that is missing,
+            truncated or changed.
     """
     if STATE not in (known := hashes(folder)):
         raise ValueError(f"{folder} is not a complete checkpoint: {HASHES} is missing or names no {STATE}.")
     check_files(folder)
-    state = read_object(folder / STATE, "step")
-    if not isinstance(state["step"], int):
-        raise ValueError(f"{folder / STATE} has no step that is a number. Delete {folder}.")
+    state = read_object(folder / STATE, "step", "seconds", "losses", way_out=f"Delete {folder}.")
+    for key, kind in (("step", int), ("seconds", int | float)):
+        if not isinstance(state[key], kind):
+            raise ValueError(f"{folder / STATE} has no {key} that is a number. Delete {folder}.")
+    if not isinstance(state["losses"], list) or not all(isinstance(loss, int | float) for loss in state["losses"]):
+        raise ValueError(f"{folder / STATE} has no losses that are a list of numbers. Delete {folder}.")
     return Checkpoint(folder, state["step"], state, any(name.startswith("optimizer") for name in known))
 
 

@@ -16,7 +16,7 @@ from ..encoder import write_sentence_transformer
 from ..encoder.tables import most_tokens
 from ..files import check_writable, flush, read_json, read_yaml, remove_folder, temporary_folder, write_json, write_text
 from ..hashes import check_files, forget_hashes, write_hashes
-from ..locks import locked, sweep
+from ..locks import is_locked, locked, sweep
 from ..status import finished
 from .card import weights_metadata
 from .checkpoints import CHECKPOINTS, WEIGHTS, save_model
@@ -95,8 +95,9 @@ def claim_folder(
             sweep(out)
         return True
     for path in out.iterdir() if out.is_dir() else ():
-        # Windows alone are of a run whose other input was refused; `build_windows` knows whether they are the right.
-        windows = path.name == "corpus" and (path / "settings.json").is_file()
+        # Windows alone, or in the making, are of a run whose other input was refused or that does not train yet;
+        # `build_windows` knows whether they are the right.
+        windows = path.name == "corpus" and ((path / "settings.json").is_file() or is_locked(path) is not None)
         if not windows and not path.name.startswith("."):
             what = f"is not empty and holds no run of this kind ({name} is missing)"
             raise ValueError(f"{out} {what}. Choose another --out.")
