@@ -49,8 +49,8 @@ def _grammar(name: str, unit: str = SHARE) -> Metric:
     return Metric(name, unit, "task", counts="test rows", over=PROBE_SEEDS, method="grammar")
 
 
-def _rank(rows: str, method: str = "") -> Metric:
-    return Metric("rank, 1 the best", counts="tasks", over=rows, method=method)
+def _rank(method: str = "") -> Metric:
+    return Metric("rank, 1 the best", counts="tasks", over="rows and seeds", method=method)
 
 
 def _length(name: str, unit: str, index: str = "") -> Metric:
@@ -114,7 +114,7 @@ METRICS: dict[str, Metric] = {
     "linguistic.surface": _grammar("share right by the surface alone"),
     "linguistic.difference": _task("share right beside the first model’s", "sentences", SHARE, method="grammar"),
     "linguistic.taught": _task("share right beside its untrained self’s", "sentences", SHARE, method="grammar"),
-    "linguistic.rank": _rank("sentences", method="grammar"),
+    "linguistic.rank": _rank("grammar"),
     "holmes*": Metric("mean score", "", counts="data sets", over=PROBE_SEEDS, method="holmes"),
     "holmes.dataset*": Metric("score", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes"),
     "holmes.layer*": Metric("score", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes"),
@@ -128,18 +128,18 @@ METRICS: dict[str, Metric] = {
     ),
     "holmes.difference": _task("score beside the first model’s", "test rows", part="data set", method="holmes"),
     "holmes.taught": _task("score beside its untrained self’s", "test rows", part="data set", method="holmes"),
-    "holmes.rank": _rank("test rows", method="holmes"),
+    "holmes.rank": _rank("holmes"),
     "glue.*": _task("score on a task", "development rows", seed="fine-tuning seed"),
     "glue.difference": _task("score beside the first model's", "development rows"),
     "glue.taught": _task("score beside its untrained self's", "development rows"),
-    "glue.rank": _rank("development rows"),
+    "glue.rank": _rank(),
     "squad.*": _task("F1 of the answers", "questions", SHARE, seed="fine-tuning seed"),
     "squad.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
     "squad.best.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
     "squad.unanswerable": _task("questions without an answer", "questions", SHARE),
     "squad.difference": _task("F1 beside the first model's", "questions"),
     "squad.taught": _task("F1 beside its untrained self's", "questions"),
-    "squad.rank": _rank("questions"),
+    "squad.rank": _rank(),
     "length.loss": _length("loss", NATS, "position"),
     "length.perplexity": _length("pseudo-perplexity", "", "position"),
     "length.beyond": _length("loss beyond the trained length", NATS),
@@ -156,7 +156,7 @@ METRICS: dict[str, Metric] = {
     "mteb.type*": Metric("mean score of the tasks of a type", "", "type of task", counts="tasks", method="vectors"),
     "mteb.difference*": _task("score beside the first model's", "pairs, test rows or queries", method="vectors"),
     "mteb.taught*": _task("score beside its untrained self's", "pairs, test rows or queries", method="vectors"),
-    "mteb.rank*": _rank("pairs, test rows or queries", method="vectors"),
+    "mteb.rank*": _rank("vectors"),
     "accuracy.commonest": Metric("share of the commonest class", SHARE, "validation"),
     "h1*": Metric("distance of the mean words of two positions", "", counts="positions"),
     "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions"),

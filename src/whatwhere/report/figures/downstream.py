@@ -29,7 +29,7 @@ def _row(
     preset). best: metric of the value that is best on the rows that judge. more: fields of the row."""
     kinds = {UNTRAINED: (metric, 0), BEST: (best, None), "": (metric, None)}
     ours = {kind: run.table.point(name, model, part=part, step=step) for kind, (name, step) in kinds.items()}
-    if points := {kind: p for kind, p in ours.items() if p is not None}:
+    if points := {kind: _plain(p) if kind == BEST else p for kind, p in ours.items() if p is not None}:
         if printed := paper.get((part, schemes.preset(run, model))):
             points[PAPER] = Point.between(printed) if isinstance(printed, float) else printed
         yield Row(**{"name": model, "points": points, "panel": part, "colour": schemes.colour(run, model)} | more)
@@ -84,7 +84,7 @@ def _first(run: Run, rows: Sequence[Row]) -> str:
     "ranks",
     "Rank by family of tasks and model",
     _first,
-    x=Axis("rank, 1 the best", include=(1.0,)),
+    x=Axis("rank, 1 the best", "layer", include=(1.0,)),
     columns=("Family", "", "Model"),
     records=tuple(f"{family}.rank" for family in FAMILIES),
 )

@@ -141,7 +141,7 @@ def _written(each: Row, declared: Axis) -> str:
     p = each.value
     if p is None:
         return each.never
-    if declared.kind == "share":
+    if declared.kind in ("share", "layer"):  # the latter: whole numbers
         return declared.write(p.value)
     if declared.kind == "log" and 0 <= p.value < declared.floor:
         return "0"
