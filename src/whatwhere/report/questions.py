@@ -88,7 +88,7 @@ STUDY = (
     Question(
         "downstream",
         "What are they good for?",
-        "Each encoder is held against tasks with labels or against grammar, and with --untrained beside it the same "
+        "Each encoder is held against tasks with labels or against grammar, and with `--untrained` beside it the same "
         "encoder with weights drawn anew: what pre-training gave is the difference.",
         [
             downstream.ranks,
