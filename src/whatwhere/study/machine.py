@@ -20,7 +20,11 @@ PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy sciki
 EXTRAS = {
     "mteb": "whatwhere evaluate mteb",
     "sentence-transformers": "opens a model folder as SentenceTransformer(folder)",
+    "onnx": "whatwhere export",
+    "onnxruntime": "whatwhere export, which checks its graph with it",
+    "onnxscript": "whatwhere export",
     "tensorboard": "a tracker of trainings (--set trackers=[tensorboard])",
+    "trackio": "a tracker of trainings (--set trackers=[trackio])",
 }
 
 
