@@ -156,9 +156,11 @@ def test_a_signal_while_a_process_starts_waits_until_it_has(monkeypatch):
     monkeypatch.setattr(stop, "_asked", None)
     done, ended = [], Event()
     Thread(target=ended.wait, daemon=True).start()  # the system may give it the signal that this thread blocks
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # of jobs in the background it is ignored
     with stop.listening(), pytest.raises(stop.Stopped), stop.starting():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.1)
         done.append("told")
+    signal.signal(signal.SIGINT, before)
     ended.set()
     assert done and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
