@@ -59,7 +59,6 @@ def test_phenomena_of_tables_9_to_13_are_those_of_table_6():
         "sentence-order": "discourse: sentence order",
         "constituents": "syntax: top-constituent-task",
         "pos": "syntax: part-of-speech",
-        "island-effects": "syntax: island effects",
         "readability": "syntax: readability",
     }.items():
         for model in ("ap", "rp", "rope", "dstg"):

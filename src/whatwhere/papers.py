@@ -133,7 +133,6 @@ HOLMES_BEST = _of_dstg(
         "sentence-order": (0.72, 0.72, 0.65, 0.89),
         "constituents": (0.35, 0.35, 0.37, 0.47),
         "pos": (0.62, 0.62, 0.64, 0.71),
-        "island-effects": (0.73, 0.73, 0.72, 0.79),
         "readability": (0.22, 0.22, 0.20, 0.27),
     }
 )

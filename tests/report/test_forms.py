@@ -171,6 +171,11 @@ def test_tupes_printed_scores_stand_at_the_last_step_and_at_30_percent_of_it():
         ("other", "1,000", 0.60),
     ]
     assert "Hollow: the papers' models at the last of these steps" in figure.subtitle
+    # The average over tasks has a panel of its own (TUPE figure 5 c), without the papers', which are over others.
+    means = [Record(model=m, value=0.5, step=step, **place | {"part": None}) for m in names for step in (0, 100, 1000)]
+    figure = downstream.courses(Run("r", {"models": entries}, [*records, *means]))
+    assert [panel.title for panel in figure.panels] == ["rte", "average"]
+    assert len([row for row in figure.table.rows if row[0].text == "paper"]) == len(printed)
 
 
 def lines(*kinds, points=3):

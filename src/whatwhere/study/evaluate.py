@@ -144,7 +144,7 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
         lines = [list(column) for column in zip(*lines, strict=True)]
     text = [line.rstrip() for line in columns(lines)]
     after = f"after it the difference from the first model{own}, = where it may be 0" if family.difference else ""
-    after += "; rank by the average of all tasks" * ranked
+    after += "; rank by the average of the tasks that all have and whose rows are paired" * ranked
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
     text.append("; ".join(filter(None, (family.legend, bounds, after))))
     return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])

@@ -89,8 +89,8 @@ def _first(run: Run, rows: Sequence[Row]) -> str:
     records=tuple(f"{family}.rank" for family in FAMILIES),
 )
 def ranks(run: Run) -> Iterator[Row]:
-    """Place of each model by its average over the tasks of a family that all have, and the places that it takes in 95 %
-    of the draws of rows and of seeds; of one training each."""
+    """Place of each model by its average over the tasks of a family that all have and whose rows are paired, and the
+    places that it takes in 95 % of the draws of rows and of seeds; of one training each."""
     for family, name in FAMILIES.items():
         for model in run.models:
             if point := run.table.point(f"{family}.rank", model):
@@ -139,9 +139,10 @@ def courses(run: Run) -> Iterator[Line]:
             if len(points) > 1 or any(points):  # not the untrained model alone
                 preset, last = schemes.preset(run, model), max(points)
                 printed = {GLUE_MID * last: GLUE.get((task, f"{preset}-mid")), last: GLUE.get((task, preset))}
-                yield line_of(run, points, model, panel=task or "average")
+                panel = "average" if task is None else task  # the papers' averages are over other tasks
+                yield line_of(run, points, model, panel=panel)
                 paper = {step: Point.between(value) for step, value in printed.items() if value is not None}
-                yield line_of(run, paper, model, panel=task, kind=PAPER)
+                yield line_of(run, paper, model, panel=panel, kind=PAPER)
 
 
 @_Tasks(
@@ -155,13 +156,15 @@ def courses(run: Run) -> Iterator[Line]:
 def answers(run: Run) -> Iterator[Row]:
     """Words that answers and those of the annotators have in common (F1), and answers that are theirs, after
     fine-tuning: setting, step and threshold are chosen on one half of the development questions and judged on the
-    other, both ways; the paper's way, best on all of them, is the tick. Hollow: the paper's
-    models, which are larger and trained on all of SQuAD 1.1."""
+    other, both ways; the paper's way, best on all of them, is the tick. Hollow: the paper's models, which
+    are larger and trained on all of SQuAD 1.1."""
     for task in run.table.distinct("part", "squad.f1"):
-        for metric, name in (("squad.f1", "F1"), ("squad.exact", "Exact match")):
+        for metric, whole, name in (
+            ("squad.f1", "squad.best", "F1"),
+            ("squad.exact", "squad.best.exact", "Exact match"),
+        ):
             printed = {("squad", preset): v for (m, preset), v in SQUAD.items() if m == metric}
-            best = {"squad.f1": "squad.best", "squad.exact": "squad.best.exact"}[metric]
-            yield from _rows(run, metric, task, printed, best=best, group=name)
+            yield from _rows(run, metric, task, printed, best=whole, group=name)
 
 
 @_Tasks(

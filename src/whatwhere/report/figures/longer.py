@@ -119,8 +119,8 @@ def loss(run: Run) -> Iterator[Line]:
 def gain(run: Run) -> Iterator[Row]:
     """By how much the loss beyond the trained length is below that of the same tokens read in pieces as long as
     trained: right of 0 a way is worth taking. -w64: looking 64 tokens to each side. +table, +network, +all: after a
-    short training of these on longer texts, beside pieces that the same model reads. Chosen: by
-    the way that the other half of the texts prefers, of those without a training."""
+    short training of these on longer texts, beside pieces that the same model reads. Chosen: by the way
+    that the other half of the texts prefers, of those without a training."""
     for model in run.models:
         if judged := run.table.point("length.chosen", model):
             yield Row("chosen", {"": judged}, model, colour=schemes.colour(run, model))
