@@ -12,7 +12,15 @@ from transformers import BertConfig, BertForMaskedLM
 import whatwhere as ww
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer
-from whatwhere.evaluation.blimp import Acceptability, Pair, blimp_records, pseudo_log_likelihoods, read_blimp, right
+from whatwhere.evaluation.blimp import (
+    Acceptability,
+    Pair,
+    _of_hub,
+    blimp_records,
+    pseudo_log_likelihoods,
+    read_blimp,
+    right,
+)
 from whatwhere.evaluation.states import Slot
 from whatwhere.evaluation.tuning import masked_config, open_masked
 from whatwhere.records import read_records, select
@@ -54,6 +62,43 @@ def test_terms_are_means_of_their_paradigms_across_fields_and_files_may_lack_the
     assert (term.part, term.value, term.n) == ("island_effects", (0.75 + 0.25) / 2, 6)
     of_field = {r.part: (r.value, r.n) for r in select(records, metric="blimp.field")}
     assert of_field == {"syntax": (0.75, 4), "syntax_semantics": (0.25, 2), "morphology": (1.0, 2)}
+
+
+def test_the_hub_gives_the_same_pairs(data, tmp_path, monkeypatch):
+    rows = {p: [json.loads(line(good=f"A {p} runs {i} .", paradigm=p)) for i in range(10)] for p in ("one", "two")}
+    asked = []
+
+    def load(name, config, split):
+        asked.append((name, config, split))
+        return rows[config]
+
+    monkeypatch.setattr("datasets.get_dataset_config_names", lambda name: list(rows))
+    monkeypatch.setattr("datasets.load_dataset", load)
+    _of_hub.cache_clear()
+    folder = tmp_path / "files"
+    folder.mkdir()
+    text = "".join(json.dumps(row) + "\n" for paradigm in rows.values() for row in paradigm)
+    (folder / "all.jsonl").write_text(text, encoding="utf-8")
+    assert read_blimp(None, 3) == read_blimp(folder, 3)
+    assert asked == [("nyu-mll/blimp", p, "train") for p in rows] and read_blimp(None) and len(asked) == 2  # kept
+    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)
+    words = ["evaluate", "linguistic", "reference", "--out", str(tmp_path / "o")]
+    done = whatwhere(*words, "--seeds", "1", "--limit", "20")
+    assert done.returncode == 0 and "as the Hub has no data of theirs: pos, " in done.stdout, done.stderr
+    parts = {r.part for r in select(read_records(tmp_path / "o/records.parquet"), metric="linguistic.score")}
+    assert parts == {"blimp", "acceptability"}
+    wrong = whatwhere(*words, "--tasks", "blimp,pos")
+    assert wrong.returncode == 2 and "pos is read from files: give the folder that holds ud-ewt/" in wrong.stderr
+
+    def refuse(*_, **__):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr("datasets.get_dataset_config_names", refuse)
+    _of_hub.cache_clear()
+    wrong = whatwhere("evaluate", "linguistic", "reference", "--tasks", "blimp", "--out", str(tmp_path / "p"))
+    way_out = "Without a network: Bring its data/*.jsonl (github.com/alexwarstadt/blimp) and give the folder: --data"
+    assert f"nyu-mll/blimp cannot be fetched (no route to host). {way_out} FOLDER.\n" in wrong.stderr
+    assert wrong.returncode == 2 and not (tmp_path / "p").exists()
 
 
 def test_what_is_missing_is_named(data, tmp_path):

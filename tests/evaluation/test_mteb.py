@@ -215,7 +215,7 @@ def test_what_is_finished_stays_and_poolings_models_and_simcse_are_added(data, r
     more = {"tasks": ["STSBenchmark-local"], "corpus": str(tmp_path / "text.txt"), "steps": 2, "untrained": True}
     run_evaluation(MTEB, config(data, **more), out, progress=False)
     first = (out / "runs/reference/STSBenchmark-local/mean.json").stat().st_mtime_ns
-    more |= {"models": ["reference", bert], "pooling": ["semantic", "mean"], "contrastive": True}
+    more |= {"models": ["reference", bert], "pooling": ["semantic", "mean"], "contrastive": True, "seeds": 2}
     found = run_evaluation(MTEB, config(data, **more), out, progress=False)
     assert (out / "runs/reference/STSBenchmark-local/mean.json").stat().st_mtime_ns == first
     assert before == (kept.stat().st_mtime_ns, (run[0] / "mteb.yaml").read_text(encoding="utf-8"))
@@ -226,15 +226,16 @@ def test_what_is_finished_stays_and_poolings_models_and_simcse_are_added(data, r
     }
     assert {r.model for r in select(records, metric="mteb.score.semantic")} == {"reference", "reference+simcse"}
     beside = select(records, metric="mteb.difference", model="reference+simcse", step=None)[0]
-    scores = {r.model: r.value for r in select(records, metric="mteb.score", step=None)}
-    assert beside.value == pytest.approx(scores["reference+simcse"] - scores["reference"], abs=1e-5)
-    assert beside.low <= beside.value <= beside.high and scores["reference+simcse"] != scores["reference"]
+    scores = {(r.model, r.seed): r.value for r in select(records, metric="mteb.score", step=None)}
+    tuned = [scores["reference+simcse", seed] for seed in (0, 1)]  # both begin with the model and part at chance
+    assert beside.value == pytest.approx(np.mean(tuned) - scores["reference", None], abs=1e-5) and len(scores) == 6
+    assert beside.low <= beside.value <= beside.high and len({*tuned, scores["reference", None]}) == 3
     printed = evaluation_text(MTEB, found)
     assert "reference+simcse, semantic, untrained" in printed
-    facts = json.loads((out / "models/reference+simcse/training.json").read_text(encoding="utf-8"))
+    facts = json.loads((out / "models/reference+simcse/seed-0/training.json").read_text(encoding="utf-8"))
     assert facts["dropout_switched_on"] == ["dropout"] and facts["pooling"] == "mean"  # what the folder began with
-    assert AutoModel.from_pretrained(out / "models/reference+simcse").config.dropout == 0.0
-    model = SentenceTransformer(str(out / "models/bert+simcse"))
+    assert AutoModel.from_pretrained(out / "models/reference+simcse/seed-0").config.dropout == 0.0
+    model = SentenceTransformer(str(out / "models/bert+simcse/seed-0"))
     assert model.encode(["ba lo ti"]).shape == (1, 16)
     notes = json.loads((out / "study.json").read_text(encoding="utf-8"))["notes"]
     assert any("bert has one stream, so it has no vectors pooled as semantic" in note for note in notes)
@@ -277,7 +278,7 @@ def test_simcse_reads_the_training_windows_of_the_models_own_run_or_else_python_
         config(data, **more).save_run(tmp_path / out / MTEB.file)
         for piece in pieces(config(data, **more))[: len(models)]:  # SimCSE comes first
             run_task(str(tmp_path / out), piece, lambda *state: None)
-        return [path.read_bytes() for path in sorted((tmp_path / out).glob("models/*/model.safetensors"))]
+        return [path.read_bytes() for path in sorted((tmp_path / out).glob("models/*/*/model.safetensors"))]
 
     of_run, of_docs = tuned("unsaid", inside, outside)
     assert [of_run] == tuned("windows", outside, corpus=windows)
@@ -310,6 +311,7 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
         (["--tasks", "CIFAR10"], "CIFAR10 is of image; these encoders read text alone"),
         (["--tasks", "MR-local", "--data", "."], "needs sentence-classification/MR/train.tsv"),
         (["--tasks", "MR-local", "--data", "nowhere"], "there is no such folder"),
+        (["--seeds", "2"], "seeds are of SimCSE, all else has none; got 2. Add --contrastive"),
         (["--pooling", "max"], "no pooling 'max'. Known: mean, cls, semantic, position.\n"),
         (["--data", "DATA", "--tasks", "MR-local", "--contrastive", "--corpus", "no.txt"], "no.txt"),
     ],

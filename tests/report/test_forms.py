@@ -178,6 +178,28 @@ def test_tupes_printed_scores_stand_at_the_last_step_and_at_30_percent_of_it():
     assert len([row for row in figure.table.rows if row[0].text == "paper"]) == len(printed)
 
 
+def test_printed_scores_of_types_and_of_phenomena_stand_beside_those_of_their_preset():
+    """DSTG's Tables 8 and 6; the first beside mteb's own tasks alone, as local ones are others of the same type."""
+    facts = {"models": [{"name": "mine", "config": {"preset": "dstg"}}, {"name": "third", "config": {"preset": "no"}}]}
+
+    def printed(figure, *named):
+        place = {"study": "r", "value": 0.5}
+        records = [
+            Record(model=m, metric=metric, part=part, **place) for m in ("mine", "third") for metric, part in named
+        ]
+        drawn = figure(Run("r", facts, records))
+        rows = [[cell.raw for cell in row[:4]] for row in drawn.table.rows]
+        return [(part, name, value) for part, name, kind, value in rows if kind == "paper"], drawn.title
+
+    types = ("mteb.type", "STS"), ("mteb.type", "Summarization")
+    found, _ = printed(downstream.types, ("mteb.score", "STSBenchmark"), *types)
+    assert found == [("STS", "mine", 0.63), ("Summarization", "mine", 0.3)]
+    assert printed(downstream.types, ("mteb.score", "STSBenchmark-local"), *types)[0] == []
+    probes = ("linguistic.f1", "pos"), ("linguistic.f1", "depth"), ("linguistic.score", "readability")
+    found, title = printed(downstream.gains, *probes, ("linguistic.score", "pos"))
+    assert found == [("pos", "mine", 0.71), ("readability", "mine", 0.27)] and title.startswith("On pos the best is")
+
+
 def lines(*kinds, points=3):
     at = {float(x): Point.between(0.1 * x, 0.1 * x - 0.01, 0.1 * x + 0.01) for x in range(points)}
 

@@ -215,6 +215,16 @@ def test_differences_are_paired_by_rows():
     assert (low, high) == pytest.approx((share - half, share + half), abs=0.006)
 
 
+def test_the_same_rows_are_drawn_whatever_seeds_a_model_has_and_whatever_other_tasks_there_are():
+    """Draws of rows and of seeds were of one generator, begun by the place of a task: other rows for each model."""
+    labels = np.arange(60) % 2
+    said = np.roll(labels, 1) * (np.arange(60) % 3 > 0)
+    accuracy = METRICS["accuracy"]
+    one, three = (paired(accuracy, [(said, labels)] * k, labels, name="rte") for k in (1, 3))
+    assert np.allclose(one, three, atol=1e-12) and one[1:].std() > 0
+    assert not np.array_equal(one, paired(accuracy, [(said, labels)], labels, name="cola"))
+
+
 def test_averages_are_over_the_tasks_that_all_models_have():
     a, b = (Piece(name, name, False, "", seed) for name, seed in (("a", 0), ("b", 0)))
     late = Piece("b", "b", False, "", 1)  # a budget has cut off its second task

@@ -118,7 +118,7 @@ def test_it_tells_sentences_apart_and_leaves_a_folder(kind, corpus_file, tmp_pat
     tokenizer = load_tokenizer(source)
     body = open_body(source, **({"dropout": DROPOUT} if kind == "ours" else {}))
     before = body.get_input_embeddings().weight.detach().clone()
-    found = contrast(body, tokenizer, open_source(str(corpus_file)), "cls", 5, lambda *_: None)
+    found = contrast(body, tokenizer, open_source(str(corpus_file)), "cls", 5, 0, lambda *_: None)
     assert found["loss_last"] < found["loss_first"] and found["sentences"] == 5 * SENTENCES
     assert not torch.equal(before, body.get_input_embeddings().weight)
     save_tuned(body, tokenizer, tmp_path / "tuned", found)

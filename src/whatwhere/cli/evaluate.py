@@ -160,9 +160,9 @@ def squad(
 def linguistic(
     context: typer.Context,
     models: Models,
-    data: Path,
     out: Out,
     tasks: Names = None,
+    data: Path | None = None,
     seeds: ProbeSeeds = 5,
     layers: Layers = "last",
     pooling: Pooling = "mean",
@@ -180,7 +180,8 @@ def linguistic(
     OUT holds records.parquet (by task; of BLiMP also by paradigm and field) and a page.
 
     Args:
-        data: Folder that holds blimp/, ud-ewt/, wikipedia-en/, or one of these; also packed.
+        data: Folder that holds blimp/, ud-ewt/, wikipedia-en/, or one of these; also packed. [default: the Hub, which
+            has blimp and acceptability alone]
         tasks: Tasks, with commas. [default: those whose files are there]
         code: Also the online code of the labels: how easily is it read?
         limit: Most rows of training and test of a probe. [default: 10,000]
@@ -307,6 +308,7 @@ def mteb(
     length: Annotated[int, typer.Option(min=8)] = 512,
     limit: Annotated[int | None, typer.Option(min=20)] = None,
     contrastive: bool = False,
+    seeds: Annotated[int, typer.Option(min=1)] = 1,
     steps: Annotated[int, typer.Option(min=1)] = 250,
     corpus: str | None = None,
     field: Field = "text",
@@ -329,6 +331,7 @@ def mteb(
         length: Most tokens of a text, at most as many as the model reads; longer ones are cut.
         limit: Most pairs, test rows or queries of a local task, evenly over all. [default: all]
         contrastive: Also each model after some minutes of unsupervised SimCSE: NAME+simcse.
+        seeds: Trainings by SimCSE of each model; all else here has no chance in it.
         steps: Steps of SimCSE, of 64 sentences each.
         corpus: Text for SimCSE, as for `study`, or a folder of windows (the corpus/ of a run or study), whose training
             part is read. [default: the windows of the model's own run, else a part of python-docs]

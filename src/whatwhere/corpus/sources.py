@@ -1,6 +1,7 @@
 """Sources by the name that a corpus argument gives them, and data sets of the Hugging Face Hub."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,25 @@ def hub_rows(name: str, config: str | None, split: str, way_out: str) -> Any:
     """
     import datasets  # a second, which only the Hub is worth
 
-    try:
+    with _fetching(", ".join(filter(None, (name, config))), way_out):
         return datasets.load_dataset(name, config, split=split)
-    except Exception as error:
-        whole = ", ".join(filter(None, (name, config)))
-        raise ValueError(f"{whole} cannot be fetched ({first_line(error)[:160]}). {way_out}") from None
+
+
+def hub_configs(name: str, way_out: str) -> Sequence[str]:
+    """The configurations of a data set.
+
+    Raises:
+        ValueError: as `hub_rows`.
+    """
+    import datasets
+
+    with _fetching(name, way_out):
+        return datasets.get_dataset_config_names(name)
+
+
+@contextmanager
+def _fetching(what: str, way_out: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # network and Hub raise classes of half a dozen libraries
+        raise ValueError(f"{what} cannot be fetched ({first_line(error)[:160]}). {way_out}") from None

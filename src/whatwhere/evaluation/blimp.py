@@ -2,8 +2,9 @@
 is right where the good one has the higher pseudo-log-likelihood (Salazar et al. 2020)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import torch
 
 from ..analysis.who import Who
 from ..corpus.labelled import json_rows, padded
+from ..corpus.sources import hub_configs, hub_rows
 from ..intervals import share_interval
 from ..records import Record
 from .examples import Examples, Row, examples
 
 ENDINGS = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.zst")
 BATCH_TOKENS = 16_384  # of one forward pass, padding included
+HUB = "nyu-mll/blimp"
+_BRING = "Bring its data/*.jsonl (github.com/alexwarstadt/blimp)"
 FIELDS = ("sentence_good", "sentence_bad", "field", "UID")
 
 
@@ -39,30 +43,42 @@ def blimp_files(data: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS) and p.is_file()) if folder.is_dir() else []
 
 
-def read_blimp(data: Path, limit: int | None = None) -> list[Pair]:
-    """All pairs of a folder of JSON lines, one file or one a paradigm, plain or packed; of each paradigm the first
-    `limit`.
+def read_blimp(data: Path | None, limit: int | None = None) -> list[Pair]:
+    """All pairs of a folder of JSON lines, one file or one a paradigm, plain or packed, or of the Hub (None); of each
+    paradigm the first `limit`.
 
     Raises:
-        ValueError: no such file, a line without a field or with an empty sentence.
+        ValueError: no such file, a line without a field or with an empty sentence, or the Hub cannot be reached.
     """
+    pairs, seen = [], dict[str, int]()
+    for place, row in _of_hub() if data is None else _of_files(data):
+        if lacking := [name for name in FIELDS if not isinstance(row.get(name), str) or not row[name].strip()]:
+            raise ValueError(f"{place}: no text in {lacking[0]!r}. Bring a complete copy of BLiMP.")
+        paradigm = row["UID"]
+        seen[paradigm] = seen.get(paradigm, 0) + 1
+        if limit is None or seen[paradigm] <= limit:
+            field, term = row["field"].replace("/", "_"), str(row.get("linguistics_term") or "")
+            pairs.append(Pair(row["sentence_good"], row["sentence_bad"], field, paradigm, term))
+    return pairs
+
+
+def _of_files(data: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     files = blimp_files(data)
     if not files:
-        raise ValueError(
-            f"{data} holds no BLiMP: no {', '.join(ENDINGS)} there. Bring its data/*.jsonl (github.com/alexwarstadt/"
-            "blimp) and give the folder."
-        )
-    pairs, seen = [], dict[str, int]()
+        raise ValueError(f"{data} holds no BLiMP: no {', '.join(ENDINGS)} there. {_BRING} and give the folder.")
     for path in files:
-        for place, row in json_rows(path):
-            if lacking := [name for name in FIELDS if not isinstance(row.get(name), str) or not row[name].strip()]:
-                raise ValueError(f"{place}: no text in {lacking[0]!r}. Bring a complete copy of BLiMP.")
-            paradigm = row["UID"]
-            seen[paradigm] = seen.get(paradigm, 0) + 1
-            if limit is None or seen[paradigm] <= limit:
-                field, term = row["field"].replace("/", "_"), str(row.get("linguistics_term") or "")
-                pairs.append(Pair(row["sentence_good"], row["sentence_bad"], field, paradigm, term))
-    return pairs
+        yield from json_rows(path)
+
+
+@cache
+def _of_hub() -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """The rows of all paradigms, each a configuration; once a process, as there are 67 of them."""
+    way_out = f"Without a network: {_BRING} and give the folder: --data FOLDER."
+    return [
+        (f"{HUB}, {paradigm}, row {number}", row)
+        for paradigm in hub_configs(HUB, way_out)
+        for number, row in enumerate(hub_rows(HUB, paradigm, "train", way_out))
+    ]
 
 
 @torch.no_grad()
@@ -146,17 +162,17 @@ class Acceptability:
     most: int | None = None
     number: bool = False
 
-    def there(self, data: Path) -> bool:
-        """Whether a folder has files of BLiMP, be they whole or not."""
-        return bool(blimp_files(data))
+    def there(self, data: Path | None) -> bool:
+        """Whether a folder has files of BLiMP, be they whole or not; the Hub has."""
+        return data is None or bool(blimp_files(data))
 
-    def check(self, data: Path) -> None:
+    def check(self, data: Path | None) -> None:
         """Raises ValueError where there is no BLiMP, a damaged one, or one with fewer than 10 pairs of a paradigm."""
         counts = Counter(pair.paradigm for pair in read_blimp(data, 10))
         if few := [name for name, count in counts.items() if count < 10]:
             raise ValueError(f"{few[0]} has {counts[few[0]]} pairs; a probe needs 10. Bring a complete copy of BLiMP.")
 
-    def examples(self, data: Path, split: str, limit: int | None) -> Examples:
+    def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
         """Both sentences of the pairs of a split, of all paradigms in turn.
 
         Raises:

@@ -54,14 +54,14 @@ class Task(Protocol):
     @property
     def number(self) -> bool: ...
 
-    def there(self, data: Path) -> bool:
-        """Whether a folder has files of the task, be they whole or not."""
+    def there(self, data: Path | None) -> bool:
+        """Whether a folder has files of the task, be they whole or not; None: whether the Hub has them."""
         ...
 
-    def check(self, data: Path) -> None:
+    def check(self, data: Path | None) -> None:
         """Raises ValueError where files are missing or damaged."""
 
-    def examples(self, data: Path, split: str, limit: int | None) -> Examples:
+    def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
         """The rows of "train", "dev" or "test"."""
         ...
 

@@ -230,7 +230,7 @@ def paired(
     pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     labels: np.ndarray,
     strata: np.ndarray | None = None,
-    seed: int = 0,
+    name: str = "",
 ) -> np.ndarray:
     """Difference of two models' scores, mean over seeds, and as many of bootstrap samples of the rows, the same drawn
     for both, and of the seeds where there are several: (1 + DRAWS,). Of k seeds drawn anew the mean has (k - 1) / k of
@@ -238,7 +238,8 @@ def paired(
 
     Args:
         score: of (predictions, labels). pairs: predictions of the two models, a pair each seed, a row each label.
-        strata: (rows,) int; of the rows with one number as many are drawn as there are.
+        strata: (rows,) int; of the rows with one number as many are drawn as there are. name: of the task, which says
+            what rows are drawn, for models with any number of seeds.
     """
     order = np.arange(len(labels)) if strata is None else np.argsort(strata, kind="stable")
     sizes = np.array([len(labels)]) if strata is None else np.unique(strata, return_counts=True)[1]
@@ -248,8 +249,9 @@ def paired(
         of_seed = {k: score(pairs[k][0][rows], labels[rows]) - score(pairs[k][1][rows], labels[rows]) for k in {*seeds}}
         return float(np.mean([of_seed[k] for k in seeds]))
 
-    rng, k = np.random.default_rng(seed), len(pairs)
-    drawn = [(order[firsts + rng.integers(most)], rng.integers(k, size=k)) for _ in range(DRAWS)]
+    rng, k = np.random.default_rng([0, *name.encode()]), len(pairs)
+    (of_seeds,) = rng.spawn(1)
+    drawn = [(order[firsts + rng.integers(most)], of_seeds.integers(k, size=k)) for _ in range(DRAWS)]
     return np.array([difference(*each) for each in [(np.arange(len(labels)), np.arange(k)), *drawn]])
 
 
@@ -312,11 +314,10 @@ def _beside(
     records = []
     drawn: dict[tuple[str, bool], dict[str, np.ndarray]] = defaultdict(dict)
     for (name, untrained, part), of_seeds in predicted.items():
-        seed = list(labels).index(part)  # the same rows are drawn for all models
         base = predicted.get((*bases[name, untrained], part), {}) if (name, untrained) in bases else {}
         if both := sorted(set(of_seeds) & set(base), key=str):
             pairs = [(of_seeds[k], base[k]) for k in both]
-            drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], strata.get(part), seed)
+            drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], strata.get(part), part)
             who = Who(name, None, "", 0 if untrained else None)
             records.append(who.record(metric, *bounded(found), part=part, n=len(labels[part])))
     common = _common(drawn.values())

@@ -36,7 +36,6 @@ class LinguisticConfig(EvaluationConfig):
 
     FREE = ("tasks",)
 
-    data: str = Field(description="folder that holds blimp/, ud-ewt/, wikipedia-en/, or one of them")
     tasks: list[str] = Field(default_factory=list, description="tasks by name; default: those whose files are there")
     seeds: int = Field(5, ge=1, description="seeds of each probe")
     layers: str = Field("last", description="hidden states that probes read: last or all")
@@ -50,8 +49,12 @@ class LinguisticConfig(EvaluationConfig):
         check_known("task", self.tasks, (BLIMP, *TASKS))
         check_known("choice of layers", [self.layers], LAYERS)
         check_known("pooling", [self.pooling], POOLINGS)
+        if self.data is None and (of_files := [name for name in self.tasks if not there(name, None)]):
+            raise ValueError(
+                f"{of_files[0]} is read from files: give the folder that holds ud-ewt/ or wikipedia-en/, --data FOLDER"
+            )
         if not self.tasks:
-            found = [name for name in (BLIMP, *TASKS) if there(name, Path(self.data))]
+            found = [name for name in (BLIMP, *TASKS) if there(name, self.folder)]
             if not found:
                 raise ValueError(
                     f"{self.data} holds no task: none of blimp/*.jsonl, ud-ewt/*-ud-train.conllu, wikipedia-en/. Bring "
@@ -61,19 +64,19 @@ class LinguisticConfig(EvaluationConfig):
         return self
 
 
-def there(name: str, data: Path) -> bool:
-    """Whether a folder has files of a task, be they whole or not."""
+def there(name: str, data: Path | None) -> bool:
+    """Whether a folder has files of a task, be they whole or not, or the Hub (None)."""
     return TASKS["acceptability" if name == BLIMP else name].there(data)
 
 
 def _check_all(config: LinguisticConfig) -> None:
     for name in config.tasks:
         if name == BLIMP:
-            read_blimp(Path(config.data), 1)
+            read_blimp(config.folder, 1)
             for model in config.models:
                 masked_config(model_source(model))
         else:
-            TASKS[name].check(Path(config.data))
+            TASKS[name].check(config.folder)
 
 
 def _pieces(config: LinguisticConfig) -> list[Piece]:
@@ -90,7 +93,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
     opened, tokenizer = open_masked if piece.part == BLIMP else open_body, load_tokenizer(source)
     model = opened(source, piece.untrained)
     if piece.part == BLIMP:
-        pairs = read_blimp(Path(config.data), config.pairs)
+        pairs = read_blimp(config.folder, config.pairs)
         found = right(model, tokenizer, pairs, show=counted(show, "pairs"))
         arrays, facts = {"right": found}, {"pairs": len(pairs)}
     else:
@@ -111,7 +114,7 @@ def probe(
     """
     most = config.limit or ROWS
     splits = {
-        split: task.examples(Path(config.data), split, -(-most // 4) if split == "dev" else most) for split in ud.SPLITS
+        split: task.examples(config.folder, split, -(-most // 4) if split == "dev" else most) for split in ud.SPLITS
     }
     classes, numbers = task_labels(task, splits)
     layers, rows, lost = layers_of(model, config.layers), {}, 0
@@ -199,7 +202,7 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
     labels: dict[str, np.ndarray] = {}
     scores: dict[str, Any] = {}
-    pairs = read_blimp(Path(config.data), config.pairs) if BLIMP in config.tasks else []
+    pairs = read_blimp(config.folder, config.pairs) if BLIMP in config.tasks else []
     for piece in _pieces(config):
         if not piece.file(out).is_file():
             continue
@@ -267,7 +270,7 @@ def _probe_records(who: Who, task: str, arrays: Mapping[str, np.ndarray], facts:
 def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
     notes = []
     if BLIMP in config.tasks:
-        pairs = read_blimp(Path(config.data), config.pairs)
+        pairs = read_blimp(config.folder, config.pairs)
         notes.append(
             f"BLiMP: {len(pairs):,} pairs of {len({p.paradigm for p in pairs})} paradigms, by pseudo-log-likelihood."
         )
@@ -275,9 +278,10 @@ def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
         states = "the last hidden state" if config.layers == "last" else "all hidden states"
         rows = config.limit or ROWS
         notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
-    lacking = [name for name in (BLIMP, *TASKS) if not there(name, Path(config.data))]
+    lacking = [name for name in (BLIMP, *TASKS) if not there(name, config.folder)]
     if lacking and len(config.tasks) + len(lacking) == 1 + len(TASKS):  # others were not asked for
-        notes.append(f"Left out, as the folder has no files of theirs: {', '.join(lacking)}.")
+        where = "the Hub has no data of theirs" if config.data is None else "the folder has no files of theirs"
+        notes.append(f"Left out, as {where}: {', '.join(lacking)}.")
     return notes
 
 

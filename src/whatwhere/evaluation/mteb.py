@@ -7,8 +7,9 @@ import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -40,10 +41,10 @@ PYTHON_DOCS = 16  # one file of so many is text enough for some thousand sentenc
 
 
 class MtebConfig(EvaluationConfig):
-    """Tasks of sentence vectors for several models; of a folder that has some, models, tasks and poolings may be
+    """Tasks of sentence vectors for several models; of a folder that has some, models, tasks, poolings and seeds may be
     added."""
 
-    FREE = ("tasks", "pooling", "contrastive")
+    FREE = ("tasks", "pooling", "contrastive", "seeds")
 
     tasks: list[str] = Field(
         description=f"names of mteb's tasks or benchmarks, or local ones; default: {ENGLISH}, with data all local ones"
@@ -52,6 +53,7 @@ class MtebConfig(EvaluationConfig):
     length: int = Field(512, ge=8, description="most tokens of a text; longer ones are cut")
     limit: int | None = Field(None, ge=20, description="most pairs, test rows or queries of a local task")
     contrastive: bool = Field(False, description="also every model after unsupervised SimCSE")
+    seeds: int = Field(1, ge=1, description="trainings by SimCSE of each model")
     steps: int = Field(250, ge=1, description=f"steps of {SENTENCES} sentences of SimCSE")
     corpus: str | None = Field(None, description="its text; default: that of the model's own run, else python-docs")
     field: str = Field("text", description="field of the text in tables and JSON lines")
@@ -67,6 +69,17 @@ class MtebConfig(EvaluationConfig):
         if about.field_name == "pooling":
             check_known("pooling", names, POOLINGS)
         return list(dict.fromkeys(names))
+
+    def after(self, began: Self) -> Self:
+        """As of every evaluation; and no fewer seeds than before."""
+        more = {"seeds": max(self.seeds, began.seeds), "contrastive": self.contrastive or began.contrastive}
+        return super().after(began).model_copy(update=more)
+
+    @model_validator(mode="after")
+    def _seeded(self) -> "MtebConfig":
+        if self.seeds > 1 and not self.contrastive:
+            raise ValueError(f"seeds are of SimCSE, all else has none; got {self.seeds}. Add --contrastive")
+        return self
 
 
 class Pooling(str):
@@ -233,23 +246,29 @@ def _check(config: MtebConfig) -> None:
 
 
 def pieces(config: MtebConfig) -> list[Piece]:
-    """First SimCSE of every model, where it is wanted; then all tasks, each of all models and poolings."""
+    """First SimCSE of every model and seed, where it is wanted; then all tasks, each of all models and poolings."""
     plain = each_model(config)
     tuned = [(f"{name}+{SIMCSE}", source, untrained) for name, source, untrained in plain] if config.contrastive else []
+    seeded = [(model, seed) for model in tuned for seed in range(config.seeds)]
     wanted = {source: poolings(config, source) for _, source, _ in plain}
-    first = [Piece(*model, SIMCSE, setting=wanted[model[1]][0]) for model in tuned if wanted[model[1]]]
+    first = [
+        Piece(*model, SIMCSE, seed, wanted[model[1]][0])  # those with no vectors of any pooling are left out
+        for model, seed in seeded
+        if wanted[model[1]]
+    ]
     names = config.tasks if set(config.tasks) <= set(LOCAL) else _tasks(config)
     return first + [
-        Piece(*model, task, setting=pooling, stage=1)
+        Piece(*model, task, seed, pooling, stage=1)
         for task in names
-        for model in (*plain, *tuned)
+        for model, seed in (*((model, None) for model in plain), *seeded)
         for pooling in wanted[model[1]]
     ]
 
 
 def _tuned_folder(out: Path, piece: Piece) -> Path:
     """Where the model after SimCSE is."""
-    return out / "models" / (piece.name.replace("/", "_") + f"-{UNTRAINED}" * piece.untrained)
+    name = piece.name.replace("/", "_") + f"-{UNTRAINED}" * piece.untrained
+    return out / "models" / name / f"seed-{piece.seed}"
 
 
 def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
@@ -273,8 +292,9 @@ def _tune(config: MtebConfig, out: Path, piece: Piece, show: Show) -> None:
     tokenizer = load_tokenizer(source)
     switched = without_dropout(AutoConfig.from_pretrained(source, trust_remote_code=False))
     body = open_body(source, piece.untrained, **dict.fromkeys(switched, DROPOUT))
-    assert isinstance(piece.setting, Pooling)
-    facts = contrast(body, tokenizer, _text(config, tokenizer, source), str(piece.setting), config.steps, show)
+    assert isinstance(piece.setting, Pooling) and piece.seed is not None
+    text = _text(config, tokenizer, source)
+    facts = contrast(body, tokenizer, text, str(piece.setting), config.steps, piece.seed, show)
     for name in switched:  # it was for the training alone
         setattr(body.config, name, 0.0)
     save_tuned(body, tokenizer, _tuned_folder(out, piece), {**facts, "dropout_switched_on": switched})
@@ -384,10 +404,13 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
         kind, rows = str(arrays["kind"]), arrays["values"]
         labels[piece.part], ends = arrays["labels"], arrays["interval"].tolist()
         kinds[piece.part] = kind
-        of_model = Piece(piece.name, piece.source, piece.untrained, "", setting=piece.setting)
+        of_model = replace(piece, part="")
         found[of_model][str(arrays["type"])].append(score)
         if kind:
-            predicted[piece.setting][piece.name, piece.untrained, piece.part] = {None: rows}
+            # A model without seeds stands beside each seed of another.
+            seeds = range(config.seeds) if piece.seed is None else (piece.seed,)
+            of_rows = predicted[piece.setting].setdefault((piece.name, piece.untrained, piece.part), {})
+            of_rows |= dict.fromkeys(seeds, rows)
         metric = piece.setting.of("mteb.score")
         records.append(piece.who.record(metric, score, *ends, part=piece.part, n=len(rows) or None))
     for of_model, of_type in found.items():
@@ -416,8 +439,9 @@ def _notes(config: MtebConfig, _out: Path) -> list[str]:
             notes.append(f"{name} has one stream, so it has no vectors pooled as {', '.join(left)}.")
     if config.contrastive:
         notes.append(
-            f"NAME+{SIMCSE} is the model after {config.steps:,} steps of unsupervised SimCSE of {SENTENCES} sentences, "
-            f"on the first of the poolings that it has; dropout is {DROPOUT:g} in it where the model has none."
+            f"NAME+{SIMCSE} is the model after {config.steps:,} steps of unsupervised SimCSE of {SENTENCES} sentences "
+            f"({config.seeds} seed{'s' * (config.seeds > 1)}), on the first of the poolings that it has; dropout is "
+            f"{DROPOUT:g} in it where the model has none."
         )
     return notes
 

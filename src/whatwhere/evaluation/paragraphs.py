@@ -130,20 +130,22 @@ class ParagraphTask:
     words: bool = False
     most: int | None = None
 
-    def there(self, data: Path) -> bool:
+    def there(self, data: Path | None) -> bool:
         """Whether a folder is or has that of the articles."""
-        return data.is_dir() and (data.name == FOLDER or (data / FOLDER).is_dir())
+        return data is not None and data.is_dir() and (data.name == FOLDER or (data / FOLDER).is_dir())
 
-    def check(self, data: Path) -> None:
+    def check(self, data: Path | None) -> None:
         """Raises ValueError where there are no paragraphs."""
+        assert data is not None
         read_paragraphs(data, 10)
 
-    def examples(self, data: Path, split: str, limit: int | None) -> Examples:
+    def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
         """The rows of a split: eight of ten articles train, one is the development part, one the test.
 
         Raises:
             ValueError: as `read_paragraphs`.
         """
+        assert data is not None
         place = SPLITS.index(split)
         paragraphs = [each for each in _read(data) if max(0, each[0] % 10 - 7) == place]
         rng = np.random.default_rng(place)

@@ -321,21 +321,23 @@ class TreeTask:
     most: int | None = None
     number: bool = False
 
-    def there(self, data: Path) -> bool:
+    def there(self, data: Path | None) -> bool:
         """Whether a folder has one of the splits."""
-        return any(tree_file(data, split) is not None for split in SPLITS)
+        return data is not None and any(tree_file(data, split) is not None for split in SPLITS)
 
-    def check(self, data: Path) -> None:
+    def check(self, data: Path | None) -> None:
         """Raises ValueError where a split is missing or damaged at its beginning."""
+        assert data is not None
         for split in SPLITS:
             read_trees(data, split, 50)
 
-    def examples(self, data: Path, split: str, limit: int | None) -> Examples:
+    def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
         """The rows of a split, its sentences in an order drawn once for all.
 
         Raises:
             ValueError: as `read_trees`.
         """
+        assert data is not None
         sentences = _read(data, split)
         rng = np.random.default_rng(SPLITS.index(split))
         order = rng.permutation(len(sentences))

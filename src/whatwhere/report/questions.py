@@ -104,7 +104,7 @@ STUDY = (
             downstream.types,
         ],
         short="Tasks",
-        more=[downstream.phenomena],
+        more=[downstream.gains, downstream.phenomena],
     ),
     Question(
         "longer",

@@ -118,12 +118,18 @@ def without_dropout(config: Any) -> list[str]:
 
 
 def contrast(
-    body: Any, tokenizer: PreTrainedTokenizerFast, text: Windows | Source, pooling: str, steps: int, show: Show
+    body: Any,
+    tokenizer: PreTrainedTokenizerFast,
+    text: Windows | Source,
+    pooling: str,
+    steps: int,
+    seed: int,
+    show: Show,
 ) -> dict[str, Any]:
     """Tune an encoder, whose weights are changed, for so many steps of SENTENCES sentences; returns facts of it.
 
-    The rate falls linearly to 0. Unlike the paper's there is no head over the vector in training, and `pooling` is
-    what will be read.
+    seed: of the dropout and of the order of the sentences, which are the same for all. The rate falls linearly to 0.
+    Unlike the paper's there is no head over the vector in training, and `pooling` is what will be read.
 
     Raises:
         ValueError: as `sentences`.
@@ -131,8 +137,8 @@ def contrast(
     """
     rows = sentences(text, tokenizer, steps * SENTENCES)
     assert isinstance(tokenizer.pad_token_id, int)
-    data = SentenceBatches(rows, tokenizer.pad_token_id)
-    torch.manual_seed(0)
+    data = SentenceBatches(rows, tokenizer.pad_token_id, seed)
+    torch.manual_seed(seed)
     rate = RATE * 768 / body.config.hidden_size
     settings = {"batch_size": SENTENCES, "learning_rate": rate, "weight_decay": 0.0, "warmup_steps": steps // 10}
     settings |= {"schedule": "linear", "minimum_learning_rate_ratio": 0.0, "betas": (0.9, 0.999)}
@@ -144,6 +150,7 @@ def contrast(
     tenth = max(1, steps // 10)
     return {
         "pooling": pooling,
+        "seed": seed,
         "steps": steps,
         "sentences": len(rows),
         "loss_first": float(np.mean(losses[:tenth])),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...papers import FLASH_HOLMES, GLUE, GLUE_MID, HOLMES_PHENOMENA, MTEB_TYPES, SQUAD
+from ...papers import FLASH_HOLMES, GLUE, GLUE_MID, HOLMES_BEST, HOLMES_PHENOMENA, MTEB_TYPES, SQUAD
 from ...points import Point, average
 from .. import schemes
 from ..forms.axes import Axis
@@ -278,6 +278,30 @@ def streams(run: Run) -> Iterator[Row]:
             for name, colour in STREAMS.items():
                 metric = f"linguistic.score.{name}"
                 yield from _row(run, metric, model, task, {}, name=name, group=model, colour=colour)
+
+
+def _gained(run: Run, rows: Sequence[Row]) -> str:
+    """Where a claim tells nothing the best on the first phenomenon; differences by rows are of accuracy, not of F1."""
+    first = {row.name: row.points[""] for row in rows if row.panel == rows[0].panel and "" in row.points}
+    of_claims = claimed(run, "dstg-keeps-more-syntax", "dstg-keeps-more-structure")
+    return of_claims or best(coded(first), f"On {rows[0].panel} the best is")
+
+
+@_Tasks(
+    "linguistic-gains",
+    "Score by phenomenon where separate streams gain most and model",
+    _gained,
+    x=SCORE,
+    columns=("Phenomenon", "", "Model"),
+    records=("linguistic.f1: part = task, step = 0 untrained", "linguistic.score: readability"),
+)
+def gains(run: Run) -> Iterator[Row]:
+    """Macro F1 of linear probes of the last layer, of readability the correlation, on the phenomena where DSTG gains
+    most (its Table 6; island effects are of BLiMP here, by likelihood). Hollow: the paper's models, on the texts of
+    Flash-Holmes."""
+    for task in dict.fromkeys(task for task, _ in HOLMES_BEST):
+        metric = "linguistic.score" if task == "readability" else "linguistic.f1"  # numbers have no F1
+        yield from _rows(run, metric, task, HOLMES_BEST)
 
 
 @Curves(
