@@ -18,6 +18,7 @@ from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.long_texts import long_texts
 from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about, chosen
+from whatwhere.evaluation.tuning import open_masked
 from whatwhere.records import Record, read_records
 from whatwhere.report.figures import longer
 from whatwhere.report.run import Run
@@ -255,6 +256,22 @@ def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
     assert again.returncode == 0 and again.stdout == done.stdout
 
 
+def test_points_of_a_longer_corpus_are_a_way_as_others(evaluated, corpus, tokenizer, tmp_path):
+    np.save(tmp_path / "points.npy", np.random.default_rng(0).normal(size=(170, 5)))
+    words = [*evaluated[0][:-8], "--methods", "mds", "--points", str(tmp_path / "points.npy"), "--steps", "10"]
+    done = whatwhere(*words, "--out", str(tmp_path / "o"))
+    assert done.returncode == 0 and done.stdout.split()[:3] == ["model", "in-pieces", "mds"], done.stderr
+    extend("reference", tmp_path / "longer", 160, "mds", points=np.load(tmp_path / "points.npy"))
+    texts, _ = long_texts(open_source(corpus, document="blank-line"), tokenizer, 160, 10, 0)
+    documents = length.whole(texts)
+    how = (documents, length.hidden_in(documents), tokenizer.mask_token_id)
+    expected = length.token_losses(open_masked(str(tmp_path / "longer")), *how)
+    found = np.load(tmp_path / "o/runs/reference/mds/mds-seed-0.npz")["loss"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    # Without points it is no way of a model.
+    assert "mds" not in about("reference", 160).methods and "mds" in about("reference", 160, True).methods
+
+
 def test_perplexities_are_those_of_tokens_that_are_hidden_alone(evaluated):
     records = read_records(evaluated[1] / "records.parquet")
     for way in ("in-pieces", "cyclic", "cyclic+table"):
@@ -427,6 +444,9 @@ def test_only_what_has_a_table_can_train_one(tmp_path):
         (["--methods", "spline"], "no method 'spline'. Known: as-it-is"),
         (["--adapt", "head"], "no part to adapt 'head'. Known: none, network, table, all"),
         (["--documents", "40"], "40 are asked for. Give longer texts, or fewer --documents"),
+        (["--methods", "mds"], "mds needs the points of a corpus with longer texts: --points FILE.npy"),
+        (["--points", "FEW"], "few.npy has 20 rows, and --to is 160. Give a table of as many positions"),
+        (["--points", "none.npy"], "none.npy"),
         (["--windows", "-4"], "a window has 1 token on each side or more, 0 stands for all; got -4"),
         (["--methods", "yarn"], "None of these models can be read on by yarn. They have: cyclic, decay"),
         (["--corpus", "none.txt"], "No corpus 'none.txt'"),
@@ -435,6 +455,8 @@ def test_only_what_has_a_table_can_train_one(tmp_path):
 )
 def test_wrong_input_is_one_line(words, said, corpus, tmp_path):
     given = ["--to", "160", "--corpus", str(corpus), "--document", "blank-line", "--documents", "12"]
+    np.save(tmp_path / "few.npy", np.ones((20, 2)))
+    words = [str(tmp_path / "few.npy") if word == "FEW" else word for word in words]
     done = whatwhere("evaluate", "length", "reference", *given, *words, "--out", str(tmp_path / "out"))
     assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert not (tmp_path / "out/records.parquet").exists()

@@ -237,6 +237,7 @@ def length(
     document: str = "auto",
     documents: Annotated[int, typer.Option(min=10)] = 32,
     methods: Names = None,
+    points: Path | None = None,
     windows: Annotated[str | None, typer.Option(metavar="N,N")] = None,
     adapt: Names = None,
     steps: Annotated[int, typer.Option(min=10)] = 60,
@@ -258,7 +259,9 @@ def length(
         document: What a document of a text file is: auto, file, blank-line, heading, line.
         methods: Ways to read on, with commas, each with each of --windows and --adapt, those that OUT was begun with
             included: as-it-is, formula, sinusoidal,
-            fourier, cyclic, learned, decay, rotation, linear, nearest, ntk, yarn. [default: all that a model has]
+            fourier, cyclic, learned, decay, rotation, linear, nearest, mds, ntk, yarn. [default: all that a model has]
+        points: Of mds: table with a row of coordinates for each of --to positions (.npy), such as
+            tables/NAME-mds.npy of `geometry` for a corpus with longer texts.
         windows: Tokens on each side that a token looks at, of models of this package, with commas; 0 for all.
             [default: 0]
         adapt: What a short training on further documents changes: none, network (that of the method learned), table

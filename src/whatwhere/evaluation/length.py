@@ -29,7 +29,7 @@ from ..analysis.who import Who, document_mean
 from ..corpus import load_tokenizer, open_source
 from ..corpus.long_texts import LongTexts, long_texts
 from ..encoder import EncoderConfig
-from ..encoder.tables import named_tensors, table_key
+from ..encoder.tables import named_tensors, read_table, table_key
 from ..files import new_folder, read_json, read_object, read_yaml, temporary_folder, write_arrays, write_json
 from ..geometry.extrapolation import METHODS
 from ..records import Record
@@ -56,7 +56,7 @@ from .family import EvaluationConfig, Family, Piece, check_known, model_names
 from .tuning import open_masked
 
 AS_IT_IS, PIECES = "as-it-is", "in-pieces"  # a model that needs nothing; texts read in pieces as long as trained
-CHOICES = (AS_IT_IS, "formula", *(name for name in METHODS if name != "mds"), "ntk", "yarn")
+CHOICES = (AS_IT_IS, "formula", *METHODS, "ntk", "yarn")
 PLAIN = "none"  # no training
 BOOKS = "books-pd"  # in a folder of the data of all evaluations
 BUCKETS = 16  # of positions
@@ -89,6 +89,7 @@ class LengthConfig(EvaluationConfig):
     to: int = Field(1024, ge=64, description="tokens of a text")
     documents: int = Field(32, ge=10, description="documents, an excerpt of each")
     methods: list[str] = Field(default_factory=list, description="ways to read on; default: all that a model has")
+    points: str | None = Field(None, description="table with a row for each position of a text (.npy), for mds")
     windows: list[int] = Field([0], description="tokens on each side that a token looks at; 0: all")
     adapt: list[str] = Field([PLAIN], description="what a short training changes: none, network, table, all")
     steps: int = Field(60, ge=10, description="steps of that training")
@@ -97,6 +98,12 @@ class LengthConfig(EvaluationConfig):
     def _check(self) -> "LengthConfig":
         check_known("method", self.methods, CHOICES)
         check_known("part to adapt", self.adapt, (PLAIN, *ADAPTED))
+        if "mds" in self.methods and self.points is None:
+            raise ValueError(
+                "mds needs the points of a corpus with longer texts: --points FILE.npy, of geometry"
+            )
+        if self.points is not None and (rows := len(read_table(self.points))) < self.to:
+            raise ValueError(f"{self.points} has {rows} rows, and --to is {self.to}. Give a table of as many positions")
         if wrong := [window for window in self.windows if window < 0]:
             raise ValueError(f"a window has 1 token on each side or more, 0 stands for all; got {wrong[0]}")
         return self
@@ -141,6 +148,10 @@ class LengthConfig(EvaluationConfig):
                 raise ValueError(f"{found[name, seed]} and {source} are both {name}, seed {seed}. Rename a folder.")
         return [(name, seed, source) for (name, seed), source in found.items()]
 
+    def about(self, source: str) -> "About":
+        """What there is to know of a model before it reads the texts, see `about`."""
+        return about(source, self.to, self.points is not None)
+
     def texts(self, source: str, others: int = 0) -> tuple[LongTexts, LongTexts]:
         """`long_texts` of a model's tokenizer."""
         corpus = open_source(self.text, self.field, self.document)
@@ -162,8 +173,8 @@ class About:
     corpus: str
 
 
-def about(source: str, to: int) -> About:
-    """What there is to know of a model before it reads texts of so many tokens.
+def about(source: str, to: int, points: bool = False) -> About:
+    """What there is to know of a model before it reads texts of so many tokens; points: whether there are those of mds.
 
     Raises:
         ValueError: there is no such folder, it has no masked-language head, its positions cannot be continued, or go on
@@ -189,7 +200,7 @@ def about(source: str, to: int) -> About:
     check_original(folder, to)
     table = known == METHODS and config.get("absolute") != "mds"
     own = (AS_IT_IS,) if known in ((), SCALINGS) else ()
-    methods = (*own, *(m for m in known if m != "mds"))
+    methods = (*own, *(m for m in known if points or m != "mds"))
     if most >= to:  # with more rows, or a longer training of rotations, than the training had tokens
         methods = (AS_IT_IS,)
     run = read_yaml(kept) if kept.is_file() else {}
@@ -199,7 +210,7 @@ def about(source: str, to: int) -> About:
 def _check_all(config: LengthConfig) -> None:
     pieces, wanted = _pieces(config), ", ".join(config.methods) or "any way"
     near = "" if 0 in config.windows else " A window is of this package's encoders alone; --windows 0 is without one."
-    known = {m for _, _, source in config.trainings() for m in about(source, config.to).methods}
+    known = {m for _, _, source in config.trainings() for m in config.about(source).methods}
     for part in config.adapt:
         if not any(p.setting.adapt == part for p in pieces if isinstance(p.setting, Way) and p.part != PIECES):
             what = "" if part == PLAIN else f", and then have the {part} trained"
@@ -220,7 +231,7 @@ def _pieces(config: LengthConfig) -> list[Piece]:
     pieces, order = [], sorted(config.adapt, key=(PLAIN, *ADAPTED).index)
     for adapted in order:
         for name, seed, source in config.trainings():
-            known = about(source, config.to)
+            known = config.about(source)
             methods = [m for m in known.methods if not config.methods or m in config.methods]
             if adapted in ("network", "table"):
                 methods = [m for m in methods if known.table and (adapted == "table" or m == "learned")]
@@ -236,7 +247,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
     use_scheme(config.scheme)
     way, source = piece.setting, model_source(piece.source)
     assert isinstance(way, Way)
-    known, tokenizer = about(source, config.to), load_tokenizer(source)
+    known, tokenizer = config.about(source), load_tokenizer(source)
     texts, others = config.texts(source, 0 if way.adapt == PLAIN else config.steps * WINDOWS)
     documents = whole(texts)
     _, counts = np.unique(documents.input_ids[documents.regular], return_counts=True)
@@ -251,7 +262,9 @@ def work(out: str, piece: Piece, show: Show) -> None:
             longer = Path(source)
             if way.method != AS_IT_IS or way.window:
                 longer, method = new / "longer", None if way.method in (AS_IT_IS, "formula") else way.method
-                extend(source, longer, max(config.to, known.reads), method, window=way.window or None)
+                points = read_table(config.points).numpy() if config.points and method == "mds" else None
+                length = max(config.to, known.reads)
+                extend(source, longer, length, method, points=points, window=way.window or None)
             model = open_masked(str(longer))
             if way.adapt != PLAIN:
                 told["losses"] = adapt(model, others, config.steps, way.adapt, known.trained, piece.seed or 0, show)
@@ -376,7 +389,7 @@ def _notes(config: LengthConfig, _out: Path) -> list[str]:
         f"Texts: {config.documents} documents of {config.reads()}, of each {config.to:,} tokens behind its first "
         "quarter; intervals are over them, or over seeds where there are several."
     ]
-    known = {name: about(source, config.to) for name, _, source in config.trainings()}
+    known = {name: config.about(source) for name, _, source in config.trainings()}
     if trained := [name for name, each in known.items() if each.corpus == config.text]:
         notes.append(f"Trained on this very corpus: {', '.join(trained)}; what is read may have been read before.")
     for name, each in known.items():
