@@ -9,7 +9,7 @@ from geometry_run import make_run
 
 import whatwhere as ww
 from whatwhere.records import Record, read_records
-from whatwhere.report.notebook import composed
+from whatwhere.report.notebook import _figures, composed
 from whatwhere.report.page import page_figures
 from whatwhere.report.pages import study_page
 from whatwhere.report.run import load_run
@@ -47,10 +47,10 @@ def test_every_mark_of_every_figure_has_its_panel_s_axes(kind, width, whole, bui
         run = [build("one", models=("dstg", "ap")), build("two", models=("rope",))]
     else:
         run = whole if kind == "study" else make_run(tmp_path / "run")
-    names = ww.figures(run)
-    assert len(names) >= (20 if kind == "study" else 5)
-    for name in names:
-        drawn = json.loads(ww.plot(run, name, width=width).to_json())
+    figures = {figure.id: figure for figure in _figures(run)}
+    assert len(figures) >= (20 if kind == "study" else 5)
+    for name, figure in figures.items():  # ww.plot makes the page for each anew
+        drawn = json.loads(composed(figure, "light", width).to_json())
         layout = drawn["layout"]
         assert width - 30 < layout["width"] <= width or layout["width"] == 760, name
         panels = len([key for key in layout if key.startswith("xaxis")])
