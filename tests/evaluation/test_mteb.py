@@ -249,6 +249,14 @@ def test_simcse_is_done_before_what_needs_it(data):
     assert poolings(config(data, pooling=["position"]), "reference") == ["position"]
 
 
+def test_a_folder_keeps_the_trainings_that_it_has(data):
+    """A later call without --contrastive left what is after SimCSE out of the records."""
+    began = config(data, contrastive=True, seeds=3)
+    kept = config(data, pooling=["cls"]).after(began)
+    assert (kept.contrastive, kept.seeds, kept.pooling) == (True, 3, ["mean", "cls"])
+    assert config(data, contrastive=True, seeds=4).after(began).seeds == 4
+
+
 def test_mtebs_own_tasks_run_by_name(data, tmp_path, monkeypatch):
     pairs = datasets.Dataset.from_dict(rows("STSBenchmark-local", data)["test"])
     asked = []
