@@ -14,6 +14,7 @@ from whatwhere.points import ANY, Point, Table
 from whatwhere.records import read_records
 
 SIZES = (("parameters", 2), ("tokens", 1))  # with their digits in millions
+TUNED = "+simcse"  # at the end of the name of a model after `evaluate mteb --contrastive`
 STREAMS = {"all": "", "position": ", position stream", "semantic": ", semantic stream"}
 
 
@@ -173,7 +174,7 @@ def task_table(table: Table, metric: str) -> str:
     """Scores of an evaluation: a row a task, of every model trained, with the untrained one's in brackets, and whether
     the difference from the first model, or in the brackets that between both, may be 0 (=)."""
     family = metric.partition(".")[0]
-    shown = table.models(metric)
+    shown = [model for model in table.models(metric) if not model.endswith(TUNED)]
     parts = [*table.distinct("part", metric), *([None] if table.rows(metric, part=None, seed=ANY, step=ANY) else [])]
 
     def cell(model: str, part: str | None) -> str:
@@ -194,6 +195,22 @@ def task_table(table: Table, metric: str) -> str:
             for part in parts
         ),
     )
+
+
+def tuned_table(table: Table) -> str:
+    """Mean scores of the types of mteb's tasks before and after SimCSE, in brackets of weights drawn anew; nothing
+    where no model was tuned."""
+    shown = [model for model in table.models("mteb.type") if f"{model}{TUNED}" in table.models("mteb.type")]
+
+    def cell(model: str, part: str) -> str:
+        found = [
+            [table.point("mteb.type", name, part=part, step=s) for name in (model, model + TUNED)] for s in (None, 0)
+        ]
+        trained, anew = (" → ".join(f"{p.value:.3f}" for p in pair if p is not None) for pair in found)
+        return f"{trained} ({anew})" if anew else trained
+
+    body = [[part, *(cell(model, part) for model in shown)] for part in map(str, table.distinct("part", "mteb.type"))]
+    return rows(["type of tasks", *(f"`{model}`" for model in shown)], body) if shown else ""
 
 
 def of_seeds(point: Point | None, digits: int = 2) -> str:
@@ -262,6 +279,8 @@ def main(path: str) -> None:
     if tasks := [name for name in ("glue", "squad", "linguistic", "mteb") if table.models(f"{name}.score")]:
         for name in tasks:
             print(f"### `evaluate {name}`\n\n{task_table(table, f'{name}.score')}\n")
+        if after := tuned_table(table):
+            print(f"### Before and after SimCSE\n\n{after}")
         return
     of = f"{len(seeds(table))} training seeds" if len(seeds(table)) > 1 else "one training seed"
     print(f"{of}; mean and 95 % interval.\n\n### Loss\n\n{loss_table(table)}")
