@@ -329,6 +329,13 @@ def test_a_study_stands_for_its_models_of_the_first_seed(tmp_path):
     (tmp_path / "s/study.json").write_text(json.dumps({"models": [{"name": n} for n in ("rope", "dstg", "ap")]}))
     at = str(tmp_path / "s/models/{}/seed-0").format
     assert of_studies(["bert", str(tmp_path / "s")]) == ["bert", at("rope"), at("dstg")]
+    # One whose models were done by `study --only` has no page yet, and no facts: it was "without a finished model".
+    (tmp_path / "s/study.json").unlink()
+    assert of_studies([str(tmp_path / "s")], seeds=True) == [
+        at("dstg"),
+        at("rope"),
+        str(tmp_path / "s/models/rope/seed-1"),
+    ]
     (tmp_path / "t/models").mkdir(parents=True)
     with pytest.raises(ValueError, match="t is a study without a finished model"):
         of_studies([str(tmp_path / "t")])

@@ -210,7 +210,7 @@ def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
             continue
         facts = Path(model) / "study.json"
         names = [each["name"] for each in read_object(facts, "models")["models"]] if facts.is_file() else []
-        names = list(dict.fromkeys(names))
+        names = list(dict.fromkeys([*names, *sorted(path.name for path in root.iterdir())]))  # no facts before the page
         trained = [sorted((root / name).glob("seed-*/config.json")) for name in names]
         chosen = [str(each.parent) for of_name in trained for each in of_name[: None if seeds else 1]]
         if not chosen:
