@@ -46,10 +46,12 @@ def _settings_file(
 ) -> Path | None:
     """The YAML whose settings hold where the command says nothing: as given; else, where the command names no setting,
     that of the run in `out`, which is refused where another version began it."""
+    from ..hashes import check_lines
     from ..training.runs import began_with
 
     own = (out / name).is_file() and config is None
     if own and (resume or not (context.params["settings"] or set(given(context, kind)) - {"seeds", "start"})):
+        check_lines(out / name)
         if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
             began_with(kind, out / name)
         return out / name
