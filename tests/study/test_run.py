@@ -1,5 +1,6 @@
 """A small study from text to report: killed and continued, one number of steps for all, every number from a record."""
 
+import fcntl
 import json
 import re
 from collections import Counter
@@ -11,11 +12,12 @@ from cli_runner import sentences, whatwhere
 from run_files import missing, unexplained
 
 from whatwhere.encoder import PRESETS
-from whatwhere.files import read_json
+from whatwhere.files import read_json, read_lines
+from whatwhere.hashes import verify
 from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.outputs import write_results
-from whatwhere.study.run import run_study
+from whatwhere.study.run import run_models, run_study
 
 VALUES = {
     "length": 32,
@@ -130,7 +132,7 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
 
 
-def test_several_processes_do_a_model_each_and_one_more_writes_the_report(arguments, tmp_path):
+def test_several_processes_do_a_model_each_and_the_last_writes_the_report(arguments, tmp_path):
     one, shared = tmp_path / "one", tmp_path / "shared"
     assert whatwhere(*arguments, "--out", str(one)).returncode == 0
     first, second = (
@@ -138,10 +140,15 @@ def test_several_processes_do_a_model_each_and_one_more_writes_the_report(argume
     )
     first.finish()
     second.finish()
-    assert not (shared / "report.html").exists() and len(list(shared.glob("models/*/seed-0/measured.json"))) == 2
+    # It took one more call.
+    assert (shared / "report.html").is_file() and len(list(shared.glob("models/*/seed-0/measured.json"))) == 2
+    assert not [path for path in shared.rglob(".*") if path.is_file()] and not verify(shared)[1]
+    assert any(line["event"] == "report" for line in read_lines(shared / "log.jsonl"))
     trained = (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns
     again = whatwhere(*arguments, "--out", str(shared), "--only", "rope/0")
-    assert again.returncode == 0 and json.loads(again.stdout)["models"] == ["rope/0"]
+    assert again.returncode == 0, again.stderr
+    told = {"out": str(shared), "models": ["rope/0"], "report": str(shared / "report.html")}
+    assert json.loads(again.stdout) == told
     assert whatwhere("study", "--out", str(shared)).returncode == 0
     assert (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns == trained
     timed = {"seconds", "tokens_per_second", "memory.peak"}
@@ -157,6 +164,17 @@ def test_several_processes_do_a_model_each_and_one_more_writes_the_report(argume
         assert done.returncode == 2 and said in done.stderr, done.stderr
     minutes = ("study", "--models", "ap", "--minutes", "1", "--out", str(tmp_path / "new"), "--only", "ap/0")
     assert "Give --steps with --only" in whatwhere(*minutes).stderr and not (tmp_path / "new").exists()
+
+
+def test_while_another_writes_the_report_the_last_model_leaves_it_to_that(arguments, tmp_path):
+    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
+    tmp_path.joinpath(".lock").write_text("6810 on vm")
+    with tmp_path.joinpath(".lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert run_models(config, tmp_path, ["rope/0"], progress=False) is None
+    assert not (tmp_path / "report.html").exists()
+    assert run_models(config, tmp_path, ["rope/0"], progress=False) == tmp_path / "report.html"
 
 
 def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch):

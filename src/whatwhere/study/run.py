@@ -205,9 +205,9 @@ class Study:
                 prepare_windows(config, self.out / "corpus", self.progress)
         self.match_costs(resumed)
 
-    def run_only(self, pairs: Sequence[tuple[str, int]]) -> Path:
-        """Train and measure some models of the study, beside other processes or machines that do others; returns the
-        folder.
+    def run_only(self, pairs: Sequence[tuple[str, int]]) -> Path | None:
+        """Train and measure some models of the study, beside other processes or machines that do others; where all of
+        them are there then, returns the report's path.
 
         Raises:
             ValueError: a model or seed that the study has not, or one that another process works at; a budget in
@@ -230,11 +230,22 @@ class Study:
                         )
                     loss = round(summary["validation_loss"] or math.nan, 3)
                     self.say("trained", model=name, seed=seed, loss=loss)
-        return self.out
+        if not all(map(self.measured, known)):
+            return None
+        try:
+            with locked(self.out):  # of two that end at once, one
+                forget_hashes(self.out)
+                return self.complete()
+        except InUse:
+            return None
 
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
         self.prepare()
+        return self.complete()
+
+    def complete(self) -> Path:
+        """Of a study that is prepared, do what is not done yet; returns the report's path."""
         sizes = ("documents", "characters", "tokens", "windows")
         self.say("windows", **{key: sum(self.windows.manifest[key].values()) for key in sizes})
         if not self.can_probe:
@@ -431,9 +442,9 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True) -> Pa
     return Study(config, Path(out), progress).run()
 
 
-def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progress: bool = True) -> Path:
-    """Train and measure some models of a study, NAME/SEED each, while others may do others in the same folder; a call
-    of `run_study` writes the report when all are there.
+def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progress: bool = True) -> Path | None:
+    """Train and measure some models of a study, NAME/SEED each, while others may do others in the same folder; the call
+    that finds all there writes the report and returns its path.
 
     Raises:
         ValueError: as `Study.run_only` and `run_study`, or a name that is no NAME/SEED.
