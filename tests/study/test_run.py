@@ -4,6 +4,7 @@ import fcntl
 import json
 import re
 from collections import Counter
+from threading import Timer
 
 import fork_server
 import pytest
@@ -17,7 +18,7 @@ from whatwhere.hashes import verify
 from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.outputs import write_results
-from whatwhere.study.run import run_models, run_study
+from whatwhere.study.run import Study, run_models, run_study, waiting_for
 
 VALUES = {
     "length": 32,
@@ -175,6 +176,24 @@ def test_while_another_writes_the_report_the_last_model_leaves_it_to_that(argume
         assert run_models(config, tmp_path, ["rope/0"], progress=False) is None
     assert not (tmp_path / "report.html").exists()
     assert run_models(config, tmp_path, ["rope/0"], progress=False) == tmp_path / "report.html"
+
+
+def test_who_waits_for_the_windows_says_so_once(tmp_path, monkeypatch, capsys):
+    # "waiting: why Another process is writing to ..." came every five seconds.
+    monkeypatch.setattr("whatwhere.study.run.WAIT", 0.01)
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / ".lock").write_text("6810 on vm")
+    with (folder / ".lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        Timer(0.1, fcntl.flock, (held, fcntl.LOCK_UN)).start()
+        with waiting_for(folder, Study(StudyConfig.parse({"steps": 3}), tmp_path).say):
+            pass
+    waiting, going_on = (line.partition("] ")[2] for line in capsys.readouterr().err.splitlines())
+    assert waiting == f"waiting for process 6810 on vm, which writes to {folder}"
+    assert going_on == f"going on: process 6810 on vm is done with {folder}"
+    lines = [[line["event"], line["process"], line["folder"]] for line in read_lines(tmp_path / "log.jsonl")]
+    assert lines == [[event, "6810 on vm", str(folder)] for event in ("waiting", "waited")]
 
 
 def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch):

@@ -77,13 +77,14 @@ class Study:
         """The windows of the study, once they are made."""
         return Windows(self.out / "corpus")
 
-    def say(self, event: str, **facts: Any) -> None:
-        """One line to log.jsonl and, in words, to stderr."""
+    def say(self, event: str, words: str = "", /, **facts: Any) -> None:
+        """One line to log.jsonl and, in words of its own or those of its facts, to stderr."""
         line = {"seconds": round(time.perf_counter() - self.began, 2), "event": event, **facts}
         append_line(self.out / "log.jsonl", line)
         if self.progress:
             details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in facts.items())
-            print(f"[{line['seconds']:6.0f} s] {event}{': ' + details if details else ''}", file=sys.stderr, flush=True)
+            words = words or f"{event}{': ' + details if details else ''}"
+            print(f"[{line['seconds']:6.0f} s] {words}", file=sys.stderr, flush=True)
 
     def steps(self) -> int:
         """ONE number of steps for all models and seeds: as asked, or from a short timing of each, which is kept."""
@@ -419,15 +420,21 @@ def _total_seconds(log: Path, current: float) -> float:
 
 @contextmanager
 def waiting_for(folder: Path, say: Callable[..., None]) -> Iterator[None]:
-    """Hold a folder as soon as nobody else does."""
+    """Hold a folder as soon as nobody else does; who does is said once, and when it goes on."""
+    holder = ""
     with ExitStack() as held:
         while True:
             try:
                 held.enter_context(locked(folder))
                 break
             except InUse as error:
-                say("waiting", why=str(error).split(". ")[0])
+                if not holder:
+                    holder = error.holder
+                    what = f"waiting for process {holder}, which writes to {folder}"
+                    say("waiting", what, process=holder, folder=str(folder))
                 time.sleep(WAIT)
+        if holder:
+            say("waited", f"going on: process {holder} is done with {folder}", process=holder, folder=str(folder))
         yield
 
 
