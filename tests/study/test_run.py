@@ -10,7 +10,7 @@ import fork_server
 import pytest
 import torch
 from cli_runner import sentences, whatwhere
-from run_files import missing, unexplained
+from run_files import logged, missing, unexplained
 
 from whatwhere.encoder import PRESETS
 from whatwhere.files import read_json, read_lines
@@ -85,6 +85,11 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     assert "dstg" in page and len(page) < 10_000_000
     assert "searched with seed 0 on python-docs" in page  # the reader is told how the defaults came about
     assert unexplained(broken, "A study") == unexplained(whole, "A study") == []
+    events = {line["event"]: set(line) - {"seconds", "event"} for line in read_lines(broken / "log.jsonl")}
+    assert set(events) == {"study", "study resumed", "windows", "trained", "report"}
+    for event, facts in events.items():
+        (named,) = (names for names in logged("A study") if event in names)
+        assert facts <= named and named - facts <= set(events), event
     # An own scheme, --minutes, a model that adds positions to words, enough text to measure its positions.
     others = {"scheme.py", "budget.json", "arrays/correlations-*-seed-*.npz", "arrays/geometry-corpus.npz"}
     assert missing(whole, "A study") == others and not missing(whole, "Windows")

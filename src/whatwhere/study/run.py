@@ -272,7 +272,8 @@ class Study:
         todo = [job for job in jobs if not self.measured(job.args[1:3])]
         for job in todo:
             if why := self.damage(job.args[1:3]):
-                self.say(f"measured again: {job.label}", why=why)
+                name, seed = job.args[1:3]
+                self.say("measured again", f"measured again: {job.label}: {why}", model=name, seed=seed, why=why)
         for job, summary in run_jobs(todo, most, self.progress):
             loss = round(summary["validation_loss"] or math.nan, 3)
             self.say("trained", model=job.args[1], seed=job.args[2], loss=loss)
