@@ -61,7 +61,7 @@ WELL = {"kill": (-9,), "torn": (-9,), "full": (2,), "read-only": (2,), "stop": (
 DAMAGE = ("flipped", "vanished")
 HELD = ".held"  # ends the name of the file beside a folder whose process waits for a second one
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}  # metrics that the machine decides
-WITHOUT_HASH = ("log.jsonl", "*.html", "*.yaml", "README.md")
+WITHOUT_HASH = ("log.jsonl", "*.html", "README.md")
 SMALL = ["--set=batch_size=8", "--set=workers=1", "--set=model.num_hidden_layers=1", "--set=model.dropout=0.1"]
 TRAINED = ["--steps=12", "--set=checkpoint_every=4", "--set=log_every=4", "--set=validate_every=4", *SMALL]
 

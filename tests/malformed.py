@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from whatwhere.corpus.windows import Windows
 from whatwhere.evaluation import squad
 from whatwhere.files import in_words
 from whatwhere.records import FORMAT, Record
@@ -111,6 +112,16 @@ def word(number, head, form="w") -> str:
 ROOT = word(1, 0)
 SPANS = "probe_task_type: SENTENCE_SPANS\nnum_labels: 2\n"
 SAMPLES = "inputs,context,label,set-0\n"
+
+
+def touched(folder: Path) -> None:
+    """All that windows hold, read."""
+    windows = Windows(folder)
+    for split in ("train", "held_out"):
+        list(windows[split])
+        windows[split].articles()
+    windows.unigrams()
+    windows.tokenizer()
 
 
 def of_squad(task="squad"):

@@ -17,11 +17,21 @@ def losses(out: Path) -> list[dict]:
     return [{k: v for k, v in line.items() if k not in MEASURED} for line in lines]
 
 
+def _section(section: str) -> str:
+    (text,) = re.findall(rf"^## [^\n]*{re.escape(section)}.*?(?=^## |\Z)", PAGE, flags=re.M | re.S)
+    return text
+
+
+def logged(section: str) -> list[frozenset[str]]:
+    """Of each kind of line in the log of a section the keys that docs/runs.md names, in a study with its events."""
+    (cell,) = re.findall(r"^\| `log\.jsonl` \| (.*?) \|", _section(section), flags=re.M)
+    return [frozenset(re.findall(r"`([^`]+)`", kind)) for kind in cell.split(";")]
+
+
 def patterns(section: str) -> list[str]:
     """First cells of the table of a section, what it writes in capitals (NAME, K, N, TASK ...) as anything, POOLING as
     each of them."""
-    (text,) = re.findall(rf"^## [^\n]*{re.escape(section)}.*?(?=^## |\Z)", PAGE, flags=re.M | re.S)
-    cells = re.findall(r"^\| (`.*?) \|", text, flags=re.M)
+    cells = re.findall(r"^\| (`.*?) \|", _section(section), flags=re.M)
     names = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
     each = [name.replace("POOLING", pooling) for name in names for pooling in POOLINGS if "POOLING" in name]
     plain = [name for name in names if "POOLING" not in name]

@@ -10,8 +10,13 @@ import pytest
 from cli_runner import whatwhere
 from made_study import make_study
 
+from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.hashes import HASHES, check_files, forget_hashes, hashes, sha256, verify, write_hashes
 from whatwhere.records import Record, read_records, write_records
+from whatwhere.study.config import StudyConfig
+from whatwhere.training.finetune import FinetuneConfig
+from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.runs import began_with
 
 
 def flipped(data: bytes, draw: random.Random) -> bytes:
@@ -90,6 +95,35 @@ def test_a_flipped_bit_of_a_model_is_noticed_by_the_verbs_that_open_it(tmp_path)
             assert done.returncode == 2 and f"{name} is not as it was written" in done.stderr, (words, done.stderr)
         (model / name).write_bytes(whole)
     assert whatwhere("spectra", str(model)).returncode == 0
+
+
+def test_a_changed_setting_of_an_unfinished_run_is_noticed(tmp_path):
+    # Another learning rate was taken over in silence by the same command going on.
+    labelled = {"start": "reference", "data": "d.tsv", "dev": "d.tsv"}
+    begun = {
+        "pretrain.yaml": (PretrainConfig.parse({"steps": 3}), ("learning_rate", 0.006), ["pretrain"]),
+        "study.yaml": (StudyConfig.parse({"steps": 3}), ("steps", 4), ["study"]),
+        "finetune.yaml": (FinetuneConfig.parse(labelled), ("seed", 1), ["finetune", "reference"]),
+        "glue.yaml": (
+            GlueConfig.parse({"models": ["reference"], "data": str(tmp_path)}),
+            ("length", 120),
+            ["evaluate", "glue", "reference", "--data", str(tmp_path)],
+        ),
+    }
+    for name, (config, (key, other), words) in begun.items():
+        path = tmp_path / name.removesuffix(".yaml") / name
+        config.save_run(path)
+        assert began_with(type(config), path) == config
+        whole = f"{key}: {getattr(config, key)}\n"
+        assert whole in path.read_text()
+        path.write_text(path.read_text().replace(whole, f"{key}: {other}\n", 1))
+        done = whatwhere(*words, "--out", str(path.parent))
+        assert done.returncode == 2 and done.stderr == (
+            f"whatwhere: {path} is not as it was written (its hash differs). Use a complete copy; if you changed it "
+            "yourself, delete its last line.\n"
+        )
+        path.write_text(path.read_text().rpartition("#")[0])
+        assert began_with(type(config), path) == config.model_copy(update={key: other})
 
 
 def test_verify_refuses_what_is_no_folder(tmp_path):

@@ -1,6 +1,7 @@
 """One writer a folder, and nothing left of one that was killed."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 from cli_runner import environment, sentences, whatwhere
 
 from whatwhere.files import new_folder, write_text
-from whatwhere.locks import LOCK, is_locked, locked, sweep
+from whatwhere.locks import LOCK, InUse, is_locked, locked, sweep
 from whatwhere.study.run import waiting_for
 
 HOLD = """
@@ -27,6 +28,13 @@ def holding(folder, *part: str) -> subprocess.Popen:
     holder = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment())
     assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
     return holder
+
+
+def test_what_is_said_of_a_folder_in_use_comes_whole_from_another_process(tmp_path):
+    error = InUse(tmp_path, "6810 on vm")
+    again = pickle.loads(pickle.dumps(error))
+    said = f"Another process is writing to {tmp_path} (process 6810 on vm). Wait for it, or choose another --out."
+    assert str(again) == str(error) == said and again.holder == "6810 on vm"
 
 
 def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
@@ -86,12 +94,9 @@ def test_only_another_process_is_waited_for(tmp_path, monkeypatch):
     said, out = [], tmp_path / "run"
     with holding(out) as holder:
         monkeypatch.setattr("whatwhere.study.run.WAIT", 0.0)
-        with waiting_for(out, lambda event, **facts: (said.append((event, *facts.values())), holder.kill())):
+        with waiting_for(out, lambda event, words, **facts: (said.append([event, *facts.values()]), holder.kill())):
             assert is_locked(out) is not None
-    assert said and said[0] == (
-        "waiting",
-        f"Another process is writing to {out} (process {holder.pid} on {os.uname().nodename})",
-    )
+    assert said == [[event, f"{holder.pid} on {os.uname().nodename}", str(out)] for event in ("waiting", "waited")]
     write_text(tmp_path / "file", "x")
     with pytest.raises(ValueError, match="is a file"), waiting_for(tmp_path / "file", print):
         pass

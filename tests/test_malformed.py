@@ -1,10 +1,13 @@
 """Wrong corpora, tables and data of evaluations: an error in a line that names the file, never a hang."""
 
 import gzip
+import io
 import lzma
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cli_runner import whatwhere
 from malformed import (
@@ -22,14 +25,18 @@ from malformed import (
     packed,
     parquet,
     put,
+    records,
     refused,
     word,
 )
 
+from whatwhere import files
 from whatwhere.corpus import open_source, text_files
 from whatwhere.corpus.labelled import read_labelled
 from whatwhere.evaluation import glue, holmes, local_tasks, ud
 from whatwhere.evaluation.blimp import read_blimp
+from whatwhere.geometry.counts import Counts
+from whatwhere.records import read_records
 
 
 @pytest.mark.parametrize(
@@ -86,10 +93,47 @@ def test_empty_lines_before_a_header_are_passed_over(tmp_path):
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
 @pytest.mark.parametrize("kind", ["t.txt", "t.jsonl", "t.csv", "t.parquet"])
 def test_what_unpacks_to_far_more_than_it_is_is_refused(tmp_path, monkeypatch, kind, ending):
-    monkeypatch.setattr(text_files, "_BOMB_BYTES", 1 << 20)
-    monkeypatch.setattr(text_files, "_BOMB_RATIO", 100)
+    monkeypatch.setattr(files, "_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(files, "_BOMB_RATIO", 100)
     path = put(tmp_path, kind + ending, packed(ending, b" " * (1 << 23)))
     refused(lambda: list(open_source(path)), path, "unpacks to more than 100 times its size")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "read"),
+    cases(
+        a_text_in_a_page=(
+            "t.parquet",
+            parquet(pa.table({"text": [" " * (1 << 23)]})),
+            lambda path: list(open_source(path)),
+        ),
+        a_text_named_by_many_rows=(
+            "t.parquet",
+            parquet(pa.table({"text": ["x" * (1 << 16)] * 99})),
+            lambda path: list(open_source(path)),
+        ),
+        a_name_in_records=("records.parquet", records(study=["s" * (1 << 23)]), read_records),
+        many_rows_of_records=(
+            "records.parquet",
+            parquet(pq.read_table(io.BytesIO(records())).take([0] * 10**5)),
+            read_records,
+        ),
+        arrays=("a.npz", None, lambda path: files.arrays_of(path).__enter__()),
+        counts=("c.npz", None, Counts.load),
+    ),
+)
+def test_pages_and_arrays_that_are_far_more_than_their_file_are_refused(tmp_path, monkeypatch, name, content, read):
+    # They were unpacked whole.
+    monkeypatch.setattr(files, "_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(files, "_BOMB_RATIO", 10)
+    monkeypatch.setattr(pq, "read_table", None)
+    monkeypatch.setattr(np.lib.format, "read_array", None)
+    path = tmp_path / name
+    if content is None:
+        files.write_arrays(path, {"data": np.zeros(1 << 20)})
+    else:
+        put(tmp_path, name, content)
+    refused(lambda: read(path), path, "unpacks to more than 10 times its size")
 
 
 @pytest.mark.parametrize("kind", ["t.jsonl", "t.tsv", "t.csv.gz"])

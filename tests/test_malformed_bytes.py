@@ -3,12 +3,14 @@
 import gzip
 import json
 import lzma
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_study import make_study
 from malformed import (
     HUGE,
     ROOT,
@@ -23,15 +25,25 @@ from malformed import (
     parquet,
     put,
     records,
+    touched,
     word,
 )
 
-from whatwhere.corpus import load_tokenizer, open_source
+import whatwhere as ww
+from whatwhere.cli.models import open_encoder, open_tokenizer
+from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.labelled import read_labelled
 from whatwhere.encoder.tables import read_table
 from whatwhere.evaluation import holmes, ud
+from whatwhere.evaluation.blimp import read_blimp
+from whatwhere.evaluation.family import Piece
+from whatwhere.evaluation.glue import TASKS, read_task
+from whatwhere.evaluation.grid import by_seed
+from whatwhere.files import write_arrays
 from whatwhere.hashes import check_files
 from whatwhere.records import read_records
+from whatwhere.report import page_of
+from whatwhere.status import run_status
 from whatwhere.study.config import StudyConfig
 
 READERS = {
@@ -60,6 +72,14 @@ READERS = {
     ),
     "vocab.txt": (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\n", load_tokenizer),
     "hashes.json": (b'{"a": "00", "b/c": "11"}', lambda path: check_files(path.parent)),
+    "SST-2/train.tsv": (
+        b"sentence\tlabel\na fine film\t1\na bad one\t0\n",
+        lambda path: read_task(TASKS["sst-2"], path.parent.parent, "train"),
+    ),
+    "blimp/all.jsonl": (
+        json.dumps({"sentence_good": "a b", "sentence_bad": "b a", "field": "syntax", "UID": "u"}).encode(),
+        lambda path: read_blimp(path.parent),
+    ),
 }
 
 
@@ -91,7 +111,66 @@ def test_mutations_of_a_valid_file_are_read_or_refused_by_name(tmp_path, name, d
         assert str(tmp_path) in line and (name in line or name == "hashes.json"), line
 
 
-def test_a_valid_file_of_each_kind_is_read(tmp_path):
+STEP = {"step": 1, "tokens": 9, "loss": 2.5, "tokens_per_second": 1.5, "waiting": 0.1, "memory_peak_bytes": 9}
+PIECE = Piece("m", "m", False, "sst2")
+IN_FOLDERS = {
+    "model/config.json": lambda folder: open_encoder(str(folder), None),
+    "model/model.safetensors": lambda folder: open_encoder(str(folder), None),
+    "model/tokenizer.json": lambda folder: open_tokenizer(str(folder)),
+    "windows/manifest.json": touched,
+    "windows/shards/00000.train.ids.npy": touched,
+    "windows/shards/00000.train.starts.npy": touched,
+    "windows/unigrams.npy": touched,
+    "study/study.json": page_of,
+    "study/claims.json": page_of,
+    "study/arrays/table-dstg-seed-0.npz": page_of,
+    "run/pretrain.yaml": run_status,
+    "run/log.jsonl": run_status,
+    "run/training.json": run_status,
+    "pieces/runs/m/sst2/all.json": lambda folder: by_seed([PIECE], folder),
+    "pieces/runs/m/sst2/all.npz": lambda folder: by_seed([PIECE], folder),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Path:
+    """A folder of each kind, without hashes."""
+    base = tmp_path_factory.mktemp("folders")
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        put(base, f"model/{name}", (Path(ww.reference()) / name).read_bytes())
+    text = put(base, "t.txt", "".join(f"The {i}. cat sat on the mat by the door.\n\n" for i in range(60)))
+    build_windows(open_source(text), load_tokenizer(ww.reference()), base / "windows", length=32, progress=False)
+    put(base, "windows/hashes.json", {})
+    make_study(base / "study", models=("dstg",), layers=1, steps=200)
+    lines = [STEP, {"step": 1, "tokens": 9, "validation_loss": 2.5}]
+    files = {"pretrain.yaml": "steps: 5\npreset: dstg\n", "log.jsonl": "\n".join(map(json.dumps, lines))}
+    files |= {"training.json": {"seconds": 2.5, "steps": 5}, "model.safetensors": "", "hashes.json": {}}
+    for name, content in files.items():
+        put(base, f"run/{name}", content)
+    put(base, "pieces/runs/m/sst2/all.json", {"scores": [[0.5, 0.25, 0.4], [0.5, 0.5, 0.5]], "rows": 9})
+    write_arrays(PIECE.file(base / "pieces", ".npz"), {"predicted": np.zeros((3, 9))})
+    return base
+
+
+@pytest.mark.parametrize("name", IN_FOLDERS)
+@settings(max_examples=25, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_mutations_of_a_file_of_a_folder_are_read_or_refused_by_its_name(folders, name, data):
+    folder, path = folders / name.partition("/")[0], folders / name
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(data.draw(mutations(whole)))
+        IN_FOLDERS[name](folder)
+    except (ValueError, OSError) as error:
+        line = line_of(error)
+        assert str(folder) in line or path.name in line, line
+    finally:
+        path.write_bytes(whole)
+
+
+def test_a_valid_file_of_each_kind_is_read(tmp_path, folders):
+    for name, read in IN_FOLDERS.items():
+        read(folders / name.partition("/")[0])
     put(tmp_path, "config-none.yaml", SPANS)
     for name, (whole, read) in READERS.items():
         if name != "hashes.json":  # whose files are not there

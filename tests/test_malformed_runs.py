@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 from cli_runner import whatwhere
 from made_study import make_study
-from malformed import BOMB, DEEP, HUGE, LONG, array, cases, line_of, npz, parquet, put, records, refused
+from malformed import BOMB, DEEP, HUGE, LONG, array, cases, line_of, npz, parquet, put, records, refused, touched
 
 import whatwhere as ww
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.windows import Windows
+from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import GlueConfig
+from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.holmes import HolmesConfig
 from whatwhere.evaluation.length import LengthConfig
 from whatwhere.evaluation.linguistic import LinguisticConfig
@@ -251,14 +253,6 @@ def windows(tmp_path_factory) -> Path:
     return folder / "w"
 
 
-def touched(windows: Windows) -> None:
-    for split in ("train", "held_out"):
-        list(windows[split])
-        windows[split].articles()
-    windows.unigrams()
-    windows.tokenizer()
-
-
 def of_manifest(**values):
     return lambda folder: json.dumps({**json.loads((folder / "manifest.json").read_text()), **values})
 
@@ -294,7 +288,7 @@ def test_windows_whose_hashes_are_gone(tmp_path, windows, name, content):
     if name in manifest["files"]:
         manifest["files"][name] = (folder / name).stat().st_size
         put(folder, "manifest.json", manifest)
-    refused(lambda: touched(Windows(folder)), folder if name != "manifest.json" else folder.name)
+    refused(lambda: touched(folder), folder if name != "manifest.json" else folder.name)
 
 
 @pytest.mark.parametrize(
@@ -338,3 +332,11 @@ def test_the_status_of_a_folder_of_nonsense(tmp_path, files, said):
     for name, content in files.items():
         put(tmp_path, name, content)
     refused(lambda: run_status(tmp_path), tmp_path, said)
+
+
+@pytest.mark.parametrize("scores", ["x", 5, [], [0.5], [[0.5, 0.5]], [[0.5, 0.5, 0.5], [0.5]], [["x", 1, 2]]], ids=str)
+def test_a_finished_fine_tuning_of_strange_scores_is_named(tmp_path, scores):
+    piece = Piece("m", "m", False, "sst-2")
+    path = piece.file(tmp_path)
+    put(tmp_path, str(path.relative_to(tmp_path)), {"scores": scores})
+    refused(lambda: by_seed([piece], tmp_path), path, "holds no three scores")

@@ -21,6 +21,7 @@ import yaml
 
 Arrays = dict[str, np.ndarray]  # by name, as in an .npz file
 _MOST_VALUES = 100_000  # of a YAML file
+_BOMB_BYTES, _BOMB_RATIO = 1 << 28, 1000  # what is larger than both when it is unpacked is not unpacked
 
 
 @contextmanager
@@ -230,6 +231,37 @@ def read_array(path: str | Path, way_out: str, mapped: bool = False) -> np.ndarr
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         raise ValueError(f"{path} holds no array of numbers. {way_out}")
     return array
+
+
+def bomb(unpacked: int, packed: int) -> str:
+    """What is said of so many bytes that unpack to so many others; "" where they may be unpacked."""
+    if unpacked <= _BOMB_BYTES or unpacked <= _BOMB_RATIO * packed:
+        return ""
+    return f"unpacks to more than {_BOMB_RATIO:,} times its size: {unpacked:,} bytes from {packed:,}"
+
+
+def page_bytes(metadata: Any, column: str | None = None) -> int:
+    """Bytes of the unpacked pages of a parquet file, or of one of its columns, as its metadata have them."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    chunks = (group.column(j) for group in groups for j in range(group.num_columns))
+    return sum(c.total_uncompressed_size for c in chunks if column in (None, c.path_in_schema.partition(".")[0]))
+
+
+@contextmanager
+def arrays_of(path: Path, way_out: str = "Delete it and run the command again.") -> Iterator[Any]:
+    """The open .npz file; never a pickle.
+
+    Raises:
+        ValueError: it is damaged, would unpack to far more than it is, or what is done with its arrays fails.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if why := bomb(sum(each.file_size for each in arrays.zip.infolist()), path.stat().st_size):
+                raise ValueError(f"it {why}")
+            yield arrays
+    except Exception as error:  # numpy, zipfile and zlib each raise their own
+        why = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} is not a complete array file ({why}). {way_out}") from error
 
 
 def append_line(path: Path, line: Mapping[str, Any]) -> None:

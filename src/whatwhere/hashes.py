@@ -10,6 +10,7 @@ from .files import read_json, write_json
 
 HASHES = "hashes.json"  # name below the folder -> SHA-256
 _LONGEST = 4096  # characters of a path
+_ABOVE = "# sha256 of the lines above: "
 # Lines are added to logs, pages are drawn again from what is hashed, and cards are there to be edited.
 LEFT_OUT = ("log.jsonl", HASHES, "*.html", "README.md")
 
@@ -102,6 +103,26 @@ def _differing(folder: Path, known: Mapping[str, str], names: Iterable[str]) -> 
 @lru_cache(maxsize=4096)
 def _hash_now(path: Path, changed: int, size: int) -> str:
     return sha256(path)
+
+
+def with_hash(text: str) -> str:
+    """Lines of YAML, and below them a comment with their hash: for a file that one call writes and the next goes on
+    with, in a folder that has no hashes yet."""
+    return f"{text}{_ABOVE}{hashlib.sha256(text.encode()).hexdigest()}\n"
+
+
+def check_lines(path: Path) -> None:
+    """Compare the lines of a file with the hash below them, where there is one.
+
+    Raises:
+        ValueError: they differ.
+    """
+    text, found, digest = path.read_bytes().rpartition(_ABOVE.encode())
+    if found and digest.strip() != hashlib.sha256(text).hexdigest().encode():
+        raise ValueError(
+            f"{path} is not as it was written (its hash differs). Use a complete copy; if you changed it yourself, "
+            "delete its last line."
+        )
 
 
 def verify(folder: Path) -> tuple[int, list[str]]:

@@ -17,7 +17,15 @@ _TEMPORARY = re.compile(r"^\.(.+)\.(\d+)(\.before)?$")  # as `files` names them
 
 
 class InUse(ValueError):
-    """A folder that another process holds."""
+    """A folder that another process holds; holder: "PID on HOST"."""
+
+    def __init__(self, folder: Path, holder: str) -> None:
+        super().__init__(folder, holder)  # what it is made of again where it comes from another process
+        self.folder, self.holder = folder, holder
+
+    def __str__(self) -> str:
+        seen = f"Another process is writing to {self.folder} (process {self.holder})"
+        return f"{seen}. Wait for it, or choose another --out."
 
 
 @contextmanager
@@ -45,7 +53,7 @@ def locked(folder: Path, part: str = "") -> Iterator[None]:
     try:
         for other in [folder / LOCK] if part else folder.glob(f"{LOCK}-*"):
             if (holder := _holder(other)) is not None:
-                raise _in_use(folder, holder)
+                raise InUse(folder, holder)
             other.unlink(missing_ok=True)  # of a process that was killed
         if not part:
             _held.add(folder.resolve())
@@ -69,7 +77,7 @@ def _acquire(path: Path) -> int:
         except OSError:
             holder = os.read(held, 200).decode(errors="replace") or "unknown"
             os.close(held)
-            raise _in_use(path.parent, holder) from None
+            raise InUse(path.parent, holder) from None
         try:
             if os.path.samestat(os.fstat(held), path.stat()):
                 os.ftruncate(held, 0)
@@ -78,10 +86,6 @@ def _acquire(path: Path) -> int:
         except FileNotFoundError:
             pass
         os.close(held)  # the one before has removed its file in between
-
-
-def _in_use(folder: Path, holder: str) -> InUse:
-    return InUse(f"Another process is writing to {folder} (process {holder}). Wait for it, or choose another --out.")
 
 
 def is_locked(folder: Path) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .files import new_file
+from .files import bomb, new_file, page_bytes
 
 FORMAT = "whatwhere-records-1"
 
@@ -76,14 +76,18 @@ def read_records(path: str | Path) -> list[Record]:
             )
         raise ValueError(f"No records at {path}. A study writes them: whatwhere study --help.")
     try:
+        metadata = pq.read_metadata(path)
+        if why := bomb(max(page_bytes(metadata), 8 * metadata.num_columns * metadata.num_rows), path.stat().st_size):
+            raise ValueError(f"it {why}")
         table = pq.read_table(path, page_checksum_verification=True)
         found = (table.schema.metadata or {}).get(b"format", b"none").decode()
         strange = [field.name for field in table.schema if not _fits(field, table)]
         rows = table.to_pylist()
     except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:  # a damaged head can be anything
+        why = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"{path} is not a complete parquet file. Delete it; the command that wrote the folder writes it again "
-            f"(of a study: whatwhere study --out {path.parent})."
+            f"{path} is not a complete parquet file ({why}). Delete it; the command that wrote the folder writes it "
+            f"again (of a study: whatwhere study --out {path.parent})."
         ) from error
     if found != FORMAT:
         raise ValueError(f"{path} has record format {found!r}, this version reads {FORMAT!r}. Run the study again.")

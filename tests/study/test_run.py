@@ -1,21 +1,24 @@
 """A small study from text to report: killed and continued, one number of steps for all, every number from a record."""
 
+import fcntl
 import json
 import re
 from collections import Counter
+from threading import Timer
 
 import fork_server
 import pytest
 import torch
 from cli_runner import sentences, whatwhere
-from run_files import missing, unexplained
+from run_files import logged, missing, unexplained
 
 from whatwhere.encoder import PRESETS
-from whatwhere.files import read_json
+from whatwhere.files import read_json, read_lines
+from whatwhere.hashes import verify
 from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.outputs import write_results
-from whatwhere.study.run import run_study
+from whatwhere.study.run import Study, run_models, run_study, waiting_for
 
 VALUES = {
     "length": 32,
@@ -82,6 +85,11 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     assert "dstg" in page and len(page) < 10_000_000
     assert "searched with seed 0 on python-docs" in page  # the reader is told how the defaults came about
     assert unexplained(broken, "A study") == unexplained(whole, "A study") == []
+    events = {line["event"]: set(line) - {"seconds", "event"} for line in read_lines(broken / "log.jsonl")}
+    assert set(events) == {"study", "study resumed", "windows", "trained", "report"}
+    for event, facts in events.items():
+        (named,) = (names for names in logged("A study") if event in names)
+        assert facts <= named and named - facts <= set(events), event
     # An own scheme, --minutes, a model that adds positions to words, enough text to measure its positions.
     others = {"scheme.py", "budget.json", "arrays/correlations-*-seed-*.npz", "arrays/geometry-corpus.npz"}
     assert missing(whole, "A study") == others and not missing(whole, "Windows")
@@ -130,7 +138,7 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
 
 
-def test_several_processes_do_a_model_each_and_one_more_writes_the_report(arguments, tmp_path):
+def test_several_processes_do_a_model_each_and_the_last_writes_the_report(arguments, tmp_path):
     one, shared = tmp_path / "one", tmp_path / "shared"
     assert whatwhere(*arguments, "--out", str(one)).returncode == 0
     first, second = (
@@ -138,10 +146,15 @@ def test_several_processes_do_a_model_each_and_one_more_writes_the_report(argume
     )
     first.finish()
     second.finish()
-    assert not (shared / "report.html").exists() and len(list(shared.glob("models/*/seed-0/measured.json"))) == 2
+    # It took one more call.
+    assert (shared / "report.html").is_file() and len(list(shared.glob("models/*/seed-0/measured.json"))) == 2
+    assert not [path for path in shared.rglob(".*") if path.is_file()] and not verify(shared)[1]
+    assert any(line["event"] == "report" for line in read_lines(shared / "log.jsonl"))
     trained = (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns
     again = whatwhere(*arguments, "--out", str(shared), "--only", "rope/0")
-    assert again.returncode == 0 and json.loads(again.stdout)["models"] == ["rope/0"]
+    assert again.returncode == 0, again.stderr
+    told = {"out": str(shared), "models": ["rope/0"], "report": str(shared / "report.html")}
+    assert json.loads(again.stdout) == told
     assert whatwhere("study", "--out", str(shared)).returncode == 0
     assert (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns == trained
     timed = {"seconds", "tokens_per_second", "memory.peak"}
@@ -157,6 +170,35 @@ def test_several_processes_do_a_model_each_and_one_more_writes_the_report(argume
         assert done.returncode == 2 and said in done.stderr, done.stderr
     minutes = ("study", "--models", "ap", "--minutes", "1", "--out", str(tmp_path / "new"), "--only", "ap/0")
     assert "Give --steps with --only" in whatwhere(*minutes).stderr and not (tmp_path / "new").exists()
+
+
+def test_while_another_writes_the_report_the_last_model_leaves_it_to_that(arguments, tmp_path):
+    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
+    tmp_path.joinpath(".lock").write_text("6810 on vm")
+    with tmp_path.joinpath(".lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert run_models(config, tmp_path, ["rope/0"], progress=False) is None
+    assert not (tmp_path / "report.html").exists()
+    assert run_models(config, tmp_path, ["rope/0"], progress=False) == tmp_path / "report.html"
+
+
+def test_who_waits_for_the_windows_says_so_once(tmp_path, monkeypatch, capsys):
+    # "waiting: why Another process is writing to ..." came every five seconds.
+    monkeypatch.setattr("whatwhere.study.run.WAIT", 0.01)
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / ".lock").write_text("6810 on vm")
+    with (folder / ".lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        Timer(0.1, fcntl.flock, (held, fcntl.LOCK_UN)).start()
+        with waiting_for(folder, Study(StudyConfig.parse({"steps": 3}), tmp_path).say):
+            pass
+    waiting, going_on = (line.partition("] ")[2] for line in capsys.readouterr().err.splitlines())
+    assert waiting == f"waiting for process 6810 on vm, which writes to {folder}"
+    assert going_on == f"going on: process 6810 on vm is done with {folder}"
+    lines = [[line["event"], line["process"], line["folder"]] for line in read_lines(tmp_path / "log.jsonl")]
+    assert lines == [[event, "6810 on vm", str(folder)] for event in ("waiting", "waited")]
 
 
 def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch):
@@ -199,7 +241,8 @@ def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
     run_study(config, tmp_path / "s", progress=False)
     saved = tmp_path / "s/models/rope/seed-0/pretrain.yaml"
-    saved.write_text(saved.read_text().replace("muon_scale: spectral", "muon_learning_rate: 0.006"))
+    settings = saved.read_text().rpartition("# sha256")[0]
+    saved.write_text(settings.replace("muon_scale: spectral", "muon_learning_rate: 0.006"))
     before = {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()}
     (saved.parent / "records.parquet").unlink()
     done = whatwhere("study", "--out", str(tmp_path / "s"))

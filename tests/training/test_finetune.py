@@ -10,7 +10,7 @@ import pytest
 import torch
 from cli_runner import settings, whatwhere
 from foreign_models import KINDS, SIZES, save
-from run_files import MODEL, losses, unexplained
+from run_files import MODEL, logged, losses, unexplained
 from safetensors import safe_open
 from transformers import (
     AutoModel,
@@ -22,6 +22,7 @@ from transformers import (
 )
 
 import whatwhere as ww
+from whatwhere.files import read_lines
 from whatwhere.intervals import share_interval
 from whatwhere.records import read_records, select
 from whatwhere.study.records import finetune_records
@@ -247,6 +248,9 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     (last,) = select(records, metric="accuracy", step=4)
     assert last.low < last.value < last.high and last.n == 40
     assert unexplained(out, MODEL) == unexplained(encoder, MODEL) == []
+    step, validation, tuned = logged(MODEL)
+    for run, more in ((encoder, frozenset()), (out, tuned)):
+        assert {frozenset(line) for line in read_lines(run / "log.jsonl")} == {step, validation | more}
     assert f"Next: whatwhere predict {out} --text 'A text of your own.'" in again.stdout
 
 

@@ -46,10 +46,12 @@ def _settings_file(
 ) -> Path | None:
     """The YAML whose settings hold where the command says nothing: as given; else, where the command names no setting,
     that of the run in `out`, which is refused where another version began it."""
+    from ..hashes import check_lines
     from ..training.runs import began_with
 
     own = (out / name).is_file() and config is None
     if own and (resume or not (context.params["settings"] or set(given(context, kind)) - {"seeds", "start"})):
+        check_lines(out / name)
         if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
             began_with(kind, out / name)
         return out / name
@@ -103,7 +105,7 @@ def study(
             is said, and whether that is enough to learn anything.
         steps: Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]
         only: Train and measure NAME/SEED alone, for example dstg/0; may be given again. Several processes or machines
-            that share OUT do a model each; the same command without it writes the report when all are there.
+            that share OUT do a model each; the last of them writes the report.
         seeds: Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]
     """
     from ..study.config import StudyConfig
@@ -113,9 +115,10 @@ def study(
     file = _settings_file(context, StudyConfig, out, CONFIG, config)
     resolved = configured(context, StudyConfig, file, settings, models=names)
     if only:
-        folder = run_models(resolved, out, only)
-        text = f"{', '.join(only)} in {folder} are trained and measured. When all are: whatwhere study --out {folder}."
-        emit({"out": str(folder), "models": only}, as_json, text)
+        page = run_models(resolved, out, only)
+        text = f"{', '.join(only)} in {out} {'is' if len(only) == 1 else 'are'} trained and measured. "
+        text += "Whoever does the last one writes the report." if page is None else report_line(page)
+        emit({"out": str(out), "models": only, "report": page and str(page)}, as_json, text)
         return
     report = run_study(resolved, out)
     model = next(iter(sorted(out.glob("models/*/seed-*"))))

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from ..files import bomb, page_bytes
 from .source import KINDS, PART_CHARACTERS, Source, cut_point, first_line, split_long, valid_unicode
 
 DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")
@@ -31,8 +32,8 @@ _ENDINGS = ", ".join(_KINDS) + f", each also with {', '.join(_PACKED)}"
 _HEADING = re.compile(r"\s*= (?!=)[^\n]*(?<! =) =\s*\Z")  # "= Title =" of WikiText, not "= = Section = ="
 _CHUNK = 1 << 20
 _LONGEST_ROW = 1 << 27  # characters of a line of a table
+_PARQUET_ROWS = 16  # read at once: a few pages can hold a long text for each of them
 _ZSTD_BLOCK = 2048  # bytes that are unpacked at once: at most some 60 MB of them, as a block of 4 bytes may hold 128 KB
-_BOMB_BYTES, _BOMB_RATIO = 1 << 28, 1000  # packed text that is larger than both when unpacked is refused
 
 
 class Files(Source):
@@ -143,12 +144,13 @@ def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
     unpacked = 0
     for block in _unpacked(path, raw):
         unpacked += len(block)
-        if unpacked > _BOMB_BYTES and unpacked > _BOMB_RATIO * raw.tell():
-            raise ValueError(
-                f"{path} unpacks to more than {_BOMB_RATIO:,} times its size: {unpacked:,} bytes from {raw.tell():,}. "
-                "No text does; unpack it by hand if it is meant."
-            )
+        _check_size(path, unpacked, raw.tell())
         yield block
+
+
+def _check_size(path: Path, unpacked: int, packed: int) -> None:
+    if why := bomb(unpacked, packed):
+        raise ValueError(f"{path} {why}. No text does; unpack it by hand if it is meant.")
 
 
 def _unpacked(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
@@ -393,14 +395,19 @@ def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
                 plain.write(block)
             plain.seek(0)
         try:
-            file, row = pq.ParquetFile(plain), 0
+            file, row, size = pq.ParquetFile(plain), 0, path.stat().st_size
             names = file.schema_arrow.names
             if field not in names:
                 raise _no_field(path, field, f"Fields there: {some_names(names)}")
-            for batch in file.iter_batches(batch_size=256, columns=[field]):
+            _check_size(path, page_bytes(file.metadata, field), size)
+            unpacked = 0  # also of a text that is there once, and named by many rows
+            for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=[field]):
                 for value in batch.column(0).to_pylist():
                     row += 1
-                    yield text_field({field: value}, field, f"{path}, row {row}")
+                    text = text_field({field: value}, field, f"{path}, row {row}")
+                    unpacked += 1 + len(text)
+                    _check_size(path, unpacked, size)
+                    yield text
         except (pa.ArrowException, OSError) as error:  # it raises the latter for damaged bytes, too
             raise ValueError(
                 f"{path} is no readable parquet file ({first_line(error)[:200]}). Get the file again."

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 from scipy.stats import rankdata
 
 from ..analysis.who import Who
-from ..files import Arrays, read_object
+from ..files import Arrays, arrays_of, read_object
 from ..records import Record
 from ..training.config import SchemeConfig
 from ..training.loop import Show
@@ -124,12 +124,8 @@ class Piece:
 
     def arrays(self, out: Path) -> Arrays:
         """Those of its .npz."""
-        path = self.file(out, ".npz")
-        try:
-            with np.load(path, allow_pickle=False) as held:
-                return {name: held[name] for name in held.files}
-        except Exception as error:  # numpy, zipfile and zlib each raise their own
-            raise ValueError(f"{path} is not a complete array file. Delete it and {self.file(out).name}.") from error
+        with arrays_of(self.file(out, ".npz"), f"Delete it and {self.file(out).name}.") as held:
+            return {name: held[name] for name in held.files}
 
 
 @dataclass(frozen=True)

@@ -110,9 +110,20 @@ def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finish
     for piece in pieces:
         if piece.file(out).is_file():
             setting = "" if piece.setting is None else piece.setting.name
-            scores = np.array(read_object(piece.file(out), "scores")["scores"])
+            scores = _scores(piece.file(out))
             found[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
     return list(found.items())
+
+
+def _scores(path: Path) -> np.ndarray:
+    scores = read_object(path, "scores")["scores"]
+    try:
+        found = np.array(scores, dtype=float)
+    except (ValueError, TypeError, OverflowError):
+        found = np.zeros(0)
+    if found.ndim != 2 or found.shape[1] != 3 or not len(found):
+        raise ValueError(f"{path} holds no three scores an evaluation. Delete it and run the command again.")
+    return found
 
 
 def unfinished(config: GridConfig, out: Path) -> list[str]:

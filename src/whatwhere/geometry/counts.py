@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..files import write_arrays
+from ..files import arrays_of, write_arrays
 
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"
@@ -289,18 +289,14 @@ class Counts:
         Raises:
             ValueError: no such file, a damaged or foreign one, or one of another version.
         """
-        try:
-            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                parts = {name: file[name] for name in ("data", "indices", "indptr", "shape", "documents")}
+        path = Path(path)
+        if not path.is_file():
+            raise ValueError(f"No counts at {path}. Make them with `whatwhere geometry`.")
+        with arrays_of(path, "Delete it; the same command counts again.") as file:
+            about = json.loads(str(file["about"]))
+            parts = {name: file[name] for name in ("data", "indices", "indptr", "shape", "documents")}
             matrix = csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
             matrix.check_format(full_check=True)
-        except FileNotFoundError as error:
-            raise ValueError(f"No counts at {path}. Make them with `whatwhere geometry`.") from error
-        except Exception as error:  # numpy, zipfile, zlib, json and scipy each raise their own
-            raise ValueError(
-                f"{path} is damaged or holds no positional counts. Delete it; the same command counts again."
-            ) from error
         if about.get("format") != FORMAT:
             raise ValueError(
                 f"{path} has format {about.get('format')!r}, this version reads {FORMAT!r}. Count the corpus again."

@@ -8,7 +8,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import Arrays, read_json
+from ..files import Arrays, arrays_of, read_json
 from ..gates import plateau, unlearned
 from ..hashes import check_files
 from ..points import Point, Table, summary
@@ -268,20 +267,6 @@ def visible_json(path: Path, kind: type) -> Any:
         what = f"{path} holds a {type(value).__name__} where a {kind.__name__} is expected"
         raise ValueError(f"{what}. Delete it and run the command again.")
     return visible(value)
-
-
-@contextmanager
-def arrays_of(path: Path, way_out: str = "Delete it and run the command again.") -> Iterator[Any]:
-    """The open .npz file; never a pickle.
-
-    Raises ValueError: the file is damaged, or what is done with its arrays fails.
-    """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            yield arrays
-    except Exception as error:  # numpy, zipfile and zlib each raise their own
-        why = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} is not a complete array file ({why}). {way_out}") from error
 
 
 def read_arrays(path: Path) -> Arrays:

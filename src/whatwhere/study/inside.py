@@ -21,7 +21,7 @@ from ..analysis.texts import repeated_text, save_texts
 from ..analysis.who import Who
 from ..corpus import Windows, count_windows
 from ..encoder.tables import most_tokens
-from ..files import Arrays, read_json
+from ..files import Arrays, arrays_of, read_json
 from ..hashes import forget_hashes
 from ..records import Record, read_records, write_records
 from ..training.runs import one_writer
@@ -109,7 +109,7 @@ def corpus_records(
     records = read_records(kept)
     if not arrays.is_file():
         return records, None
-    with np.load(arrays, allow_pickle=False) as file:
+    with arrays_of(arrays) as file:
         corrected = np.maximum(file["corrected"], 0.0).astype(float) if "corrected" in file.files else None
         return records, CorpusDistances(file["distance"].astype(float), file["positions"], corrected)
 

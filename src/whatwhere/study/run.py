@@ -77,13 +77,14 @@ class Study:
         """The windows of the study, once they are made."""
         return Windows(self.out / "corpus")
 
-    def say(self, event: str, **facts: Any) -> None:
-        """One line to log.jsonl and, in words, to stderr."""
+    def say(self, event: str, words: str = "", /, **facts: Any) -> None:
+        """One line to log.jsonl and, in words of its own or those of its facts, to stderr."""
         line = {"seconds": round(time.perf_counter() - self.began, 2), "event": event, **facts}
         append_line(self.out / "log.jsonl", line)
         if self.progress:
             details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in facts.items())
-            print(f"[{line['seconds']:6.0f} s] {event}{': ' + details if details else ''}", file=sys.stderr, flush=True)
+            words = words or f"{event}{': ' + details if details else ''}"
+            print(f"[{line['seconds']:6.0f} s] {words}", file=sys.stderr, flush=True)
 
     def steps(self) -> int:
         """ONE number of steps for all models and seeds: as asked, or from a short timing of each, which is kept."""
@@ -205,9 +206,9 @@ class Study:
                 prepare_windows(config, self.out / "corpus", self.progress)
         self.match_costs(resumed)
 
-    def run_only(self, pairs: Sequence[tuple[str, int]]) -> Path:
-        """Train and measure some models of the study, beside other processes or machines that do others; returns the
-        folder.
+    def run_only(self, pairs: Sequence[tuple[str, int]]) -> Path | None:
+        """Train and measure some models of the study, beside other processes or machines that do others; where all of
+        them are there then, returns the report's path.
 
         Raises:
             ValueError: a model or seed that the study has not, or one that another process works at; a budget in
@@ -230,11 +231,22 @@ class Study:
                         )
                     loss = round(summary["validation_loss"] or math.nan, 3)
                     self.say("trained", model=name, seed=seed, loss=loss)
-        return self.out
+        if not all(map(self.measured, known)):
+            return None
+        try:
+            with locked(self.out):  # of two that end at once, one
+                forget_hashes(self.out)
+                return self.complete()
+        except InUse:
+            return None
 
     def run(self) -> Path:
         """Do what is not done yet; returns the report's path."""
         self.prepare()
+        return self.complete()
+
+    def complete(self) -> Path:
+        """Of a study that is prepared, do what is not done yet; returns the report's path."""
         sizes = ("documents", "characters", "tokens", "windows")
         self.say("windows", **{key: sum(self.windows.manifest[key].values()) for key in sizes})
         if not self.can_probe:
@@ -260,7 +272,8 @@ class Study:
         todo = [job for job in jobs if not self.measured(job.args[1:3])]
         for job in todo:
             if why := self.damage(job.args[1:3]):
-                self.say(f"measured again: {job.label}", why=why)
+                name, seed = job.args[1:3]
+                self.say("measured again", f"measured again: {job.label}: {why}", model=name, seed=seed, why=why)
         for job, summary in run_jobs(todo, most, self.progress):
             loss = round(summary["validation_loss"] or math.nan, 3)
             self.say("trained", model=job.args[1], seed=job.args[2], loss=loss)
@@ -408,15 +421,21 @@ def _total_seconds(log: Path, current: float) -> float:
 
 @contextmanager
 def waiting_for(folder: Path, say: Callable[..., None]) -> Iterator[None]:
-    """Hold a folder as soon as nobody else does."""
+    """Hold a folder as soon as nobody else does; who does is said once, and when it goes on."""
+    holder = ""
     with ExitStack() as held:
         while True:
             try:
                 held.enter_context(locked(folder))
                 break
             except InUse as error:
-                say("waiting", why=str(error).split(". ")[0])
+                if not holder:
+                    holder = error.holder
+                    what = f"waiting for process {holder}, which writes to {folder}"
+                    say("waiting", what, process=holder, folder=str(folder))
                 time.sleep(WAIT)
+        if holder:
+            say("waited", f"going on: process {holder} is done with {folder}", process=holder, folder=str(folder))
         yield
 
 
@@ -431,9 +450,9 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True) -> Pa
     return Study(config, Path(out), progress).run()
 
 
-def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progress: bool = True) -> Path:
-    """Train and measure some models of a study, NAME/SEED each, while others may do others in the same folder; a call
-    of `run_study` writes the report when all are there.
+def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progress: bool = True) -> Path | None:
+    """Train and measure some models of a study, NAME/SEED each, while others may do others in the same folder; the call
+    that finds all there writes the report and returns its path.
 
     Raises:
         ValueError: as `Study.run_only` and `run_study`, or a name that is no NAME/SEED.

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
 from ..files import plain_yaml, read_yaml, write_text
-from ..hashes import sha256
+from ..hashes import sha256, with_hash
 from ..wrong import wrong_value
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
@@ -228,13 +228,13 @@ class SchemeConfig(StrictConfig):
         return merged
 
     def save_run(self, path: Path) -> None:
-        """Save to a run's folder together with the scheme, so that the folder is enough to go on."""
+        """Save to a run's folder, with a hash, together with the scheme, so that the folder is enough to go on."""
         saved = self
         if self.scheme is not None:
             trust_scheme(self.scheme)
             write_text(path.parent / SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
             saved = self.model_copy(update={"scheme": SCHEME})
-        saved.save(path)
+        write_text(path, with_hash(saved.as_yaml()))
 
     def same_content(self, key: str, out: Path) -> bool:
         """Whether what `key` names, otherwise than the run in `out` does, is what that run was begun with."""

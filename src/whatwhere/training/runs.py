@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from ..encoder import write_sentence_transformer
 from ..encoder.tables import most_tokens
 from ..files import check_writable, flush, read_json, read_yaml, remove_folder, temporary_folder, write_json, write_text
-from ..hashes import check_files, forget_hashes, write_hashes
+from ..hashes import check_files, check_lines, forget_hashes, write_hashes
 from ..locks import is_locked, locked, sweep
 from ..status import finished
 from .card import weights_metadata
@@ -52,8 +52,9 @@ def began_with(kind: type[C], saved: Path) -> C:
     """The configuration that a run was begun with.
 
     Raises:
-        ValueError: another version wrote it, whose settings are not those of this one.
+        ValueError: it is not as it was written, or another version wrote it, whose settings are not those of this one.
     """
+    check_lines(saved)
     try:
         return kind.load_run(saved)
     except UnknownProgram:
