@@ -180,7 +180,8 @@ def _sum(a: csr_array | _Stored, b: csr_array | _Stored) -> csr_array | _Stored:
     if isinstance(a, csr_array) and isinstance(b, csr_array) and a.nnz + b.nnz <= _HELD:
         return a + b
     ends = a.indptr.astype(np.int64) + b.indptr
-    bounds = np.unique([*np.searchsorted(ends, np.arange(0, ends[-1], _HELD)), len(ends) - 1])
+    steps = np.arange(0, ends[-1], _HELD // 8)  # a block is held three times: of both, and their sum
+    bounds = np.unique([*np.searchsorted(ends, steps), len(ends) - 1])
     return _Stored((a[begin:end] + b[begin:end] for begin, end in pairwise(bounds.tolist())), a.shape)
 
 
