@@ -62,7 +62,7 @@ def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer,
     seen = []
     count_texts = counting.count_texts
     monkeypatch.setattr(
-        counting, "count_texts", lambda t, job, given: seen.extend(map(len, given)) or count_texts(t, job, given)
+        counting, "count_texts", lambda t, job, given, kept: seen.extend(map(len, given)) or count_texts(t, job, given)
     )
     counts = count_source(list_source(texts), tokenizer, 8, align=align, groups=1, workers=1, progress=False)
     np.testing.assert_array_equal(counts.matrix.toarray(), expected)
@@ -79,6 +79,32 @@ def test_worker_processes_count_the_same(list_source, documents, tokenizer, monk
     one, two = (count_source(list_source(documents), tokenizer, 9, workers=number, progress=False) for number in (1, 2))
     assert sent
     assert (one.matrix != two.matrix).nnz == 0 and (one.documents == two.documents).all() and one.facts == two.facts
+
+
+def test_shards_that_are_kept_are_not_counted_again(list_source, documents, tokenizer, monkeypatch, tmp_path):
+    # A count that was stopped began again.
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
+    encode, done = counting.BulkEncoder.encode, []
+    monkeypatch.setattr(
+        counting.BulkEncoder, "encode", lambda self, texts, *most: done.append(texts) or encode(self, texts, *most)
+    )
+
+    def counted(source, positions=9, keep=tmp_path):
+        done.clear()
+        counts = count_source(source, tokenizer, positions, groups=4, workers=1, progress=False, keep=keep)
+        return counts, len(done)
+
+    expected, shards = counted(list_source(documents), keep=None)
+    _, first = counted(list_source(documents[: len(documents) // 2]))
+    assert 2 < first < shards
+    (tmp_path / "00001.npz").write_bytes(b"damaged")
+    found, left = counted(list_source(documents))
+    assert left == shards - first + 2  # the damaged one and the last, which had fewer documents
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(found.matrix, name), getattr(expected.matrix, name))
+    assert (found.documents == expected.documents).all() and found.facts == expected.facts
+    assert counted(list_source(documents))[1] == 0
+    assert counted(list_source(documents), positions=10)[1] == shards
 
 
 SCRIPT = """

@@ -1,13 +1,14 @@
 """Counts by position: against a naive loop, in every form of windows, added up, kept in a file, and bad input."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
 from scipy.sparse import coo_array, csr_array
 
 from whatwhere.geometry import counts as module
-from whatwhere.geometry.counts import Counts, positional_counts
+from whatwhere.geometry.counts import Counts, Tally, positional_counts
 
 V = 40
 
@@ -32,9 +33,10 @@ def end_to_end(rows):
     return np.concatenate(rows), np.concatenate([[0], np.cumsum([len(r) for r in rows])])
 
 
-@pytest.fixture(params=[1 << 20, 50], ids=["one chunk", "many chunks"])
+@pytest.fixture(params=[(1 << 20, 1 << 21), (50, 1 << 21), (50, 30)], ids=["one chunk", "many chunks", "in files"])
 def chunk(request, monkeypatch):
-    monkeypatch.setattr(module, "_CHUNK", request.param)
+    monkeypatch.setattr(module, "_CHUNK", request.param[0])
+    monkeypatch.setattr(module, "_HELD", request.param[1])
 
 
 @pytest.mark.parametrize("align", ["start", "relative"])
@@ -70,6 +72,45 @@ def test_many_groups_and_positions_need_wider_keys():
     assert found.shape == (2_000_000, 5000) and found.sum() == sum(map(len, rows))
     for row, g in zip(rows, groups, strict=True):
         assert (found[g * 1000 : (g + 1) * 1000].toarray()[np.arange(len(row)), row] == 1).all()
+
+
+def test_memory_is_flat_and_numbers_are_the_same_where_sums_are_made_in_files(monkeypatch):
+    # A ten times longer corpus took twice the memory (569 and 1,180 MiB).
+    def counted(rows, held):
+        monkeypatch.setattr(module, "_CHUNK", 3000)
+        monkeypatch.setattr(module, "_HELD", held)
+        rng = np.random.default_rng(0)
+        tracemalloc.start()
+        found = positional_counts((rng.integers(0, 20_000, 50) for _ in range(rows)), 20_000, 50)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found, peak
+
+    (_, few), (many, more), (in_memory, most) = counted(300, 6000), counted(3000, 6000), counted(3000, 1 << 21)
+    assert more < 1.2 * few and most > 5 * few
+    for name in ("data", "indices", "indptr"):
+        ours, theirs = getattr(many, name), getattr(in_memory, name)
+        assert ours.dtype == theirs.dtype and (ours == theirs).all()
+    many.data[:] = 0  # as of counts in memory, not an error
+    assert many.sum() == 0
+
+
+def test_counts_go_on_after_a_total(chunk):
+    rows = ragged(60, 30)
+    tally = Tally(V, 12, (), "start", 1)
+    for part in (rows[:20], rows[20:40], rows[40:]):
+        tally.add(*end_to_end(part))
+        found = tally.total()
+    np.testing.assert_array_equal(found.toarray(), naive(rows, 12))
+
+
+def test_a_sum_in_files_may_be_small_itself(monkeypatch):
+    # It was taken for one in memory, as both numbers together were few enough.
+    monkeypatch.setattr(module, "_HELD", 30)
+    tally = Tally(V, 20, (), "start", 1)
+    for length in (20, 20, 10):
+        tally.add_counts(positional_counts([np.arange(length)], V, 20))
+    np.testing.assert_array_equal(tally.total().diagonal(), [3] * 10 + [2] * 10)
 
 
 def test_special_tokens_take_no_position():

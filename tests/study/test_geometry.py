@@ -10,6 +10,7 @@ from run_files import missing, unexplained
 
 import whatwhere as ww
 from whatwhere.analysis.tables import load_tables
+from whatwhere.corpus import counting
 from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
 from whatwhere.records import read_records, select
@@ -104,6 +105,29 @@ def test_second_run_uses_the_counts_again(run):
     config = GeometryConfig.load(out / "geometry.yaml", ["align=relative", "intervals=false"])
     run_geometry(config, out, progress=False)
     assert Counts.load(out / "counts/three.npz").align == "relative"
+
+
+def test_a_run_that_was_stopped_while_it_counted_goes_on(run, tmp_path, monkeypatch):
+    # It counted from the beginning.
+    config = GeometryConfig.load(run[0] / "geometry.yaml", ["intervals=false", "workers=1"])
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 20_000)
+    encode, done = counting.BulkEncoder.encode, []
+
+    def stopped(self, texts, enough=None):
+        done.append(texts)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return encode(self, texts, enough)
+
+    monkeypatch.setattr(counting.BulkEncoder, "encode", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_geometry(config, tmp_path, progress=False)
+    run_geometry(config, tmp_path, progress=False)
+    assert len(done) > 5 and done.count(done[0]) == 1 and done.count(done[2]) == 2
+    assert {path.name for path in (tmp_path / "counts").iterdir()} == {"three.npz", "other.npz"}
+    run_geometry(config, run[0], progress=False)
+    ours, whole = (Counts.load(out / "counts/three.npz").matrix for out in (tmp_path, run[0]))
+    assert (ours != whole).nnz == 0
 
 
 def test_runs_table_can_be_compared_again(run, tmp_path):

@@ -1,9 +1,11 @@
 """A corpus to counts of tokens by position (GEOM algorithm 1, line 3): straight from text, or from windows on disk.
 
 Text is read once, in order, in shards; worker processes and the processes of a launcher (accelerate, torchrun) count
-some each. Memory holds the counts and a few shards, whatever the size of the corpus.
+some each. Memory holds a few shards and a bounded part of the counts, whatever the size of the corpus: the rest of them
+is in temporary files (`geometry.counts.Tally`), where the result stays mapped.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -11,7 +13,8 @@ import tempfile
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from io import BytesIO
 from itertools import chain
@@ -49,10 +52,19 @@ class CountJob:
     special_ids: tuple[int, ...]
     align: str
     groups: int
+    tokenizer_sha256: str
     keys: Mapping[str, str] | None = None  # the text whose hash gives a document its group, where that is not its own
 
     def tally(self) -> Tally:
         return Tally(self.vocab_size, self.positions, self.special_ids, self.align, self.groups)
+
+    def digest(self, texts: Sequence[str], groups: np.ndarray) -> str:
+        """Hash of all that decides the counts of a shard."""
+        digest = hashlib.sha256(repr(replace(self, keys=None)).encode() + groups.tobytes())
+        for text in texts:
+            encoded = text.encode("utf-8")
+            digest.update(f"\0{len(encoded)}\0".encode() + encoded)
+        return digest.hexdigest()
 
 
 def count_source(
@@ -65,6 +77,7 @@ def count_source(
     phrases: bool = False,
     workers: int | None = None,
     progress: bool = True,
+    keep: Path | None = None,
 ) -> Counts:
     """How often each token stands at each position of the documents of `source`, in `groups` groups of documents.
 
@@ -82,6 +95,8 @@ def count_source(
             (workers.WORTH_WORKERS). Under a launcher each of its processes counts its share of the corpus, all of them
             get the sum, and the default is 1.
         progress: a bar on stderr.
+        keep: a folder for the counts of each shard, which a count that was stopped finds there: it reads the text again
+            and tokenises what is left. It may be deleted when the sum is kept.
 
     Raises:
         ValueError: an option out of range, a source without text, or what the source raises while it is read.
@@ -91,18 +106,19 @@ def count_source(
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     most = LONGEST_TOKEN * positions if align == "start" else None
     keys = containing(source.beginnings(most)) if phrases else None
-    job = CountJob(len(tokenizer), positions, _no_text(special_token_ids(tokenizer)), align, groups, keys)
+    sha, special_ids = tokenizer_hash(tokenizer), _no_text(special_token_ids(tokenizer))
+    job = CountJob(len(tokenizer), positions, special_ids, align, groups, sha, keys)
     tally, documents = job.tally(), np.zeros(groups, np.int64)
     rank, world = _rank()
     read = done = 0
 
-    def shards() -> Iterator[tuple[CountJob, list[str]]]:
+    def shards() -> Iterator[tuple[CountJob, list[str], Path | None]]:
         nonlocal read
-        for _, texts in lists_of_part(
+        for number, texts in lists_of_part(
             source, (rank, world), lambda file: in_lists(file.beginnings(most), SHARD_CHARACTERS)
         ):
             read += sum(map(len, texts))
-            yield job, texts
+            yield job, texts, keep and keep / f"{number:05d}.npz"
 
     with tempfile.TemporaryDirectory() as folder, progress_bar(progress and rank == 0, "counting") as show:
         file = Path(folder) / "tokenizer.json"
@@ -119,8 +135,8 @@ def count_source(
         raise ValueError(f"Corpus {source.name} has no text to count. Give a corpus that has some.")
     facts = {
         "corpora": [{"name": source.name, **source.fingerprint()}],
-        "tokenizer_sha256": tokenizer_hash(tokenizer),
-        "special_ids": list(job.special_ids),
+        "tokenizer_sha256": sha,
+        "special_ids": list(special_ids),
         "phrases": phrases,
     }
     return Counts(matrix, positions, groups, documents, align, facts)
@@ -154,7 +170,8 @@ def count_windows(
             f"Documents are followed from row to row in run-on windows only; these are join={window_set.join}."
         )
     manifest = Windows(window_set.folder).manifest
-    job = CountJob(window_set.vocab_size, positions, _no_text(window_set.special_ids), align, groups)
+    sha, special_ids = manifest["tokenizer_sha256"], _no_text(window_set.special_ids)
+    job = CountJob(window_set.vocab_size, positions, special_ids, align, groups, sha)
     tally, documents = job.tally(), np.zeros(groups, np.int64)
     for first, (ids, marks, starts) in zip(window_set.first_rows(part), window_set.shards(part), strict=True):
         chosen = (first + np.arange(len(starts) - 1)) * groups // len(window_set)
@@ -167,23 +184,36 @@ def count_windows(
     of_part = {} if part == (0, 1) else {"part": f"{part[0] + 1}/{part[1]}"}
     facts = {
         "corpora": [{**manifest["source"], "split": window_set.split, **of_part}],
-        "tokenizer_sha256": manifest["tokenizer_sha256"],
-        "special_ids": list(job.special_ids),
+        "tokenizer_sha256": sha,
+        "special_ids": list(special_ids),
     }
     return Counts(tally.total(), positions, groups, documents, align, facts)
 
 
-def count_texts(tokenizer: Tokenizer, job: CountJob, texts: Sequence[str]) -> tuple[csr_array, np.ndarray, int]:
-    """Counts, documents of each group (G,) and characters of some documents; may run in a worker process."""
-    tally, encoder = job.tally(), _encoder(tokenizer)
+def count_texts(
+    tokenizer: Tokenizer, job: CountJob, texts: Sequence[str], kept: Path | None = None
+) -> tuple[csr_array, np.ndarray, int]:
+    """Counts, documents of each group (G,) and characters of some documents; may run in a worker process.
+
+    kept: the file that holds their counts afterwards, or did before.
+    """
     keys = texts if job.keys is None else [job.keys.get(text, text) for text in texts]
     groups = np.array([zlib.crc32(key.encode("utf-8")) % job.groups for key in keys], np.int64)
-    done = 0
+    digest, characters = job.digest(texts, groups) if kept else None, sum(map(len, texts))
+    if kept:
+        with suppress(ValueError):  # there is none, or a damaged one
+            before = Counts.load(kept)
+            if before.facts.get("digest") == digest:
+                return before.matrix, before.documents, characters
+    tally, encoder, done = job.tally(), _encoder(tokenizer), 0
     for batch in in_lists(texts, _BATCH):
         ids, starts = encoder.encode(batch, job.positions if job.align == "start" else None)
         tally.add(ids, starts, groups[done : done + len(batch)])
         done += len(batch)
-    return tally.total(), np.bincount(groups, minlength=job.groups), sum(map(len, texts))
+    matrix, documents = tally.total(), np.bincount(groups, minlength=job.groups)
+    if kept:
+        Counts(matrix, job.positions, job.groups, documents, job.align, {"digest": digest}).save(kept)
+    return matrix, documents, characters
 
 
 def _no_text(special_ids: dict[str, int]) -> tuple[int, ...]:

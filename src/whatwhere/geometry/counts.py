@@ -5,11 +5,15 @@ Special tokens are neither counted nor positions: position i is the i-th token o
 """
 
 import json
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import pairwise
+from mmap import ACCESS_COPY, mmap
 from operator import add
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +24,8 @@ from ..files import arrays_of, write_arrays
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"
 _CHUNK = 1 << 20  # tokens that are sorted at once, some forty bytes each
+_HELD = 1 << 21  # non-zeros of a sum that is made in memory, 12 bytes each; a larger one is made in files
+_STORED: dict[str, np.dtype[Any]] = {"data": np.dtype(np.int64), "indices": np.dtype(np.int32)}  # of a csr_array
 T = TypeVar("T")
 
 
@@ -28,8 +34,9 @@ class Tally:
 
     Each token becomes one number, (group * n + position) * V + id. Numbers are sorted a million at a time (numpy sorts
     unsigned integers faster than they can be scattered into a table of that size), runs of equal ones become a sparse
-    matrix, and matrices of about the same size are added, as a binary counter carries. Memory: a few times the
-    non-zeros, and the chunk.
+    matrix, and matrices of about the same size are added, as a binary counter carries. Large sums are made in temporary
+    files (`_Stored`), so memory holds the chunk and a few times `_HELD` non-zeros, however many there are; disk, under
+    TMPDIR, up to three times the result.
     """
 
     def __init__(
@@ -52,7 +59,7 @@ class Tally:
         self._row_starts = np.arange(rows + 1, dtype=self._key) * self._key.type(vocab_size)
         self._keys: list[np.ndarray] = []
         self._held = 0
-        self._sums: list[csr_array] = []
+        self._sums: list[csr_array | _Stored] = []
 
     def add(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray | int = 0) -> None:
         """Counts the rows ids[starts[i]:starts[i + 1]]; `groups`: the group of each, (rows,), or of all.
@@ -78,16 +85,18 @@ class Tally:
 
     def add_counts(self, matrix: csr_array) -> None:
         """Adds counts that another tally made."""
-        while self._sums and self._sums[-1].nnz <= 2 * matrix.nnz:
-            matrix = self._sums.pop() + matrix
-        self._sums.append(matrix)
+        total: csr_array | _Stored = matrix
+        while self._sums and self._sums[-1].nnz <= 2 * total.nnz:
+            total = _sum(self._sums.pop(), total)
+        self._sums.append(total)
 
     def total(self) -> csr_array:
-        """The counts so far, (n_groups * max_positions, vocab_size) int64."""
+        """The counts so far, (n_groups * max_positions, vocab_size) int64; many are mapped, not held in memory."""
         self._flush()
         nothing = csr_array((len(self._row_starts) - 1, self.vocab_size), dtype=np.int64)
-        self._sums = [reduce(add, reversed(self._sums), nothing)]
-        return self._sums[0]
+        total = reduce(_sum, reversed(self._sums or [nothing]))
+        self._sums = [total]
+        return total.mapped() if isinstance(total, _Stored) else total
 
     def _keys_of(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """One number for each token that counts."""
@@ -125,6 +134,55 @@ class Tally:
             shape = len(self._row_starts) - 1, self.vocab_size
             self.add_counts(csr_array((values, columns, indptr.astype(np.int32)), shape=shape))
         self._keys, self._held = [], 0
+
+
+class _Stored:
+    """Sparse counts whose numbers stand in temporary files without a name.
+
+    shape: (rows, V). nnz: non-zeros. indptr: (rows + 1,) int64, as of a csr_array.
+    """
+
+    def __init__(self, blocks: Iterable[csr_array], shape: tuple[int, int]) -> None:
+        """blocks: some rows of the matrix each, in turn."""
+        self.shape, self.files = shape, [TemporaryFile() for _ in _STORED]
+        for file in self.files:
+            weakref.finalize(self, file.close)
+        lengths = [np.zeros(1, np.int64)]
+        for block in blocks:
+            for file, (name, dtype) in zip(self.files, _STORED.items(), strict=True):
+                file.write(getattr(block, name).astype(dtype, copy=False).data)
+            lengths.append(np.diff(block.indptr))
+        self.indptr = np.cumsum(np.concatenate(lengths))
+        self.nnz = int(self.indptr[-1])
+
+    def __getitem__(self, rows: slice) -> csr_array:
+        """Some rows, read into memory: pages of a map would stay there until others need the room."""
+        indptr = self.indptr[rows.start : rows.stop + 1]
+        arrays = []
+        for file, dtype in zip(self.files, _STORED.values(), strict=True):
+            file.seek(int(indptr[0]) * dtype.itemsize)
+            arrays.append(np.frombuffer(file.read(int(indptr[-1] - indptr[0]) * dtype.itemsize), dtype))
+        return csr_array((*arrays, (indptr - indptr[0]).astype(np.int32)), shape=(len(indptr) - 1, self.shape[1]))
+
+    def mapped(self) -> csr_array:
+        """All of it, read where it is looked at; what is written there is the process's own."""
+        arrays = []
+        for file, dtype in zip(self.files, _STORED.values(), strict=True):
+            file.flush()
+            arrays.append(np.frombuffer(mmap(file.fileno(), 0, access=ACCESS_COPY), dtype))
+        # scipy wants both kinds of index alike, and would copy what is mapped to make it so.
+        indptr = self.indptr.astype(np.int32 if self.nnz < 2**31 else np.int64)
+        return csr_array((*arrays, indptr), shape=self.shape)
+
+
+def _sum(a: csr_array | _Stored, b: csr_array | _Stored) -> csr_array | _Stored:
+    """Both together; a large sum block by block of rows into files."""
+    if isinstance(a, csr_array) and isinstance(b, csr_array) and a.nnz + b.nnz <= _HELD:
+        return a + b
+    ends = a.indptr.astype(np.int64) + b.indptr
+    steps = np.arange(0, ends[-1], _HELD // 8)  # a block is held three times: of both, and their sum
+    bounds = np.unique([*np.searchsorted(ends, steps), len(ends) - 1])
+    return _Stored((a[begin:end] + b[begin:end] for begin, end in pairwise(bounds.tolist())), a.shape)
 
 
 def positional_counts(

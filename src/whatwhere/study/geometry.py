@@ -34,7 +34,7 @@ from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
 from ..encoder.tables import WITHOUT_CLS
-from ..files import read_json, write_array, write_arrays
+from ..files import read_json, remove_folder, write_array, write_arrays
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..records import Record
 from ..shipped import model_source
@@ -82,6 +82,9 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     }
     if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
         return {"out": str(out), "report": None, "corpora": [], "models": []}
+    for stem in stems.values():
+        if (shards := out / "counts" / stem).is_dir():
+            remove_folder(shards)
     for name, counts in counted.items():
         stem = stems[name]
         with show_progress(name, progress) as show:
@@ -194,7 +197,8 @@ def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
 
 
 def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
-    """Counts of a corpus: those of an earlier run in the same folder if they are of the same text and settings."""
+    """Counts of a corpus: those of an earlier run in the same folder if they are of the same text and settings; of one
+    that was stopped, those of its shards, which lie in a folder beside until all are counted."""
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1  # then all must count, whatever file one of them finds
     sha = tokenizer_hash(tokenizer)
     if path.is_file() and not launched:
@@ -213,6 +217,7 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
         phrases=config.phrases,
         workers=config.workers,
         progress=progress,
+        keep=path.with_suffix(""),
     )
     if os.environ.get("RANK", "0") == "0":
         counts.save(path)
