@@ -98,7 +98,17 @@ def test_names_that_pages_import_are_in_the_reference():
 
 @pytest.mark.parametrize("page", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))])
 def test_lines_of_prose_are_no_longer_than_120_characters(page):
-    if page in ("docs/benchmarks.md", "docs/claims.md", "docs/reliability.md"):
+    if page in ("docs/benchmarks.md", "docs/claims.md"):
         return  # written by programs
     prose = re.sub(r"^ *```.*?^ *```", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
     assert not [line for line in prose.splitlines() if len(line) > 120 and not line.lstrip().startswith("|")]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_pages_that_the_site_does_not_check_lead_somewhere(page):
+    links = re.findall(r"\]\((?!http)([^)#]+)(?:#([^)]+))?\)", (ROOT / page).read_text("utf-8"))
+    for place, heading in links:
+        assert (ROOT / place).exists(), place
+        heads = re.findall(r"^#+ (.+)$", (ROOT / place).read_text("utf-8"), flags=re.M) if heading else []
+        assert not heading or heading in [head.lower().replace(" ", "-") for head in heads], (place, heading)
+    assert links
