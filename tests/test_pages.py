@@ -3,7 +3,8 @@ longer texts, evaluation and long runs works as it stands, in order, in a fresh 
 
 The blocks of method.md and extending.md are held to the source by test_docs.py, `python examples/theory` by
 tests/theory, those of export.md by tests/evaluation/test_export.py. Not run: what sets up the environment that the
-tests have, and what needs a cluster (the SLURM script and the Kubernetes job of scale.md), whose options are checked.
+tests have, what made the results (hours), and what needs a cluster (the SLURM script and the Kubernetes job of
+scale.md): their verbs, options and files are checked.
 """
 
 import lzma
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import yaml
@@ -32,10 +34,12 @@ EVALUATIONS = ["glue", "squad", "grammar", "holmes", "mteb"]
 EVALUATED = [f"{name}.yaml" for name in ("glue", "squad", "linguistic", "holmes", "mteb", "length")]
 PAGES = ["docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO)]
 PAGES += [f"docs/{name}.md" for name in LATER] + [f"docs/evaluation/{name}.md" for name in EVALUATIONS]
-ALL = [str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]]
+ALL = [str(path.relative_to(ROOT)) for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]]
+HELD = ["docs/method.md", "docs/extending.md", "docs/how-to/export.md"]  # by other tests
 VERBS = "docs/how-to/verbs.md"
 BLOCK = re.compile(
-    r"^(?P<skip><!-- not run here: [^\n]+ -->\n)?```(?P<kind>sh|python|yaml)(?P<about>[^\n]*)\n(?P<body>.*?)^```",
+    r"^(?P<skip> *<!-- not run here: [^\n]+ -->\n)?(?P<indent> *)```(?P<kind>sh|python|yaml)(?P<about>[^\n]*)\n"
+    r"(?P<body>.*?)^(?P=indent)```$",
     re.M | re.S,
 )
 # Fewer steps, layers, texts and words than a user has.
@@ -59,7 +63,7 @@ TINY = {"size": "tiny", "steps": 2, "batch_size": 4, "length": 32, "workers": 1,
 def blocks(page: str) -> list[tuple[str, str, str, bool]]:
     """(language, what stands beside it, text, whether it runs here) of each block of a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return [(m["kind"], m["about"].strip(), m["body"], not m["skip"]) for m in BLOCK.finditer(text)]
+    return [(m["kind"], m["about"].strip(), dedent(m["body"]), not m["skip"]) for m in BLOCK.finditer(text)]
 
 
 def commands(body: str) -> list[list[str]]:
@@ -157,6 +161,40 @@ def paper() -> dict[str, object]:
     return dict(yaml.safe_load(found))
 
 
+def eight_machines(code: str) -> str:
+    """The block that counts by parts as each of the machines that the page on long runs has would run it."""
+    first, last = code.split("counts = ")
+    of_each = [first.replace("(2, 8)", f"({k}, 8)").replace("counts-3", f"counts-{k + 1}") for k in range(8)]
+    return "".join([*of_each, "counts = ", last])
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_every_block_is_run_or_held_to_what_it_is_about(page):
+    text, found = (ROOT / page).read_text("utf-8"), blocks(page)
+    kinds = [kind for kind in re.findall(r"^ *```(\w*)", text, flags=re.M) if kind]
+    assert sorted(kind for kind in kinds if kind != "text") == sorted(kind for kind, *_ in found)
+    if page in (*PAGES, *HELD):
+        return
+    for kind, _, body, runs in found:
+        assert kind == "sh"
+        others = [line.split("#")[0].split() for line in body.splitlines() if not commands(line)]
+        for program, what, *_ in others if runs else []:
+            if program == "make":
+                assert f"\n{what}:" in (ROOT / "Makefile").read_text("utf-8"), what
+            else:
+                places = (ROOT, (ROOT / page).parent)
+                assert program == "python" and any((place / what).exists() for place in places), (program, what)
+
+
+def test_the_kubernetes_job_is_yaml_that_runs_a_command_of_ours():
+    (job,) = [yaml.safe_load(body) for kind, _, body, _ in blocks("docs/scale.md") if kind == "yaml" and "Job" in body]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (line,) = container["args"]
+    assert commands(line) == [["pretrain", "--config", "/run/paper.yaml", "--out", "/run/dstg"]]
+    mounted = {each["name"] for each in container["volumeMounts"]}
+    assert mounted == {each["name"] for each in job["spec"]["template"]["spec"]["volumes"]}
+
+
 def test_the_configuration_of_the_page_on_long_runs_is_one():
     config = PretrainConfig.parse(paper())
     assert (config.preset, config.size, config.length, config.held_out) == ("dstg", "paper", 512, 0.001)
@@ -189,6 +227,9 @@ def test_a_page_runs_from_top_to_bottom(page, folder, monkeypatch):
         if title := re.search(r'title="([\w.]+)"', about):
             Path(title[1]).write_text(body, encoding="utf-8")
         elif kind == "python" and runs:
+            if "part=(2, 8)" in body:
+                assert whatwhere("windows", "--config", "paper.yaml", "--out", "RUN").returncode == 0
+                body = eight_machines(body)
             printed = python(body, folder)
             assert printed and "Empty DataFrame" not in printed and "Series([]" not in printed, (body, printed)
             run += 1
