@@ -79,6 +79,8 @@ def test_figures_of_rows_find_their_numbers(figures):
     written = {note["text"] for note in figures.scale().panels[0].layout["annotations"]}
     assert {"3.2 hours", "48 minutes", "14 days", "3.6 days", "202 years"} <= written  # as the page has them
     assert len(figures.theory().panels[0].layout["annotations"]) == len(figures.CORPORA)
+    written = {note["text"] for note in figures.corpora().panels[0].layout["annotations"]}
+    assert {"0.158", "0.137", "0.310", "0.146", "0.240"} <= written  # as in docs/results/2026-11-20-geometry
 
 
 def test_names_that_pages_import_are_in_the_reference():
