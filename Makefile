@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow faults lint audit bench docs wheel clean
+.PHONY: demo test slow faults lint audit bench docs wheel ends end-oldest end-newest clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -19,7 +19,8 @@ demo: $(READY)
 	cd $(ROOT) && $(BIN)/whatwhere study --out runs/demo
 
 # One process a core, each with one thread: several processes with a thread per core wait for each other.
-PYTEST := cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+IN_TURN := -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python $(IN_TURN)
 
 test: $(READY)
 	$(PYTEST)
@@ -50,9 +51,20 @@ docs: $(READY)
 	cd $(ROOT) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/docs/index.html."
 
-# The wheel in an environment of its own, by the tutorial.
+# The wheel in an environment of its own, by the tutorial; then with an extra.
 wheel: $(READY)
-	cd $(ROOT) && PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/wheel.py
+	cd $(ROOT) && PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/wheel.py --extra onnx
+
+# The default tests at both ends of what docs/install.md supports, each in an environment of its own; needs the index.
+# At the oldest two benchmarks fail, whose ModernBERT needs a newer transformers: `make -k ends` goes on to the newest.
+ENDS := end-oldest end-newest
+end-oldest: PACKAGES := 'torch==2.13.0' 'transformers==5.16.0' 'tokenizers==0.23.*'
+end-newest: PACKAGES := --upgrade torch transformers tokenizers
+ends: $(ENDS)
+$(ENDS):
+	$(PYTHON) -m venv $(VENV)/$@
+	$(VENV)/$@/bin/pip install --quiet --no-compile $(PACKAGES) --editable '$(ROOT)[dev]'
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(VENV)/$@/bin/python $(IN_TURN)
 
 clean:
 	rm -rf $(VENV)

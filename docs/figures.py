@@ -30,11 +30,18 @@ DOCS = Path(__file__).parent
 OUT = DOCS / "figures"
 STUDY = ["results/2026-11-22-wikipedia/records.parquet"]
 LONG = [f"results/2026-11-23-length/{name}.parquet" for name in ("plain", "windows")]
+EVALUATED = "results/2026-11-23-evaluation"
 PLOTS = {  # file -> records, figure of the page of these records
     "position": (STUDY, "position"),
+    "two": (STUDY, "position", ["dstg", "rope"]),
     "heads": (STUDY, "heads"),
     "corpus-stress": (STUDY, "corpus-stress"),
-    "linguistic": (["results/2026-11-23-evaluation/linguistic.parquet"], "linguistic"),
+    "linguistic": ([f"{EVALUATED}/linguistic.parquet"], "linguistic"),
+    "glue": ([f"{EVALUATED}/glue.parquet"], "glue"),
+    "squad": ([f"{EVALUATED}/squad.parquet", f"{EVALUATED}/restaurants.parquet"], "squad"),
+    "mteb": ([f"{EVALUATED}/mteb.parquet"], "mteb-types"),
+    "blimp": ([f"{EVALUATED}/blimp.parquet"], "blimp"),
+    "separation": (["results/2026-11-20-separation/records.parquet"], "table-steps"),
     "length-loss": (LONG, "length-loss"),
     "length-gain": (LONG, "length-gain"),
 }
@@ -53,12 +60,13 @@ CORPORA = {  # what the pages call a corpus -> its records, its name there
 # ---- by plotly ----
 
 
-def plotted(records: Sequence[str], name: str) -> Any:
-    """A figure of the page of some records."""
+def plotted(records: Sequence[str], name: str, models: Sequence[str] = ()) -> Any:
+    """A figure of the page of some records, of a few of their models where these are named."""
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
         run.mkdir()
-        write_records(run / "records.parquet", [r for file in records for r in read_records(DOCS / file)])
+        found = [r for file in records for r in read_records(DOCS / file) if not models or r.model in (*models, "")]
+        write_records(run / "records.parquet", found)
         if (study := DOCS / Path(records[0]).parent / "claims.json").is_file():
             shutil.copy(study, run)
         return ww.plot(run, name, width=WIDTH)
@@ -79,6 +87,24 @@ def theory() -> Figure:
     title = f"(A3) allows no triple of positions out of order; in text {min(shares):.0f} to {max(shares):.0f} % are"
     x = Axis("triples in which the nearer position is the more distant one", "share", (0, 0.5))
     return rows_alone("theory", title, rows, x, "violations", {0.0: "(A3)", 0.5: "chance"})
+
+
+def corpora() -> Figure:
+    """How far apart the words of two positions are in five corpora, as counted and without the noise of samples."""
+    rows = []
+    for corpus, (file, model) in CORPORA.items():
+        found = read_records(DOCS / f"results/2026-11-20-geometry/{file}.parquet")
+        points = {}
+        for kind, metric in (("as counted", "distance.mean"), ("corrected", "distance.mean.corrected")):
+            (r,) = select(found, metric=metric, model=model)
+            points[kind] = Point.between(r.value, r.low, r.high)
+        rows.append(Row(corpus, points))
+    means = [[row.points[kind].value for row in rows] for kind in ("as counted", "corrected")]
+    title = "Words of two positions look {:.2f} to {:.2f} apart; without noise it is {:.2f} to {:.2f}".format(
+        *(end(values) for values in means for end in (min, max))
+    )
+    x = Axis("mean Hellinger distance of two positions, at most √2", include=(0,))
+    return rows_alone("corpora", title, rows, x, "distance.mean", {})
 
 
 def scale() -> Figure:
@@ -236,7 +262,7 @@ def reliability() -> str:
 
 
 PICTURES = {"method": method, "reliability": reliability}
-OWN = {"theory": theory, "scale": scale}
+OWN = {"theory": theory, "corpora": corpora, "scale": scale}
 
 
 def main(names: Sequence[str]) -> None:

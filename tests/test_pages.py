@@ -1,9 +1,10 @@
-"""What a newcomer reads is true: every command and every Python block of README, tutorial, how-to pages and of the
-pages on longer texts, evaluation and long runs works as it stands, in order, in a fresh folder.
+"""What a newcomer reads is true: every command and every Python block of tutorial, how-to pages and of the pages on
+longer texts, evaluation and long runs works as it stands, in order, in a fresh folder.
 
 The blocks of method.md and extending.md are held to the source by test_docs.py, `python examples/theory` by
 tests/theory, those of export.md by tests/evaluation/test_export.py. Not run: what sets up the environment that the
-tests have, and what needs a cluster (the SLURM script and the Kubernetes job of scale.md), whose options are checked.
+tests have, what made the results (hours), and what needs a cluster (the SLURM script and the Kubernetes job of
+scale.md): their verbs, options and files are checked.
 """
 
 import lzma
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import yaml
@@ -26,14 +28,18 @@ from whatwhere.cli.verbs import app
 from whatwhere.training.pretrain import PretrainConfig
 
 ROOT = Path(__file__).parents[1]
-HOW_TO = ["corpus", "scheme", "finetune", "page", "analysis", "elsewhere"]
+HOW_TO = ["verbs", "corpus", "scheme", "finetune", "page", "analysis", "elsewhere"]
 LATER = ["extrapolation", "evaluation", "scale"]
 EVALUATIONS = ["glue", "squad", "grammar", "holmes", "mteb"]
 EVALUATED = [f"{name}.yaml" for name in ("glue", "squad", "linguistic", "holmes", "mteb", "length")]
-PAGES = ["README.md", "docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO)]
+PAGES = ["docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TO)]
 PAGES += [f"docs/{name}.md" for name in LATER] + [f"docs/evaluation/{name}.md" for name in EVALUATIONS]
+ALL = [str(path.relative_to(ROOT)) for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]]
+HELD = ["docs/method.md", "docs/extending.md", "docs/how-to/export.md"]  # by other tests
+VERBS = "docs/how-to/verbs.md"
 BLOCK = re.compile(
-    r"^(?P<skip><!-- not run here: [^\n]+ -->\n)?```(?P<kind>sh|python|yaml)(?P<about>[^\n]*)\n(?P<body>.*?)^```",
+    r"^(?P<skip> *<!-- not run here: [^\n]+ -->\n)?(?P<indent> *)```(?P<kind>sh|python|yaml)(?P<about>[^\n]*)\n"
+    r"(?P<body>.*?)^(?P=indent)```$",
     re.M | re.S,
 )
 # Fewer steps, layers, texts and words than a user has.
@@ -57,7 +63,7 @@ TINY = {"size": "tiny", "steps": 2, "batch_size": 4, "length": 32, "workers": 1,
 def blocks(page: str) -> list[tuple[str, str, str, bool]]:
     """(language, what stands beside it, text, whether it runs here) of each block of a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return [(m["kind"], m["about"].strip(), m["body"], not m["skip"]) for m in BLOCK.finditer(text)]
+    return [(m["kind"], m["about"].strip(), dedent(m["body"]), not m["skip"]) for m in BLOCK.finditer(text)]
 
 
 def commands(body: str) -> list[list[str]]:
@@ -155,6 +161,40 @@ def paper() -> dict[str, object]:
     return dict(yaml.safe_load(found))
 
 
+def eight_machines(code: str) -> str:
+    """The block that counts by parts as each of the machines that the page on long runs has would run it."""
+    first, last = code.split("counts = ")
+    of_each = [first.replace("(2, 8)", f"({k}, 8)").replace("counts-3", f"counts-{k + 1}") for k in range(8)]
+    return "".join([*of_each, "counts = ", last])
+
+
+@pytest.mark.parametrize("page", ALL)
+def test_every_block_is_run_or_held_to_what_it_is_about(page):
+    text, found = (ROOT / page).read_text("utf-8"), blocks(page)
+    kinds = [kind for kind in re.findall(r"^ *```(\w*)", text, flags=re.M) if kind]
+    assert sorted(kind for kind in kinds if kind != "text") == sorted(kind for kind, *_ in found)
+    if page in (*PAGES, *HELD):
+        return
+    for kind, _, body, runs in found:
+        assert kind == "sh"
+        others = [line.split("#")[0].split() for line in body.splitlines() if not commands(line)]
+        for program, what, *_ in others if runs else []:
+            if program == "make":
+                assert f"\n{what}:" in (ROOT / "Makefile").read_text("utf-8"), what
+            else:
+                places = (ROOT, (ROOT / page).parent)
+                assert program == "python" and any((place / what).exists() for place in places), (program, what)
+
+
+def test_the_kubernetes_job_is_yaml_that_runs_a_command_of_ours():
+    (job,) = [yaml.safe_load(body) for kind, _, body, _ in blocks("docs/scale.md") if kind == "yaml" and "Job" in body]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (line,) = container["args"]
+    assert commands(line) == [["pretrain", "--config", "/run/paper.yaml", "--out", "/run/dstg"]]
+    mounted = {each["name"] for each in container["volumeMounts"]}
+    assert mounted == {each["name"] for each in job["spec"]["template"]["spec"]["volumes"]}
+
+
 def test_the_configuration_of_the_page_on_long_runs_is_one():
     config = PretrainConfig.parse(paper())
     assert (config.preset, config.size, config.length, config.held_out) == ("dstg", "paper", 512, 0.001)
@@ -170,18 +210,16 @@ def python(code: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory) -> dict[str, Path]:
-    """Folder in which a page is followed: the README alone, tutorial and how-to pages one after the other."""
-    found = {name: tmp_path_factory.mktemp(name) for name in ("readme", "site")}
-    for folder in found.values():
-        furnish(folder)
-    return {page: found["readme" if page == "README.md" else "site"] for page in PAGES}
+def folder(tmp_path_factory) -> Path:
+    """Where the pages are followed, one after the other."""
+    found = tmp_path_factory.mktemp("site")
+    furnish(found)
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_runs_from_top_to_bottom(page, places, monkeypatch):
-    folder = places[page]
+def test_a_page_runs_from_top_to_bottom(page, folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)  # no process for each of eight
     run = 0
@@ -189,6 +227,9 @@ def test_a_page_runs_from_top_to_bottom(page, places, monkeypatch):
         if title := re.search(r'title="([\w.]+)"', about):
             Path(title[1]).write_text(body, encoding="utf-8")
         elif kind == "python" and runs:
+            if "part=(2, 8)" in body:
+                assert whatwhere("windows", "--config", "paper.yaml", "--out", "RUN").returncode == 0
+                body = eight_machines(body)
             printed = python(body, folder)
             assert printed and "Empty DataFrame" not in printed and "Series([]" not in printed, (body, printed)
             run += 1
@@ -204,25 +245,42 @@ def test_a_page_runs_from_top_to_bottom(page, places, monkeypatch):
     for name in EVALUATED if page.startswith("docs/evaluation") else ():  # the page on files of a run tells all of them
         for settings in folder.rglob(name):
             assert not unexplained(settings.parent, "An evaluation")
-    if page == "README.md":
+    if page == VERBS:
         opened = (
-            "from transformers import AutoModel; import whatwhere; print(type(AutoModel.from_pretrained('runs/dstg')))"
+            "from transformers import AutoModel; import whatwhere; print(type(AutoModel.from_pretrained('verbs/dstg')))"
         )
         assert "whatwhere.encoder.model.Encoder'" in python(opened, folder)
 
 
-@pytest.mark.parametrize("page", [*PAGES, *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("page", ALL)
 def test_every_option_that_a_page_writes_exists(page):
-    verbs = get_command(app)
     for kind, _, body, _ in blocks(page):
         for words in commands(body.replace("\\\n", " ")) if kind != "python" else []:
-            command, rest = verbs, list(words)
-            while rest and rest[0] in getattr(command, "commands", {}):
-                command = command.commands[rest.pop(0)]
-            known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
-            assert command is not verbs or set(rest) <= {"--version", "--help"}, words
-            for word in rest:
-                assert not word.startswith("--") or word.split("=")[0] in known, (words, word)
+            assert exists(words), words
+
+
+def exists(words: list[str]) -> bool:
+    """Whether the program has the verb and each option of a command."""
+    command, rest = get_command(app), list(words)
+    while rest and rest[0] in getattr(command, "commands", {}):
+        command = command.commands[rest.pop(0)]
+    if hasattr(command, "commands"):
+        return set(rest) <= {"--version", "--help"}
+    known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
+    return {word.split("=")[0] for word in rest if word.startswith("--")} <= known
+
+
+def test_verbs_of_the_table_of_the_readme_exist():
+    table = re.findall(r"^\| [^|]+ \| (`[^|]+) \|", (ROOT / "README.md").read_text("utf-8"), flags=re.M)
+    named = [shlex.split(command) for row in table for command in re.findall(r"`([^`]+)`", row)]
+    assert len(named) > 15
+    for words in named:
+        assert exists(words) or exists(["evaluate", *words]), words  # `evaluate glue`, `squad`, ...
+
+
+def test_the_page_of_every_verb_has_every_verb():
+    tried = {words[0] for kind, _, body, _ in blocks(VERBS) if kind == "sh" for words in commands(body)}
+    assert tried == set(get_command(app).commands)
 
 
 def test_readme_names_the_two_commands_that_do_all_set_up():
@@ -232,9 +290,9 @@ def test_readme_names_the_two_commands_that_do_all_set_up():
     assert "\ndemo:" in makefile and "\ntest:" in makefile and "whatwhere study --out runs/demo" in makefile
 
 
-def test_readme_python_example_runs(capsys):
-    (example,) = [body for kind, _, body, _ in blocks("README.md") if kind == "python"]
-    exec(compile(example, "README.md", "exec"), {})
+def test_python_of_the_page_of_every_verb_runs(capsys):
+    (example,) = [body for kind, _, body, _ in blocks(VERBS) if kind == "python"]
+    exec(compile(example, VERBS, "exec"), {})
     assert 0 < float(capsys.readouterr().out) <= 1
 
 

@@ -27,6 +27,9 @@ SUMMARY = {
     "parameters": 1234567,
     "embedding_parameters": 4567,
     "precision": "fp32",
+    "tokens_per_second": 12050.7,
+    "device": "x86_64",
+    "processes": 1,
     "validation_loss": 4.56789,
     "validation_accuracy": 0.251,
 }
@@ -88,7 +91,8 @@ def test_pretraining_leaves_card_code_weights_and_pooling(trained):
 
 
 def test_card_states_what_was_measured_and_no_path_of_the_machine():
-    card = model_card(ww.preset("dstg", "tiny"), settings(), SUMMARY)
+    config = ww.preset("dstg", "tiny")
+    card = model_card(config, settings(), SUMMARY)
     for text in (
         "1,234,567",
         "7,168: 7 steps",
@@ -97,11 +101,20 @@ def test_card_states_what_was_measured_and_no_path_of_the_machine():
         "`my texts.txt`",
         "columns 0 to 7 position, 8 to 127 meaning",
         "seed | 3",
+        "speed | 12,051 tokens a second in training on that machine (x86_64)",
     ):
         assert text in card
     assert "somebody" not in card and "secret" not in card
     head = yaml.safe_load(card.split("---\n")[1])
     assert head["library_name"] == "transformers" and head["pipeline_tag"] == "fill-mask" and "dstg" in head["tags"]
+    assert head["language"] == "und" and "language: de\n" in model_card(config, settings(language="de"), SUMMARY)
+
+
+def test_words_for_a_mask_are_filled_as_the_card_says(trained, capsys):
+    card = (trained / "README.md").read_text(encoding="utf-8")
+    (example,) = [body for body in re.findall(r"```python\n(.*?)```", card, flags=re.S) if "fill-mask" in body]
+    exec(compile(example.replace("FOLDER", str(trained)), "card", "exec"), {})
+    assert len(capsys.readouterr().out.split(",")) == 5
 
 
 def test_card_of_a_run_without_held_out_text_says_so():

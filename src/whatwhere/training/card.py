@@ -111,6 +111,13 @@ def _optimizer(run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
     return f"{run['optimizer']}, learning rate {run['learning_rate']:g}, {summary['precision']}"
 
 
+def _speed(summary: Mapping[str, Any]) -> str:
+    many = f" in {summary['processes']} processes" if summary["processes"] > 1 else ""
+    return (
+        f"{summary['tokens_per_second']:,.0f} tokens a second in training{many} on that machine ({summary['device']})"
+    )
+
+
 def _page(
     kind: str,
     config: Any,
@@ -178,6 +185,7 @@ def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str
         "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {windows}",
         "rows": _ROWS[run["join"]],
         "optimizer": _optimizer(run, summary),
+        "speed": _speed(summary),
         "seed": summary["seed"],
         "held-out": held_out,
     }
@@ -194,7 +202,8 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
     training = _pretraining(run, summary, f"`{corpus}`")
     semantic = run["pooling"] == "semantic" and config.position_size
     tags = ("sentence-transformers",)
-    return _page("encoder", config, run, summary, training, tags=tags, corpus=corpus, semantic=semantic)
+    words = {"language": run["language"], "corpus": corpus, "semantic": semantic}
+    return _page("encoder", config, run, summary, training, tags=tags, **words)
 
 
 def rows_cut(summary: Mapping[str, Any], length: int) -> str:
@@ -224,6 +233,7 @@ def classifier_card(config: Any, run: Mapping[str, Any], summary: Mapping[str, A
         "rows": f"{summary['rows']:,}; {steps}",
         **({"cut": cut} if (cut := rows_cut(summary, run["length"])) else {}),
         "optimizer": _optimizer(run, summary),
+        "speed": _speed(summary),
         "seed": summary["seed"],
         f"accuracy on `{dev}`": f"{summary['validation_accuracy']:.1%} of {summary['dev_rows']:,} rows "
         f"(95 %: {summary['accuracy_low']:.1%} to {summary['accuracy_high']:.1%}); always the commonest class: "

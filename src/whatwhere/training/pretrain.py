@@ -153,6 +153,7 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     # whole; a piece keeps its positions.
     first_length: Annotated[int, Field(ge=4)] | None = None
     validation_windows: Count = 256  # held-out windows of a validation
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] = "und"  # of the text, for the card (ISO 639)
     pooling: Literal["mean", "semantic"] = "mean"  # columns of a text's vector in sentence-transformers: all, semantic
 
     @model_validator(mode="before")
