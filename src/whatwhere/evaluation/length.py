@@ -99,9 +99,7 @@ class LengthConfig(EvaluationConfig):
         check_known("method", self.methods, CHOICES)
         check_known("part to adapt", self.adapt, (PLAIN, *ADAPTED))
         if "mds" in self.methods and self.points is None:
-            raise ValueError(
-                "mds needs the points of a corpus with longer texts: --points FILE.npy, of geometry"
-            )
+            raise ValueError("mds needs the points of a corpus with longer texts: --points FILE.npy, of geometry")
         if self.points is not None and (rows := len(read_table(self.points))) < self.to:
             raise ValueError(f"{self.points} has {rows} rows, and --to is {self.to}. Give a table of as many positions")
         if wrong := [window for window in self.windows if window < 0]:
