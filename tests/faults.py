@@ -299,8 +299,13 @@ def _say(line: str) -> None:
 
 def workers() -> Executor:
     """As many processes as there are cores, each with a point at a time."""
+    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), fork_server.CONTEXT, _serve)
+
+
+def _serve() -> None:
+    """Begin a worker: it has a server of its own, as one forked from a server does not know that one."""
     fork_server.CONTEXT.set_forkserver_preload([*fork_server.PRELOADED, *PRELOADED])
-    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), fork_server.CONTEXT)
+    fork_server.Processes(int, "0").finish()  # until all is imported, which is no time of a work
 
 
 def main() -> None:
