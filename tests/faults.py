@@ -1,11 +1,12 @@
 """Crashes at every change of the file system, torn writes, full disks, folders without rights, clocks that jump, second
 processes, kills at random moments, damage: what is resumed equals what nobody disturbed, to the last bit.
-`python tests/faults.py --out docs/reliability.md` does all and writes the table; `tests/test_faults.py` does a part.
+`python tests/faults.py --out docs/reliability.md` does some of all and writes the table, with `--every 1` all of it;
+`tests/test_faults.py` does a few. A point is one of these done to one work: as many at once as there are cores.
 
 A process counts its changes of the file system below its folder by an audit hook and, just before the k-th, does to
 itself what the mode says:
 
-kill       SIGKILL.
+kill       SIGKILL. Of these and the next modes' every fifth point does it once more to the process that goes on.
 torn       SIGKILL, after half of the temporary file that it wrote last, or the end of the last line of a log, is cut
            off: what a loss of power can leave.
 full       the change fails with "No space left on device"; the command must end with status 2 and one line.
@@ -30,302 +31,150 @@ malformed  the cases of tests/test_malformed*.py, counted in a table of their ow
 """
 
 import argparse
-import ctypes
-import json
 import os
 import random
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import fork_server
-from cli_runner import sentences
+from fault_works import Work, changes, leftovers, whole, works
 from malformed_count import malformed
-from run_files import losses
+from strikes import JUMPS, MODES, WELL
 
-from whatwhere.hashes import HASHES, hashes, sha256, verify
+from whatwhere.hashes import HASHES, hashes, verify
 from whatwhere.records import read_records
 
-CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
-JUMPS = {"back": -86_400.0, "ahead": 365 * 86_400.0}  # seconds
-MODES = ("kill", "torn", "full", "read-only", "stop", *JUMPS, "second")
-WELL = {"kill": (-9,), "torn": (-9,), "full": (2,), "read-only": (2,), "stop": (143, 0)}  # statuses, of the others 0
 DAMAGE = ("flipped", "vanished")
-HELD = ".held"  # ends the name of the file beside a folder whose process waits for a second one
-TIMED = {"seconds", "tokens_per_second", "memory.peak"}  # metrics that the machine decides
 WITHOUT_HASH = ("log.jsonl", "*.html", "README.md")
-SMALL = ["--set=batch_size=8", "--set=workers=1", "--set=model.num_hidden_layers=1", "--set=model.dropout=0.1"]
-TRAINED = ["--steps=12", "--set=checkpoint_every=4", "--set=log_every=4", "--set=validate_every=4", *SMALL]
+TWICE = 5  # every so manieth point
+RARER = 4  # times: the modes but for kill
+PRELOADED = ["whatwhere.cli.verbs", "pandas", "pyarrow.parquet", "onnxscript", "mteb"]  # what the works import
 
 
-def disturbed(folder: str, change: str, mode: str, cores: str, *words: str) -> None:
-    """The command line in this process, disturbed just before its k-th change of the file system below a folder; prints
-    how many changes there were.
+@dataclass(frozen=True)
+class Point:
+    """One disturbance of a work: a mode, the change, file or number of it, and whether the second try is struck, too.
 
-    cores: that it may use; 0 for all.
+    What was counted comes with lines about what is not as it should be.
     """
-    last: list[str] = []
-    left = [int(change)]
-    if int(cores):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
 
-    def see(event: str, arguments: tuple[object, ...]) -> None:
-        opened = event == "open" and _writes(arguments)
-        if not (opened or event in CHANGES) or not isinstance(arguments[0], str | os.PathLike):
-            return
-        path = os.fspath(arguments[0])
-        if not str(path).startswith(folder):
-            return
-        left[0] -= 1
-        if left[0] == 0 or (mode == "full" and left[0] < 0 and opened):  # a full disk stays full
-            _strike(mode, folder, last)
-        if opened:
-            last[:] = [str(path)]
+    work: Work
+    mode: str
+    at: int | str
+    twice: bool = False
 
-    if int(change) and mode in JUMPS:
-        mock.patch.object(time, "time", lambda now=time.time: now() - JUMPS[mode]).start()
-    if change == "1" and mode == "read-only":
-        _strike(mode, folder, last)
-    sys.addaudithook(see)
-    try:
-        fork_server._whatwhere("", "", *words)
-    finally:
-        print(f"\n{int(change) - left[0]} changes", flush=True)
+    def cost(self) -> float:
+        """Of the seconds of all points, about."""
+        return {"random": 3.0, "flip": 0.3}.get(self.mode, 2.0 + self.twice) * (self.work.seconds + 0.3)
+
+    def done(self, folder: Path) -> tuple[Counter[str], list[str]]:
+        out = self.work.place(folder, f"{self.mode}-{str(self.at).replace('/', '-')}")
+        does = _struck if self.mode in MODES else _damaged if self.mode in DAMAGE else _flips
+        got, told = (_at_random if self.mode == "random" else does)(self, out, folder)
+        shutil.rmtree(out.parent, ignore_errors=True)
+        about = f"{self.work.name} {self.mode} {self.at}"
+        counted = {key if key.startswith("gone") else f"{self.mode} {key}": value for key, value in got.items()}
+        return Counter(counted), [f"{about}: {line}" for line in told]
+
+    def draw(self) -> random.Random:
+        return random.Random(f"{self.work.name} {self.mode} {self.at}")
 
 
-def _writes(arguments: tuple[object, ...]) -> bool:
-    mode, flags = arguments[1], arguments[2]
-    if isinstance(mode, str):
-        return any(sign in mode for sign in "wax+")
-    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
+Done = tuple[dict[str, int], list[str]]
 
 
-def _strike(mode: str, folder: str, last: Sequence[str]) -> None:
-    if mode == "full":
-        raise OSError(28, "No space left on device", None)
-    if mode == "stop":
-        os.kill(os.getpid(), signal.SIGTERM)
-    elif mode == "read-only":
-        _take_rights(Path(folder))
-    elif mode in JUMPS:
-        mock.patch.stopall()
-        for path in Path(folder).rglob("*"):
-            os.utime(path, (path.stat().st_mtime - JUMPS[mode],) * 2)
-    elif mode == "second":
-        held = Path(f"{folder}{HELD}")
-        held.touch()
-        while held.exists():
-            time.sleep(0.002)
-    else:
-        if mode == "torn" and last and os.path.isfile(last[0]):
-            name, size = os.path.basename(last[0]), os.path.getsize(last[0])
-            if name == "log.jsonl" or name.startswith("."):
-                os.truncate(last[0], max(size - 7, 0) if name == "log.jsonl" else size // 2)
-        os.kill(os.getpid(), signal.SIGKILL)
+def points(work: Work, mode: str, folder: Path, every: int | None = None, first: int = 1) -> list[Point]:
+    """What a mode does to a work that has run whole, each so manieth; None: as often as the work says."""
+    if mode in MODES:
+        apart = every or work.every * (1 if mode == "kill" else RARER)
+        found = range(first, work.changes + 1, apart)
+        return [Point(work, mode, change, (len(found) - number) % TWICE == 1) for number, change in enumerate(found)]
+    if mode == "random":
+        return [Point(work, mode, number) for number in range(20 if every else 10 if work.files == 1 else 5)]
+    of = work.place(folder, "killed" if mode in DAMAGE else "whole")
+    files = [str(path.relative_to(of)) for path in sorted(of.rglob("*")) if path.is_file() and not _free(path, of)]
+    return [Point(work, mode, name) for name in files[:: every or work.files]]
 
 
-def _take_rights(folder: Path) -> None:
-    """Nobody may write below a folder nor make it; of root's processes not this one and those that it starts."""
-    for place in _places(folder):
-        place.chmod(place.stat().st_mode & ~0o222)
-    if os.geteuid() == 0:
-        system = ctypes.CDLL(None)
-        for right in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-            system.prctl(24, right, 0, 0, 0)  # PR_CAPBSET_DROP
-        who, rights = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()  # version 3, this process
-        system.capget(who, rights)
-        for i in range(3):
-            rights[i] &= ~0b110
-        assert system.capset(who, rights) == 0
+def _struck(point: Point, out: Path, folder: Path) -> Done:
+    """Struck before a change, and the same command again until it ends well."""
+    work, mode, told = point.work, point.mode, list[str]()
+    work.begin(out)
+    status, printed = work.run(out, int(point.at), mode)
+    got = {"points": 1, "ended as they should": _ended_well(mode, status, printed)}
+    if point.twice and status:
+        again = point.draw().randint(1, max(work.changes - int(point.at), 1))
+        second, more = work.run(out, again, mode)
+        if second or changes(more) >= again:
+            got["twice"] = 1
+            got["ended as they should"] &= _ended_well(mode, second, more)
+            status, printed = second, more
+    if not got["ended as they should"]:
+        told.append(f"status {status}: {printed[-600:]}")
+    status, printed = work.run(out)
+    if status and "is there already" not in printed:  # a whole copy is not made again
+        return got, [*told, f"given again, status {status}: {printed[-600:]}"]
+    left = leftovers(out)
+    got |= {"equal": work.result(out) == work.expected, "clean": not left}
+    return got, [*told, *([] if got["equal"] else [f"other results: {work.others(out, folder)}"]), *left]
 
 
-def _give_rights(folder: Path) -> None:
-    for place in _places(folder):
-        place.chmod(place.stat().st_mode | 0o200)
-
-
-def _places(folder: Path) -> list[Path]:
-    return [folder.parent, *([folder, *folder.rglob("*")] if folder.exists() else ())]
-
-
-@dataclass
-class Work:
-    """A command that is disturbed: its words, where OUT is its folder, what is compared at its end, a folder that is
-    there before it, and the cores that it may use. On one core it is done in one process, the one that is struck."""
-
-    name: str
-    words: list[str]
-    compared: Callable[[Path], object]
-    before: Path | None = None  # is copied to the folder first
-    cores: int = 0  # 0: all
-    changes: int = 0  # of the file system, known once it has run, and
-    seconds: float = 0.0  # that it takes
-    results: Counter[str] = field(default_factory=Counter)
-
-    def start(self, out: Path, change: int = 0, mode: str = "kill") -> fork_server.Processes:
-        words = [word.replace("OUT", str(out)) for word in self.words]
-        return fork_server.Processes(disturbed, str(out), str(change), mode, str(self.cores), *words)
-
-    def run(self, out: Path, change: int = 0, mode: str = "kill") -> tuple[int, str]:
-        """Once, disturbed at a change (0: never); status and what was printed."""
-        process, held, other = self.start(out, change, mode), Path(f"{out}{HELD}"), ""
-        if mode == "second" and change:
-            while process.running() and not held.exists():
-                time.sleep(0.002)
-            _, other = self.run(out)
-            held.unlink(missing_ok=True)
-        (status,) = process.statuses()
-        printed = process.output.read_text("utf-8", errors="replace")
-        process.output.unlink()
-        if mode == "read-only" and change:
-            _give_rights(out)
-        return int(status or 0), other + printed
-
-    def begin(self, out: Path, before: Path | None = None) -> None:
-        """Its folder as it is before the command, or as another was."""
-        shutil.rmtree(out, ignore_errors=True)
-        if before is not None or self.before is not None:
-            shutil.copytree(before or self.before, out)
-
-    def whole(self, folder: Path) -> Path:
-        """What it comes to where nobody disturbs it."""
-        out = folder / f"{self.name}-whole"
-        if not out.exists():
-            self.begin(out)
-            began = time.monotonic()
-            status, printed = self.run(out)
-            assert status == 0, printed
-            self.seconds, self.changes = time.monotonic() - began, int(printed.split()[-2])
-        return out
-
-
-def trained(out: Path) -> object:
-    """Weights, log and every checkpoint of a training."""
-    kept = sorted(out.glob("checkpoints/step-*/*.safetensors")) + sorted(out.glob("*.safetensors"))
-    return [(str(path.relative_to(out)), sha256(path)) for path in kept], losses(out)
-
-
-def measured(out: Path) -> object:
-    """Records but for times, verdicts, the texts of the explorer, and the arrays of a study."""
-    records = [r for r in read_records(out / "records.parquet") if r.metric not in TIMED]
-    arrays = sorted(path.name for path in (out / "arrays").glob("*.npz"))
-    texts = [e["name"] for e in json.loads((out / "explorer.json").read_text())] if arrays else []
-    told = [(r.model, r.metric, r.seed, r.layer, r.head, r.part, r.step, r.index, r.value) for r in records]
-    return sorted(told, key=str), arrays, texts
-
-
-def evaluated(out: Path) -> object:
-    """Records and predictions of an evaluation."""
-    return measured(out), [(str(p.relative_to(out)), sha256(p)) for p in sorted(out.glob("runs/**/*.npz"))]
-
-
-def paged(out: Path) -> object:
-    """The page of a run, whose bytes depend on its records alone."""
-    return sha256(out / "report.html")
-
-
-def windowed(out: Path) -> object:
-    """Every file of windows."""
-    return [(str(p.relative_to(out)), sha256(p)) for p in sorted(out.rglob("*")) if p.is_file()]
-
-
-def disturb(work: Work, folder: Path, mode: str, every: int = 1, twice: float = 0.0, first: int = 1) -> None:
-    """Struck before every so manieth change, and the same command again until it ends well: counted by outcome.
-
-    twice: share of the points at which the second try is struck as well.
-    """
-    whole, out, draw = work.whole(folder), folder / f"{work.name}-{mode}", random.Random(0)
-    expected = work.compared(whole)
-    for change in range(first, work.changes + 1, every):
-        work.begin(out)
-        status, printed = work.run(out, change, mode)
-        work.results[f"{mode} points"] += 1
-        _check_end(work, mode, change, status, printed)
-        if draw.random() < twice:
-            work.run(out, draw.randrange(1, change + 20), mode)
-            work.results[f"{mode} twice"] += 1
-        status, printed = work.run(out)
-        if status:
-            work.results[f"{mode} refused"] += 1
-            _tell(work, mode, change, f"status {status}: {printed[-600:]}")
-            continue
-        same, left = work.compared(out) == expected, list(out.rglob(".*"))
-        work.results[f"{mode} equal"] += same
-        work.results[f"{mode} clean"] += not left and not verify(out)[1]
-        if not same or left:
-            _tell(work, mode, change, [str(p) for p in left] if left else "other results")
-
-
-def _check_end(work: Work, mode: str, change: int, status: int, printed: str) -> None:
+def _ended_well(mode: str, status: int, printed: str) -> bool:
     lines = [line for line in printed.splitlines() if line.startswith("whatwhere: ")]
     well = status in WELL.get(mode, (0,)) and "Traceback" not in printed
     if mode in ("full", "read-only"):
         well &= len(lines) == 1
     if mode in ("second", *JUMPS):
         well &= all("Another process is writing" in line for line in lines)
-    work.results[f"{mode} ended as they should"] += well
-    if not well:
-        _tell(work, mode, change, f"status {status}: {printed[-600:]}")
+    return well
 
 
-def _tell(work: Work, mode: str, where: object, what: object) -> None:
-    print(f"{work.name} {mode} {where}: {what}", file=sys.stderr, flush=True)
-
-
-def at_random(work: Work, folder: Path, times: int) -> None:
+def _at_random(point: Point, out: Path, folder: Path) -> Done:
     """kill -9 of a running command at random moments, up to three times, then its end."""
-    out, draw = folder / f"{work.name}-random", random.Random(1)
-    expected = work.compared(work.whole(folder))
-    for _ in range(times):
-        work.begin(out)
-        for _ in range(draw.randrange(1, 4)):
-            process = work.start(out)
-            process.processes[0].join(draw.random() * work.seconds)
-            process.kill()
-            process.output.unlink()
-        work.results["random points"] += 1
-        work.results["random equal"] += work.run(out)[0] == 0 and work.compared(out) == expected
-        work.results["random clean"] += not list(out.rglob(".*")) and not verify(out)[1]
+    work, draw = point.work, point.draw()
+    work.begin(out)
+    for _ in range(draw.randrange(1, 4)):
+        process = work.start(out)
+        process.processes[0].join(draw.random() * work.seconds)
+        process.kill()
+        process.output.unlink()
+    status, printed = work.run(out)
+    if status and "is there already" not in printed:  # a whole copy is not made again
+        return {"points": 1}, [f"given again, status {status}: {printed[-600:]}"]
+    left = leftovers(out)
+    equal = work.result(out) == work.expected
+    told = [*([] if equal else [f"other results: {work.others(out, folder)}"]), *left]
+    return {"points": 1, "equal": equal, "clean": not left}, told
 
 
-def damaged(work: Work, folder: Path, mode: str, every: int = 1) -> None:
-    """A bit flipped in every so manieth file of a run that was killed at two thirds, or the file gone: the same command
-    or else `verify` names it, or its folder, and the rest is as if nobody had touched it, or all is."""
-    expected = work.compared(work.whole(folder))
-    killed, out, draw = folder / f"{work.name}-killed", folder / f"{work.name}-{mode}", random.Random(3)
-    if not killed.exists():
-        work.begin(killed)
-        work.run(killed, 2 * work.changes // 3)
-    files = [path for path in sorted(killed.rglob("*")) if path.is_file() and not _free(path, killed)]
-    for path in files[::every]:
-        name = path.relative_to(killed)
-        work.begin(out, killed)
-        if mode == "flipped":
-            _flip(out / name, draw)
-        else:
-            (out / name).unlink()
-        status, printed = work.run(out)
-        lines = [line for line in printed.splitlines() if line.startswith("whatwhere: ")]
-        named = status == 2 and len(lines) == 1 and any(str(out / each) in lines[0] for each in (name, name.parent))
-        if not status and any(str(out / name) in line for line in verify(out)[1]):  # nothing has read it
-            named = work.compared(out) == expected
-            if not named:
-                shutil.copy(path, out / name)
-                named = work.compared(out) == expected
-        equal = status == 0 and not named and work.compared(out) == expected
-        work.results[f"{mode} points"] += 1
-        work.results[f"{mode} named"] += named
-        work.results[f"{mode} equal"] += equal
-        if not named and not equal:
-            _tell(work, mode, name, f"status {status}: {printed[-600:]}" if status else "other results")
+def _damaged(point: Point, out: Path, folder: Path) -> Done:
+    """A bit flipped in a file of a run that was killed at two thirds, or the file gone: the same command or else
+    `verify` names it, or its folder, and the rest is as if nobody had touched it, or all is."""
+    work, killed, name = point.work, point.work.place(folder, "killed"), Path(point.at)
+    work.begin(out, killed)
+    if point.mode == "flipped":
+        _flip(out / name, point.draw())
+    else:
+        (out / name).unlink()
+    status, printed = work.run(out)
+    lines = [line for line in printed.splitlines() if line.startswith("whatwhere: ")]
+    named = status == 2 and len(lines) == 1 and any(str(out / each) in lines[0] for each in (name, name.parent))
+    if not status and any(str(out / name) in line for line in verify(out)[1]):  # nothing has read it
+        named = work.result(out) == work.expected
+        if not named:
+            shutil.copy(killed / name, out / name)
+            named = work.result(out) == work.expected
+    equal = status == 0 and not named and work.result(out) == work.expected
+    told = f"status {status}: {printed[-600:]}" if status else f"other results: {work.others(out, folder)}"
+    return {"points": 1, "named": named, "equal": equal}, [] if named or equal else [told]
 
 
 def _free(path: Path, folder: Path) -> bool:
@@ -340,26 +189,26 @@ def _flip(path: Path, draw: random.Random) -> None:
     path.write_bytes(before[:at] + bytes([before[at] ^ 1 << draw.randrange(8)]) + before[at + 1 :])
 
 
-def flips(work: Work, folder: Path, times: int = 3) -> None:
-    """A flipped bit in every file of a finished run, and every file with a hash gone: `verify` names it."""
-    whole, draw = work.whole(folder), random.Random(2)
-    hashed = {str(path.parent / name) for path in whole.rglob(HASHES) for name in hashes(path.parent)}
-    for path in sorted(p for p in whole.rglob("*") if p.is_file() and not _free(p, whole)):
-        before, name = path.read_bytes(), path.relative_to(whole)
-        for _ in range(times):
-            _flip(path, draw)
-            told = verify(whole)[1]
-            noticed = any(str(path) in line or path.name == HASHES for line in told) or _unreadable(path)
-            work.results["flip points"] += 1
-            work.results["flip noticed"] += noticed
-            if not noticed:
-                _tell(work, "flip", name, "not noticed")
-            path.write_bytes(before)
-        if str(path) in hashed:
-            path.unlink()
-            work.results["gone points"] += 1
-            work.results["gone noticed"] += any(str(path) in line for line in verify(whole)[1])
-            path.write_bytes(before)
+def _flips(point: Point, out: Path, folder: Path) -> Done:
+    """A flipped bit in a file of a finished run, three times, and the file gone if it has a hash: `verify` names it."""
+    point.work.begin(out, point.work.place(folder))
+    path, draw, told, got = out / point.at, point.draw(), list[str](), Counter[str]()
+    before, hashed = (
+        path.read_bytes(),
+        [each.parent / name for each in out.rglob(HASHES) for name in hashes(each.parent)],
+    )
+    for _ in range(3):
+        _flip(path, draw)
+        noticed = any(str(path) in line or path.name == HASHES for line in verify(out)[1]) or _unreadable(path)
+        got += Counter({"points": 1, "noticed": noticed})
+        told += [] if noticed else ["not noticed"]
+        path.write_bytes(before)
+    if path in hashed:
+        path.unlink()
+        noticed = any(str(path) in line for line in verify(out)[1])
+        got += Counter({"gone points": 1, "gone noticed": noticed})
+        told += [] if noticed else ["gone, not noticed"]
+    return got, told
 
 
 def _unreadable(path: Path) -> bool:
@@ -372,60 +221,10 @@ def _unreadable(path: Path) -> bool:
     return False
 
 
-def works(folder: Path, names: Sequence[str] = ()) -> list[Work]:
-    """What is disturbed: windows of a text, a training, a fine-tuning, a look at heads, a study of two models, its
-    page, probes and GLUE of an encoder; all, or those that are named."""
-    text = folder / "corpus.txt"
-    text.write_text(sentences(80), encoding="utf-8")
-    rows = [f"{line.split()[0]}\t{number % 2}" for number, line in enumerate(text.read_text().split("\n\n"))]
-    table = folder / "rows.tsv"
-    table.write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
-    corpus = [f"--corpus={text}", "--length=32", "--tokenizer=characters"]
-    training = Work("pretrain", ["pretrain", "--preset=dstg", *corpus, *TRAINED, "--out=OUT"], trained)
-    encoder = folder / "encoder"
-    assert training.run(encoder)[0] == 0
-    tuning = ["finetune", str(encoder), f"--data={table}", f"--dev={table}", "--length=32", "--steps=12"]
-    tuning += ["--set=checkpoint_every=4", "--set=batch_size=8", "--set=log_every=4"]
-    studied = ["study", "--models=dstg,ap", *corpus, "--steps=4", "--set=workers=1", "--set=probe_documents=40"]
-    studied += ["--set=training={batch_size: 8, model: {num_hidden_layers: 1}}", "--set=texts=1"]
-    studied += ["--set=ablation_documents=8", "--set=join=run-on", "--set=held_out=0.3"]
-    out = "--out=OUT"
-    looked = ["heads", str(encoder), *corpus[:1], "--documents=10", "--ablate=4", out]
-    run = folder / "study"
-    study = Work("study", [*studied, out], measured)
-    if not names or "report" in names:
-        assert study.run(run)[0] == 0
-    judged = ["evaluate", "all", str(encoder), f"--data={tasks(folder / 'tasks')}", out]
-    found = [
-        Work("windows", ["windows", *corpus, "--set=workers=1", out], windowed),
-        training,
-        Work("finetune", [*tuning, out], trained),
-        Work("heads", looked, measured),
-        study,
-        Work("report", ["report", "OUT", "--out=OUT/report.html"], paged, before=run),
-        Work("evaluate", judged, evaluated, cores=1),
-    ]
-    return [work for work in found if not names or work.name in names]
-
-
-def tasks(folder: Path) -> Path:
-    """Small files of a task of probes, of BLiMP and of GLUE."""
-    (folder / "blimp").mkdir(parents=True)
-    pair = {"sentence_good": "The rivers run .", "sentence_bad": "The rivers runs .", "field": "syntax"}
-    lines = [json.dumps({**pair, "UID": f"p{number % 2}"}) for number in range(6)]
-    (folder / "blimp/all.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "SST-2").mkdir()
-    for split, count in (("train", 40), ("dev", 20)):
-        rows = [f"a {('bad', 'fine')[number % 2]} film {number}\t{number % 2}" for number in range(count)]
-        (folder / f"SST-2/{split}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
-    return folder
-
-
-def rows(done: Sequence[Work]) -> dict[tuple[str, str], str]:
+def rows(done: Mapping[str, Counter[str]]) -> dict[tuple[str, str], str]:
     """The outcomes, a row of Markdown each: by what was done to what."""
     found: dict[tuple[str, str], str] = {}
-    for work in done:
-        got = work.results
+    for name, got in done.items():
         for mode in (*MODES, "random", *DAMAGE, "flip", "gone"):
             if not (points := got[f"{mode} points"]):
                 continue
@@ -438,7 +237,7 @@ def rows(done: Sequence[Work]) -> dict[tuple[str, str], str]:
             else:
                 ended = points if mode == "random" else got[f"{mode} ended as they should"]
                 cells = (f"{points}{twice}", ended, got[f"{mode} equal"], got[f"{mode} clean"])
-            found[mode, work.name] = f"| {mode} | `{work.name}` | {' | '.join(map(str, cells))} |"
+            found[mode, name] = f"| {mode} | `{name}` | {' | '.join(map(str, cells))} |"
     return found
 
 
@@ -460,37 +259,79 @@ def put(page: str, name: str, table: Callable[[str], str]) -> str:
     return f"{head}<!-- {name} -->\n{table(old)}\n<!-- end -->{end}"
 
 
+def tally(chosen: Sequence[Point], folder: Path, pool: Executor) -> tuple[dict[str, Counter[str]], list[str]]:
+    """Counts by work of points that are done at once, and what is not as it should be; says how far they are."""
+    began, said, cost = time.monotonic(), 0.0, 0.0
+    found, wrong, total = dict[str, Counter[str]](), list[str](), sum(point.cost() for point in chosen)
+    waiting = {
+        pool.submit(point.done, folder): point for point in sorted(chosen, key=Point.cost, reverse=True)
+    }  # the long ones first, so that the end is not one of them alone
+    for number, future in enumerate(as_completed(waiting), 1):
+        point, (got, told) = waiting[future], future.result()
+        found.setdefault(point.work.name, Counter()).update(got)
+        for line in told:
+            _say(line)
+        wrong += told
+        cost, now = cost + point.cost(), time.monotonic() - began
+        if now - said > 10 or number == len(chosen):
+            said = now
+            _say(
+                f"{number} of {len(chosen)} points, {now / 60:.1f} min, {now / cost * (total - cost) / 60:.1f} min left"
+            )
+    return {work: found[work] for work in dict.fromkeys(point.work.name for point in chosen)}, wrong
+
+
+def prepared(folder: Path, names: Sequence[str], pool: Executor) -> list[Work]:
+    """The works of these names, or all, once they have run whole: first those whose results others read."""
+    named = [work for work in works(folder) if not names or work.name in names or work.name == "pretrain"]
+    if "report" in names and "study" not in names:
+        named += [work for work in works(folder) if work.name == "study"]
+    first = {work.name: pool.submit(whole, work, folder) for work in named if work.name in ("pretrain", "study")}
+    done = {name: future.result() for name, future in first.items()}
+    rest = {work.name: pool.submit(whole, work, folder) for work in named if work.name not in done}
+    done |= {name: future.result() for name, future in rest.items()}
+    return [work for name, work in done.items() if not names or name in names]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def workers() -> Executor:
+    """As many processes as there are cores, each with a point at a time."""
+    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), fork_server.CONTEXT, _serve)
+
+
+def _serve() -> None:
+    """Begin a worker: it has a server of its own, as one forked from a server does not know that one."""
+    fork_server.CONTEXT.set_forkserver_preload([*fork_server.PRELOADED, *PRELOADED])
+    fork_server.Processes(int, "0").finish()  # until all is imported, which is no time of a work
+
+
 def main() -> None:
     """Disturb everything and put the table into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--every", type=int, default=1, help="a kill each so many changes, other modes a quarter as often"
+        "--every",
+        type=int,
+        help="each so many changes and files, 1 for all; without it what ends in a quarter of an hour: a kill as often "
+        f"as the work says, other modes {RARER} times as rarely",
     )
     parser.add_argument("--out", type=Path, help="page whose rows of what is done are replaced; the others stay")
     parser.add_argument("--only", help="modes, with commas")
-    parser.add_argument("--works", help="windows, pretrain, finetune, heads, study, report, evaluate, with commas")
+    parser.add_argument("--works", help="pretrain, study, windows ..., with commas: the names in the table")
     given = parser.parse_args()
     modes = given.only.split(",") if given.only else [*MODES, "random", *DAMAGE, "flip", "malformed"]
-    page = "" if given.out is None else given.out.read_text("utf-8")
-    with tempfile.TemporaryDirectory() as name:
-        if "malformed" in modes:
-            modes.remove("malformed")
-            cases = malformed(Path(name))
-            page = page and put(page, "malformed", lambda _: cases)
-        done = works(Path(name), given.works.split(",") if given.works else ()) if modes else []
-        for work in done:
-            every = given.every * (10 if work.name == "study" else 1)
-            for mode in modes:
-                if mode in MODES:
-                    disturb(work, Path(name), mode, every * (1 if mode == "kill" else 4), twice=0.2)
-                elif mode == "random":
-                    at_random(work, Path(name), 5 if work.name in ("study", "evaluate") else 20)
-                elif mode in DAMAGE:
-                    damaged(work, Path(name), mode, 10 if work.name in ("study", "report") else 1)
-                else:
-                    flips(work, Path(name))
-                print(work.name, mode, dict(work.results), file=sys.stderr, flush=True)
-    found = rows(done)
+    page, found = "" if given.out is None else given.out.read_text("utf-8"), {}
+    with tempfile.TemporaryDirectory() as name, workers() as pool:
+        folder = Path(name)
+        cases = pool.submit(malformed, folder) if "malformed" in modes else None
+        if struck := [mode for mode in modes if mode != "malformed"]:
+            done = prepared(folder, given.works.split(",") if given.works else (), pool)
+            chosen = [point for work in done for mode in struck for point in points(work, mode, folder, given.every)]
+            found = rows(tally(chosen, folder, pool)[0])
+        if cases is not None:
+            page = page and put(page, "malformed", lambda _: cases.result())
     print(table(found))
     if given.out is not None:
         given.out.write_text(put(page, "faults", lambda old: table(found, old)), "utf-8")

@@ -22,9 +22,14 @@ from unittest import mock
 from cli_runner import environment
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["whatwhere.cli.show", "whatwhere.study.run", "whatwhere.training.pretrain", "torch.distributed", "transformers"]
-)
+PRELOADED = [
+    "whatwhere.cli.show",
+    "whatwhere.study.run",
+    "whatwhere.training.pretrain",
+    "torch.distributed",
+    "transformers",
+]
+CONTEXT.set_forkserver_preload(PRELOADED)
 LONGEST = 600  # seconds until a process that hangs is an error; none takes a tenth of it
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import sentences, whatwhere
-from faults import tasks
+from fault_works import tasks
 from malformed import DEEP, HUGE, LONG, array, cases, line_of, npz, put, refused
 from safetensors.numpy import save_file
 

@@ -25,6 +25,8 @@ import whatwhere as ww
 from whatwhere import geometry
 from whatwhere.encoder.tables import read_table
 from whatwhere.geometry import extrapolate
+from whatwhere.hashes import verify, write_hashes
+from whatwhere.shipped import model_source
 from whatwhere.training.extension import SCALINGS, extend, trained_on
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -41,6 +43,14 @@ def make(kind, folder):
         model = GPT2Model(GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=40))
     model.eval().save_pretrained(folder)
     return model
+
+
+def test_a_copy_has_hashes_of_its_own(tmp_path):
+    """It had those of its original, and was refused as damaged wherever it was opened."""
+    make("bert", tmp_path / "m")
+    write_hashes(tmp_path / "m")
+    extend(tmp_path / "m", tmp_path / "long", 90, "cyclic")
+    assert model_source(str(tmp_path / "long")) and verify(tmp_path / "long")[1] == []
 
 
 @pytest.mark.parametrize(("kind", "first"), [("bert", 1), ("roberta", 1), ("gpt2", 0)])

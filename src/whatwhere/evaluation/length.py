@@ -32,6 +32,7 @@ from ..encoder import EncoderConfig
 from ..encoder.tables import named_tensors, read_table, table_key
 from ..files import new_folder, read_json, read_object, read_yaml, temporary_folder, write_arrays, write_json
 from ..geometry.extrapolation import METHODS
+from ..hashes import write_hashes
 from ..records import Record
 from ..shipped import model_source
 from ..training.card import corpus_name
@@ -277,6 +278,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
                     what = "All of it" if way.adapt == "all" else f"The {way.adapt} alone"
                     where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"
                     say_in_card(keep, f"{what} was trained on for {config.steps} steps, {where}.")
+                    write_hashes(keep)
         arrays, more = measured(model, tokenizer, texts, known.trained, show)
         told |= more
         if way.adapt != PLAIN:  # what it gained by these texts is no gain of length

@@ -19,6 +19,7 @@ from ..encoder.tables import WITHOUT_CLS, named_tensors, rows_of_no_position, ta
 from ..files import new_folder, read_json, read_object, read_yaml, write_json, write_text
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
+from ..hashes import write_hashes
 from ..shipped import model_source
 from .config import LoopConfig
 from .loop import Show, Trainer
@@ -186,6 +187,7 @@ def extend(
         facts |= {"window": window, "length": length, "before": before, "trained": trained}
         write_json(new / EXTENSION, facts)
         say_in_card(new, f"{_in_words(facts)} What follows is said of the original.")
+        write_hashes(new)  # the original's came along
     return {"out": str(out), **facts}
 
 
