@@ -44,6 +44,7 @@ PLOTS = {  # file -> records, figure of the page of these records
     "separation": (["results/2026-11-20-separation/records.parquet"], "table-steps"),
     "length-loss": (LONG, "length-loss"),
     "length-gain": (LONG, "length-gain"),
+    "length-more": ([LONG[0].replace("plain", "more")], "length-loss"),
 }
 WIDTH, ROW = 760, 26  # pixels
 INK = PALETTES["light"]

@@ -413,8 +413,9 @@ def test_every_way_is_drawn_and_the_title_says_which_to_take():
         margin = panel.layout["margin"]
         room = panel.layout["height"] - margin["t"] - margin["b"]
         assert {note["text"] for note in labels} == set(ways) and room + 12 >= 17 * (len(labels) - 1)
-    told = "better than pieces: `a` by learned-w64; level with pieces: `b` by learned-w64; worse than pieces: `c` by"
-    assert figure.title == f"The best way of each model, {told} learned-w64"
+    # An interval that holds 0 was called level, however wide.
+    told = "better than pieces: `a` by learned-w64; not separable from pieces: `b` by learned-w64; worse than pieces: "
+    assert figure.title == f"The best way of each model, {told}`c` by learned-w64"
 
 
 def test_a_model_without_a_head_for_masked_words_is_refused(tmp_path):

@@ -69,7 +69,8 @@ def _take(run: Run, drawn: Any) -> str:
     where, by = against(gains[name], 0.0), f"{name} ({nats(gains[name])})"
     if where == ABOVE:
         return f"Better than reading in pieces, most of all {by}"
-    return f"No way beats reading in pieces; {'level with it is' if where == UNCLEAR else 'the nearest is'} {by}"
+    nearest = "not separable from it is" if where == UNCLEAR else "the nearest is"
+    return f"No way beats reading in pieces; {nearest} {by}"
 
 
 def _take_each(run: Run, lines: Sequence[Line]) -> str:
@@ -79,7 +80,7 @@ def _take_each(run: Run, lines: Sequence[Line]) -> str:
         if gains := run.table.points("length.gain", model, by="part"):
             way = max(gains, key=lambda each: gains[each].value)
             found[against(judged.get(model, gains[way]), 0.0)].append(f"`{model}` by {way}")
-    heads = {ABOVE: "better than pieces", UNCLEAR: "level with pieces", BELOW: "worse than pieces"}
+    heads = {ABOVE: "better than pieces", UNCLEAR: "not separable from pieces", BELOW: "worse than pieces"}
     told = "; ".join(f"{head}: {listed(found[where])}" for where, head in heads.items() if found[where])
     return f"The best way of each model, {told}" if told else "Loss by position"
 
