@@ -22,6 +22,7 @@ from whatwhere.evaluation.tuning import open_masked
 from whatwhere.records import Record, read_records
 from whatwhere.report.figures import longer
 from whatwhere.report.run import Run
+from whatwhere.study import evaluate
 from whatwhere.training.extension import Continued, adapt, extend
 
 N = 96
@@ -204,7 +205,9 @@ def evaluated(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("evaluated") / "out"
     words = ["evaluate", "length", "reference", "--to", "160", "--corpus", str(corpus), "--document", "blank-line"]
     words += ["--documents", "10", "--methods", "cyclic", "--adapt", "none,table", "--steps", "10", "--out", str(out)]
-    return words, out, whatwhere(*words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "at_once", lambda: 1)  # in this process, which has imported everything
+        return words, out, whatwhere(*words)
 
 
 def test_a_way_is_judged_by_texts_that_did_not_choose_it():
@@ -256,7 +259,8 @@ def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
     assert again.returncode == 0 and again.stdout == done.stdout
 
 
-def test_points_of_a_longer_corpus_are_a_way_as_others(evaluated, corpus, tokenizer, tmp_path):
+def test_points_of_a_longer_corpus_are_a_way_as_others(evaluated, corpus, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     np.save(tmp_path / "points.npy", np.random.default_rng(0).normal(size=(170, 5)))
     words = [*evaluated[0][:-8], "--methods", "mds", "--points", str(tmp_path / "points.npy"), "--steps", "10"]
     done = whatwhere(*words, "--out", str(tmp_path / "o"))
