@@ -20,7 +20,15 @@ from whatwhere.hashes import HASHES, sha256, verify
 from whatwhere.records import read_records
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}  # metrics that the machine decides
-DECIDED = {*TIMED, "peak_memory_bytes", "evaluation_time", "date", "start", "end"}  # keys of JSON, the last of mteb
+DECIDED = {
+    *TIMED,
+    "started",
+    "peak_memory_bytes",
+    "evaluation_time",
+    "date",
+    "start",
+    "end",
+}  # JSON; last mteb's
 PAGED = ("log.jsonl", "report.html")  # of a study: when what happened, and how long it took; its page is `report`'s
 TIME = re.compile("<dt>(Time|Started)</dt><dd>[^<]*</dd>")
 SMALL = ["--set=batch_size=8", "--set=workers=1", "--set=model.num_hidden_layers=1", "--set=model.dropout=0.1"]
@@ -124,6 +132,8 @@ def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         elif path.suffix in (".json", ".html"):
             text = path.read_text("utf-8").replace(str(out), "OUT")
             held = str(undecided(json.loads(text))) if path.suffix == ".json" else TIME.sub("", text)
+        elif path.name == "README.md":
+            held = re.sub(r"^\| speed \|.*\n", "", path.read_text("utf-8"), flags=re.M)
         else:
             held = sha256(path)
         yield name, held
