@@ -130,8 +130,11 @@ def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         elif path.name == "log.jsonl":
             held = str(losses(path.parent))
         elif path.suffix in (".json", ".html"):
-            text = path.read_text("utf-8").replace(str(out), "OUT")
-            held = str(undecided(json.loads(text))) if path.suffix == ".json" else TIME.sub("", text)
+            text = path.read_text("utf-8", errors="replace").replace(str(out), "OUT")
+            try:
+                held = str(undecided(json.loads(text))) if path.suffix == ".json" else TIME.sub("", text)
+            except ValueError:  # it was flipped, and stayed so
+                held = text
         elif path.name == "README.md":
             held = re.sub(r"^\| speed \|.*\n", "", path.read_text("utf-8"), flags=re.M)
         else:

@@ -9,7 +9,7 @@ import pytest
 from cli_runner import environment, sentences, whatwhere
 
 from whatwhere.files import new_folder, write_text
-from whatwhere.locks import LOCK, InUse, is_locked, locked, sweep
+from whatwhere.locks import LOCK, InUse, is_locked, locked, sweep, sweep_beside
 from whatwhere.study.run import waiting_for
 
 HOLD = """
@@ -143,3 +143,16 @@ def test_a_kill_between_the_two_renames_of_a_folder_loses_nothing(tmp_path, monk
     assert not (tmp_path / "x").exists()
     sweep(tmp_path)
     assert (tmp_path / "x/old").read_text() == "1"
+
+
+def test_what_killed_processes_left_beside_a_folder_goes_and_nothing_else(tmp_path):
+    # `export` and `extrapolate` left .NAME.PID beside their folder, which no later call took away.
+    gone = tmp_path / ".out.4194303", tmp_path / ".out.4194302.before"  # more than any process number
+    others = [tmp_path / name for name in (f".out.{os.getppid()}", ".other.4194303", ".out.notes", "out")]
+    for folder in (*gone, *others):
+        folder.mkdir()
+    sweep_beside(tmp_path / "out")
+    assert not any(folder.exists() for folder in gone) and all(folder.is_dir() for folder in others)
+    (tmp_path / ".new.4194303.before").mkdir()
+    sweep_beside(tmp_path / "new")
+    assert (tmp_path / "new").is_dir()

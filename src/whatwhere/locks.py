@@ -1,6 +1,7 @@
 """One writer a folder: a second process that would write there is refused, and what a killed one left is removed."""
 
 import fcntl
+import glob
 import os
 import re
 import shutil
@@ -108,6 +109,34 @@ def _holder(path: Path) -> str | None:
     return None
 
 
+def sweep_beside(path: Path) -> None:
+    """As `sweep`, of what killed processes of this machine left beside a folder that they were to make whole."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        found = _TEMPORARY.match(left.name)
+        if found and found[1] == path.name and not _runs(int(found[2])):
+            _clear(left, found)
+
+
+def _clear(left: Path, found: re.Match[str]) -> None:
+    """Remove a temporary name, or put back what was put aside."""
+    if found[3] and not left.with_name(found[1]).exists():
+        os.replace(left, left.with_name(found[1]))
+    elif left.is_dir() and not left.is_symlink():
+        shutil.rmtree(left, ignore_errors=True)
+    else:
+        left.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        pass
+    return True
+
+
 def sweep(folder: Path) -> None:
     """Remove the temporary names that killed processes left below a folder that this one holds, and put back what they
     had put aside; folders in it that others hold stay as they are.
@@ -116,12 +145,6 @@ def sweep(folder: Path) -> None:
     """
     for path in sorted(folder.iterdir()):
         if found := _TEMPORARY.match(path.name):
-            name, _, aside = found.groups()
-            if aside and not (folder / name).exists():
-                os.replace(path, folder / name)
-            elif path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            _clear(path, found)
         elif path.is_dir() and not path.is_symlink() and is_locked(path) is None:
             sweep(path)

@@ -17,6 +17,7 @@ from ..encoder.sentence import pooled
 from ..encoder.tables import most_tokens
 from ..files import new_folder, write_json
 from ..hashes import write_hashes
+from ..locks import sweep_beside
 from ..wrong import shortly
 from .predict import Predictor
 
@@ -69,6 +70,7 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
     graph, longest = _Graph(predictor).eval(), most_tokens(predictor.model.config)
     inputs = _inputs(predictor, 2, min(17, longest or 17))
     output = "vectors" if predictor.what == "vectors" else "logits"
+    sweep_beside(out)
     with new_folder(out) as folder:
         with _silent(str(model)), _eager(predictor.model):
             batch, length = torch.export.Dim("batch", min=1), torch.export.Dim("length", min=2, max=longest)

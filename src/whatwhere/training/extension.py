@@ -20,6 +20,7 @@ from ..files import new_folder, read_json, read_object, read_yaml, write_json, w
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
 from ..hashes import write_hashes
+from ..locks import sweep_beside
 from ..shipped import model_source
 from .config import LoopConfig
 from .loop import Show, Trainer
@@ -131,6 +132,7 @@ def extend(
             f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
         )
     method = "formula" if known == ("formula",) else method if plain else method or "cyclic"
+    sweep_beside(out)
     if out.exists():
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
     if length < before or (length == before and not (plain or (window and known != SCALINGS))):
