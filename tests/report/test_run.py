@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from whatwhere.records import Record, read_records, write_records
+from whatwhere.report.how import summary
 from whatwhere.report.run import Corpus, Run, load_run, visible
 
 
@@ -34,6 +35,13 @@ def test_a_study_is_read_whole(demo):
     assert study.models == ["dstg", "ap", "rp", "rope"] and study.seeds == [0] and study.depth("ap") == 4
     assert set(study.curve("r2.token", "dstg", "position")) == {0, 1, 2, 3, 4}
     assert set(study.tables) == {("dstg", 0), ("ap", 0)} and len(study.claims) == 7
+
+
+def test_models_without_a_configuration_have_no_depth_to_tell():
+    """A page of four layers told of "1 to 4 layers", because of the models after SimCSE."""
+    records = [Record("r", model, "mteb.score", 0.5, part="t") for model in ("a", "a+simcse")]
+    run = Run("r", {"models": [{"name": "a", "config": {"num_hidden_layers": 4}}]}, records)
+    assert "2 models, 4 layers" in summary(run)
 
 
 def test_records_alone_are_enough(tmp_path):

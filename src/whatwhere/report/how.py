@@ -130,7 +130,8 @@ def summary(run: Run) -> list[str]:
     pieces = [run.corpus_name, ", ".join(sizes)]
     if run.models:
         size = f" of size {run.facts['size']}" if isinstance(run.facts.get("size"), str) else ""
-        depths = sorted({run.depth(m) for m in run.models})
+        told = [m for m in run.models if run.config(m)]  # not those after SimCSE, which are named by their source
+        depths = sorted({run.depth(m) for m in told or run.models})
         layers = count(depths[0], "layer") if len(depths) == 1 else f"{depths[0]} to {depths[-1]} layers"
         pieces.append(f"{count(len(run.models), 'model')}{size}, {layers}")
     for name, what in (("parameters", "parameters"), ("tokens", "training tokens each")):
