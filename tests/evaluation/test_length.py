@@ -1,6 +1,7 @@
 """Texts longer than those of the training: losses are those of single passes, pieces those of pieces read alone."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.long_texts import long_texts
-from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about, chosen
+from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about, chosen, length_records
 from whatwhere.evaluation.tuning import open_masked
 from whatwhere.records import Record, read_records
 from whatwhere.report.figures import longer
@@ -274,6 +275,19 @@ def test_points_of_a_longer_corpus_are_a_way_as_others(evaluated, corpus, tokeni
     np.testing.assert_allclose(found, expected, atol=1e-5)
     # Without points it is no way of a model.
     assert "mds" not in about("reference", 160).methods and "mds" in about("reference", 160, True).methods
+
+
+def test_a_damaged_key_of_a_finished_piece_is_named(evaluated, tmp_path):
+    """A flipped bit there was a KeyError, as long as the folder had no hashes."""
+    shutil.copytree(evaluated[1], tmp_path / "o")
+    config = LengthConfig.load_run(tmp_path / "o/length.yaml")
+    for way, key in (("in-pieces", "frequencies"), ("cyclic", "shifts")):
+        piece = tmp_path / f"o/runs/reference/{way}/{way}-seed-0.json"
+        whole = piece.read_text()
+        piece.write_text(whole.replace(f'"{key}"', f'"{key[:-1]}r"'))
+        with pytest.raises(ValueError, match=rf"{way}-seed-0.json"):
+            length_records(config, tmp_path / "o")
+        piece.write_text(whole)
 
 
 def test_perplexities_are_those_of_tokens_that_are_hidden_alone(evaluated):

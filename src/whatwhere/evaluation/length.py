@@ -30,7 +30,7 @@ from ..corpus import load_tokenizer, open_source
 from ..corpus.long_texts import LongTexts, long_texts
 from ..encoder import EncoderConfig
 from ..encoder.tables import named_tensors, read_table, table_key
-from ..files import new_folder, read_json, read_object, read_yaml, temporary_folder, write_arrays, write_json
+from ..files import new_folder, read_object, read_yaml, temporary_folder, write_arrays, write_json
 from ..geometry.extrapolation import METHODS
 from ..hashes import write_hashes
 from ..records import Record
@@ -61,6 +61,7 @@ CHOICES = (AS_IT_IS, "formula", *METHODS, "ntk", "yarn")
 PLAIN = "none"  # no training
 BOOKS = "books-pd"  # in a folder of the data of all evaluations
 BUCKETS = 16  # of positions
+FACTS = "trained", "frequencies", "distances", "shifts", "parts", "probes"  # of a piece; of PIECES the first two
 KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record that a piece keeps
 
 
@@ -322,7 +323,8 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
     for piece in _pieces(config):  # reading in pieces comes first
         if not piece.file(out).is_file():
             continue
-        facts, arrays, way, who = read_json(piece.file(out)), piece.arrays(out), piece.part, piece.who
+        arrays, way, who = piece.arrays(out), piece.part, piece.who
+        facts = read_object(piece.file(out), *FACTS[: 2 if way == PIECES else None])
         records += _loss_records(who, way, arrays)
         losses = _beyond(arrays["loss"], facts)
         records.append(who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))
