@@ -73,17 +73,27 @@ def plotted(records: Sequence[str], name: str, models: Sequence[str] = ()) -> An
         return ww.plot(run, name, width=WIDTH)
 
 
-def theory() -> Figure:
-    """(A3) on five corpora: triples out of order, as counted and without the noise of small samples."""
+def in_corpora(metric: str, **place: str) -> list[Row]:
+    """A metric of each corpus of CORPORA, as counted and corrected."""
     rows = []
     for corpus, (file, model) in CORPORA.items():
         found = read_records(DOCS / f"results/2026-11-20-geometry/{file}.parquet")
         points = {}
-        for kind, metric in (("as counted", "violations"), ("corrected", "violations.corrected")):
-            (r,) = select(found, metric=metric, model=model, part="corpus")
+        for kind, ending in (("as counted", ""), ("corrected", ".corrected")):
+            (r,) = select(found, metric=metric + ending, model=model, **place)
             points[kind] = Point.between(r.value, r.low, r.high)
+        rows.append(Row(corpus, points))
+    return rows
+
+
+def theory() -> Figure:
+    """(A3) on five corpora: triples out of order, as counted and without the noise of small samples."""
+    rows = []
+    for row in in_corpora("violations", part="corpus"):
+        file, model = CORPORA[row.name]
+        found = read_records(DOCS / f"results/2026-11-20-geometry/{file}.parquet")
         (kept,) = select(found, metric="positions.kept", model=model)
-        rows.append(Row(f"{corpus}, {kept.value:.0f}", points))
+        rows.append(replace(row, name=f"{row.name}, {kept.value:.0f}"))
     shares = [100 * row.points["corrected"].value for row in rows]
     title = f"(A3) allows no triple of positions out of order; in text {min(shares):.0f} to {max(shares):.0f} % are"
     x = Axis("triples in which the nearer position is the more distant one", "share", (0, 0.5))
@@ -92,14 +102,7 @@ def theory() -> Figure:
 
 def corpora() -> Figure:
     """How far apart the words of two positions are in five corpora, as counted and without the noise of samples."""
-    rows = []
-    for corpus, (file, model) in CORPORA.items():
-        found = read_records(DOCS / f"results/2026-11-20-geometry/{file}.parquet")
-        points = {}
-        for kind, metric in (("as counted", "distance.mean"), ("corrected", "distance.mean.corrected")):
-            (r,) = select(found, metric=metric, model=model)
-            points[kind] = Point.between(r.value, r.low, r.high)
-        rows.append(Row(corpus, points))
+    rows = in_corpora("distance.mean")
     means = [[row.points[kind].value for row in rows] for kind in ("as counted", "corrected")]
     title = "Words of two positions look {:.2f} to {:.2f} apart; without noise it is {:.2f} to {:.2f}".format(
         *(end(values) for values in means for end in (min, max))

@@ -50,12 +50,14 @@ class EvaluationConfig(SchemeConfig):
         return ("models", "untrained", "minutes", *cls.FREE)
 
     def after(self, began: Self) -> Self:
-        """These settings with the lists of an earlier call before what they add, and its untrained models."""
-        grown: dict[str, Any] = {"untrained": self.untrained or began.untrained}
+        """These settings with the lists of an earlier call before what they add, and what else it asked for."""
+        grown: dict[str, Any] = {}
         for key in self.free():
             old, new = getattr(began, key), getattr(self, key)
             if isinstance(new, list):
                 grown[key] = [*old, *(each for each in new if each not in old)]
+            elif isinstance(new, bool):
+                grown[key] = new or old
         return self.model_copy(update=grown)
 
     def named(self) -> dict[str, str]:

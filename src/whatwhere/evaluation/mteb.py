@@ -72,8 +72,7 @@ class MtebConfig(EvaluationConfig):
 
     def after(self, began: Self) -> Self:
         """As of every evaluation; and no fewer seeds than before."""
-        more = {"seeds": max(self.seeds, began.seeds), "contrastive": self.contrastive or began.contrastive}
-        return super().after(began).model_copy(update=more)
+        return super().after(began).model_copy(update={"seeds": max(self.seeds, began.seeds)})
 
     @model_validator(mode="after")
     def _seeded(self) -> "MtebConfig":
