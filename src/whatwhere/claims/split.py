@@ -94,6 +94,7 @@ def dstg_extends_by_table(e: Evidence) -> Measured:
 def separate_tables_extend_better(e: Evidence) -> Measured:
     """Separate position tables extend better than added ones.
     What split gains over reading in pieces, by the best way to continue its table, is more than what ap gains, whose
-    table is added to the words; each best way is its own. (dstg is no fair side: it has a bias by distance, too.) In
-    pieces both are {READS} nats below token frequencies, else nothing is said."""
+    table is added to the words; each best way is its own. (dstg is no fair side: it has a bias by distance, too. Nor is
+    ap in all: its block is NeoBERT's, that of split BERT's with dropout.) In pieces both are {READS} nats below token
+    frequencies, else nothing is said."""
     return _gain(e, "split") >= _gain(e, "ap")
