@@ -178,10 +178,11 @@ def test_a_short_training_changes_what_it_is_told_to(what, texts):
             adapt(small("rope").float(), texts[1], 1, "table")
 
 
-@pytest.mark.parametrize("make", [lambda: small("dstg").float(), lambda: bert().float()])
+@pytest.mark.parametrize("make", [lambda: small("dstg"), bert, lambda: small("low-rank")])
 def test_the_network_of_equation_5_changes_the_rows_beyond_alone(make, texts):
-    model, trained = make(), 48
-    (table,) = [p for name, p in model.named_parameters() if "position_embeddings." in name]
+    model, trained = make().float(), 48
+    # Of two factors the first, which was looked for as a module.
+    table = next(p for name, p in model.named_parameters() if "position_embeddings." in name)
     names = set(model.state_dict())
     before = {name: t.clone() for name, t in model.state_dict().items()}
     held = Continued(table.detach(), 1, trained)
@@ -434,6 +435,18 @@ def test_every_way_is_drawn_and_the_title_says_which_to_take():
     # An interval that holds 0 was called level, however wide.
     told = "better than pieces: `a` by learned-w64; not separable from pieces: `b` by learned-w64; worse than pieces: "
     assert figure.title == f"The best way of each model, {told}`c` by learned-w64"
+
+
+def test_a_model_of_an_unknown_or_tiny_length_is_refused(tmp_path):
+    ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
+    (tmp_path / "m/pretrain.yaml").write_text("length: 4\n")
+    with pytest.raises(ValueError, match="m was trained on texts of 4 tokens. Give models trained on 8 or more."):
+        about(str(tmp_path / "m"), 256)  # "--to is 256. Give more."
+    facts = json.loads((tmp_path / "m/config.json").read_text())
+    del facts["max_position_embeddings"]
+    (tmp_path / "m/config.json").write_text(json.dumps(facts))
+    with pytest.raises(ValueError, match="config.json has max_position_embeddings, n_positions or n_ctx"):
+        about(str(tmp_path / "m"), 256)
 
 
 def test_a_model_without_a_head_for_masked_words_is_refused(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whatwhere import geometry
 from whatwhere.geometry import extrapolate
-from whatwhere.geometry.extrapolation import METHODS
+from whatwhere.geometry.extrapolation import METHODS, _network
 
 N, D, LONG = 24, 6, 61
 GIVEN = {"mds": {"points": np.random.default_rng(5).normal(size=(200, 3))}}
@@ -73,10 +73,13 @@ def test_cyclic_is_equation_4(table):
 
 def test_learned_is_equation_5(table):
     made = extrapolate(table, LONG, "learned", as_written=True)
-    share = [1 / (1 + math.exp(-5 * (i / N - 1))) for i in range(LONG)]
-    f = [(made[i] - (1 - share[i]) * table[i % N]) / share[i] for i in range(LONG)]
+    f = _network(table, np.arange(LONG) / N)
+    for i in range(LONG):
+        share = 1 / (1 + math.exp(-5 * (i / N - 1)))
+        assert made[i] == pytest.approx((1 - share) * table[i % N] + share * f[i], abs=1e-12)
     # the network is a function of i / L that says most of the table, and does not run away beyond it
-    left = ((np.array(f[:N]) - table) ** 2).sum() / ((table - table.mean(0)) ** 2).sum()
+    assert _network(table, np.array([1.5])) == pytest.approx(f[[3 * N // 2]])
+    left = ((f[:N] - table) ** 2).sum() / ((table - table.mean(0)) ** 2).sum()
     assert left < 0.1 and np.abs(f).max() < 3 * np.abs(table).max()
     assert extrapolate(table, LONG, "learned")[N:] == pytest.approx(made[N:])
 
@@ -156,8 +159,8 @@ def test_rows_of_the_table_stay(table, method):
         ({"method": "fourier", "components": 2.5}, "a whole number from 1 to half of the 24 positions. Got 2.5"),
         ({"method": "rotation", "components": 0}, "Got 0 with method='rotation'"),
         ({"method": "cyclic", "components": 2}, "number of frequencies of fourier and rotation"),
-        ({"method": "mds"}, "points and the method mds go together"),
-        ({"method": "cyclic", "points": np.ones((LONG, 2))}, "points and the method mds go together"),
+        ({"method": "mds"}, "mds needs points, .* tables/NAME-mds.npy of `whatwhere geometry` .--points FILE.npy., or"),
+        ({"method": "cyclic", "points": np.ones((LONG, 2))}, "Got method='cyclic'; give mds, or leave points out"),
         ({"method": "mds", "points": np.ones((LONG - 1, 2))}, "a row of finite numbers for each of 61 positions"),
         ({"method": "mds", "points": np.full((LONG, 2), np.nan)}, "Got shape .61, 2. with NaN or infinity"),
     ],

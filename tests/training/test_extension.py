@@ -181,6 +181,23 @@ def test_tables_by_formula_go_on_by_it(preset, tmp_path):
         assert longer(input_ids=torch.randint(0, 60, (1, 300))).logits.isfinite().all()
 
 
+@pytest.mark.parametrize("as_written", [False, True])
+@pytest.mark.parametrize("method", ["sinusoidal", "fourier", "cyclic", "decay", "rotation", "linear"])
+def test_of_a_table_of_low_rank_the_product_goes_on(method, as_written, tmp_path):
+    # Its factor A went on: σ, the dominant frequencies and the network were those of A, not of the table.
+    torch.manual_seed(0)
+    model = ww.EncoderForMaskedLM(ww.preset("low-rank", size="tiny", vocab_size=60))
+    model.save_pretrained(tmp_path / "m")
+    extend(tmp_path / "m", tmp_path / "long", 300, method, as_written=as_written)
+    old, new = read_table(tmp_path / "m").numpy(), read_table(tmp_path / "long").numpy()
+    apart = new[1:] - extrapolate(old[1:], 299, method, as_written=as_written)
+    mixed = model.encoder.position_embeddings.table.B.detach().double().numpy()
+    assert np.abs(apart @ mixed).max() < 1e-7  # the nearest of its rank: nothing is left in the columns of B
+    assert np.abs(apart).max() < 1e-6 or method == "sinusoidal"  # whose waves are not of the table's rank
+    if not as_written and method != "linear":
+        assert (new[:128] == old).all()
+
+
 @pytest.mark.parametrize("method", SCALINGS)
 def test_a_rotation_is_scaled(method, tmp_path):
     torch.manual_seed(0)
@@ -343,7 +360,7 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
             "frequencies of fourier and rotation, .* Got 3 with method='cyclic'",
         ),
         (["--length", "128"], "The model reads 128 tokens. Got length=128; give more."),
-        (["--length", "200", "--method", "mds"], "points and the method mds go together"),
+        (["--length", "200", "--method", "mds"], "mds needs points, .* .--points FILE.npy., or another method."),
         (["--length", "200", "--method", "mds", "--points", "none.npy"], "No position table at none.npy"),
     ],
 )

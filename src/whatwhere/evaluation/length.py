@@ -40,6 +40,7 @@ from ..training.config import use_scheme
 from ..training.extension import (
     ADAPTED,
     EXTENSION,
+    LENGTHS,
     SCALINGS,
     WINDOWS,
     adapt,
@@ -194,8 +195,13 @@ def about(source: str, to: int, points: bool = False) -> About:
     if known == METHODS and table_key(named_tensors(folder), ours) is None:
         known = ()
     if most < 1:
-        raise ValueError(f"{folder}/config.json does not say how many tokens the model was trained on.")
-    if not 8 <= trained < to:
+        raise ValueError(
+            f"{folder}/config.json does not say how many tokens the model was trained on. Give a model whose "
+            f"config.json has {', '.join(LENGTHS[:-1])} or {LENGTHS[-1]}."
+        )
+    if trained < 8:
+        raise ValueError(f"{source} was trained on texts of {trained} tokens. Give models trained on 8 or more.")
+    if trained >= to:
         raise ValueError(f"{source} was trained on texts of {trained} tokens, and --to is {to}. Give more.")
     check_original(folder, to)
     table = known == METHODS and config.get("absolute") != "mds"

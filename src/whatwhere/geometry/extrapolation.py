@@ -65,8 +65,13 @@ def extrapolate(
             "components is the number of frequencies of fourier and rotation, a whole number from 1 to half of the "
             f"{n} positions. Got {components!r} with method={method!r}."
         )
-    if (method == "mds") != (points is not None):
-        raise ValueError("points and the method mds go together: coordinates of all positions of the longer table.")
+    if method == "mds" and points is None:
+        raise ValueError(
+            "The method mds needs points, coordinates of all positions of the longer table. Give those of a corpus "
+            "with longer texts, tables/NAME-mds.npy of `whatwhere geometry` (--points FILE.npy), or another method."
+        )
+    if method != "mds" and points is not None:
+        raise ValueError(f"points are of the method mds. Got method={method!r}; give mds, or leave points out.")
     if points is not None:
         made = _image(table, np.asarray(points, np.float64), length)
     elif method in OF_WAVES:

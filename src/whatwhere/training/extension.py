@@ -3,6 +3,7 @@ GPT-2 and what names its table as they do; rotations of ours whose frequencies a
 
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,8 @@ def extend(
 
     Rows that belong to no position (RoBERTa's first two) stay before the table. Row 0 of a model whose texts begin with
     [CLS] or a token like it is that token's: it stays, and what is continued, or repeated, is the table behind it.
-    Tables by a formula (`sinusoidal`, `fourier`) go on by it.
+    Tables by a formula (`sinusoidal`, `fourier`) go on by it. Of a table of low rank, A·Bᵀ, the product goes on, and
+    the new rows of A are those that give what is nearest to it; B stays.
 
     Args:
         source: folder of a model, or `reference`.
@@ -164,8 +166,14 @@ def extend(
         if method in OF_WAVES and components is None:
             components = usual_components(len(table))
         how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
-        made = torch.from_numpy(extrapolate(table.double().numpy(), rows, str(method), **how))
-        weights[key] = torch.cat([head, made.to(table.dtype)])
+        known_rows, mixed = table.double().numpy(), _mixed(tensors, key)
+        product = known_rows if mixed is None else known_rows @ mixed.T
+        made = extrapolate(product, rows, str(method), **how)
+        if mixed is not None:
+            made[: len(table)] -= product  # so that rows which stay are the same to the last bit
+            made = np.linalg.lstsq(mixed, made.T)[0].T
+            made[: len(table)] += known_rows
+        weights[key] = torch.cat([head, torch.from_numpy(made).to(table.dtype)])
         # Numbers of the rows, which old checkpoints keep: older transformers refuse those of another length.
         weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
     with new_folder(out) as new:
@@ -191,6 +199,15 @@ def extend(
         say_in_card(new, f"{_in_words(facts)} What follows is said of the original.")
         write_hashes(new)  # the original's came along
     return {"out": str(out), **facts}
+
+
+def _mixed(tensors: Mapping[str, Path], key: str) -> np.ndarray | None:
+    """B (width, r) of a table A·Bᵀ whose A has this name, in float64; None of other tables."""
+    if not key.endswith(".A"):
+        return None
+    other = f"{key.removesuffix('A')}B"
+    found: np.ndarray = load_file(tensors[other])[other].double().numpy()
+    return found
 
 
 def _in_words(facts: dict[str, Any]) -> str:
@@ -287,12 +304,13 @@ def adapt(
     model.requires_grad_(what == "all")
     for parameter in tables.values() if what == "table" else ():
         parameter.requires_grad_(True)
-    holder = None
+    holder, kept = None, ""
     if what == "network":
         name, table = next(iter(tables.items()))
         unused = rows_of_no_position(model.config.to_dict())
-        holder = model.get_submodule(name.removesuffix(".weight"))
-        register_parametrization(holder, "weight", Continued(table.detach(), unused + 1, unused + trained))
+        place, _, kept = name.rpartition(".")  # `weight`, or the A of a table of low rank
+        holder = model.get_submodule(place)
+        register_parametrization(holder, kept, Continued(table.detach(), unused + 1, unused + trained))
     batches = MaskedBatches(texts, seed, max_positions=texts.length, shift=False)
     settings = {"seed": seed, "batch_size": WINDOWS, "learning_rate": RATES[what] * 128 / model.config.hidden_size}
     settings |= {"warmup_steps": steps // 10, "schedule": "linear", "minimum_learning_rate_ratio": 0.0}
@@ -307,5 +325,5 @@ def adapt(
         losses.append(loss)
         show("adapting", step + 1, steps, f"{loss:.3f}")
     if holder is not None:
-        remove_parametrizations(holder, "weight")
+        remove_parametrizations(holder, kept)
     return losses
