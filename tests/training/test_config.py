@@ -198,3 +198,13 @@ def test_a_curriculum_doubles_its_pieces_in_equal_parts_of_the_steps():
     assert curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(batch=whole), 12) is whole
     with pytest.raises(ValueError, match="first_length is below length=40; got 40"):
         PretrainConfig.parse({"steps": 12, "length": 40, "first_length": 40})
+
+
+@pytest.mark.parametrize("name", ["dstg", "rope"])
+def test_random_positions_want_more_than_a_window_has_tokens(name):
+    # All of 128 positions, in their order, were drawn from 128: the option did nothing, and said nothing.
+    values = {"steps": 2, "preset": name, "subset": True}
+    with pytest.raises(ValueError, match="than length=128, but there are 128: .*max_position_embeddings=1024, or"):
+        PretrainConfig.parse(values).encoder_config()
+    for more in ({"model": {"max_position_embeddings": 200}}, {"join": "none"}, {"length": 64}):
+        PretrainConfig.parse(values | more).encoder_config()

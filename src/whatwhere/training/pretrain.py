@@ -196,6 +196,11 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
                 f"length={self.length} tokens, but the position table of {self.preset} has {longest} rows. "
                 f"Use --length {longest}, or --set model.max_position_embeddings={self.length}."
             )
+        if self.subset and self.join == "run-on" and (rows := config.max_position_embeddings) <= self.length:
+            raise ValueError(
+                f"subset draws positions from more than length={self.length}, but there are {rows}: none is random. "
+                f"Use --set model.max_position_embeddings={8 * self.length}, or leave subset out."
+            )
         return config
 
     def check(self) -> EncoderConfig:
