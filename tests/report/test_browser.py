@@ -59,6 +59,19 @@ def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
     assert wide.troubles == []
 
 
+def test_no_label_and_no_column_of_the_first_screen_is_cut(browser, build):
+    """`dstg-full-mlm semantic` ended in dots, and at 1280 pixels the last column of the pick lay beyond its edge."""
+    models = ("dstg", "dstg-full-mlm", "rope", "ap", "rp", "alibi", "nope")
+    page = write_report(build(models=models), build("out") / "report.html")
+    with View(browser, page, width=1280) as view:
+        unfold(view)
+        labels = view.page.locator(".plot svg text").all_text_contents()
+        assert "dstg-full-mlm semantic" in labels, labels
+        assert not [label for label in labels if "…" in label]
+        within = "(e => e.scrollWidth <= e.clientWidth)(document.querySelector('.pick .scroll'))"
+        assert view.page.evaluate(within)
+
+
 def test_the_page_of_a_study_of_four_models_keeps_its_budgets(browser, whole, tmp_path):
     with View(browser, write_report(whole, tmp_path / "whole.html")) as view:
         words = view.page.evaluate("document.querySelector('main').innerText.split(/\\s+/).length")
