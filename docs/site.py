@@ -131,6 +131,7 @@ def python() -> str:
         "whatwhere.records": ["Record", "read_records", "write_records", "select"],
         "whatwhere.corpus": sorted(corpus.__all__, key=str.lower),
         "whatwhere.training.pretrain": ["CorpusConfig", "prepare_windows"],
+        "whatwhere.training.finetune": ["FinetuneConfig", "finetune"],
     }
     lines = ["# Python\n", "`import whatwhere as ww` gives these names; each is imported when it is first used.\n"]
     names = [name for name in whatwhere.__all__ if name not in ("__version__", "encoder", "geometry")]

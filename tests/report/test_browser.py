@@ -4,6 +4,7 @@ data."""
 import csv
 import io
 import itertools
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -12,6 +13,7 @@ from page_view import View
 
 from whatwhere.records import read_records
 from whatwhere.report import write_report
+from whatwhere.report.compare import comparison_page, open_runs
 from whatwhere.report.page import write_page
 from whatwhere.report.pages import study_page
 from whatwhere.report.run import visible
@@ -57,6 +59,32 @@ def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
     assert max(bottoms) <= 900
     assert wide.page.evaluate("document.documentElement.scrollWidth") <= 1400
     assert wide.troubles == []
+
+
+def test_no_label_and_no_column_of_the_first_screen_is_cut(browser, build):
+    """`dstg-full-mlm semantic` ended in dots, and at 1280 pixels the last column of the pick lay beyond its edge."""
+    models = ("dstg", "dstg-full-mlm", "rope", "ap", "rp", "alibi", "nope")
+    page = write_report(build(models=models), build("out") / "report.html")
+    with View(browser, page, width=1280) as view:
+        unfold(view)
+        labels = view.page.locator(".plot svg text").all_text_contents()
+        assert "dstg-full-mlm semantic" in labels, labels
+        assert not [label for label in labels if "…" in label]
+        within = "(e => e.scrollWidth <= e.clientWidth)(document.querySelector('.pick .scroll'))"
+        assert view.page.evaluate(within)
+
+
+def test_a_table_with_sentences_is_as_wide_as_the_page(browser, build):
+    """The claims of several runs lay on one line each, the second run beyond the edge."""
+    one, other = build("one", models=("dstg", "ap")), build("other", models=("dstg", "ap"))
+    claims = json.loads((other / "claims.json").read_text())
+    claims[0] |= {"verdict": "not seen here", "rule": "R² is at least 0.75 of that of layer 1, and " * 6}
+    (other / "claims.json").write_text(json.dumps(claims))
+    path = write_page(other.parent / "both.html", comparison_page(open_runs([one, other])))
+    with View(browser, path, width=1280) as view:
+        within = "(t => [t.scrollWidth, t.clientWidth])(document.querySelector('.scroll:has(#table-claims-by-run)'))"
+        wanted, room = view.page.evaluate(within)
+        assert wanted <= room
 
 
 def test_the_page_of_a_study_of_four_models_keeps_its_budgets(browser, whole, tmp_path):

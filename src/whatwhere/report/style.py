@@ -92,7 +92,7 @@ FONT = (
     "system-ui, sans-serif"
 )
 TEXT_SIZE = 14  # pixels; the smallest text of the page
-LABEL_LIMIT = 18  # characters of a name at a line's end; tables and hovers carry it whole
+LABEL_LIMIT = 22  # characters of a name at a line's end; tables and hovers carry it whole
 LABEL_GAP = 17  # pixels between the middles of two labels at line ends
 CHARACTER = 7.7  # pixels, a generous mean width of a character at 14 px
 

@@ -421,7 +421,7 @@ def _fit(value: Numbers, rows: int, width: int) -> list[str]:
     cost = "fewer" if rank * (rows + width) < rows * width else "more"
     return [
         "Made from half of the documents and held against the others, the corpus's own table has the least stress, "
-        f"{least:.3f}, with {rank} dimensions{edge}; sinusoids have {sinusoids:.3f}, positions that are all equally "
-        f"far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {rank * (rows + width):,} numbers are {cost} than "
-        f"the {rows * width:,} of a free table of width {width}."
+        f"{least:.3f}, with {rank} dimension{'s' * (rank > 1)}{edge}; sinusoids have {sinusoids:.3f}, positions that "
+        f"are all equally far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {rank * (rows + width):,} numbers "
+        f"are {cost} than the {rows * width:,} of a free table of width {width}."
     ]

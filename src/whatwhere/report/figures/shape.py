@@ -242,7 +242,7 @@ def centres(run: Run) -> list[Line]:
     levels = list(run.values("hidden.stress.level").values())
     if len({p.value for p in levels}) != 1:  # not of one corpus
         return in_families(run, lines)
-    level = Line({0: levels[0]}, "all positions equally far", kind=LEVEL, panel=EVERYWHERE)
+    level = Line({0: levels[0]}, "all equally far", kind=LEVEL, panel=EVERYWHERE)
     return [*in_families(run, lines), level]
 
 

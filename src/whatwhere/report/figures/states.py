@@ -148,8 +148,8 @@ def _few(run: Run, lines: Sequence[Line]) -> str:
         return "R² of position from the first components"
     sides = {BELOW: "less position than all", ABOVE: "more position than all"}
     side = sides.get(compare(few[-1].end, whole.end), "no separably other position")
-    part, _, components = few[-1].part.partition(" from ")
-    where = f"`{model}`" + (f", {part}" if part != "all" else "")
+    part, _, components = few[-1].part.rpartition(", ")
+    where = f"`{model}`" + (f", {part}" if part else "")
     values = f"R² {digits(few[-1].end)}, from all {digits(whole.end)}"
     return judged(run, [model], f"The first {components} hold {side} at the end of {where}: {values}")
 
@@ -180,7 +180,8 @@ def components(run: Run) -> Iterator[Line]:
             points = run.curve("r2.token", model, part if k is None else f"{part}.pca{k}")
             still = frozenset(layer for layer in points if layer > until)
             dash = "solid" if k is None else _DASHES[i % len(_DASHES)]
-            name = f"{part} from all" if k is None else f"{part} from {count(k, 'component')}"
+            read = "all" if k is None else count(k, "component")
+            name = read if part == "all" else f"{part}, {read}"
             yield Line(points, model, name, colour, (dash, "circle"), panel=panel, hollow=still)
 
 
