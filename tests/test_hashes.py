@@ -13,6 +13,7 @@ from made_tasks import write_pairs
 
 from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import GlueConfig
+from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
 from whatwhere.hashes import HASHES, _hash_now, check_files, forget_hashes, hashes, sha256, verify, write_hashes
 from whatwhere.records import Record, read_records, write_records
 from whatwhere.study.config import StudyConfig
@@ -114,14 +115,13 @@ def test_a_flipped_bit_of_a_piece_of_an_evaluation_is_noticed_or_without_effect(
 
 def test_a_flipped_bit_of_an_interrupted_evaluation_is_noticed_by_the_verb(tmp_path):
     # Its hashes were written at its end: other predictions were taken as they were.
-    out, draw = tmp_path / "out", random.Random(4)
-    words = ["evaluate", "linguistic", "reference", "--tasks", "blimp", "--out", str(out), "--data"]
-    words.append(str(write_pairs(tmp_path)))
-    assert whatwhere(*words).returncode == 0
-    for name in (HASHES, "records.parquet", "study.json", "claims.json", "report.html"):
-        (out / name).unlink()
-    for name in ("all.json", "all.npz"):
-        path = out / "runs/reference/blimp" / name
+    out, draw, data = tmp_path / "out", random.Random(4), str(write_pairs(tmp_path))
+    config = LinguisticConfig.parse({"models": ["reference"], "tasks": ["blimp"], "data": data})
+    config.save_run(out / LINGUISTIC.file)
+    (piece,) = LINGUISTIC.pieces(config)
+    piece.write(out, {"pairs": 9}, {"right": np.zeros(9)})
+    words = ["evaluate", "linguistic", "reference", "--tasks", "blimp", "--out", str(out), "--data", data]
+    for path in (piece.file(out), piece.file(out, ".npz")):
         whole = path.read_bytes()
         path.write_bytes(flipped(whole, draw))
         done = whatwhere(*words)
