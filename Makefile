@@ -39,11 +39,12 @@ faults: $(READY)
 lint: $(READY)
 	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-# Known vulnerabilities of the versions that are tested; needs PyPI's advisories, and fails without them.
+# Known vulnerabilities of the versions that are tested; needs PyPI's advisories, and fails without them, in a line.
+AUDIT := $(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement $(ROOT)/constraints.txt
 audit:
 	$(PYTHON) -m venv $(VENV)/audit
-	$(VENV)/audit/bin/pip install --quiet pip-audit
-	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement $(ROOT)/constraints.txt
+	@{ $(VENV)/audit/bin/pip install --quiet pip-audit && $(AUDIT); } 2> $(VENV)/audit/said; \
+		status=$$?; tail -n 1 $(VENV)/audit/said >&2; exit $$status
 
 bench: $(READY)
 	cd $(ROOT) && $(BIN)/python -m benchmarks

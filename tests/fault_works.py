@@ -16,7 +16,7 @@ from made_tasks import write_pairs, write_vectors
 from run_files import losses
 from strikes import HELD, disturbed, give_rights
 
-from whatwhere.hashes import HASHES, sha256, verify
+from whatwhere.hashes import HASHES, REST, sha256, verify
 from whatwhere.records import read_records
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}  # metrics that the machine decides
@@ -28,7 +28,8 @@ DECIDED = {
     "date",
     "start",
     "end",
-}  # JSON; last mteb's
+    REST,
+}  # JSON; last mteb's, and the hash of all
 PAGED = ("log.jsonl", "report.html")  # of a study: when what happened, and how long it took; its page is `report`'s
 TIME = re.compile("<dt>(Time|Started)</dt><dd>[^<]*</dd>")
 SMALL = ["--set=batch_size=8", "--set=workers=1", "--set=model.num_hidden_layers=1", "--set=model.dropout=0.1"]

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from cli_runner import whatwhere
 from made_study import make_study
+from made_tasks import write_pairs
 
+from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import GlueConfig
-from whatwhere.hashes import HASHES, check_files, forget_hashes, hashes, sha256, verify, write_hashes
+from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
+from whatwhere.hashes import HASHES, _hash_now, check_files, forget_hashes, hashes, sha256, verify, write_hashes
 from whatwhere.records import Record, read_records, write_records
 from whatwhere.study.config import StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
@@ -64,6 +67,88 @@ def test_a_flipped_bit_of_records_is_noticed_or_without_effect(tmp_path):
             assert str(path) in str(error) and "\n" not in str(error)
             noticed += 1
     assert noticed > 300
+
+
+def test_no_flip_of_what_the_footer_of_records_says_ends_the_process_or_leaves_rows_out(tmp_path):
+    # Pages have checksums, the footer has none: a count of 40 rows became 32, of which nobody was told, and a type that
+    # did not fit its column's sizes ended the process in C++.
+    path = tmp_path / "records.parquet"
+    made = [Record("s", f"m{i % 3}", "loss", i / 7, seed=i, step=i * 10, n=7) for i in range(40)]
+    write_records(path, made)
+    whole = path.read_bytes()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    counts = [at for at in range(begin, len(whole)) if whole[at] == 2 * len(made)]
+    named = [whole.index(bytes([len(name)]) + name.encode(), begin) for name in ("model", "value", "step")]
+    noticed = 0
+    for at in [*counts, *(at - before for at in named for before in (2, 3))]:
+        for bit in range(8):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+            try:
+                assert read_records(path) == made, (at, bit)
+            except ValueError as error:
+                assert str(path) in str(error) and "\n" not in str(error)
+                noticed += 1
+    assert len(counts) > 1 and noticed > 8
+
+
+def test_a_flipped_bit_of_a_piece_of_an_evaluation_is_noticed_or_without_effect(tmp_path):
+    piece = Piece("m", "m", False, "squad", seed=0)
+    facts = {"scores": [[0.5, 0.25, 0.5]], "rows": {"train": 24, 3: 1}, "half": "\ud800"}
+    piece.write(tmp_path, facts, {"predicted": np.arange(9)}, answers={"q": "Rollo"})
+    written = piece.facts(tmp_path, "scores")
+    for path in (piece.file(tmp_path), piece.file(tmp_path, ".npz"), piece.file(tmp_path, "-answers.json")):
+        whole = path.read_bytes()
+        for at in range(0, len(whole), 3):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+            _hash_now.cache_clear()  # which tells apart what is written a few milliseconds later
+            try:
+                found = piece.facts(tmp_path)
+                assert path.suffix == ".json" and {key: found.get(key) for key in written} == written, (path.name, at)
+            except ValueError as error:
+                assert str(path) in str(error) and "\n" not in str(error)
+        path.write_bytes(whole)
+        _hash_now.cache_clear()
+    piece.file(tmp_path, ".npz").unlink()
+    with pytest.raises(ValueError, match=r"seed-0.npz is missing. Delete seed-0.json and run the command again"):
+        piece.finished(tmp_path)
+
+
+def test_a_flipped_bit_of_an_interrupted_evaluation_is_noticed_by_the_verb(tmp_path):
+    # Its hashes were written at its end: other predictions were taken as they were.
+    out, draw, data = tmp_path / "out", random.Random(4), str(write_pairs(tmp_path))
+    config = LinguisticConfig.parse({"models": ["reference"], "tasks": ["blimp"], "data": data})
+    config.save_run(out / LINGUISTIC.file)
+    (piece,) = LINGUISTIC.pieces(config)
+    piece.write(out, {"pairs": 9}, {"right": np.zeros(9)})
+    words = ["evaluate", "linguistic", "reference", "--tasks", "blimp", "--out", str(out), "--data", data]
+    for path in (piece.file(out), piece.file(out, ".npz")):
+        whole = path.read_bytes()
+        path.write_bytes(flipped(whole, draw))
+        done = whatwhere(*words)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and str(path) in done.stderr, done.stderr
+        path.write_bytes(whole)
+
+
+def test_a_flipped_bit_of_unfinished_windows_is_noticed_or_made_again(tmp_path):
+    # The settings of their tokenizer were taken as they were, and the counts of a shard.
+    text = tmp_path / "t.txt"
+    text.write_text("the cat sat on the mat and the dog lay by the door\n\n" * 40)
+    words = ["windows", "--corpus", str(text), "--length", "16", "--tokenizer", "words"]
+    assert whatwhere(*words, "--out", str(tmp_path / "whole")).returncode == 0
+    run = ["--out", str(tmp_path / "run")]
+    out = tmp_path / "run/corpus"
+    assert whatwhere(*words, *run, "--part", "1/1").returncode == 0
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        path = out / "tokenizer" / name
+        whole = path.read_bytes()
+        path.write_bytes(flipped(whole, random.Random(5)))
+        done = whatwhere(*words, *run)
+        assert done.returncode == 2 and f"{path} is not as it was written" in done.stderr, done.stderr
+        path.write_bytes(whole)
+    (shard,) = (out / "shards").glob("*.json")
+    shard.write_text(shard.read_text().replace('"train": ', '"train": 1'))
+    assert whatwhere(*words, *run).returncode == 0
+    assert hashes(out) == hashes(tmp_path / "whole/corpus") and not (out / "tokenizer" / HASHES).exists()
 
 
 def test_a_flipped_bit_of_any_file_of_a_study_is_noticed_before_it_is_shown(tmp_path):

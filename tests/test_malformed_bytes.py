@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
+from geometry_run import make_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_study import make_study
+from made_tasks import CRANFIELD
 from malformed import (
     HUGE,
     ROOT,
@@ -28,6 +31,7 @@ from malformed import (
     touched,
     word,
 )
+from safetensors.torch import save_file
 
 import whatwhere as ww
 from whatwhere.cli.models import open_encoder, open_tokenizer
@@ -39,12 +43,27 @@ from whatwhere.evaluation.blimp import read_blimp
 from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import TASKS, read_task
 from whatwhere.evaluation.grid import by_seed
+from whatwhere.evaluation.local_tasks import LOCAL
 from whatwhere.files import write_arrays
-from whatwhere.hashes import check_files
+from whatwhere.hashes import check_files, write_hashes
 from whatwhere.records import read_records
 from whatwhere.report import page_of
+from whatwhere.report.explorer import load_explorer
 from whatwhere.status import run_status
 from whatwhere.study.config import StudyConfig
+from whatwhere.study.spectra import run_spectra
+from whatwhere.training import checkpoints
+
+SLOT = {"slot": "people", "valueSpan": {"startIndex": 4, "endIndex": 7}}
+
+
+def cranfield(path: Path):
+    """Its three files, those that are not there as they should be."""
+    for name, text in CRANFIELD.items():
+        if name != path.name:
+            put(path.parent, name, text)
+    return LOCAL["Cranfield-local"].read([path.parent / name for name in CRANFIELD])
+
 
 READERS = {
     "t.txt": (b"The cat sat.\n\nStra\xc3\x9fe.\n" * 9, lambda path: list(open_source(path))),
@@ -70,6 +89,11 @@ READERS = {
         (SAMPLES + "".join(f"\"[('w', 0, 0, 1, 0)]\",\"['a b']\",0,{s}\n" for s in holmes.SPLITS)).encode(),
         lambda path: holmes.read_data_set(path.parent),
     ),
+    "test.json": (
+        json.dumps([{"userInput": {"text": "for six"}, "labels": [SLOT]}, {"userInput": {"text": "no"}}]).encode(),
+        lambda path: of_squad("restaurants")(path.parent),
+    ),
+    **{f"retrieval/cranfield/{name}": (text.encode(), cranfield) for name, text in CRANFIELD.items()},
     "vocab.txt": (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\n", load_tokenizer),
     "hashes.json": (b'{"a": "00", "b/c": "11"}', lambda path: check_files(path.parent)),
     "SST-2/train.tsv": (
@@ -108,11 +132,27 @@ def test_mutations_of_a_valid_file_are_read_or_refused_by_name(tmp_path, name, d
         read(path)
     except (ValueError, OSError) as error:
         line = line_of(error)
-        assert str(tmp_path) in line and (name in line or name == "hashes.json"), line
+        assert str(tmp_path) in line and (Path(name).name in line or name == "hashes.json"), line
 
 
 STEP = {"step": 1, "tokens": 9, "loss": 2.5, "tokens_per_second": 1.5, "waiting": 0.1, "memory_peak_bytes": 9}
 PIECE = Piece("m", "m", False, "sst2")
+
+
+def linear() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """As much of a model and its optimizer as a checkpoint knows."""
+    module = torch.nn.Linear(2, 2)
+    module.all_tied_weights_keys = {}
+    return module, torch.optim.AdamW(module.parameters())
+
+
+def restored(folder: Path) -> None:
+    """A training goes on from a checkpoint; its hashes are those of the files that are there."""
+    write_hashes(folder)
+    module, optimizer = linear()
+    checkpoints.restore(checkpoints.check(folder), module, [optimizer])
+
+
 IN_FOLDERS = {
     "model/config.json": lambda folder: open_encoder(str(folder), None),
     "model/model.safetensors": lambda folder: open_encoder(str(folder), None),
@@ -127,6 +167,15 @@ IN_FOLDERS = {
     "run/pretrain.yaml": run_status,
     "run/log.jsonl": run_status,
     "run/training.json": run_status,
+    "run/checkpoints/step-3/state.json": lambda folder: restored(folder / "checkpoints/step-3"),
+    "run/checkpoints/step-3/optimizer.safetensors": lambda folder: restored(folder / "checkpoints/step-3"),
+    "explorer/explorer.json": load_explorer,
+    "explorer/arrays/explorer-m-seed-0.npz": load_explorer,
+    "explorer/arrays/attention-m-seed-0.npz": load_explorer,
+    "geometry/geometry.json": page_of,
+    "geometry/arrays/geometry-reviews.npz": page_of,
+    "spectra/spectra.json": page_of,
+    "spectra/arrays/table-t.npz": page_of,
     "pieces/runs/m/sst2/all.json": lambda folder: by_seed([PIECE], folder),
     "pieces/runs/m/sst2/all.npz": lambda folder: by_seed([PIECE], folder),
 }
@@ -147,6 +196,23 @@ def folders(tmp_path_factory) -> Path:
     files |= {"training.json": {"seconds": 2.5, "steps": 5}, "model.safetensors": "", "hashes.json": {}}
     for name, content in files.items():
         put(base, f"run/{name}", content)
+    module, optimizer = linear()
+    module(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    put(base, "run/checkpoints/step-3/state.json", {"step": 3, "seconds": 1.5, "losses": [4.0]})
+    save_file(module.state_dict(), base / "run/checkpoints/step-3/model.safetensors")
+    save_file(checkpoints.pack([optimizer]), base / "run/checkpoints/step-3/optimizer.safetensors")
+    shown = {"title": "t", "tokens": ["a", "b", "c"]}
+    entry = {"name": "m", "seed": 0, "texts": [shown], "terms": ["total"], "file": "arrays/explorer-m-seed-0.npz"}
+    put(base, "explorer/explorer.json", [entry])
+    maps = {"levels": np.linspace(0, 1, 256), "0.total": np.ones((1, 2, 3, 3), np.uint8)}
+    write_arrays(base / "explorer/arrays/explorer-m-seed-0.npz", maps)
+    profiles = {"mean.total": np.ones((1, 2, 3, 3)), "profile.total": np.ones((1, 2, 5)), "lags": np.arange(-2, 3)}
+    write_arrays(base / "explorer/arrays/attention-m-seed-0.npz", profiles)
+    make_run(base / "geometry", corpora=["reviews"], positions=8, models=[])
+    np.save(base / "t.npy", np.random.default_rng(0).normal(size=(8, 4)))
+    run_spectra([base / "t.npy"], base / "spectra")
+    put(base, "spectra/hashes.json", {})
     put(base, "pieces/runs/m/sst2/all.json", {"scores": [[0.5, 0.25, 0.4], [0.5, 0.5, 0.5]], "rows": 9})
     write_arrays(PIECE.file(base / "pieces", ".npz"), {"predicted": np.zeros((3, 9))})
     return base

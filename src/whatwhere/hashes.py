@@ -2,15 +2,18 @@
 was damaged on its way is told from a whole one."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from .files import read_json, write_json
+from .files import read_json, read_object, write_json
 
 HASHES = "hashes.json"  # name below the folder -> SHA-256
 _LONGEST = 4096  # characters of a path
 _ABOVE = "# sha256 of the lines above: "
+REST = "sha256 of the rest"  # a key of an object of JSON
 # Lines are added to logs, pages are drawn again from what is hashed, and cards are there to be edited.
 LEFT_OUT = ("log.jsonl", HASHES, "*.html", "README.md")
 
@@ -58,8 +61,12 @@ def hashes(folder: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     found = read_json(path, "Use a complete copy of the folder.")
+    return _checked(path, found, "Use a complete copy of the folder.")
+
+
+def _checked(path: Path, found: Any, way_out: str) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(v, str) and len(k) < _LONGEST for k, v in found.items()):
-        raise ValueError(f"{path} holds no hashes of files. Use a complete copy of the folder.")
+        raise ValueError(f"{path} holds no hashes of files. {way_out}")
     check_inside(path, found)
     return found
 
@@ -78,17 +85,18 @@ def check_inside(path: Path, names: Iterable[str]) -> None:
             )
 
 
-def check_files(folder: Path, *names: str, known: Mapping[str, str] | None = None) -> None:
+def check_files(folder: Path, *names: str, known: Mapping[str, str] | None = None, way_out: str | None = None) -> None:
     """Compare files of a folder with its hashes, where it has some; without names all that have one.
 
-    known: its hashes, where they have been read.
+    known: its hashes, where they have been read. way_out: ends the message.
 
     Raises:
         ValueError: the first that is missing or differs.
     """
     known = hashes(folder) if known is None else known
     for problem in _differing(folder, known, names or known):
-        raise ValueError(f"{problem}. Use a complete copy; if you changed it yourself, delete {folder / HASHES}.")
+        way_out = way_out or f"Use a complete copy; if you changed it yourself, delete {folder / HASHES}."
+        raise ValueError(f"{problem}. {way_out}")
 
 
 def _differing(folder: Path, known: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
@@ -123,6 +131,29 @@ def check_lines(path: Path) -> None:
             f"{path} is not as it was written (its hash differs). Use a complete copy; if you changed it yourself, "
             "delete its last line."
         )
+
+
+def write_hashed(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write an object as JSON with a hash of what it says: as `with_hash`, for what no person writes."""
+    write_json(path, {**facts, REST: _of(facts)})
+
+
+def read_hashed(path: Path, *keys: str, way_out: str) -> dict[str, Any]:
+    """What `write_hashed` wrote. Where the object has `hashes`, names of files beside it, those are compared, too.
+
+    Raises:
+        ValueError: as `files.read_object`; it, or a file that it names, is missing or not as it was written.
+    """
+    found = read_object(path, *keys, way_out=way_out)
+    if found.pop(REST, None) not in (None, _of(found)):
+        raise ValueError(f"{path} is not as it was written (its hash differs). {way_out}")
+    check_files(path.parent, known=_checked(path, found.get("hashes", {}), way_out), way_out=way_out)
+    return found
+
+
+def _of(facts: Mapping[str, Any]) -> str:
+    # As it comes back from the file: keys are words there.
+    return hashlib.sha256(json.dumps(json.loads(json.dumps(facts))).encode()).hexdigest()
 
 
 def verify(folder: Path) -> tuple[int, list[str]]:

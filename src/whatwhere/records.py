@@ -80,6 +80,8 @@ def read_records(path: str | Path) -> list[Record]:
         if why := bomb(max(page_bytes(metadata), 8 * metadata.num_columns * metadata.num_rows), path.stat().st_size):
             raise ValueError(f"it {why}")
         table = pq.read_table(path, page_checksum_verification=True)
+        if table.num_rows != metadata.num_rows:  # its groups say how many they have, which no checksum covers
+            raise ValueError(f"it has {table.num_rows:,} rows and says that they are {metadata.num_rows:,}")
         found = (table.schema.metadata or {}).get(b"format", b"none").decode()
         strange = [field.name for field in table.schema if not _fits(field, table)]
         rows = table.to_pylist()

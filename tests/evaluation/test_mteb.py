@@ -78,7 +78,12 @@ def test_every_file_is_read_as_it_was_released(data):
         ("MR-local", "sentence-classification/MR/dev.tsv", "2\ta film\n", "label '2' does not occur in train.tsv"),
         ("MR-local", "sentence-classification/MR/dev.tsv", "\ta film\n", "line 1: no label"),
         ("TwentyNewsgroups-local", "clustering/20newsgroups.jsonl", '{"group": "a"}\n', "no text in 'subject'"),
-        ("Cranfield-local", "retrieval/cranfield/cranqrel", "1 9 2\n", "no such query 1 or document 9"),
+        (
+            "Cranfield-local",
+            "retrieval/cranfield/cranqrel",
+            "1 9 2\n",
+            "no query 1 in cran.qry, or no document 9",
+        ),
         ("Cranfield-local", "retrieval/cranfield/cranqrel", "1 one 2 3\n", "query, document and code are wanted"),
         ("Cranfield-local", "retrieval/cranfield/cran.qry", "what .\n", "text before an entry"),
     ],

@@ -116,6 +116,16 @@ def test_what_a_stopped_piece_had_begun_is_removed(data, tmp_path, monkeypatch, 
     ]
 
 
+def test_a_finished_evaluation_whose_extension_was_stopped_goes_on(data, tmp_path, monkeypatch):
+    # The settings of the second call differed from the hash that the first had left, and a third was refused.
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    run_evaluation(GLUE, config(data), tmp_path / "out", progress=False)
+    fails = replace(GLUE, work=lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(fails, config(data, seeds=2), tmp_path / "out", progress=False)
+    assert run_evaluation(GLUE, config(data, seeds=2), tmp_path / "out", progress=False)["done"] == 2
+
+
 def test_a_damaged_figure_is_not_taken_over_and_one_that_is_gone_is_measured_again(data, tmp_path, monkeypatch):
     # A changed byte of a finished piece gave other records, and new hashes said that all was well.
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)

@@ -288,6 +288,10 @@ def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments
     run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
     assert json.loads((tmp_path / "s/budget.json").read_text())["steps"] == steps
     assert (tmp_path / "s/report.html").exists()
+    text = (tmp_path / "s/budget.json").read_text()
+    (tmp_path / "s/budget.json").write_text(text.replace(f'"steps": {steps}', f'"steps": {steps + 1}'))
+    with pytest.raises(ValueError, match=r"budget.json is not as it was written \(its hash differs\). Use a complete"):
+        run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)  # was: models of other steps beside these
 
 
 def test_matched_models_cost_the_same_and_a_resumed_study_keeps_their_widths(arguments, tmp_path):

@@ -252,6 +252,10 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     for run, more in ((encoder, frozenset()), (out, tuned)):
         assert {frozenset(line) for line in read_lines(run / "log.jsonl")} == {step, validation | more}
     assert f"Next: whatwhere predict {out} --text 'A text of your own.'" in again.stdout
+    whole = (out / "records.parquet").read_bytes()  # its footer has no checksum, and it had no hash
+    (out / "records.parquet").write_bytes(whole.replace(b"parquet-cpp", b"parquet-cpq"))
+    broken = whatwhere("finetune", str(encoder), "--out", str(out), *data, "--steps", "4", *settings)
+    assert broken.returncode == 2 and "records.parquet is not as it was written" in broken.stderr
 
 
 def test_a_bert_is_fine_tuned_as_its_own_class_would_be(tables, tmp_path):

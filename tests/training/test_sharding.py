@@ -8,7 +8,7 @@ from pathlib import Path
 import fork_server
 import pytest
 import torch
-from cli_runner import environment, settings
+from cli_runner import environment, settings, whatwhere
 from run_files import losses
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -120,6 +120,17 @@ def test_a_full_disk_in_any_process_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(OSError, match="Cannot write .*optimizer-2-of-2.*make room, and the same command goes on"):
         checkpoints.write_share(tmp_path, 3, {}, 1, 2)
+
+
+@pytest.mark.parametrize("plugin", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
+def test_a_plugin_of_accelerates_launcher_is_refused(corpus_file, tmp_path, monkeypatch, plugin):
+    # `accelerate launch --use_fsdp` wrapped the model once more, behind the optimizers' back, or did nothing.
+    words = ["pretrain", "--out", str(tmp_path / "run"), "--corpus", str(corpus_file), *settings("steps=3")]
+    monkeypatch.setenv(f"ACCELERATE_USE_{plugin}", "true")
+    done = whatwhere(*words)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and not (tmp_path / "run").exists()
+    assert f"accelerate was asked for its plugin {plugin} (ACCELERATE_USE_{plugin}=true)" in done.stderr
+    assert "--set sharding=full" in done.stderr
 
 
 @pytest.mark.slow  # three imports of torch

@@ -248,7 +248,9 @@ def finetune(
         epochs: Passes over the data. [default: 3]
         steps: Optimizer steps, instead of epochs.
     """
+    from ..hashes import hashes, sha256, write_hashes
     from ..records import write_records
+    from ..study.outputs import RECORDS
     from ..study.records import finetune_records
     from ..training.card import rows_cut
     from ..training.finetune import CONFIG, FinetuneConfig
@@ -259,7 +261,9 @@ def finetune(
         resolved = configured(context, FinetuneConfig, file, settings)
         summary = run_finetuning(resolved, out, resume=True)
     if int(os.environ.get("RANK", "0")) == 0:
-        write_records(out / "records.parquet", finetune_records(out))
+        if RECORDS not in (known := hashes(out)):
+            write_records(out / RECORDS, finetune_records(out))
+            write_hashes(out, {**known, RECORDS: sha256(out / RECORDS)})
         low, high = summary["accuracy_low"], summary["accuracy_high"]
         done = f"{summary['steps']:,} steps in {summary['seconds']:,.0f} s"
         measured = (

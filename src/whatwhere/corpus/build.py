@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ..files import new_folder, write_array, write_json
 from ..geometry.counts import in_lists
-from ..hashes import HASHES, sha256, write_hashes
+from ..hashes import HASHES, check_files, forget_hashes, sha256, write_hashes
 from ..locks import locked
 from .segments import SPECIAL
 from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, check_part, document_share, finished_shard, write_shard
@@ -176,6 +176,8 @@ def _builder(
     if not (out / "tokenizer").is_dir():
         with new_folder(out / "tokenizer") as folder:
             tokenizer.save_pretrained(folder)
+            write_hashes(folder)  # until the folder of the windows is finished
+    check_files(out / "tokenizer", way_out=f"Delete {out / 'tokenizer'} and run the command again.")
     special = settings["special_token_ids"]
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
     with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
@@ -289,6 +291,7 @@ def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -
     write_json(out / "manifest.json", manifest)
     beside = [path.relative_to(out) for path in out.rglob("*") if path.is_file() and path.suffix != ".npy"]
     named = [Path("unigrams.npy"), *(path for path in beside if not any(part[0] == "." for part in path.parts))]
-    known = {str(path): sha256(out / path) for path in sorted(named)}
+    known = {str(path): sha256(out / path) for path in sorted(named) if path.name != HASHES}
     write_hashes(out, known | {f"shards/{name}": each for s in shards for name, each in s["hashes"].items()})
+    forget_hashes(out / "tokenizer")
     return Windows(out)

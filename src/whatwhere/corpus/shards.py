@@ -4,7 +4,6 @@ Everything here may run in a worker process.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from ..files import write_array, write_json
+from ..files import write_array
 from ..geometry.counts import in_lists
-from ..hashes import sha256
+from ..hashes import read_hashed, sha256, write_hashed
 from .segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts
 
 SPLITS = ("train", "held_out")
@@ -216,7 +215,7 @@ def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: s
     description["windows"] = {split: len(row.starts) - 1 for split, row in rows.items()}
     for key in ("documents", "characters", "tokens", "left_out"):
         description[key] = {split: int(getattr(row, key)) for split, row in rows.items()}
-    write_json(folder / f"{job.name}.json", description)
+    write_hashed(folder / f"{job.name}.json", description)
     return description
 
 
@@ -224,8 +223,7 @@ def finished_shard(job: Job, digest: str) -> dict[str, Any] | None:
     """The description of a shard that is on disk whole, made from the same text with the same settings; else None."""
     path = Path(job.folder) / f"{job.name}.json"
     try:
-        description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        whole = all(sha256(path.parent / name) == known for name, known in description["hashes"].items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        description = read_hashed(path, "hashes", way_out="It is made again.")
+    except (OSError, ValueError):
         return None
-    return description if whole and description.get("digest") == digest else None
+    return description if description.get("digest") == digest else None

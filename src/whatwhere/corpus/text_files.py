@@ -399,7 +399,7 @@ def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
             names = file.schema_arrow.names
             if field not in names:
                 raise _no_field(path, field, f"Fields there: {some_names(names)}")
-            _check_size(path, page_bytes(file.metadata, field), size)
+            _check_size(path, page_bytes(file.metadata), size)
             unpacked = 0  # also of a text that is there once, and named by many rows
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=[field]):
                 for value in batch.column(0).to_pylist():

@@ -151,7 +151,8 @@ class Windows:
                 "them; it goes on from there."
             )
         self._hashes = hashes(self.folder)
-        check_files(self.folder, "manifest.json", "unigrams.npy", "tokenizer/tokenizer.json", known=self._hashes)
+        of_tokenizer = [name for name in self._hashes if name.startswith("tokenizer/")]
+        check_files(self.folder, "manifest.json", "unigrams.npy", *of_tokenizer, known=self._hashes)
         self.manifest: dict[str, Any] = read_manifest(path)
         if self.manifest.get("format") != FORMAT:
             raise ValueError(

@@ -15,7 +15,8 @@ from pydantic import Field, field_validator
 from scipy.stats import rankdata
 
 from ..analysis.who import Who
-from ..files import Arrays, arrays_of, read_object
+from ..files import Arrays, arrays_of, read_object, write_arrays, write_json
+from ..hashes import read_hashed, sha256, write_hashed
 from ..records import Record
 from ..training.config import SchemeConfig
 from ..training.loop import Show
@@ -123,6 +124,34 @@ class Piece:
         words = ("" if self.setting is None else self.setting.name, seed, self._state)
         stem = "-".join(filter(None, words)) or "all"
         return out / "runs" / self.name.replace("/", "_") / self.part / f"{stem}{ending}"
+
+    def write(self, out: Path, facts: Mapping[str, Any], arrays: Arrays | None = None, **beside: Any) -> None:
+        """Writes what it came to: arrays as .npz and, by the ends of their names, what else stands beside them; last
+        the facts as .json, with the hashes of the others."""
+        written = [self.file(out, f"-{name}.json") for name in beside]
+        for path, value in zip(written, beside.values(), strict=True):
+            write_json(path, value)
+        if arrays is not None:
+            written.append(self.file(out, ".npz"))
+            write_arrays(written[-1], arrays)
+        write_hashed(self.file(out), {**facts, "hashes": {path.name: sha256(path) for path in written}})
+
+    def facts(self, out: Path, *keys: str) -> dict[str, Any]:
+        """Those of its .json.
+
+        Raises:
+            ValueError: as `hashes.read_hashed`.
+        """
+        path = self.file(out)
+        return read_hashed(path, *keys, way_out=f"Delete {path.name} and run the command again.")
+
+    def finished(self, out: Path) -> bool:
+        """Whether it is done, and all of it as it was written.
+
+        Raises:
+            ValueError: it is done, and a file is not as it was written.
+        """
+        return self.file(out).is_file() and self.facts(out) is not None
 
     def arrays(self, out: Path) -> Arrays:
         """Those of its .npz."""

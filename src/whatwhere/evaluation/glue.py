@@ -15,7 +15,6 @@ from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
 from ..corpus.sources import hub_rows
 from ..corpus.text_files import some_names
-from ..files import read_object, write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
@@ -273,7 +272,6 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     labels = {f"labels.{split}": rows.labels for split, rows in dev.items()}
     said = {"predicted": tuned.predicted, **tuned.others}
     said = {name: each * scale + middle if task.regression else each for name, each in said.items()}
-    write_arrays(piece.file(Path(out), ".npz"), said | labels)
     facts = {
         **tuned.facts,
         "rows": len(train),
@@ -282,7 +280,7 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         "share_cut": train.share_cut,
         "length": length,
     }
-    write_json(piece.file(Path(out)), facts)
+    piece.write(Path(out), facts, said | labels)
 
 
 def glue_records(config: GlueConfig, out: Path) -> list[Record]:
@@ -320,7 +318,7 @@ def _notes(config: GlueConfig, out: Path) -> list[str]:
     notes = [f"GLUE by {config.protocol()}, at most {recipe.epochs:g} epochs.{few}"]
     for piece in pieces(config):
         if piece.file(out).is_file():
-            facts = read_object(piece.file(out), "scores")
+            facts = piece.facts(out, "truncated", "rows")
             cut[piece.part] = max(cut[piece.part], facts["truncated"] / facts["rows"])
     if shares := ", ".join(f"{share:.0%} of {part}" for part, share in cut.items() if share >= FEW_CUT):
         notes.append(f"Training rows that are cut after {config.length} tokens or where the model ends: {shares}.")

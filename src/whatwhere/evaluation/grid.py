@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
-from ..files import read_object
 from ..records import Record
 from ..shipped import model_source
 from ..training.checkpoints import checkpoint
@@ -110,19 +109,19 @@ def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finish
     for piece in pieces:
         if piece.file(out).is_file():
             setting = "" if piece.setting is None else piece.setting.name
-            scores = _scores(piece.file(out))
+            scores = _scores(piece, out)
             found[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
     return list(found.items())
 
 
-def _scores(path: Path) -> np.ndarray:
-    scores = read_object(path, "scores")["scores"]
+def _scores(piece: Piece, out: Path) -> np.ndarray:
+    scores = piece.facts(out, "scores")["scores"]
     try:
         found = np.array(scores, dtype=float)
     except (ValueError, TypeError, OverflowError):
         found = np.zeros(0)
     if found.ndim != 2 or found.shape[1] != 3 or not len(found):
-        raise ValueError(f"{path} holds no three scores an evaluation. Delete it and run the command again.")
+        raise ValueError(f"{piece.file(out)} holds no three scores an evaluation. Delete it and run the command again.")
     return found
 
 

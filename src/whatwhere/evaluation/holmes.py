@@ -17,7 +17,7 @@ from ..analysis.who import Who
 from ..corpus import load_tokenizer
 from ..corpus.labelled import MOST_LABELS
 from ..corpus.text_files import data_lines, empty_file, table_rows
-from ..files import read_json, read_yaml, write_arrays, write_json
+from ..files import read_yaml
 from ..intervals import seed_interval
 from ..records import Record
 from ..shipped import model_source
@@ -322,13 +322,13 @@ def work(out: str, piece: Piece, show: Show) -> None:
             part: [score(each[p, labelling], right[labelling]) for each in said[layer]] for p, part in enumerate(parts)
         }
 
-    write_arrays(piece.file(Path(out), ".npz"), {"predicted": said[-1, :, 0, 0], "labels": right[0]})
     facts: dict[str, Any] = {"scores": scores(-1, 0), "kind": made.kind, "classes": made.classes}
     if config.control:
         facts["control"] = scores(-1, 1)
     if len(layers) > 1:
         facts["layers"] = [scores(layer, 0) for layer in layers]
-    write_json(piece.file(Path(out)), facts | {"rows": {split: len(each) for split, each in rows.items()}})
+    facts["rows"] = {split: len(each) for split, each in rows.items()}
+    piece.write(Path(out), facts, {"predicted": said[-1, :, 0, 0], "labels": right[0]})
 
 
 def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, float]:
@@ -347,7 +347,7 @@ def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, fl
 def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Piece, dict[str, Any]]]:
     for piece in _pieces(config):
         if piece.file(out).is_file():
-            yield piece, read_json(piece.file(out))
+            yield piece, piece.facts(out, "scores", "classes", "rows")
 
 
 def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:

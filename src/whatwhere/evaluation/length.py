@@ -30,7 +30,7 @@ from ..corpus import load_tokenizer, open_source
 from ..corpus.long_texts import LongTexts, long_texts
 from ..encoder import EncoderConfig
 from ..encoder.tables import named_tensors, read_table, table_key
-from ..files import new_folder, read_object, read_yaml, temporary_folder, write_arrays, write_json
+from ..files import new_folder, read_object, read_yaml, temporary_folder, write_json
 from ..geometry.extrapolation import METHODS
 from ..hashes import write_hashes
 from ..records import Record
@@ -290,8 +290,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
         told |= more
         if way.adapt != PLAIN:  # what it gained by these texts is no gain of length
             arrays["pieces"] = piece_losses(model, documents, hidden_in(documents), *how)
-    write_arrays(piece.file(Path(out), ".npz"), arrays)
-    write_json(piece.file(Path(out)), told)
+    piece.write(Path(out), told, arrays)
 
 
 def measured(
@@ -330,7 +329,7 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
         if not piece.file(out).is_file():
             continue
         arrays, way, who = piece.arrays(out), piece.part, piece.who
-        facts = read_object(piece.file(out), *FACTS[: 2 if way == PIECES else None])
+        facts = piece.facts(out, *FACTS[: 2 if way == PIECES else None])
         records += _loss_records(who, way, arrays)
         losses = _beyond(arrays["loss"], facts)
         records.append(who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))

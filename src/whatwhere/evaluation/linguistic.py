@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 
 from ..analysis.who import Who
 from ..corpus import load_tokenizer
-from ..files import read_json, write_arrays, write_json
 from ..intervals import seed_interval
 from ..records import Record
 from ..shipped import model_source
@@ -98,8 +97,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
         arrays, facts = {"right": found}, {"pairs": len(pairs)}
     else:
         arrays, facts = probe(model, tokenizer, TASKS[piece.part], config, show)
-    write_arrays(piece.file(Path(out), ".npz"), arrays)
-    write_json(piece.file(Path(out)), facts)
+    piece.write(Path(out), facts, arrays)
 
 
 def probe(
@@ -206,8 +204,9 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
     for piece in _pieces(config):
         if not piece.file(out).is_file():
             continue
-        facts, arrays = read_json(piece.file(out)), piece.arrays(out)
         task, key = piece.part, (piece.name, piece.untrained, piece.part)
+        facts = piece.facts(out, *([] if task == BLIMP else ["parts", "layers", "classes", "rows"]))
+        arrays = piece.arrays(out)
         first = task not in labels
         if task == BLIMP:
             labels[task], scores[task] = paradigm_numbers(pairs), paradigm_mean

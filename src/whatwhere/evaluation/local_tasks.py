@@ -140,7 +140,10 @@ def _cranfield(paths: list[Path]) -> Rows:
             raise ValueError(f"{place}: query, document and code are wanted; got {line.strip()[:60]!r}.")
         query, document, code = cells
         if document not in known[0] or query not in known[1]:
-            raise ValueError(f"{place}: no such query {query[:60]} or document {document[:60]}. Bring a whole copy.")
+            raise ValueError(
+                f"{place}: no query {query[:60]} in {questions.name}, or no document {document[:60]} in "
+                f"{collection.name}. Bring whole copies."
+            )
         if int(code) in RELEVANT:
             relevant[query][document] = 1
     asked = [(name, text) for name, text in queries if name in relevant]

@@ -24,7 +24,7 @@ from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
 from ..encoder.tables import most_tokens
-from ..files import read_json, write_arrays, write_text
+from ..files import read_json, read_object
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
@@ -297,7 +297,7 @@ def _tune(config: MtebConfig, out: Path, piece: Piece, show: Show) -> None:
     for name in switched:  # it was for the training alone
         setattr(body.config, name, 0.0)
     save_tuned(body, tokenizer, _tuned_folder(out, piece), {**facts, "dropout_switched_on": switched})
-    write_text(piece.file(out), (_tuned_folder(out, piece) / "training.json").read_text(encoding="utf-8"))
+    piece.write(out, read_object(_tuned_folder(out, piece) / "training.json"))
 
 
 def run_task(out: str, piece: Piece, show: Show) -> None:
@@ -329,12 +329,11 @@ def run_task(out: str, piece: Piece, show: Show) -> None:
         result = mteb.evaluate(encoder, task, prediction_folder=folder, **how).task_results[0]
         kind, values, labels = judged_rows(task, Path(folder) / f"{piece.part}_predictions.json")
         result.to_disk(Path(folder) / "result.json")
-        written = (Path(folder) / "result.json").read_text(encoding="utf-8")
+        facts = read_object(Path(folder) / "result.json")
     nothing = (values, np.zeros_like(values))  # its score is 0, so the difference from it is the score
     interval = bounded(paired(SCORES[kind], [nothing], labels))[1:] if kind else ()
     arrays = {"values": values, "labels": labels, "interval": np.array(interval), "kind": np.array(kind)}
-    write_arrays(piece.file(Path(out), ".npz"), arrays | {"type": np.array(task.metadata.type)})
-    write_text(piece.file(Path(out)), written)
+    piece.write(Path(out), facts, arrays | {"type": np.array(task.metadata.type)})
     return None
 
 
@@ -397,7 +396,7 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
         if not piece.file(out).is_file():
             continue
         assert isinstance(piece.setting, Pooling)
-        entries = [entry for of_split in read_json(piece.file(out))["scores"].values() for entry in of_split]
+        entries = [entry for of_split in piece.facts(out, "scores")["scores"].values() for entry in of_split]
         score = float(np.mean([entry["main_score"] for entry in entries]))
         arrays = piece.arrays(out)
         kind, rows = str(arrays["kind"]), arrays["values"]

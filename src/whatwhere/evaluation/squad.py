@@ -16,7 +16,6 @@ from ..corpus import load_tokenizer
 from ..corpus.labelled import packed
 from ..corpus.sources import hub_rows
 from ..corpus.text_files import data_lines
-from ..files import write_arrays, write_json
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
@@ -317,11 +316,8 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
     most = [threshold(said[rows], dev.labels[rows]) for said, rows in zip(tuned.predicted, parts, strict=True)]
     said = np.array([settled(said, dev.labels, m) for said, m in zip(tuned.predicted, most, strict=True)])
-    write_arrays(piece.file(Path(out), ".npz"), {"predicted": said, "unanswerable": dev.labels})
     spans = best_texts(dev_data, said[2])
     texts = [best[0][0] if best and one["answered"] else "" for best, one in zip(spans.values(), said[2], strict=True)]
-    write_json(piece.file(Path(out), "-answers.json"), dict(zip(spans, texts, strict=True)))
-    write_json(piece.file(Path(out), "-spans.json"), spans)
     facts = {
         **tuned.facts,
         "thresholds": [None if np.isinf(m) else m for m in most],
@@ -333,7 +329,8 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         "unmarked": train.unmarked,
         "length": length,
     }
-    write_json(piece.file(Path(out)), facts)
+    arrays = {"predicted": said, "unanswerable": dev.labels}
+    piece.write(Path(out), facts, arrays, answers=dict(zip(spans, texts, strict=True)), spans=spans)
 
 
 def _mean(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:

@@ -244,6 +244,9 @@ def _mean(maps: np.ndarray, chunks: _Chunks) -> dict[str, Any]:
     }
 
 
+_AGAIN = "Delete it and write the texts of every model again."
+
+
 def load_explorer(folder: str | Path, budget: int = STUDY_BUDGET) -> Explorer | None:
     """The explorer of a study's folder (explorer.json, arrays/explorer-*.npz, arrays/attention-*.npz), if it has one.
 
@@ -269,16 +272,18 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
         path = folder / "arrays" / Path(str(entry["file"])).name  # never outside the folder
         titles = [(str(t["title"]), [str(token) for token in t["tokens"]]) for t in texts]
     except (KeyError, TypeError) as error:
-        way_out = "Delete it and write the texts of every model again."
-        raise ValueError(f"{index} lacks {error} in an entry. {way_out}") from error
+        raise ValueError(f"{index} lacks {error} in an entry. {_AGAIN}") from error
+    if not titles or "total" not in terms:
+        raise ValueError(f"{index} has no text, or no term 'total', in the entry of {name}. {_AGAIN}")
     with arrays_of(path, "Delete explorer.json and write the texts again.") as arrays:
         levels = np.asarray(arrays["levels"], dtype=float)
         maps = [{t: arrays[f"{i}.{t}"] for t in terms} for i in range(len(titles))]
     read = [ExplorerText(title, tokens, of) for (title, tokens), of in zip(titles, maps, strict=True)]
     for text in read:
-        n = len(text.tokens)
+        n, shape = len(text.tokens), text.maps["total"].shape
+        wrong = levels.shape != (256,) or not np.isfinite(levels).all()
         for term, of in text.maps.items():
-            if of.dtype != np.uint8 or of.ndim != 4 or of.shape[2:] != (n, n) or levels.shape != (256,):
+            if wrong or of.dtype != np.uint8 or of.shape != (*shape[:2], n, n) or not of.size:
                 asked = f"bytes of shape (layers, heads, {n}, {n})"
                 raise ValueError(f"{path}: {term} is {of.dtype} {of.shape}; {index} says {asked}.")
     profile = path.with_name(path.name.replace("explorer-", "attention-", 1))
@@ -287,5 +292,8 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
     def named(head: str, dimensions: int) -> dict[str, np.ndarray]:
         return {k.removeprefix(head): v for k, v in more.items() if k.startswith(head) and v.ndim == dimensions}
 
-    around = named("mean.", 4), named("profile.", 3), [int(lag) for lag in more.get("lags", ())]
+    lags = more.get("lags", np.zeros(0))
+    if lags.dtype.kind != "f" or lags.ndim != 1 or not np.isfinite(lags).all():
+        raise ValueError(f"{profile} has no lags that are whole numbers. Delete it and write the texts again.")
+    around = named("mean.", 4), named("profile.", 3), [int(lag) for lag in lags]
     return ExplorerModel(name, seed, read, levels, str(entry.get("missing") or ""), *around)

@@ -19,7 +19,7 @@ from ..evaluation.linguistic import LINGUISTIC
 from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
 from ..files import read_json
-from ..hashes import check_files, hashes
+from ..hashes import check_files, forget_hashes, hashes
 from ..locks import sweep
 from ..points import Point, Table
 from ..records import Record, read_records
@@ -47,9 +47,10 @@ def run_evaluation(
     config = _claimed(config, out, family.file)
     if not checked:
         family.check(config)
-    config.save_run(out / family.file)
     pieces = family.pieces(config)
-    todo = [piece for piece in pieces if not piece.file(out).is_file()]
+    todo = [piece for piece in pieces if not piece.finished(out)]
+    forget_hashes(out)
+    config.save_run(out / family.file)
     try:
         for part in _parts(todo, config.minutes):
             most = at_once() if len(part) > 1 else 1
@@ -207,6 +208,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
     if not chosen:
         names = ", ".join(family.name for family in FAMILIES)
         raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {lacking[0]}")
+    forget_hashes(out)
     config.save_run(out / "all.yaml")
     began, results = time.perf_counter(), {}
     for family, settings in chosen:

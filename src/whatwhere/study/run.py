@@ -27,8 +27,8 @@ from ..analysis.who import Who
 from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES, EncoderForMaskedLM
-from ..files import append_line, read_json, read_lines, write_json
-from ..hashes import check_files, forget_hashes, sha256
+from ..files import append_line, read_json, read_lines
+from ..hashes import REST, check_files, forget_hashes, read_hashed, sha256, write_hashed
 from ..locks import InUse, locked
 from ..records import Record, read_records, write_records
 from ..training.explain import costs, matched_width
@@ -43,6 +43,7 @@ from .outputs import RECORDS, save_arrays, write_results
 from .records import text_records, training_records
 
 CONFIG, BUDGET, MEASURED = "study.yaml", "budget.json", "measured.json"
+_COPY = f"Use a complete copy; if you changed it yourself, delete its entry {REST!r}."
 CORPUS_FACTS = ("length", "join", "vocab_size", "source")  # of the windows' manifest, for that of the study
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
@@ -92,7 +93,7 @@ class Study:
         if config.steps is not None:
             return config.steps
         if kept.is_file():
-            return int(read_json(kept)["steps"])
+            return int(read_hashed(kept, "steps", way_out=_COPY)["steps"])
         assert config.minutes is not None
         most = self.at_once(None)
         plan = threads(len(config.models) * config.seeds, most)
@@ -111,7 +112,7 @@ class Study:
         left = total * (1 - RESERVE_SHARE) - fixed
         left -= min(looks * step, MOST_INSIDE * total)  # a trial on a busy machine must not eat up the training
         steps = max(FEWEST_STEPS, int(left / (step * OVERHEAD)))
-        write_json(kept, {"steps": steps, "seconds_per_step": seconds, "minutes": config.minutes})
+        write_hashed(kept, {"steps": steps, "seconds_per_step": seconds, "minutes": config.minutes})
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
         training = config.pretraining(config.models[0], 0, 1)
         if (wanted := steps_to_learn(training)) > steps:
@@ -173,7 +174,7 @@ class Study:
         if untrained is None:
             measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
         written = {name: sha256(self.out / name) for name in (f"arrays/{stem}.npz" for stem in measured.arrays)}
-        write_json(folder / MEASURED, {"left_out": measured.left_out, "arrays": written})
+        write_hashed(folder / MEASURED, {"left_out": measured.left_out, "arrays": written})
         write_records(folder / RECORDS, training_records(folder, who) + measured.records)
 
     def prepare(self, shared: bool = False) -> None:
@@ -298,7 +299,7 @@ class Study:
         if not (folder / RECORDS).is_file() or not (folder / MEASURED).is_file():
             return None
         try:
-            arrays = read_json(folder / MEASURED)["arrays"]
+            arrays = read_hashed(folder / MEASURED, "arrays", way_out="Delete it.")["arrays"]
             check_files(self.out, *arrays, known=arrays)
         except (ValueError, KeyError, TypeError) as error:
             return str(error).split(". ")[0]

@@ -101,6 +101,21 @@ def check_trackers(names: Sequence[str]) -> None:
             raise ValueError(f"No tracker {name!r} is installed here; {', '.join(there) or 'none'} is. {way_out}.")
 
 
+def check_launcher() -> None:
+    """Refuse what accelerate's launcher would do to a model behind the loop, which holds weights and optimizers itself.
+
+    Raises:
+        ValueError: names the first plugin that it was asked for.
+    """
+    for plugin in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if os.environ.get(name := f"ACCELERATE_USE_{plugin}", "false").lower() in ("true", "1"):
+            raise ValueError(
+                f"accelerate was asked for its plugin {plugin} ({name}={os.environ[name]}), which is not used here. "
+                f"Launch without --use_{plugin.lower()}, and without it in accelerate's own settings; to share a model "
+                "out: --set sharding=full."
+            )
+
+
 class NotFinite(ValueError):
     """A step whose loss or gradient is not finite, before it changed any weight; `where` says in which parameter."""
 
@@ -129,6 +144,7 @@ class Trainer:
     def __init__(self, model: PreTrainedModel, config: LoopConfig, steps: int, out: Path | None = None) -> None:
         self.config, self.steps = config, steps
         check_trackers(config.trackers)
+        check_launcher()
         keep_freed_memory()
         if config.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for

@@ -30,10 +30,11 @@ from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
 from ..files import read_json
+from ..hashes import check_files
 from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
 from .explain import costs
-from .loop import Batch, BatchAt, Show, Trainer, check_trackers, processes, run, validation
+from .loop import Batch, BatchAt, Show, Trainer, check_launcher, check_trackers, processes, run, validation
 from .runs import begun, enter, one_writer, save_final
 
 CONFIG = "pretrain.yaml"
@@ -211,6 +212,7 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         """
         config = self.encoder_config()
         check_trackers(self.trackers)
+        check_launcher()
         check_table_files(config)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         check_backend(self.backend, device, training=True, dropout=config.dropout)
@@ -231,6 +233,7 @@ def _text_and_tokenizer(config: CorpusConfig, out: Path, progress: bool) -> tupl
     source = open_source(config.corpus, field=config.field, document=config.document)
     saved = out / "tokenizer"
     if saved.is_dir():  # of an earlier call that was stopped
+        check_files(saved, way_out=f"Delete {saved} and run the command again.")
         return source, load_tokenizer(str(saved))
     if progress and config.tokenizer is None:
         entries = f"{config.vocab_size:,} entries"
