@@ -58,8 +58,9 @@ def test_a_study_counts_its_models_and_an_evaluation_its_pieces(tmp_path):
     found = run_status(tmp_path / "s")
     assert (found[0]["models"], found[0]["finished"], found[0]["state"]) == (4, 1, "stopped")
     assert {each["state"] for each in found[1:]} == {"finished", "stopped"}
-    write_text(tmp_path / "e/glue.yaml", "models: [a]\n")
-    write_text(tmp_path / "e/runs/a/rte/short-seed-0.json", "{}")
+    write_text(tmp_path / "e/squad.yaml", "models: [a]\n")
+    for name in ("short-seed-0", "short-seed-0-answers", "short-seed-0-spans"):
+        write_text(tmp_path / f"e/runs/a/squad/{name}.json", "{}")
     assert run_status(tmp_path / "e")[0]["pieces"] == 1
 
 

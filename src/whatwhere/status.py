@@ -12,6 +12,7 @@ from .locks import is_locked
 
 TRAININGS = ("pretrain.yaml", "finetune.yaml")
 _NUMBERS = ("step", "loss", "validation_loss", "tokens", "tokens_per_second", "waiting", "memory_peak_bytes")
+_BESIDE = ("-answers", "-spans")  # files of SQuAD beside a piece of an evaluation
 FINISHED = ("training.json", "model.safetensors", HASHES)  # of a training
 QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
 
@@ -57,7 +58,7 @@ def _whole(folder: Path, file: str, trainings: list[dict[str, Any]]) -> dict[str
         found |= {"models": len(models) * seeds, "finished": sum(t["state"] == "finished" for t in trainings)}
         done = (folder / "study.json").is_file() and found["finished"] >= found["models"]
     else:
-        found |= {"pieces": sum(1 for path in (folder / "runs").glob("*/*/*.json") if "-answers" not in path.name)}
+        found |= {"pieces": sum(1 for path in (folder / "runs").glob("*/*/*.json") if not path.stem.endswith(_BESIDE))}
         done = (folder / HASHES).is_file()
     return found | {"state": "running" if holder else "finished" if done else "stopped"}
 
