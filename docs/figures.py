@@ -29,7 +29,7 @@ from whatwhere.report.style import FONT, PALETTES
 DOCS = Path(__file__).parent
 OUT = DOCS / "figures"
 STUDY = ["results/2026-11-22-wikipedia/records.parquet"]
-LONG = [f"results/2026-11-23-length/{name}.parquet" for name in ("plain", "windows")]
+LONG = [f"results/2026-11-25-length/{name}.parquet" for name in ("plain", "windows")]
 EVALUATED = "results/2026-11-23-evaluation"
 PLOTS = {  # file -> records, figure of the page of these records
     "position": (STUDY, "position"),
@@ -44,7 +44,6 @@ PLOTS = {  # file -> records, figure of the page of these records
     "separation": (["results/2026-11-20-separation/records.parquet"], "table-steps"),
     "length-loss": (LONG, "length-loss"),
     "length-gain": (LONG, "length-gain"),
-    "length-more": ([LONG[0].replace("plain", "more")], "length-loss"),
 }
 WIDTH, ROW = 760, 26  # pixels
 INK = PALETTES["light"]
