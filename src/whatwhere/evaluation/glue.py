@@ -138,7 +138,8 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
         pairs += words[1:]
         labels.append(label.strip())
     if not labels:
-        raise ValueError(f"{task.name} has no rows in the split {split}. Bring a complete copy.")
+        source = f"{HUB}, {task.hub}" if data is None else f"{data}, {task.folder}/{split}.tsv"
+        raise ValueError(f"{source}: {task.name} has no rows in the split {split}. Bring a complete copy.")
     if limit is not None and limit < len(labels):
         chosen = np.linspace(0, len(labels) - 1, limit, dtype=int).tolist()
         texts, labels = [texts[i] for i in chosen], [labels[i] for i in chosen]

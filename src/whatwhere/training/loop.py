@@ -41,7 +41,7 @@ from .checkpoints import (
 )
 from .config import LoopConfig
 from .optimizers import learning_rate_factor, make_optimizers
-from .sharding import shard, whole, whole_model
+from .sharding import check_launcher, shard, whole, whole_model
 
 GIVE_BACK = 50  # steps after which free memory is given back; takes 1 % of them
 Batch = dict[str, Tensor]
@@ -79,11 +79,8 @@ def keep_freed_memory() -> None:
 
 
 def give_back_memory() -> None:
-    """Give what is free of the heap back to the system.
-
-    The size of the largest tensors changes with the number of hidden words, so that holes are left which the next
-    tensor does not fit: a tiny encoder's process grew from 1.1 GB after 25 steps to 2.5 GB after 600.
-    """
+    """Give what is free of the heap back to the system: the largest tensors change with the number of hidden words,
+    which leaves holes, so that a tiny encoder's process grew from 1.1 GB after 25 steps to 2.5 GB after 600."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
@@ -99,21 +96,6 @@ def check_trackers(names: Sequence[str]) -> None:
         if name not in there:
             way_out = "pip install 'whatwhere[trackers]' brings tensorboard and trackio"
             raise ValueError(f"No tracker {name!r} is installed here; {', '.join(there) or 'none'} is. {way_out}.")
-
-
-def check_launcher() -> None:
-    """Refuse what accelerate's launcher would do to a model behind the loop, which holds weights and optimizers itself.
-
-    Raises:
-        ValueError: names the first plugin that it was asked for.
-    """
-    for plugin in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
-        if os.environ.get(name := f"ACCELERATE_USE_{plugin}", "false").lower() in ("true", "1"):
-            raise ValueError(
-                f"accelerate was asked for its plugin {plugin} ({name}={os.environ[name]}), which is not used here. "
-                f"Launch without --use_{plugin.lower()}, and without it in accelerate's own settings; to share a model "
-                "out: --set sharding=full."
-            )
 
 
 class NotFinite(ValueError):

@@ -34,8 +34,9 @@ from ..hashes import check_files
 from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
 from .explain import costs
-from .loop import Batch, BatchAt, Show, Trainer, check_launcher, check_trackers, processes, run, validation
+from .loop import Batch, BatchAt, Show, Trainer, check_trackers, processes, run, validation
 from .runs import begun, enter, one_writer, save_final
+from .sharding import check_launcher
 
 CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")

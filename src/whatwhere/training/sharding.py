@@ -1,6 +1,8 @@
 """FSDP2: each process keeps a share of every weight, gradient and optimizer state, and puts a block's weights together
 only while it computes it (torch's `fully_shard`, Zhao et al. 2023)."""
 
+import os
+
 import torch
 from accelerate.utils import DynamoBackend, TorchDynamoPlugin
 from torch import Tensor
@@ -8,6 +10,21 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
+
+
+def check_launcher() -> None:
+    """Refuse what accelerate's launcher would do to a model behind the loop, which holds weights and optimizers itself.
+
+    Raises:
+        ValueError: names the first plugin that it was asked for.
+    """
+    for plugin in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if os.environ.get(name := f"ACCELERATE_USE_{plugin}", "false").lower() in ("true", "1"):
+            raise ValueError(
+                f"accelerate was asked for its plugin {plugin} ({name}={os.environ[name]}), which is not used here. "
+                f"Launch without --use_{plugin.lower()}, and without it in accelerate's own settings; to share a model "
+                "out: --set sharding=full."
+            )
 
 
 def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: TorchDynamoPlugin) -> None:
