@@ -20,13 +20,13 @@ PAGE = Path(__file__).parents[2] / "docs/how-to/export.md"
 QUICK = ("dstg",)
 
 
-def model_of(name: str, folder: Path) -> Path:
+def model_of(name: str, folder: Path, **more: int) -> Path:
     """A folder of a small model of a preset with random weights, and the reference's tokenizer."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 4096, "hidden_size": 48, "num_attention_heads": 2, "num_hidden_layers": 2}
     if name.startswith("dstg"):
         sizes["position_size"] = 16
-    model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", max_position_embeddings=40, **sizes))
+    model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", max_position_embeddings=40, **sizes, **more))
     with torch.no_grad():  # biases begin at zero, where mistakes do not show
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -80,6 +80,13 @@ def test_vectors_and_labels_are_those_of_predict(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["dstg", pytest.param("rope", marks=pytest.mark.slow)])
+def test_a_window_leaves_the_batch_open(name, tmp_path):
+    """The map of a window was expanded to the size of the batch at hand, which became the only one of the graph."""
+    folder = model_of(name, tmp_path / "model", attention_window=3)
+    assert ww.export(folder, tmp_path / "onnx")["largest_difference"] < 1e-5
+
+
 @pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "modernbert"])
 def test_encoders_of_transformers_export(kind, tmp_path):
     facts = ww.export(save(kind, tmp_path / kind), tmp_path / "onnx", what="vectors")

@@ -269,7 +269,8 @@ class Encoder(EncoderPreTrainedModel):
         if config.attention_window is not None:
             place = torch.arange(n, device=device)
             apart = (place[:, None] - place).abs()
-            near = (apart <= config.attention_window).expand(len(input_ids), 1, n, n)
+            texts = input_ids.shape[0]  # len() would be a constant of an exported graph
+            near = (apart <= config.attention_window).expand(texts, 1, n, n)
             allowed = near if allowed is None else (allowed & near) | (apart == 0)  # no row without a key
         distance, positions = None, None
         biases: list[Bias] = []

@@ -16,7 +16,7 @@ from ..forms.maps import rounded
 from ..numbers import count
 from ..run import Run
 from ..style import axis, layout
-from ..titles import ABOVE, BELOW, best, claimed, compare, digits, finding, judged, share, story
+from ..titles import ABOVE, BELOW, best, claimed, compare, digits, finding, judged, listed, share, story
 
 # Probe -> (its target in a few words, in many).
 TARGETS = {
@@ -55,10 +55,19 @@ def _asides(run: Run, metric: str, lines: Sequence[Line]) -> Iterator[Line]:
             yield replace(each, points=points, part=f"{each.part}, {words}", kind=ASIDE, hollow=frozenset())
 
 
+def _read_best(run: Run, lines: Sequence[Line]) -> str:
+    """A claim, else the best of what is drawn, and the streams that are not."""
+    ids = ("dstg-position-kept", "ap-loses-position")
+    said = finding(*ids, sentence="At the end position is read best from", what="R²")(run, lines)
+    drawn = {line.name for line in lines}
+    left = [f"`{m}`" for m in run.models if m not in drawn and "position" in run.parts("r2.token", m)]
+    return said if not left or claimed(run, *ids) else f"{said}; {listed(left)} not drawn"
+
+
 @Curves(
     "position",
     "R² of position by layer",
-    finding("dstg-position-kept", "ap-loses-position", sentence="At the end position is read best from", what="R²"),
+    _read_best,
     y=replace(R2, title="R² of position"),
     x=EMBEDDED,
     records=("r2.token: layer, part, index = split", "r2.token.chance: layer, part"),
