@@ -95,8 +95,8 @@ def check_files(folder: Path, *names: str, known: Mapping[str, str] | None = Non
     """
     known = hashes(folder) if known is None else known
     for problem in _differing(folder, known, names or known):
-        way_out = way_out or f"Use a complete copy; if you changed it yourself, delete {folder / HASHES}."
-        raise ValueError(f"{problem}. {way_out}")
+        usual = f"Use a complete copy; if you changed it yourself, delete {folder / HASHES}."
+        raise ValueError(f"{problem}. {way_out or usual}")
 
 
 def _differing(folder: Path, known: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:

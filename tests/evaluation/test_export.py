@@ -79,7 +79,6 @@ def test_vectors_and_labels_are_those_of_predict(tmp_path):
     assert json.loads((tmp_path / "onnx/export.json").read_text())["what"] == "vectors"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dstg", pytest.param("rope", marks=pytest.mark.slow)])
 def test_a_window_leaves_the_batch_open(name, tmp_path):
     """The map of a window was expanded to the size of the batch at hand, which became the only one of the graph."""
@@ -87,6 +86,7 @@ def test_a_window_leaves_the_batch_open(name, tmp_path):
     assert ww.export(folder, tmp_path / "onnx")["largest_difference"] < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "roberta", "electra", "modernbert"])
 def test_encoders_of_transformers_export(kind, tmp_path):
     facts = ww.export(save(kind, tmp_path / kind), tmp_path / "onnx", what="vectors")
