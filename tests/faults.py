@@ -111,7 +111,8 @@ def _struck(point: Point, out: Path, folder: Path) -> Done:
     status, printed = work.run(out, int(point.at), mode)
     got = {"points": 1, "ended as they should": _ended_well(mode, status, printed)}
     if point.twice and status:
-        again = point.draw().randint(1, max(work.changes - int(point.at), 1))
+        left = work.changes - int(point.at)  # about: what goes on leaves out what is done
+        again = point.draw().randint(1, max(left // 2, 1))
         second, more = work.run(out, again, mode)
         if second or changes(more) >= again:
             got["twice"] = 1

@@ -116,7 +116,7 @@ def shell(body: str, folder: Path) -> None:
     done = subprocess.run(
         ["bash", "-ec", body], cwd=folder, env=environment() | path, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, (body, done.stderr[-1500:])
+    assert done.returncode == 0, (body, done.stderr[-6000:])  # torchrun's own report of a failure is long
 
 
 def furnish(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """FSDP2 over several processes (gloo): the training of one process, and checkpoints that any number of them reads;
 what a launcher says that starts but one."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from run_files import losses
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from whatwhere.cli import main
 from whatwhere.training import checkpoints
 
 RECIPE = settings(
@@ -102,6 +104,22 @@ def test_several_processes_compile_and_round_as_one_does(
     # fp32: sums are rounded in another order. bf16: products have 8 bits; weights and optimizer are float32.
     assert len(graphs) == 6 and one[-1] < one[0] - 0.2
     assert plain == pytest.approx(one, rel=tolerance) and graphs == pytest.approx(one, rel=tolerance)
+
+
+def left_by(verb: str) -> None:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    sys.argv = ["whatwhere", verb]
+    with contextlib.suppress(SystemExit):
+        main()
+    print("still joined" if torch.distributed.is_initialized() else "has left")
+
+
+@pytest.mark.parametrize("verb", ["presets", "no-verb"])
+def test_a_command_leaves_the_processes_that_it_joined(verb):
+    # A finished training of two processes ended once with SIGABRT, as none had left (torch asks for it).
+    process = fork_server.Processes(left_by, verb)
+    process.finish()
+    assert process.printed().splitlines()[-1] == "has left"
 
 
 def test_one_process_has_nothing_to_share_with(corpus_file, tmp_path):

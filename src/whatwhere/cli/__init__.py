@@ -12,7 +12,9 @@ from ..stop import Stopped, asked, listening
 def main() -> None:
     """Entry point: turns wrong input into one line and exit status 2, a signal into one line and its status."""
     with listening():  # before all that takes time
-        sys.exit(_run())
+        status = _run()
+        _part()
+        sys.exit(status)
 
 
 def _run() -> int:
@@ -47,6 +49,13 @@ def _run() -> int:
         line = in_words(error) if isinstance(error, OSError) else str(error)
     print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
     return 2
+
+
+def _part() -> None:
+    """Leave the processes of a launcher, as torch asks for: threads of theirs that outlive Python can abort it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _refused(error: Any) -> str:
