@@ -7,13 +7,15 @@ READY := $(VENV)/.ready
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow faults lint audit bench docs wheel ends end-oldest end-newest clean
+.PHONY: env demo test slow faults lint audit bench docs wheel ends end-oldest end-newest clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint $(ROOT)/constraints.txt --editable '$(ROOT)[dev]'
 	@touch $@
+
+env: $(READY)
 
 demo: $(READY)
 	cd $(ROOT) && $(BIN)/whatwhere study --out runs/demo

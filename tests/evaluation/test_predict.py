@@ -22,6 +22,7 @@ from transformers import (
 
 import whatwhere as ww
 from whatwhere.evaluation.predict import Predictor
+from whatwhere.training.extension import extend
 
 SENTENCES = ["The capital of [MASK] is large.", "He was born in [MASK] and died in [MASK].", "A [MASK]."]
 
@@ -141,6 +142,25 @@ def test_each_mask_of_a_long_text_is_filled_once_far_from_the_ends_of_its_window
     assert said[0][masks.index(middle)][0]["probability"] == pytest.approx(float(likely), abs=1e-5)
 
 
+def test_a_model_without_a_bound_is_read_as_it_was_trained(tmp_path):
+    # RoPE, ALiBi and clipped distances trained on 128 tokens were given 512 at once, without a word.
+    ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=4096)).save_pretrained(tmp_path / "m")
+    AutoTokenizer.from_pretrained(ww.reference()).save_pretrained(tmp_path / "m")
+    for name in ("pretrain.yaml", "finetune.yaml"):
+        (tmp_path / "m" / name).write_text("length: 16\n")
+        assert Predictor(tmp_path / "m").longest == 16
+        (tmp_path / "m" / name).unlink()
+    (tmp_path / "m/pretrain.yaml").write_text("length: 16\n")
+    text = "the war began in the north and then it went on for years " * 3
+    as_trained, at_once = (ww.predict(tmp_path / "m", [text], length=length) for length in (16, 64))
+    model, tokenizer = AutoModel.from_pretrained(tmp_path / "m"), AutoTokenizer.from_pretrained(tmp_path / "m")
+    whole = model(**tokenizer(text, return_tensors="pt")).last_hidden_state.mean(1)
+    np.testing.assert_allclose(at_once, whole.detach().numpy(), atol=1e-5)
+    assert np.abs(at_once - as_trained).max() > 1e-3
+    extend(tmp_path / "m", tmp_path / "long", 256, "yarn")
+    assert Predictor(tmp_path / "long").longest == 256
+
+
 def test_what_is_left_out_follows_from_model_and_texts(classifier):
     assert isinstance(ww.predict("reference", "no mask here"), np.ndarray)
     assert "word" in ww.predict("reference", "a [MASK] here")[0][0][0]
@@ -160,6 +180,8 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--text", "x", "--pooling", "max"), "pooling must be one of mean, cls, semantic, position"),
         (("reference", "--text", "x", "--stride", "500"), "stride must be from 0 to 125"),
         (("reference", "--text", "x " * 200, "--stride", "500"), "stride must be from 0 to 125"),  # no remark first
+        (("reference", "--text", "x", "--length", "129"), "length must be from 5 to 128 tokens"),
+        (("reference", "--text", "x", "--length", "4"), "length must be from 5 to 128 tokens"),
         (("reference", "--text", "x", "--text", "y", "--pair", "z"), "texts 2, second ones (--pair) 1"),
         (("reference", "--text", "x", "--file", "y"), "Give --text or --file, not both"),
         (("reference", "--file", "nowhere.txt"), "No file nowhere.txt"),

@@ -244,7 +244,8 @@ def test_a_copy_says_how_it_was_made_and_is_not_continued_again(tmp_path):
     }
     assert (tmp_path / "long/README.md").read_text() == (
         "> A copy of `bert/seed-1` that reads 90 tokens (40 before, trained on 40): positions beyond by `fourier` of 3 "
-        "frequencies, by the equation in the rows before, too. What follows is said of the original.\n\n"
+        "frequencies, by the equation in the rows before, too. What follows is said of the original, but for the "
+        "longest input.\n\n"
     )
     with pytest.raises(ValueError, match="is a copy that goes on already, by fourier to 90 tokens. Give the model"):
         extend(tmp_path / "long", tmp_path / "longer", 120)
@@ -311,6 +312,21 @@ def test_rotations_are_slowed_by_the_length_of_the_training(tmp_path):
     assert trained_on(tmp_path / "long", {}) == 64  # a copy of a copy, too
 
 
+def test_the_card_of_a_copy_says_what_the_copy_reads_and_opens_it(tmp_path):
+    # "longest input: 128 tokens" stood below the sentence on 300, and the code opened the original.
+    extend("reference", tmp_path / "long", 300)
+    card = (tmp_path / "long/README.md").read_text("utf-8")
+    assert "| longest input | 300 tokens |" in card and "- Longest input: 300 tokens." in card
+    assert 'from_pretrained("FOLDER")' in card and "whatwhere attention FOLDER --text" in card
+    assert "ww.reference()" not in card and "input | 128" not in card
+
+
+def test_a_window_as_wide_as_the_text_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="A window of 299 tokens on each side hides nothing of 300. Give less"):
+        extend("reference", tmp_path / "long", 300, window=299)
+    extend("reference", tmp_path / "long", 300, window=298)
+
+
 @pytest.mark.parametrize("preset", ["rope", "alibi", "dstg"])
 def test_a_window_goes_with_every_scheme_of_ours(preset, tmp_path):
     ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
@@ -332,8 +348,8 @@ def test_a_window_goes_with_every_scheme_of_ours(preset, tmp_path):
 @pytest.mark.parametrize(
     ("preset", "method", "said"),
     [
-        ("rope", "cyclic", "There is no method 'cyclic' for a rotation. Known: linear, ntk, yarn."),
-        ("ap", "yarn", "There is no method 'yarn' for a position table."),
+        ("rope", "cyclic", "There is no method 'cyclic' for a rotation: it is of a table. Known: linear, ntk, yarn."),
+        ("ap", "yarn", "There is no method 'yarn' for a position table: it is of RoPE. Known: sinusoidal"),
         ("tupe-free", None, "The positions of this model are a free correlation"),
     ],
 )
@@ -357,7 +373,7 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
         ),
         (
             ["--length", "200", "--components", "3"],
-            "frequencies of fourier and rotation, .* Got 3 with method='cyclic'",
+            "components are of fourier and rotation. Got method='cyclic'; leave components out",
         ),
         (["--length", "128"], "The model reads 128 tokens. Got length=128; give more."),
         (["--length", "200", "--method", "mds"], "mds needs points, .* .--points FILE.npy., or another method."),

@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from whatwhere.files import read_lines
 from whatwhere.intervals import share_interval
 from whatwhere.records import read_records, select
 from whatwhere.study.records import finetune_records
-from whatwhere.training import checkpoints
+from whatwhere.training import checkpoints, models
 from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
 from whatwhere.training.pretrain import PretrainConfig, pretrain
 
@@ -358,3 +359,12 @@ def test_what_failed_before_a_step_was_kept_begins_anew_with_other_settings(enco
     assert FinetuneConfig.load(tmp_path / "tuned/finetune.yaml") == changed
     whole = finetune(changed, tmp_path / "whole", progress=False)
     assert losses(tmp_path / "tuned") == losses(tmp_path / "whole") and whole["longest"] <= 24
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
+    # transformers tried for half a minute; most often the name of a folder was misspelt.
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(models, "get_hf_file_metadata", mock.Mock(side_effect=RuntimeError("no address")))
+    monkeypatch.setattr(models.AutoConfig, "from_pretrained", mock.Mock(side_effect=AssertionError("asked again")))
+    with pytest.raises(ValueError, match="nowhere is no folder here, and the Hub gives no such model .no address"):
+        models.model_config("nowhere")

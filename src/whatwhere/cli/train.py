@@ -310,6 +310,6 @@ def extrapolate(
     how: dict[str, Any] = {"components": components, "points": held, "as_written": as_written, "window": window}
     facts = extend(model, out, length, method, **how)
     ways = [f"by the method {facts['method']}"] if facts.get("method") else []
-    ways += [f"{window:,} tokens on each side of one at a time"] if window else []
+    ways += [f"each token looks at {window:,} on each side"] if window else []
     said = facts.get("reason") or f"{out} reads {length:,} tokens, {facts['before']:,} before, {', '.join(ways)}."
     emit(facts, as_json, said)

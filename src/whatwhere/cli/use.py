@@ -3,7 +3,9 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ..files import write_array
 from .models import AnyModel
@@ -21,6 +23,7 @@ def predict(
     what: str | None = None,
     top: int = 5,
     pooling: str = "mean",
+    length: Annotated[int | None, typer.Option(min=4)] = None,
     stride: int | None = None,
     out: Path | None = None,
     scheme: Scheme = None,
@@ -37,8 +40,9 @@ def predict(
             (most often [MASK]), else vectors]
         top: Words for each mask.
         pooling: Of vectors: mean over the tokens, cls, or one stream's columns of the mean, semantic or position.
-        stride: Tokens that the windows of a text longer than the model reads have in common. [default: a quarter of a
-            window]
+        length: Tokens that the model reads at once; longer texts in windows. [default: of its training, or of a longer
+            copy; of other packages' models all that they read]
+        stride: Tokens that the windows of a longer text have in common. [default: a quarter of a window]
         out: Vectors: .npy file, a row a text.
     """
     from ..evaluation.predict import opened
@@ -49,7 +53,7 @@ def predict(
     use_scheme(scheme)
     texts, pairs = _texts(text, pair, file, field, pair_field)
     with own_scheme(Path(model_source(model))):
-        predictor = opened(model, texts, what)
+        predictor = opened(model, texts, what, length)
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")

@@ -107,6 +107,8 @@ class LengthConfig(EvaluationConfig):
             raise ValueError(f"{self.points} has {rows} rows, and --to is {self.to}. Give a table of as many positions")
         if wrong := [window for window in self.windows if window < 0]:
             raise ValueError(f"a window has 1 token on each side or more, 0 stands for all; got {wrong[0]}")
+        if wrong := [window for window in self.windows if window >= self.to - 1]:
+            raise ValueError(f"a window of {wrong[0]} tokens on each side hides nothing of --to {self.to}; give less")
         return self
 
     @property

@@ -13,8 +13,11 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceCl
 from ..analysis.passes import device_of
 from ..corpus import load_tokenizer
 from ..corpus.labelled import padded
+from ..encoder import EncoderConfig
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
+from ..encoder.tables import most_tokens
 from ..training.checkpoints import quiet
+from ..training.extension import read_at_once
 from ..training.models import model_config
 from ..wrong import opening, several
 from .tuning import input_form
@@ -49,12 +52,14 @@ class Predictor:
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
         what: "words", "labels", "vectors"; None: labels of a classifier, else words, or vectors of a bare encoder.
+        length: tokens, special ones included, that it reads at once; None: as many as the texts of its training had,
+            or as a longer copy was made for; of transformers' models as many as they can, 512 where nothing bounds it.
 
     Raises:
-        ValueError: no model, one without that head, or there is no such thing.
+        ValueError: no model, one without that head, there is no such thing, or a length that it cannot read.
     """
 
-    def __init__(self, model: str | Path, what: str | None = None) -> None:
+    def __init__(self, model: str | Path, what: str | None = None, length: int | None = None) -> None:
         self.name = str(model)
         source, config = model_config(model)
         head = str((getattr(config, "architectures", None) or [""])[0])
@@ -72,7 +77,14 @@ class Predictor:
             self.model: Any = KINDS[self.what].from_pretrained(source, **how)
         self.model.eval()
         self.tokenizer: Any = load_tokenizer(source)
-        self.longest, self.types = input_form(self.model, self.tokenizer, UNBOUNDED)
+        ours = config.model_type == EncoderConfig.model_type
+        usual = read_at_once(Path(source), config.to_dict()) if ours else UNBOUNDED
+        self.longest, self.types = input_form(self.model, self.tokenizer, length or usual)
+        least = self.tokenizer.num_special_tokens_to_add(pair=True) + 2
+        if length is not None and not least <= length <= self.longest:
+            most = most_tokens(self.model.config)
+            bounds = f"from {least} to {most:,}" if most else f"{least} or more"
+            raise ValueError(f"length must be {bounds} tokens for {self.name}; got {length}.")
 
     @torch.inference_mode()
     def __call__(
@@ -232,6 +244,7 @@ def predict(
     pairs: str | Sequence[str] | None = None,
     *,
     what: str | None = None,
+    length: int | None = None,
     **how: Any,
 ) -> Any:
     """Words for the masks of texts, labels of a classifier, or vectors: what `Predictor` returns.
@@ -241,16 +254,17 @@ def predict(
         pairs: the second text of each pair.
         what: "words", "labels", "vectors"; None: labels of a classifier; else words where every text has a mask, else
             vectors.
+        length: as of `Predictor`.
         how: `top`, `pooling`, `stride` of `Predictor.__call__`.
     """
     first = several(texts, str, "A text is a string, several are a list of strings")
     second = None if pairs is None else several(pairs, str, "A second text is a string, several are a list of strings")
-    return opened(model, first, what)(first, second, **how)
+    return opened(model, first, what, length)(first, second, **how)
 
 
-def opened(model: str | Path, texts: Sequence[str], what: str | None = None) -> Predictor:
+def opened(model: str | Path, texts: Sequence[str], what: str | None = None, length: int | None = None) -> Predictor:
     """The model for what is wanted of some texts."""
-    found = Predictor(model, what)
+    found = Predictor(model, what, length)
     if what is None and found.what == "words" and not all(found.tokenizer.mask_token in text for text in texts):
-        found = Predictor(model, "vectors")
+        found = Predictor(model, "vectors", length)
     return found

@@ -17,14 +17,14 @@ from ..encoder.attention import BACKENDS
 from ..training.loop import bf16_pays
 
 PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()
-EXTRAS = {
-    "mteb": "whatwhere evaluate mteb",
-    "sentence-transformers": "opens a model folder as SentenceTransformer(folder)",
-    "onnx": "whatwhere export",
-    "onnxruntime": "whatwhere export, which checks its graph with it",
-    "onnxscript": "whatwhere export",
-    "tensorboard": "a tracker of trainings (--set trackers=[tensorboard])",
-    "trackio": "a tracker of trainings (--set trackers=[trackio])",
+EXTRAS = {  # package: (what it is for, the extra of ours that brings it)
+    "mteb": ("whatwhere evaluate mteb", "mteb"),
+    "sentence-transformers": ("opens a model folder as SentenceTransformer(folder)", "sentence"),
+    "onnx": ("whatwhere export", "onnx"),
+    "onnxruntime": ("whatwhere export, which checks its graph with it", "onnx"),
+    "onnxscript": ("whatwhere export", "onnx"),
+    "tensorboard": ("a tracker of trainings (--set trackers=[tensorboard])", "trackers"),
+    "trackio": ("a tracker of trainings (--set trackers=[trackio])", "trackers"),
 }
 
 
@@ -95,5 +95,8 @@ def diagnose(folder: Path) -> dict[str, Any]:
         "disk_free_bytes": shutil.disk_usage(folder).free,
         "bf16": bf16_pays(_device()),
         "backends": {name: backend_state(name) for name in BACKENDS},
-        "extras": {name: _version(name) or f"missing; {use}: pip install {name}" for name, use in EXTRAS.items()},
+        "extras": {
+            name: _version(name) or f"missing; {use}: pip install 'whatwhere[{extra}]'"
+            for name, (use, extra) in EXTRAS.items()
+        },
     }

@@ -25,6 +25,7 @@ from ..locks import sweep_beside
 from ..shipped import model_source
 from .config import LoopConfig
 from .loop import Show, Trainer
+from .models import check_folder
 
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
 EXTENSION = "extension.json"  # in a copy: how it was made
@@ -65,11 +66,17 @@ def reads(config: dict[str, Any]) -> int:
 
 def trained_on(folder: Path, config: dict[str, Any]) -> int:
     """Tokens of the longest text of a model's training: as its folder says, else as many as it reads."""
-    made, kept = folder / EXTENSION, folder / "pretrain.yaml"
+    made, settings = folder / EXTENSION, [folder / name for name in ("pretrain.yaml", "finetune.yaml")]
     if made.is_file():
         return int(read_object(made, "trained")["trained"])
-    found = read_yaml(kept) if kept.is_file() else {}
+    found: dict[str, Any] = next((read_yaml(kept) for kept in settings if kept.is_file()), {})
     return min(reads(config), int(found.get("length", reads(config))))
+
+
+def read_at_once(folder: Path, config: dict[str, Any]) -> int:
+    """Tokens of a text that a model of ours is known to read: those of its training, or what a copy was made for."""
+    made = folder / EXTENSION
+    return int(read_object(made, "length")["length"]) if made.is_file() else trained_on(folder, config)
 
 
 def extend(
@@ -109,16 +116,17 @@ def extend(
             an option that the model has no use for, or `out` is there.
     """
     folder = Path(model_source(str(source)))
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
+    if not check_folder(str(folder)):
+        raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     config = read_object(folder / "config.json", way_out="Use a complete copy.")
     known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)
     listed = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
     scheme = config.get("preset") or "this scheme"
     if method is not None and method not in listed:
-        what = "a rotation" if known == SCALINGS else "a position table"
-        raise ValueError(f"There is no method {method!r} for {what}. Known: {', '.join(listed)}.")
+        what, other = ("a rotation", "a table") if known == SCALINGS else ("a position table", "RoPE")
+        of_others = f": it is of {other}" if method in (*SCALINGS, *METHODS) else ""
+        raise ValueError(f"There is no method {method!r} for {what}{of_others}. Known: {', '.join(listed)}.")
     if (as_written or components is not None or points is not None) and (plain or known != METHODS):
         raise ValueError(
             "components, points and as_written are of a learned position table, which this model has not. "
@@ -133,6 +141,8 @@ def extend(
         raise ValueError(
             f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
         )
+    if window is not None and window >= length - 1:
+        raise ValueError(f"A window of {window} tokens on each side hides nothing of {length}. Give less, or none.")
     method = "formula" if known == ("formula",) else method if plain else method or "cyclic"
     sweep_beside(out)
     if out.exists():
@@ -196,7 +206,7 @@ def extend(
         facts = {"parent": parent, "method": method, "components": components, "as_written": as_written}
         facts |= {"window": window, "length": length, "before": before, "trained": trained}
         write_json(new / EXTENSION, facts)
-        say_in_card(new, f"{_in_words(facts)} What follows is said of the original.")
+        _card_of_copy(new, facts)
         write_hashes(new)  # the original's came along
     return {"out": str(out), **facts}
 
@@ -217,6 +227,18 @@ def _in_words(facts: dict[str, Any]) -> str:
     how += [f"a token looks at {facts['window']:,} tokens on each side"] if facts["window"] else []
     read = f"{facts['length']:,} tokens ({facts['before']:,} before, trained on {facts['trained']:,})"
     return f"A copy of `{facts['parent']}` that reads {read}: {'; '.join(how)}."
+
+
+def _card_of_copy(folder: Path, facts: dict[str, Any]) -> None:
+    """The original's card with what a copy is on top, the length that it reads, and its own folder to open."""
+    say_in_card(folder, f"{_in_words(facts)} What follows is said of the original, but for the longest input.")
+    card = (folder / "README.md").read_text("utf-8")
+    for key in ("longest input |", "Longest input:"):
+        card = card.replace(f"{key} {facts['before']} tokens", f"{key} {facts['length']} tokens")
+    card = card.replace("ww.reference()", '"FOLDER"')
+    of_reference = "it is the model `reference`: `whatwhere attention reference"
+    card = card.replace(f"On the command line {of_reference}", "On the command line: `whatwhere attention FOLDER")
+    write_text(folder / "README.md", card)
 
 
 def check_original(folder: Path, length: int) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError
 from transformers import AutoConfig
 
 from ..encoder import EncoderConfig
@@ -40,6 +42,8 @@ def config_of(model: str, local: bool) -> Any:
         ValueError: it is no folder here, and the Hub gives no such model either.
     """
     try:
+        if not here(local)["local_files_only"]:
+            _ask_once(model)
         return AutoConfig.from_pretrained(model, trust_remote_code=False, **here(local))
     except OSError as error:
         if local:
@@ -49,6 +53,19 @@ def config_of(model: str, local: bool) -> Any:
             f"{model} is no folder here, and the Hub gives no such model ({reason}). Check the name; for a model of "
             "the Hub, the network too."
         ) from None
+
+
+def _ask_once(model: str) -> None:
+    """Raise OSError where the Hub cannot be reached, at once: transformers would try for half a minute, and most often
+    the name of a folder is misspelt. What was downloaded before needs no Hub."""
+    name = "config.json"
+    try:
+        if not isinstance(try_to_load_from_cache(model, name), str):
+            get_hf_file_metadata(hf_hub_url(model, name))
+    except HfHubHTTPError:  # it answers: transformers says what it has not
+        pass
+    except Exception as error:  # by whatever library its client speaks HTTP
+        raise OSError(str(error)) from None
 
 
 def here(local: bool) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def _take_each(run: Run, lines: Sequence[Line]) -> str:
 )
 def loss(run: Run) -> Iterator[Line]:
     """Loss of hidden tokens at each sixteenth of the positions, the same tokens for all. The vertical line is the
-    length of the training; grey: the text read in pieces of that length. -w64: looking 64 tokens to each side. Means
+    length of the training; grey: the text read in pieces of that length. -wN: looking N tokens to each side. Means
     over seeds; intervals are in the records."""
     yield from _trained(run)
     for model in run.models:
@@ -119,7 +119,7 @@ def loss(run: Run) -> Iterator[Line]:
 )
 def gain(run: Run) -> Iterator[Row]:
     """By how much the loss beyond the trained length is below that of the same tokens read in pieces as long as
-    trained: right of 0 a way is worth taking. -w64: looking 64 tokens to each side. +table, +network, +all: after a
+    trained: right of 0 a way is worth taking. -wN: looking N tokens to each side. +table, +network, +all: after a
     short training of these on longer texts, beside pieces that the same model reads. Chosen: by the way
     that the other half of the texts prefers, of those without a training."""
     for model in run.models:
