@@ -1,5 +1,6 @@
 """Every file that a run leaves tells a changed byte from what was written."""
 
+import io
 import json
 import random
 import shutil
@@ -113,17 +114,21 @@ def test_a_flipped_bit_of_a_piece_of_an_evaluation_is_noticed_or_without_effect(
         piece.finished(tmp_path)
 
 
-def test_a_flipped_bit_of_an_interrupted_evaluation_is_noticed_by_the_verb(tmp_path):
-    # Its hashes were written at its end: other predictions were taken as they were.
-    out, draw, data = tmp_path / "out", random.Random(4), str(write_pairs(tmp_path))
+def test_other_values_in_an_interrupted_evaluation_are_noticed_by_the_verb(tmp_path):
+    # Its hashes were written at its end: other predictions, whole files, were taken as they were.
+    out, data = tmp_path / "out", str(write_pairs(tmp_path))
     config = LinguisticConfig.parse({"models": ["reference"], "tasks": ["blimp"], "data": data})
     config.save_run(out / LINGUISTIC.file)
     (piece,) = LINGUISTIC.pieces(config)
     piece.write(out, {"pairs": 9}, {"right": np.zeros(9)})
     words = ["evaluate", "linguistic", "reference", "--tasks", "blimp", "--out", str(out), "--data", data]
-    for path in (piece.file(out), piece.file(out, ".npz")):
+    said, held = piece.file(out), piece.file(out, ".npz")
+    others = io.BytesIO()
+    np.savez(others, right=np.ones(9))
+    for path, other in ((said, said.read_bytes().replace(b'"pairs": 9', b'"pairs": 8')), (held, others.getvalue())):
         whole = path.read_bytes()
-        path.write_bytes(flipped(whole, draw))
+        path.write_bytes(other)
+        assert other != whole
         done = whatwhere(*words)
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and str(path) in done.stderr, done.stderr
         path.write_bytes(whole)
