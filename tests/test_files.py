@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -60,6 +61,17 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch, failing):
         if failing == "the block":
             full()
     assert names(tmp_path) == ["file", "folder", "folder/old"] and (tmp_path / "file").read_text() == "old"
+
+
+def test_a_new_folder_leaves_what_another_process_has_put_there(tmp_path):
+    # Two parts of windows that began at once wrote the tokenizer one over the other.
+    with new_folder(tmp_path / "folder", replace=False) as mine:
+        write_text(mine / "a", "mine")
+        with mock.patch("os.getpid", return_value=1), new_folder(tmp_path / "folder", replace=False) as other:
+            write_text(other / "a", "other")
+        assert other != mine and (mine / "a").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    assert (tmp_path / "folder/a").read_text() == "other"
 
 
 def test_a_new_folder_takes_the_place_of_the_old_one(tmp_path):

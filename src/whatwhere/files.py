@@ -70,8 +70,10 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, replace: bool = True) -> Iterator[Path]:
     """An empty folder that becomes `path` when the block ends well, in place of the folder that stands there.
+
+    replace: False where another process may make the same meanwhile: what it has put there stays.
 
     Raises:
         OSError: the disk is full or not writable; what stood at `path` stands there still.
@@ -80,14 +82,15 @@ def new_folder(path: Path) -> Iterator[Path]:
         yield temporary
         flush(temporary)
         before = temporary.with_name(f"{temporary.name}.before")
-        if path.is_dir():
+        if replace and path.is_dir():
             os.replace(path, before)
         try:
             os.replace(temporary, path)
         except OSError:
             if before.is_dir():
                 os.replace(before, path)
-            raise
+            if replace or not path.is_dir():
+                raise
         flush_names(path.parent)
         shutil.rmtree(before, ignore_errors=True)
 

@@ -174,7 +174,7 @@ def _builder(
     write_json(out / "settings.json", settings)  # first: it says whose folder this is
     (out / "shards").mkdir(parents=True, exist_ok=True)
     if not (out / "tokenizer").is_dir():
-        with new_folder(out / "tokenizer") as folder:
+        with new_folder(out / "tokenizer", replace=False) as folder:  # another part begins, too
             tokenizer.save_pretrained(folder)
             write_hashes(folder)  # until the folder of the windows is finished
     check_files(out / "tokenizer", way_out=f"Delete {out / 'tokenizer'} and run the command again.")
