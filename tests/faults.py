@@ -151,9 +151,10 @@ def _at_random(point: Point, out: Path, folder: Path) -> Done:
     if status and "is there already" not in printed:  # a whole copy is not made again
         return {"points": 1}, [f"given again, status {status}: {printed[-600:]}"]
     left = leftovers(out)
+    went_on = {"points": 1, "ended as they should": 1}
     equal = work.result(out) == work.expected
     told = [*([] if equal else [f"other results: {work.others(out, folder)}"]), *left]
-    return {"points": 1, "equal": equal, "clean": not left}, told
+    return {**went_on, "equal": equal, "clean": not left}, told
 
 
 def _damaged(point: Point, out: Path, folder: Path) -> Done:
@@ -226,6 +227,7 @@ def rows(done: Mapping[str, Counter[str]]) -> dict[tuple[str, str], str]:
     """The outcomes, a row of Markdown each: by what was done to what."""
     found: dict[tuple[str, str], str] = {}
     for name, got in done.items():
+        got = Counter({key: int(value) for key, value in got.items()})  # of one point they are truths
         for mode in (*MODES, "random", *DAMAGE, "flip", "gone"):
             if not (points := got[f"{mode} points"]):
                 continue
@@ -236,7 +238,7 @@ def rows(done: Mapping[str, Counter[str]]) -> dict[tuple[str, str], str]:
                 named, equal = got[f"{mode} named"], got[f"{mode} equal"]
                 cells = (points, named + equal, equal, f"{named} named the file")
             else:
-                ended = points if mode == "random" else got[f"{mode} ended as they should"]
+                ended = got[f"{mode} ended as they should"]
                 cells = (f"{points}{twice}", ended, got[f"{mode} equal"], got[f"{mode} clean"])
             found[mode, name] = f"| {mode} | `{name}` | {' | '.join(map(str, cells))} |"
     return found

@@ -216,6 +216,13 @@ def test_a_changed_setting_of_an_unfinished_run_is_noticed(tmp_path):
         assert began_with(type(config), path) == config.model_copy(update={key: other})
 
 
+def test_verify_does_not_approve_of_what_has_no_hash(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/model.safetensors").write_bytes(b"x")
+    done = whatwhere("verify", str(tmp_path / "run"))
+    assert done.returncode == 2 and "No file below" in done.stderr and "Give the folder of a finished" in done.stderr
+
+
 def test_verify_refuses_what_is_no_folder(tmp_path):
     done = whatwhere("verify", str(tmp_path / "none"))
     assert done.returncode == 2 and "There is no folder" in done.stderr

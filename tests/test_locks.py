@@ -117,6 +117,7 @@ def test_leftovers_of_killed_processes_go_and_what_was_put_aside_comes_back(tmp_
     write_text(tmp_path / ".step-4.77.before/whole", "1")
     write_text(tmp_path / ".step-5.78.before/whole", "1")
     write_text(tmp_path / "step-5/whole", "2")
+    (tmp_path / "step-5/.lock").touch()  # windows were whole, and nobody locked them again
     with holding(tmp_path / "own") as holder:
         sweep(tmp_path)
         holder.kill()

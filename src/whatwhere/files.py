@@ -103,12 +103,17 @@ def remove_folder(path: Path) -> None:
     shutil.rmtree(hidden)
 
 
+def flush_file(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def flush(folder: Path) -> None:
     """Wait until every file of a folder is on the disk, and the names of all."""
     for path in [folder, *folder.rglob("*")]:
         if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            flush_file(path)
         elif path.is_dir():
             flush_names(path)
 

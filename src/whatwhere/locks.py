@@ -147,4 +147,5 @@ def sweep(folder: Path) -> None:
         if found := _TEMPORARY.match(path.name):
             _clear(path, found)
         elif path.is_dir() and not path.is_symlink() and is_locked(path) is None:
+            (path / LOCK).unlink(missing_ok=True)  # of a process that was killed before it let go
             sweep(path)

@@ -43,6 +43,15 @@ def shortly(error: Exception) -> str:
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} ..."
 
 
+def check_utf8(texts: Iterable[str], what: str) -> None:
+    """Raises ValueError of the first text with bytes that were no UTF-8, which Python keeps as lone surrogates."""
+    for number, text in enumerate(texts, 1):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"Text {number} of {what} is not UTF-8. Convert it first: iconv -f latin1.") from None
+
+
 def several(given: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:
     """One or several things, given alone or as a list, as a list.
 

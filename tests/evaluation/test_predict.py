@@ -180,6 +180,7 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--text", "x", "--pooling", "max"), "pooling must be one of mean, cls, semantic, position"),
         (("reference", "--text", "x", "--stride", "500"), "stride must be from 0 to 125"),
         (("reference", "--text", "x " * 200, "--stride", "500"), "stride must be from 0 to 125"),  # no remark first
+        (("reference", "--text", "a\udce7"), "Text 1 of --text and --pair is not UTF-8"),
         (("reference", "--text", "x", "--length", "129"), "length must be from 5 to 128 tokens"),
         (("reference", "--text", "x", "--length", "4"), "length must be from 5 to 128 tokens"),
         (("reference", "--text", "x", "--text", "y", "--pair", "z"), "texts 2, second ones (--pair) 1"),

@@ -375,3 +375,13 @@ def test_the_verb_prints_scores_and_where_the_page_is(data, tmp_path):
     again = whatwhere(*words, "--out", str(tmp_path / "o"), "--json")
     found = json.loads(again.stdout)
     assert found["done"] == 1 and any(r["metric"] == "glue.score" for r in found["records"])
+
+
+@pytest.mark.parametrize("listed", [3, [3], [{}], [{"name": 3}], [{"name": "../../else"}]])
+def test_what_a_study_says_of_its_models_is_held_against_what_is_there(listed, tmp_path):
+    # A traceback, or a model outside of the folder.
+    for name in ("study/models/mine", "else"):
+        (tmp_path / name / "seed-0").mkdir(parents=True)
+        (tmp_path / name / "seed-0/config.json").write_text("{}")
+    (tmp_path / "study/study.json").write_text(json.dumps({"models": listed}))
+    assert of_studies([str(tmp_path / "study")]) == [str(tmp_path / "study/models/mine/seed-0")]

@@ -14,7 +14,7 @@ from run_files import logged, missing, unexplained
 
 from whatwhere.encoder import PRESETS
 from whatwhere.files import read_json, read_lines
-from whatwhere.hashes import verify
+from whatwhere.hashes import HASHES, verify
 from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.outputs import write_results
@@ -100,6 +100,17 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     (broken / "arrays/attention-rope-seed-0.npz").unlink()
     texts = json.loads((broken / "explorer.json").read_text())
     (broken / "explorer.json").write_text(json.dumps(texts[:1]))
+    for changed in ("explorer.json", "models/rope/seed-0/training.json"):  # was taken over, and hashed anew
+        told = whatwhere("study", "--out", str(broken))
+        assert told.returncode == 2 and f"{broken / changed} is not as it was written" in told.stderr, told.stderr
+        if changed == "explorer.json":
+            (broken / HASHES).unlink()  # from here on as a study that was killed
+            measured = broken / "models/rope/seed-0/training.json"
+            held = measured.read_text()
+            measured.write_text(held.replace('"seed": 0', '"seed": 1'))
+    assert held != measured.read_text()
+    measured.write_text(held)
+    (broken / "arrays/attention-rope-seed-0.npz").unlink(missing_ok=True)
     with (broken / "log.jsonl").open("ab") as log:
         log.write(b'{"seconds": 3.1, "eve')
     again = whatwhere("study", "--out", str(broken))

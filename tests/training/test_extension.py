@@ -375,6 +375,7 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
             ["--length", "200", "--components", "3"],
             "components are of fourier and rotation. Got method='cyclic'; leave components out",
         ),
+        (["--length", "999999999999"], "Rows for 999,999,999,999 tokens need .* GiB, and .* are free. Give less"),
         (["--length", "128"], "The model reads 128 tokens. Got length=128; give more."),
         (["--length", "200", "--method", "mds"], "mds needs points, .* .--points FILE.npy., or another method."),
         (["--length", "200", "--method", "mds", "--points", "none.npy"], "No position table at none.npy"),

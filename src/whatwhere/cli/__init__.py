@@ -47,6 +47,12 @@ def _run() -> int:
         if os.environ.get("WHATWHERE_DEBUG"):
             raise
         line = in_words(error) if isinstance(error, OSError) else str(error)
+    except RuntimeError as error:
+        if "peer" not in str(error) or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            raise
+        line = "Another process of the launcher has ended; its own line says why."
+    except MemoryError as error:
+        line = f"There is not enough memory ({error}). Ask for less, or use a machine with more."
     print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
     return 2
 

@@ -7,6 +7,7 @@ import typer
 
 from ..files import check_writable
 from ..shipped import REFERENCE
+from ..wrong import check_utf8
 from .models import AnyModel, open_model
 from .options import (
     ConfigFile,
@@ -231,6 +232,7 @@ def attention(
     from ..study.machine import versions
     from ..study.records import learning_records, not_learned
 
+    check_utf8(text or (), "--text")
     texts = _texts(text or [], file or [])
     made_up = [repeated_text()] if repeat or not texts else []
     texts += made_up

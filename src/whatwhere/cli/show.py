@@ -209,7 +209,10 @@ def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> 
     count, problems = compare(folder)
     if not as_json and problems:
         print("\n".join(problems))
-    emit({"files": count, "problems": problems}, as_json, f"{count:,} files below {folder} have a hash.")
+    if not count:
+        raise ValueError(f"No file below {folder} has a hash. Give the folder of a finished run or model.")
+    same = "" if problems else " and are as they were written"
+    emit({"files": count, "problems": problems}, as_json, f"{count:,} files below {folder} have a hash{same}.")
     if problems:
         raise ValueError(f"{len(problems)} of {count:,} files below {folder} are not as written. Use complete copies.")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..files import write_array
+from ..wrong import check_utf8
 from .models import AnyModel
 from .options import Field, Json, Scheme, emit, own_scheme, verb
 
@@ -133,11 +134,13 @@ def _texts(
         found = read_labelled(file, field, None, pair_field)
         return found.texts, found.pairs
     if text:
+        check_utf8([*text, *(pair or ())], "--text and --pair")
         return text, pair or None
     if file is not None and not file.exists():
         raise ValueError(f"No file {file}. Give a file with a text a line, or a table with --field.")
     lines = sys.stdin.read().splitlines() if file is None else open_source(file, field, "line")
     if texts := [line for line in lines if line.strip()]:
+        check_utf8(texts, str(file or "stdin"))
         return texts, None
     if file is not None:
         raise ValueError(f"{file} holds no text. Give a file with a text a line, or a table with --field.")

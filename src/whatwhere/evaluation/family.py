@@ -236,8 +236,10 @@ def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
             found.append(model)
             continue
         facts = Path(model) / "study.json"
-        names = [each["name"] for each in read_object(facts, "models")["models"]] if facts.is_file() else []
-        names = list(dict.fromkeys([*names, *sorted(path.name for path in root.iterdir())]))  # no facts before the page
+        listed = read_object(facts, "models")["models"] if facts.is_file() else []  # no facts before the page
+        there, said = sorted(path.name for path in root.iterdir()), listed if isinstance(listed, list) else []
+        names = [str(each.get("name")) for each in said if isinstance(each, dict)]
+        names = list(dict.fromkeys([*(name for name in names if name in there), *there]))
         trained = [sorted((root / name).glob("seed-*/config.json")) for name in names]
         chosen = [str(each.parent) for of_name in trained for each in of_name[: None if seeds else 1]]
         if not chosen:

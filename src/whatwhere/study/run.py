@@ -28,7 +28,7 @@ from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES, EncoderForMaskedLM
 from ..files import append_line, read_json, read_lines
-from ..hashes import REST, check_files, forget_hashes, read_hashed, sha256, write_hashed
+from ..hashes import REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
 from ..locks import InUse, locked
 from ..records import Record, read_records, write_records
 from ..training.explain import costs, matched_width
@@ -186,6 +186,7 @@ class Study:
         free = ("workers", "widths", "at_once", "seeds")
         resumed = claim_folder(config, self.out, CONFIG, resume=True, free=free, shared=shared)
         if resumed:
+            self.check_written()
             began = StudyConfig.load_run(self.out / CONFIG)
             if config.seeds < began.seeds:
                 raise ValueError(
@@ -206,6 +207,16 @@ class Study:
             with waiting_for(self.out / "corpus", self.say) if shared else nullcontext():
                 prepare_windows(config, self.out / "corpus", self.progress)
         self.match_costs(resumed)
+
+    def check_written(self) -> None:
+        """Compare what a finished study holds with its hashes, which are written anew when it goes on; what is gone is
+        made again.
+
+        Raises:
+            ValueError: the first file that is not as it was written.
+        """
+        known = hashes(self.out)
+        check_files(self.out, *(name for name in known if (self.out / name).is_file()), known=known)
 
     def run_only(self, pairs: Sequence[tuple[str, int]]) -> Path | None:
         """Train and measure some models of the study, beside other processes or machines that do others; where all of
@@ -312,6 +323,7 @@ class Study:
         found, trained = list(records), []
         for name, seed in filter(self.measured, pairs):
             folder = self.folder(name, seed)
+            check_files(folder, "config.json", SUMMARY)
             found += read_records(folder / RECORDS)
             trained.append(
                 {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -150,6 +151,11 @@ def extend(
     if length < before or (length == before and not (plain or (window and known != SCALINGS))):
         raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
     check_original(folder, length)
+    room, wanted = psutil.virtual_memory().available, 64 * length * int(config.get("hidden_size", 1))  # 8 float64
+    if not plain and known != SCALINGS and wanted > room:
+        raise ValueError(
+            f"Rows for {length:,} tokens need {wanted / 2**30:,.0f} GiB, and {room / 2**30:,.0f} are free. Give less."
+        )
     tensors = named_tensors(folder)
     key = table_key(tensors, ours)
     if key is None and known == METHODS:

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
-from ..files import append_line, read_lines, write_arrays, write_text
+from ..files import append_line, flush_file, read_lines, write_arrays, write_text
 from ..stop import Stopped, asked, deferring
 from .checkpoints import (
     CHECKPOINTS,
@@ -317,6 +317,8 @@ def run(
         states = [trainer.random_states()]
         if accelerator.num_processes > 1:
             states = _gather_states(states[0], accelerator.device)
+        if main:
+            flush_file(log_path)  # a checkpoint stands on it
         model, packed = trainer.whole(), pack(trainer.optimizers)
         shares = accelerator.num_processes if trainer.shared else 1
         if shares > 1 and not main:
