@@ -160,7 +160,7 @@ def support(run: Run) -> Iterator[Line]:
 
 def _lag_alone(run: Run, panels: object) -> str:
     points, kind = first(run, "toeplitz")
-    sentence = f"The lag alone accounts for most of the distances ({kind}) in"
+    sentence = f"The lag alone accounts for the largest share of the distances ({kind}) in"
     return best(coded(points), sentence, write=rounded) if points else "Distances between positions"
 
 
@@ -242,7 +242,7 @@ def maps_of(run: Run) -> Figure | None:
     columns = ["Corpus", "Kind", "Position", "Component 1", "Component 2", "Component 3"]
     return Figure(
         "map",
-        best(coded(shares), "Two components hold most of the distances of", write=rounded),
+        best(coded(shares), "Two components hold the largest share of the distances of", write=rounded),
         "Classical scaling of the distances: one point a position, joined in order, coloured from the first to the "
         "last; equal scales on both axes. As counted, noise puts every position at a place of its own; the corrected "
         "map has less of it.",

@@ -72,7 +72,7 @@ def table_map(run: Run) -> Figure | None:
         rows += [row(model, seed, i, *at[:3], *empty) for i, at in enumerate(scores)]
     title = claimed(run, "dstg-2d-collapse", what="share of two components")
     if title is None and (top2 := {m: p for m, p in run.values("pca.top2").items() if m in tables}):
-        told = best(_theirs(top2), "Two components hold most of the variance of", write=per_cent)
+        told = best(_theirs(top2), "Two components hold the largest share of the variance of", write=per_cent)
         title = judged(run, [story(run, list(top2))], told)
     rings = any(len(arrays.get("outliers", ())) for _, arrays in tables.values())
     subtitle = (
@@ -110,7 +110,7 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
         or judged(
             run,
             [each.name for each in lines][:1],
-            best(at(lines, 2), "Two components hold most of the table of", write=per_cent),
+            best(at(lines, 2), "Two components hold the largest share of the table of", write=per_cent),
         )
     ),
     y=Axis("share of variance", "share", (0, 1)),

@@ -130,7 +130,7 @@ def probes(run: Run) -> list[Figure]:
 @Curves(
     "variance-position",
     "Share of the variance between positions, and R² of position",
-    finding(sentence="Most of the variance lies between positions in", write=share),
+    finding(sentence="The largest share of the variance lies between positions in", write=share),
     y=R2,
     records=("variance.position: part, layer",),
     width=250,
