@@ -8,7 +8,7 @@ import sys
 import pytest
 from cli_runner import environment, sentences, whatwhere
 
-from whatwhere.files import new_folder, write_text
+from whatwhere.files import new_folder, this_machine, write_text
 from whatwhere.locks import LOCK, InUse, is_locked, locked, sweep, sweep_beside
 from whatwhere.study.run import waiting_for
 
@@ -126,6 +126,16 @@ def test_leftovers_of_killed_processes_go_and_what_was_put_aside_comes_back(tmp_
     assert (tmp_path / "step-5/whole").read_text() == "2"
 
 
+def test_what_a_living_process_or_another_machine_writes_below_a_folder_stays(tmp_path):
+    # A study given again took away what its own `--only` was writing at this moment.
+    here = this_machine()
+    names = f".a.npz.{here}-{os.getppid()}", f".a.npz.{int(here, 16) ^ 1:08x}-4194303", f".b.npz.{here}-4194303"
+    for name in names:
+        write_text(tmp_path / "arrays" / name, "1")
+    sweep(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "arrays").iterdir()) == sorted(names[:2])
+
+
 def test_a_kill_between_the_two_renames_of_a_folder_loses_nothing(tmp_path, monkeypatch):
     with new_folder(tmp_path / "x") as new:
         write_text(new / "old", "1")
@@ -148,8 +158,10 @@ def test_a_kill_between_the_two_renames_of_a_folder_loses_nothing(tmp_path, monk
 
 def test_what_killed_processes_left_beside_a_folder_goes_and_nothing_else(tmp_path):
     # `export` and `extrapolate` left .NAME.PID beside their folder, which no later call took away.
-    gone = tmp_path / ".out.4194303", tmp_path / ".out.4194302.before"  # more than any process number
-    others = [tmp_path / name for name in (f".out.{os.getppid()}", ".other.4194303", ".out.notes", "out")]
+    here = this_machine()  # process numbers are below 4194303
+    gone = tmp_path / f".out.{here}-4194303", tmp_path / ".out.4194302.before"
+    living = f".out.{here}-{os.getppid()}", f".out.{int(here, 16) ^ 1:08x}-4194303"  # the latter on another machine
+    others = [tmp_path / name for name in (*living, f".other.{here}-4194303", ".out.notes", "out")]
     for folder in (*gone, *others):
         folder.mkdir()
     sweep_beside(tmp_path / "out")

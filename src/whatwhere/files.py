@@ -1,7 +1,7 @@
 """Files and folders written whole or not at all: beside the target, flushed to the disk, then renamed.
 
 Every write of the package goes through here, but for lines that are added to a log, and what transformers writes into a
-temporary folder. A killed process leaves at most a name that begins with a dot and ends in its process number.
+temporary folder. A killed process leaves at most a name that begins with a dot and ends in its machine and number.
 """
 
 import contextlib
@@ -11,15 +11,19 @@ import math
 import os
 import re
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+from zlib import crc32
 
 import numpy as np
 import yaml
 
 Arrays = dict[str, np.ndarray]  # by name, as in an .npz file
+# A temporary name: of what, on which machine, by which process, and what stood there before.
+TEMPORARY = re.compile(r"^\.(.+?)\.(?:([0-9a-f]{8})-)?(\d+)(\.before)?$")
 _MOST_VALUES = 100_000  # of a YAML file
 _BOMB_BYTES, _BOMB_RATIO = 1 << 28, 1000  # what is larger than both when it is unpacked is not unpacked
 
@@ -136,7 +140,7 @@ def in_words(error: OSError) -> str:
     if isinstance(name, bytes | str | os.PathLike):
         path = Path(os.fsdecode(name))
         # Of what is written beside its target, the target.
-        name = path.with_name(re.sub(r"^\.(.+?)\.\d+(\.before)?$", r"\1", path.name))
+        name = path.with_name(TEMPORARY.sub(r"\1", path.name))
     what = str(name) if name is not None else "a file"
     match error.errno:
         case errno.EEXIST | errno.ENOTDIR:
@@ -317,4 +321,9 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}")
+    return path.with_name(f".{path.name}.{this_machine()}-{os.getpid()}")
+
+
+def this_machine() -> str:
+    """Eight digits for this machine, so that processes of several with one number do not meet in a shared folder."""
+    return f"{crc32(socket.gethostname().encode()):08x}"

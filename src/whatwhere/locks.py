@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .files import check_writable
+import psutil
+
+from .files import TEMPORARY, check_writable, this_machine
 
 LOCK = ".lock"
 _held: set[Path] = set()  # by this process
-_TEMPORARY = re.compile(r"^\.(.+)\.(\d+)(\.before)?$")  # as `files` names them
 
 
 class InUse(ValueError):
@@ -112,14 +113,14 @@ def _holder(path: Path) -> str | None:
 def sweep_beside(path: Path) -> None:
     """As `sweep`, of what killed processes of this machine left beside a folder that they were to make whole."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        found = _TEMPORARY.match(left.name)
-        if found and found[1] == path.name and not _runs(int(found[2])):
+        found = TEMPORARY.match(left.name)
+        if found and found[1] == path.name and _is_left(found):
             _clear(left, found)
 
 
 def _clear(left: Path, found: re.Match[str]) -> None:
     """Remove a temporary name, or put back what was put aside."""
-    if found[3] and not left.with_name(found[1]).exists():
+    if found[4] and not left.with_name(found[1]).exists():
         os.replace(left, left.with_name(found[1]))
     elif left.is_dir() and not left.is_symlink():
         shutil.rmtree(left, ignore_errors=True)
@@ -127,25 +128,27 @@ def _clear(left: Path, found: re.Match[str]) -> None:
         left.unlink(missing_ok=True)
 
 
-def _runs(process: int) -> bool:
+def _is_left(found: re.Match[str]) -> bool:
+    """Whether nobody works at what has this name any more: not a process of this machine, which has ended or is this
+    one; what another machine left is left to that."""
+    if found[2] != this_machine():
+        return found[2] is None  # a name of earlier versions
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        pass
-    return True
+        return int(found[3]) == os.getpid() or psutil.Process(int(found[3])).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def sweep(folder: Path) -> None:
     """Remove the temporary names that killed processes left below a folder that this one holds, and put back what they
-    had put aside; folders in it that others hold stay as they are.
+    had put aside; what living processes or other machines write, and folders that others hold, stay as they are.
 
     Only for a folder that is known to be a run's: names that begin with a dot and end in a number may be anybody's.
     """
     for path in sorted(folder.iterdir()):
-        if found := _TEMPORARY.match(path.name):
-            _clear(path, found)
+        if found := TEMPORARY.match(path.name):
+            if _is_left(found):  # else of a process that works at a model of this study
+                _clear(path, found)
         elif path.is_dir() and not path.is_symlink() and is_locked(path) is None:
             (path / LOCK).unlink(missing_ok=True)  # of a process that was killed before it let go
             sweep(path)
