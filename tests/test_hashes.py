@@ -221,6 +221,9 @@ def test_verify_does_not_approve_of_what_has_no_hash(tmp_path):
     (tmp_path / "run/model.safetensors").write_bytes(b"x")
     done = whatwhere("verify", str(tmp_path / "run"))
     assert done.returncode == 2 and "No file below" in done.stderr and "Give the folder of a finished" in done.stderr
+    (tmp_path / "run" / HASHES).write_text("[1")
+    done = whatwhere("verify", str(tmp_path / "run"))
+    assert done.returncode == 2 and str(tmp_path / "run" / HASHES) in done.stdout and "not as written" in done.stderr
 
 
 def test_verify_refuses_what_is_no_folder(tmp_path):

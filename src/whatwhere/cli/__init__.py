@@ -48,7 +48,7 @@ def _run() -> int:
             raise
         line = in_words(error) if isinstance(error, OSError) else str(error)
     except RuntimeError as error:
-        if "peer" not in str(error) or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        if "by peer" not in str(error) or int(os.environ.get("WORLD_SIZE", "1")) == 1:
             raise
         line = "Another process of the launcher has ended; its own line says why."
     except MemoryError as error:

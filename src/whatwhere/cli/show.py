@@ -209,7 +209,7 @@ def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> 
     count, problems = compare(folder)
     if not as_json and problems:
         print("\n".join(problems))
-    if not count:
+    if not count and not problems:
         raise ValueError(f"No file below {folder} has a hash. Give the folder of a finished run or model.")
     same = "" if problems else " and are as they were written"
     emit({"files": count, "problems": problems}, as_json, f"{count:,} files below {folder} have a hash{same}.")
