@@ -121,7 +121,7 @@ def changes(printed: str) -> int:
 
 def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Each file of a folder and what it holds."""
-    for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name != HASHES):
+    for path in sorted(p for p in out.rglob("*") if p.is_file()):
         name = str(path.relative_to(out))
         if name in apart or "/." in f"/{name}":  # what a killed process left is counted by itself
             continue
@@ -133,7 +133,8 @@ def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         elif path.suffix in (".json", ".html"):
             text = path.read_text("utf-8", errors="replace").replace(str(out), "OUT")
             try:
-                held = str(undecided(json.loads(text))) if path.suffix == ".json" else TIME.sub("", text)
+                found = undecided(json.loads(text)) if path.suffix == ".json" else TIME.sub("", text)
+                held = str(sorted(found) if path.name == HASHES else found)  # hashes themselves: see `leftovers`
             except ValueError:  # it was flipped, and stayed so
                 held = text
         elif path.name == "README.md":

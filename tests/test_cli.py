@@ -6,6 +6,7 @@ import shutil
 import tomllib
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cli_runner import settings, whatwhere
@@ -79,6 +80,32 @@ def trained(corpus_file, tmp_path_factory):
 def test_wrong_words_are_refused_in_one_line(arguments, message, tmp_path):
     assert message in refused(*(str(tmp_path / "out") if a == "OUT" else a for a in arguments))
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file() and p.suffix == ".safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("error", "processes", "message"),
+    [
+        (
+            MemoryError("Unable to allocate 72.8 TiB"),
+            1,
+            "There is not enough memory (Unable to allocate 72.8 TiB). Ask",
+        ),
+        (
+            RuntimeError("[gloo] Connection closed by peer"),
+            2,
+            "Another process of the launcher has ended; its own line",
+        ),
+    ],
+)
+def test_what_the_machine_lacks_is_one_line(error, processes, message, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    monkeypatch.setattr("whatwhere.hashes.verify", mock.Mock(side_effect=error))
+    assert message in refused("verify", "runs")
+
+
+def test_other_errors_of_a_program_are_not_hidden(monkeypatch):
+    monkeypatch.setattr("whatwhere.hashes.verify", mock.Mock(side_effect=RuntimeError("closed by peer")))
+    assert "RuntimeError: closed by peer" in whatwhere("verify", "runs").stderr
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):

@@ -210,10 +210,23 @@ def test_a_changed_setting_of_an_unfinished_run_is_noticed(tmp_path):
         done = whatwhere(*words, "--out", str(path.parent))
         assert done.returncode == 2 and done.stderr == (
             f"whatwhere: {path} is not as it was written (its hash differs). Use a complete copy; if you changed it "
-            "yourself, delete its last line.\n"
+            "yourself, delete its first line.\n"
         )
-        path.write_text(path.read_text().rpartition("#")[0])
+        path.write_text(path.read_text().partition("\n")[2])
         assert began_with(type(config), path) == config.model_copy(update={key: other})
+
+
+def test_settings_that_are_cut_off_are_noticed_wherever_it_was(tmp_path):
+    # Those cut before their hash, which was the last line, were taken as they were: the rest by default.
+    path = tmp_path / "pretrain.yaml"
+    PretrainConfig.parse({"steps": 3, "learning_rate": 0.006}).save_run(path)
+    whole = path.read_bytes()
+    for end in (0, 1, 20, 31, 60, whole.index(b"\n"), whole.index(b"\n") + 1, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match="pretrain.yaml is not as it was written"):
+            began_with(PretrainConfig, path)
+    path.write_bytes(whole)
+    assert began_with(PretrainConfig, path).learning_rate == 0.006
 
 
 def test_verify_does_not_approve_of_what_has_no_hash(tmp_path):

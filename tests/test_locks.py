@@ -1,9 +1,11 @@
 """One writer a folder, and nothing left of one that was killed."""
 
+import fcntl
 import os
 import pickle
 import subprocess
 import sys
+from threading import Timer
 
 import pytest
 from cli_runner import environment, sentences, whatwhere
@@ -60,6 +62,17 @@ def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
     with locked(out):
         assert is_locked(out) is not None
     assert not (out / LOCK).exists()
+
+
+def test_who_asks_about_a_folder_refuses_no_writer(tmp_path):
+    # `status` holds the lock that it looks at for an instant, and a command that began then was refused.
+    path = tmp_path / LOCK
+    path.touch()
+    asking = os.open(path, os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    Timer(0.03, os.close, [asking]).start()
+    with locked(tmp_path):
+        assert is_locked(tmp_path) == f"{os.getpid()} on {os.uname().nodename}"
 
 
 def test_windows_are_made_by_one_process_and_parts_by_several(tmp_path):

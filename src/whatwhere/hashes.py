@@ -12,7 +12,7 @@ from .files import read_json, read_object, write_json
 
 HASHES = "hashes.json"  # name below the folder -> SHA-256
 _LONGEST = 4096  # characters of a path
-_ABOVE = "# sha256 of the lines above: "
+_BELOW = "# sha256 of the lines below: "
 REST = "sha256 of the rest"  # a key of an object of JSON
 # Lines are added to logs, pages are drawn again from what is hashed, and cards are there to be edited.
 LEFT_OUT = ("log.jsonl", HASHES, "*.html", "README.md")
@@ -114,22 +114,24 @@ def _hash_now(path: Path, changed: int, size: int) -> str:
 
 
 def with_hash(text: str) -> str:
-    """Lines of YAML, and below them a comment with their hash: for a file that one call writes and the next goes on
+    """Lines of YAML, and above them a comment with their hash: for a file that one call writes and the next goes on
     with, in a folder that has no hashes yet."""
-    return f"{text}{_ABOVE}{hashlib.sha256(text.encode()).hexdigest()}\n"
+    return f"{_BELOW}{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
 
 
 def check_lines(path: Path) -> None:
-    """Compare the lines of a file with the hash below them, where there is one.
+    """Compare the lines of a file with the hash above them; a file that a person wrote has none.
 
     Raises:
-        ValueError: they differ.
+        ValueError: they differ, or the file ends before them.
     """
-    text, found, digest = path.read_bytes().rpartition(_ABOVE.encode())
-    if found and digest.strip() != hashlib.sha256(text).hexdigest().encode():
+    first, _, text = path.read_bytes().partition(b"\n")
+    if not _BELOW.encode().startswith(first[: len(_BELOW)]):
+        return
+    if first.decode(errors="replace") != f"{_BELOW}{hashlib.sha256(text).hexdigest()}":
         raise ValueError(
             f"{path} is not as it was written (its hash differs). Use a complete copy; if you changed it yourself, "
-            "delete its last line."
+            "delete its first line."
         )
 
 

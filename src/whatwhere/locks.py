@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import psutil
 from .files import TEMPORARY, check_writable, this_machine
 
 LOCK = ".lock"
+_LOOKS, _PAUSE = 5, 0.02  # at a lock that another holds, seconds between them: one that asks who does holds it, too
 _held: set[Path] = set()  # by this process
 
 
@@ -72,11 +74,16 @@ def locked(folder: Path, part: str = "") -> Iterator[None]:
 
 
 def _acquire(path: Path) -> int:
+    looks = 0
     while True:
         held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            if (looks := looks + 1) < _LOOKS:
+                os.close(held)
+                time.sleep(_PAUSE)
+                continue
             holder = os.read(held, 200).decode(errors="replace") or "unknown"
             os.close(held)
             raise InUse(path.parent, holder) from None

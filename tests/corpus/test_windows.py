@@ -4,6 +4,7 @@ import json
 import resource
 import shutil
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -328,6 +329,14 @@ def test_memory_does_not_grow_with_the_corpus(list_source, tokenizer, tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 150_000  # the text is 330 kB longer; its shards' descriptions are kept
+
+
+def test_a_pass_over_the_shards_keeps_none_of_them_mapped(list_source, documents, tokenizer, tmp_path):
+    # All stayed mapped, and what was read of them counted as memory of the process.
+    windows = build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, shard_characters=500)
+    train = windows["train"]
+    assert len(windows.manifest["shards"]) > 3 and train.lengths().sum() > 100
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
 def test_progress_goes_to_stderr_and_can_be_silent(list_source, documents, tokenizer, tmp_path, capsys):

@@ -149,6 +149,11 @@ def test_the_same_text_and_tokenizer_in_another_place_are_the_runs(text, tmp_pat
     (moved / "other.txt").write_text(text.read_text() + "\n\nmore")
     with pytest.raises(ValueError, match="holds a run with corpus="):
         pretrain.pretrain(elsewhere, out, resume=True, progress=False)
+    (moved / "other.txt").write_bytes(text.read_bytes())
+    for damaged in ("[]", "{}", '{"source": 3, "tokenizer_sha256": 3}', '{"source": {"files": [3, 4]}}', "[" * 9000):
+        (out / "corpus/settings.json").write_text(damaged)  # KeyError, TypeError
+        with pytest.raises(ValueError, match="holds a run with corpus="):
+            pretrain.pretrain(elsewhere, out, resume=True, progress=False)
 
 
 def test_deterministic_kernels_give_the_same_numbers_on_a_cpu(text, tmp_path):

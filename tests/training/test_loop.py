@@ -191,8 +191,21 @@ def test_truncated_checkpoint_is_passed_over_and_the_run_ends_the_same(windows, 
     with pytest.raises(ValueError, match="model.safetensors is not as it was written"):
         checkpoints.check(newest.parent)
     pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
-    assert "Passing over a broken checkpoint" in capsys.readouterr().out
+    assert "Passing over a broken checkpoint" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
+
+
+def test_a_broken_first_checkpoint_is_written_again(windows, corpus_file, tmp_path):
+    # It stayed as it was, and nobody could hold the trained model against the untrained one.
+    config = config_of(corpus_file, steps=3, checkpoint_steps=[0])
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    first = tmp_path / "run/checkpoints/step-0/model.safetensors"
+    whole = first.read_bytes()
+    for path in (tmp_path / "run/model.safetensors", *(tmp_path / "run/checkpoints/step-3").iterdir()):
+        path.unlink()
+    first.write_bytes(whole[:-100])
+    pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    assert first.read_bytes() == whole
 
 
 def test_checkpoint_of_another_model_is_refused(windows, corpus_file, tmp_path):
@@ -330,6 +343,10 @@ def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys, monkeypatc
         f"0.03 minutes buy {summary['steps']:,} steps; models of size tiny need about 9,766 to learn" in said
     )  # 2.5M tokens of 8 x 32
     assert PretrainConfig.load(tmp_path / "run/pretrain.yaml").steps == summary["steps"]
+    (tmp_path / "run/model.safetensors").unlink()
+    again = config_of(corpus_file, minutes=9)
+    assert pretrain(again, tmp_path / "run", windows=windows, resume=True)["steps"] == summary["steps"]
+    assert f"goes on to its {summary['steps']:,} steps; minutes bought them" in capsys.readouterr().err
     monkeypatch.setitem(LEAVES_PLATEAU, "tiny", 1)  # enough: what they buy is said all the same
     summary = pretrain(config_of(corpus_file, minutes=0.03), tmp_path / "more", windows=windows, progress=False)
     assert f"0.03 minutes buy {summary['steps']:,} steps of " in capsys.readouterr().err

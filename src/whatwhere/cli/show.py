@@ -214,7 +214,8 @@ def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> 
     same = "" if problems else " and are as they were written"
     emit({"files": count, "problems": problems}, as_json, f"{count:,} files below {folder} have a hash{same}.")
     if problems:
-        raise ValueError(f"{len(problems)} of {count:,} files below {folder} are not as written. Use complete copies.")
+        which = "one file is" if len(problems) == 1 else f"{len(problems):,} files are"
+        raise ValueError(f"Below {folder} {which} not as written. Use complete copies.")
 
 
 @verb()

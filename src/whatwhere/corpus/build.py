@@ -215,7 +215,9 @@ def content(source: Any) -> Any:
     plain = json.loads(json.dumps(source))
     if not isinstance(plain, dict):
         return plain
-    files = [{k: v for k, v in file.items() if k != "file"} for file in plain.get("files", ())]
+    files = plain.get("files")
+    if isinstance(files, list):  # else of a damaged list, which is like no other
+        files = [{k: v for k, v in file.items() if k != "file"} if isinstance(file, dict) else file for file in files]
     return {k: v for k, v in plain.items() if k not in ("name", "files")} | ({"files": files} if files else {})
 
 

@@ -75,12 +75,13 @@ class WindowSet:
         return opened / len(self)
 
     def shards(self, part: tuple[int, int] = (0, 1)) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]].
+        """(ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]]. One at a time is
+        kept open, as what is read of a mapped file counts as memory of the process.
 
         part: (k, n): every n-th shard, from the k-th on, k from 0.
         """
         for number in range(part[0], len(self._names), part[1]):
-            yield self._shard(number)
+            yield self._open.get(number) or self._mapped(number)
 
     def first_rows(self, part: tuple[int, int] = (0, 1)) -> list[int]:
         """Number of the first row of each of those shards."""
@@ -88,20 +89,23 @@ class WindowSet:
 
     def _shard(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if number not in self._open:
-            names = [f"shards/{self._names[number]}.{self.split}.{part}.npy" for part in ("ids", "marks", "starts")]
-            check_files(self.folder, *names, known=self._hashes)
-            way_out = _again(self.folder)
-            ids, marks, starts = (read_array(self.folder / name, way_out, mapped=True) for name in names)
-            ends = [*starts[:1], *starts[-1:]] if starts.ndim == 1 else []
-            if ids.ndim != 1 or ids.shape != marks.shape or ends != [0, len(ids)] or (np.diff(starts) < 0).any():
-                raise ValueError(f"{self.folder / names[2]} holds no beginnings of rows of {names[0]}. {way_out}")
-            if len(ids) and int(ids.max()) >= self.vocab_size:
-                raise ValueError(
-                    f"{self.folder / names[0]} holds the id {int(ids.max())}, and the vocabulary has "
-                    f"{self.vocab_size} entries. Build the windows again."
-                )
-            self._open[number] = ids, marks, starts
+            self._open[number] = self._mapped(number)
         return self._open[number]
+
+    def _mapped(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        names = [f"shards/{self._names[number]}.{self.split}.{part}.npy" for part in ("ids", "marks", "starts")]
+        check_files(self.folder, *names, known=self._hashes)
+        way_out = _again(self.folder)
+        ids, marks, starts = (read_array(self.folder / name, way_out, mapped=True) for name in names)
+        ends = [*starts[:1], *starts[-1:]] if starts.ndim == 1 else []
+        if ids.ndim != 1 or ids.shape != marks.shape or ends != [0, len(ids)] or (np.diff(starts) < 0).any():
+            raise ValueError(f"{self.folder / names[2]} holds no beginnings of rows of {names[0]}. {way_out}")
+        if len(ids) and int(ids.max()) >= self.vocab_size:
+            raise ValueError(
+                f"{self.folder / names[0]} holds the id {int(ids.max())}, and the vocabulary has "
+                f"{self.vocab_size} entries. Build the windows again."
+            )
+        return ids, marks, starts
 
     def lengths(self) -> np.ndarray:
         """The number of tokens of each window: (len,) int64."""

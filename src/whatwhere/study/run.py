@@ -425,7 +425,9 @@ def _total_seconds(log: Path, current: float) -> float:
     """Time spent over all calls of a study: the last entry of each call, the current one included."""
     total, last = 0.0, 0.0
     for line in read_lines(log):
-        seconds = float(line["seconds"])
+        seconds = line.get("seconds")
+        if not isinstance(seconds, int | float):  # of a damaged log
+            continue
         if seconds < last:
             total += last
         last = seconds

@@ -273,12 +273,12 @@ def run(
         )
     _forget_peak_memory()
     history: list[dict[str, Any]] = []
-    start, before = 0, 0.0
+    checkpoint, start, before = None, 0, 0.0
     losses: list[float] = []  # of the steps since the last log line
     if resume:
         checkpoint, broken = newest(root)
         for line in broken:
-            accelerator.print(f"Passing over a broken checkpoint: {line}")
+            accelerator.print(f"Passing over a broken checkpoint: {line}", file=sys.stderr)
         if checkpoint is not None:
             states = restore(checkpoint, trainer.plain, trainer.optimizers)
             mine = {k.split(".")[1]: v for k, v in states.items() if k.startswith(f"{rank}.")}
@@ -337,7 +337,7 @@ def run(
             log({"step": step, "tokens": step * tokens_per_step, **validate(trainer)})
 
     if start == 0:
-        if not (root / "step-0").is_dir() or not resume:
+        if checkpoint is None:
             save(0)
         if not history:
             evaluate(0)

@@ -29,7 +29,7 @@ from ..corpus.tokenizer import UNITS
 from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
-from ..files import read_json
+from ..files import read_object
 from ..hashes import check_files
 from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
@@ -125,8 +125,8 @@ class CorpusConfig(StrictConfig):
         kept = out / "corpus" / "settings.json"
         if key not in ("corpus", "tokenizer") or not kept.is_file():
             return False
-        settings = read_json(kept)
         try:
+            settings = read_object(kept, "source", "tokenizer_sha256")
             source = open_source(self.corpus, self.field, self.document)
             if key == "corpus":
                 return content(source.fingerprint()) == content(settings["source"])
@@ -135,7 +135,7 @@ class CorpusConfig(StrictConfig):
             tokenizer = build_tokenizer(self.tokenizer, source, newline_token=self.newline_token)
         except ValueError:
             return False
-        return tokenizer_hash(tokenizer) == settings["tokenizer_sha256"]
+        return bool(tokenizer_hash(tokenizer) == settings["tokenizer_sha256"])
 
 
 class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
@@ -352,6 +352,8 @@ def pretrain(
         if None not in (asked, saved.steps) and asked != saved.steps:
             seen = f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked"
             raise ValueError(f"{seen}. Use another --out.")
+        if config.minutes is not None and saved.steps is not None and finished is None and progress:
+            print(f"{out} goes on to its {saved.steps:,} steps; minutes bought them when it began", file=sys.stderr)
         # Stopped while its text was read, it has no steps yet: the budget is that of this call.
         budget = {key: getattr(config, key) for key in BUDGET} if saved.steps is None else {}
         config = saved.model_copy(update=budget | {"corpus": config.corpus, "sharding": config.sharding})
