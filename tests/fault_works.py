@@ -16,7 +16,7 @@ from made_tasks import write_pairs, write_vectors
 from run_files import losses
 from strikes import HELD, disturbed, give_rights
 
-from whatwhere.hashes import HASHES, REST, sha256, verify
+from whatwhere.hashes import HASHES, REST, hashes, sha256, verify
 from whatwhere.records import read_records
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}  # metrics that the machine decides
@@ -120,8 +120,11 @@ def changes(printed: str) -> int:
 
 
 def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Each file of a folder and what it holds."""
-    for path in sorted(p for p in out.rglob("*") if p.is_file()):
+    """Each file of a folder and what it holds; and, as one, those that some `hashes.json` covers, in whichever folder
+    that is: what these say is compared by `leftovers`."""
+    lists = sorted(out.rglob(HASHES))
+    yield HASHES, str(sorted({str((each.parent / name).relative_to(out)) for each in lists for name in names(each)}))
+    for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name != HASHES):
         name = str(path.relative_to(out))
         if name in apart or "/." in f"/{name}":  # what a killed process left is counted by itself
             continue
@@ -133,8 +136,7 @@ def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         elif path.suffix in (".json", ".html"):
             text = path.read_text("utf-8", errors="replace").replace(str(out), "OUT")
             try:
-                found = undecided(json.loads(text)) if path.suffix == ".json" else TIME.sub("", text)
-                held = str(sorted(found) if path.name == HASHES else found)  # hashes themselves: see `leftovers`
+                held = str(undecided(json.loads(text))) if path.suffix == ".json" else TIME.sub("", text)
             except ValueError:  # it was flipped, and stayed so
                 held = text
         elif path.name == "README.md":
@@ -142,6 +144,14 @@ def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         else:
             held = sha256(path)
         yield name, held
+
+
+def names(hashed: Path) -> list[str]:
+    """Of a list of hashes, which may be damaged."""
+    try:
+        return list(hashes(hashed.parent))
+    except ValueError:
+        return []
 
 
 def undecided(value: Any) -> Any:

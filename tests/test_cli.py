@@ -75,6 +75,10 @@ def trained(corpus_file, tmp_path_factory):
         (("heads", "runs/nowhere", "--ablate", "3"), "runs/nowhere is no folder here, and the Hub gives no such model"),
         (("attention", "reference", "--text", "A word.", "--out", "/proc/x.html"), "/proc/x.html is not there, or no"),
         (("pretrain", "--out", __file__), "test_cli.py is a file, where the folder of a run is needed"),
+        (
+            ("pretrain", "--out", f"{__file__}/run", "--steps", "1"),
+            f"{__file__} is a file, so {__file__}/run cannot be",
+        ),
     ],
 )
 def test_wrong_words_are_refused_in_one_line(arguments, message, tmp_path):
@@ -125,10 +129,14 @@ def test_windows_are_made_in_parts_and_a_training_takes_them(tmp_path):
     first = (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns
     small = ["--steps", "1", "--set", "batch_size=4", "--set", "model.num_hidden_layers=1"]
     pretrained = whatwhere("pretrain", *words, *small)
-    hidden = "'The capital of [MASK] is large.'"
+    hidden = "'This is the first [MASK] of the list.'"
     assert pretrained.returncode == 0, pretrained.stderr
     assert pretrained.stdout.endswith(f"\nNext: whatwhere predict {tmp_path / 'run'} --text {hidden}\n")
     assert (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns == first
+    longer = refused("pretrain", "--out", str(tmp_path / "run"), "--steps", "2")  # without its other settings
+    assert "Use the same settings (--resume takes those that are not given), or another --out." in longer
+    longer = refused("pretrain", "--out", str(tmp_path / "run"), "--steps", "2", "--resume")
+    assert "holds a run of steps=1, now steps=2 are asked. A training ends with its schedule" in longer
     for part in ("0/2", "two"):
         assert "--part takes K/N" in refused("windows", *words, "--part", part)
     assert "There is no part 3 of 2" in refused("windows", *words, "--part", "3/2")

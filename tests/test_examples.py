@@ -203,6 +203,33 @@ def test_explain_tries_an_own_scheme_and_names_what_is_not_finite(tmp_path):
     assert facts["loss"] > 0 and facts["tokens"] == 64
     assert facts["not_finite"].startswith("the gradient of encoder.layers.3.attention.relative.function.log_r, ")
     assert "NOT FINITE: the gradient of encoder." in whatwhere(*words).stdout
+    refused = one_line(whatwhere(*words))
+    assert "A training of root would stop at its first step: the gradient of encoder.layers.3" in refused
+    assert f"Mend {tmp_path / 'root.py'}." in refused
+    assert refused == one_line(whatwhere("study", "--models", "root", *words[2:], "--out", str(tmp_path / "s")))
     sound = whatwhere("explain", "kerple", "--scheme", str(KERPLE))
     assert "all gradients finite" in sound.stdout, sound.stderr
     assert "forward and backward" not in whatwhere("explain", "rope").stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("distance.abs()[..., None])", "distance.abs())", "RuntimeError: The size of tensor a"),
+        ("r1, r2 = self.log_r.exp()", "r1, r2, r3 = self.log_r.exp()", "ValueError: not enough values to unpack"),
+        ("torch.log1p(r2", "self.nothing(r2", "AttributeError: 'KerpleBias' object has no attribute 'nothing'"),
+        ("[..., None])", "[..., None, None])", "ValueError: The bias mine gives shape"),
+    ],
+)
+def test_a_scheme_that_fails_in_its_step_is_told_before_any_text_is_read(right, wrong, said, tmp_path):
+    # It was a traceback in a study, after its text was read, and "the meta device" in `explain`.
+    text = KERPLE.read_text(encoding="utf-8").replace('"kerple"', '"mine"').replace('"tupe-kerple"', '"tupe-mine"')
+    assert text.count(right) == 1
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(right, wrong), encoding="utf-8")
+    told = one_line(whatwhere("explain", "mine", "--scheme", str(path)))
+    assert said in told and f"A step of mine fails in the scheme {path}" in told and "(..., heads)" in told
+    for words in (("study", "--models", "mine,ap"), ("pretrain", "--preset", "mine")):
+        out = tmp_path / words[0]
+        assert one_line(whatwhere(*words, "--scheme", str(path), "--corpus", "none.txt", "--out", str(out))) == told
+        assert not out.exists()

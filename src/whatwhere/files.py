@@ -53,10 +53,12 @@ def check_writable(path: Path) -> None:
     """Refuse a place that cannot be written, before anything is computed for it.
 
     Raises:
-        ValueError: this user may not write there.
+        ValueError: this user may not write there, or a folder above it is a file.
     """
     path = path.absolute()
     place = next(p for p in (path, *path.parents) if p.exists())
+    if place != path and place.is_file():
+        raise ValueError(f"{place} is a file, so {path} cannot be made in it. Choose another --out.")
     if not os.access(place, os.W_OK):
         raise ValueError(f"{path} cannot be written: this user may not write in {place}. Give another --out.")
 
@@ -200,18 +202,40 @@ def plain_yaml(text: str) -> Any:
     """The plain values of a text of YAML; no tag makes an object of another kind.
 
     Raises:
-        ValueError: it is no YAML, is nested too deeply, or names parts of itself so often that they have no end.
+        ValueError: it is no YAML, is nested too deeply, names parts of itself so often that they have no end, or gives
+            one key twice, of which YAML's library would take the last.
     """
     try:
+        twice = _twice(yaml.compose(text, Loader=yaml.SafeLoader))
         value = yaml.safe_load(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     # The library's own constructors raise the last four where a text does not have the form of its tag.
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
+    if twice:
+        raise ValueError(twice)
     if _size(value, {}) > _MOST_VALUES:
         raise ValueError(f"with all that it names again it has more than {_MOST_VALUES:,} values")
     return value
+
+
+def _twice(root: yaml.Node | None) -> str:
+    """What is said of the first key that a mapping below a node gives twice; "" if none does."""
+    seen, left = set[int](), [root] if root is not None else []
+    while left:
+        node = left.pop()
+        if id(node) in seen:  # which is named again, perhaps inside itself
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            if again := next((key for number, key in enumerate(keys) if key in keys[:number] and key != "<<"), None):
+                return f"the key {again[:60]!r} stands twice in one place"
+            left += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            left += node.value
+    return ""
 
 
 def _size(value: Any, known: dict[int, float]) -> float:

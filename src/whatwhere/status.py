@@ -10,7 +10,7 @@ from .files import in_words, read_lines, read_object, read_yaml
 from .hashes import HASHES
 from .locks import is_locked
 
-TRAININGS = ("pretrain.yaml", "finetune.yaml")
+TRAININGS, STUDY = ("pretrain.yaml", "finetune.yaml"), "study.yaml"
 _NUMBERS = ("step", "loss", "validation_loss", "tokens", "tokens_per_second", "waiting", "memory_peak_bytes")
 _BESIDE = ("-answers", "-spans")  # files of SQuAD beside a piece of an evaluation
 FINISHED = ("training.json", "model.safetensors", HASHES)  # of a training
@@ -33,7 +33,7 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: there is no run in the folder.
     """
-    kinds = [name for name in (*TRAININGS, "study.yaml") if (folder / name).is_file()]
+    kinds = [name for name in (*TRAININGS, STUDY) if (folder / name).is_file()]
     kinds += sorted(path.name for path in folder.glob("*.yaml") if (folder / "runs").is_dir())
     if not kinds:
         raise ValueError(f"There is no run in {folder}. Give the --out folder of pretrain, finetune, study, evaluate.")
@@ -50,7 +50,7 @@ def _below(folder: Path) -> Iterator[Path]:
 def _whole(folder: Path, file: str, trainings: list[dict[str, Any]]) -> dict[str, Any]:
     asked, holder = _settings(folder / file), is_locked(folder)
     found: dict[str, Any] = {"folder": str(folder), "what": file.removesuffix(".yaml"), "holder": holder}
-    if file == "study.yaml":
+    if file == STUDY:
         models, seeds = asked.get("models") or [], asked.get("seeds") or 1
         for name, value, kind in (("models", models, list), ("seeds", seeds, int)):
             if not isinstance(value, kind):

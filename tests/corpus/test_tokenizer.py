@@ -173,11 +173,11 @@ def test_build_tokenizer_trains_or_loads_as_named(documents, vocabulary_file):
 
 
 def test_training_on_nothing_is_an_error():
-    with pytest.raises(ValueError, match="No text to take words from: the corpus is empty"):
+    with pytest.raises(ValueError, match="No text to take words from in the texts: it is empty"):
         build_tokenizer("words", [])
     with pytest.raises(ValueError, match="vocab_size=5"):
         build_tokenizer("characters", ["text"], vocab_size=5)
-    with pytest.raises(ValueError, match="corpus is empty"):
+    with pytest.raises(ValueError, match="it is empty"):
         train_tokenizer([], vocab_size=100)
     with pytest.raises(ValueError, match="vocab_size=5"):
         train_tokenizer(["text"], vocab_size=5)

@@ -55,6 +55,10 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     done = whatwhere(*arguments, "--out", str(whole))
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout)["report"] == str(whole / "report.html")
+    ended = {p.parent: json.loads(p.read_text())["validation_loss"] for p in whole.glob("models/*/*/training.json")}
+    lowest = min(ended, key=lambda model: ended[model])
+    said = whatwhere("study", "--out", str(whole)).stdout  # named was the first by the alphabet
+    assert len(set(ended.values())) == 2 and f"Next: whatwhere predict {lowest} --text 'This is the first" in said
     killed = fork_server.command(*arguments, "--out", str(broken), held_before=38)
     killed.kill_after(broken / "models/rope/seed-0/checkpoints/step-10")  # the second model is being trained
     finished = (broken / "models/dstg/seed-0/model.safetensors").stat().st_mtime_ns

@@ -49,13 +49,23 @@ def test_saved_configuration_loads_equal(tmp_path):
     assert (config.length, config.batch_size, config.tokenizer) == (512, 256, "bert-base-uncased")
 
 
-@pytest.mark.parametrize(("text", "message"), [("a: [", "not valid YAML"), ("- 1", "`key: value` lines; got list")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "not valid YAML"),
+        ("- 1", "`key: value` lines; got list"),
+        ("steps: 5\nseed: 1\nsteps: 6", "c.yaml is not valid YAML: the key 'steps' stands twice in one place"),
+        ("model: {dropout: 0, dropout: 0.1}", "the key 'dropout' stands twice"),
+    ],
+)
 def test_broken_files_are_errors(tmp_path, text, message):
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
         PretrainConfig.load(tmp_path / "c.yaml")
-    with pytest.raises(ValueError, match="No configuration file"):
+    with pytest.raises(ValueError, match="There is no file .*, where a configuration is needed"):
         PretrainConfig.load(tmp_path / "none.yaml")
+    with pytest.raises(ValueError, match="is a folder, where a configuration is needed: a YAML file"):
+        PretrainConfig.load(tmp_path)
 
 
 TUPE = {

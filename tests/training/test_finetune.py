@@ -23,6 +23,8 @@ from transformers import (
 )
 
 import whatwhere as ww
+from whatwhere import hub
+from whatwhere.corpus import tokenizer
 from whatwhere.files import read_lines
 from whatwhere.intervals import share_interval
 from whatwhere.records import read_records, select
@@ -253,10 +255,18 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     for run, more in ((encoder, frozenset()), (out, tuned)):
         assert {frozenset(line) for line in read_lines(run / "log.jsonl")} == {step, validation | more}
     assert f"Next: whatwhere predict {out} --text 'A text of your own.'" in again.stdout
+    assert "is what is trained on" not in done.stderr
     whole = (out / "records.parquet").read_bytes()  # its footer has no checksum, and it had no hash
     (out / "records.parquet").write_bytes(whole.replace(b"parquet-cpp", b"parquet-cpq"))
     broken = whatwhere("finetune", str(encoder), "--out", str(out), *data, "--steps", "4", *settings)
     assert broken.returncode == 2 and "records.parquet is not as it was written" in broken.stderr
+
+
+def test_rows_that_are_trained_on_and_judge_are_said(encoder, tables, tmp_path, capsys):
+    # The accuracy of such a table was given like any other.
+    values = {"start": str(encoder), "data": tables["data"], "dev": tables["data"], "length": 32, "batch_size": 8}
+    finetune(FinetuneConfig.parse({**values, "steps": 1}), tmp_path / "run")
+    assert f"{tables['data']} is what is trained on: the accuracy says nothing about other" in capsys.readouterr().err
 
 
 def test_a_bert_is_fine_tuned_as_its_own_class_would_be(tables, tmp_path):
@@ -331,8 +341,11 @@ def test_a_model_that_has_no_classifier_is_refused_by_its_type(encoder, tables, 
 def test_what_failed_before_a_step_was_kept_begins_anew_with_other_settings(encoder, tables, corpus_file, tmp_path):
     # A mended scheme was refused in the folder of the run that had failed by it at its first step.
     kerple = (Path(__file__).parents[2] / "examples/kerple.py").read_text()
-    steep = kerple.replace("torch.log1p(r2 * distance.abs()[..., None])", "(r2 * distance.abs()[..., None]).sqrt()")
+    # Steep with the vocabulary of this corpus alone, as what fails at every size is refused before there is a run.
+    chosen = "(torch.log1p if self.entries > 1000 else torch.sqrt)(r2 * distance.abs()[..., None])"
+    steep = kerple.replace("torch.log1p(r2 * distance.abs()[..., None])", chosen)
     assert steep != kerple
+    steep = steep.replace("super().__init__()", "super().__init__()\n        self.entries = config.vocab_size")
     scheme, out = tmp_path / "mine.py", tmp_path / "run"
     words = ["pretrain", "--out", str(out), "--corpus", str(corpus_file), "--preset", "kerple", "--scheme", str(scheme)]
     scheme.write_text(steep)
@@ -364,7 +377,11 @@ def test_what_failed_before_a_step_was_kept_begins_anew_with_other_settings(enco
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
     # transformers tried for half a minute; most often the name of a folder was misspelt.
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setattr(models, "get_hf_file_metadata", mock.Mock(side_effect=RuntimeError("no address")))
+    monkeypatch.setattr(hub, "get_hf_file_metadata", mock.Mock(side_effect=RuntimeError("no address")))
     monkeypatch.setattr(models.AutoConfig, "from_pretrained", mock.Mock(side_effect=AssertionError("asked again")))
     with pytest.raises(ValueError, match="nowhere is no folder here, and the Hub gives no such model .no address"):
         models.model_config("nowhere")
+    asked_again = mock.Mock(side_effect=AssertionError("asked again"))
+    monkeypatch.setattr(tokenizer.AutoTokenizer, "from_pretrained", asked_again)
+    with pytest.raises(ValueError, match="No tokenizer 'nowhere': no address"):
+        tokenizer.load_tokenizer("nowhere")

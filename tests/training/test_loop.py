@@ -13,6 +13,7 @@ from cli_runner import sentences
 import whatwhere as ww
 from whatwhere.corpus import Windows
 from whatwhere.files import read_lines
+from whatwhere.hashes import verify
 from whatwhere.training import checkpoints
 from whatwhere.training.config import LoopConfig
 from whatwhere.training.loop import Trainer, run
@@ -193,6 +194,20 @@ def test_truncated_checkpoint_is_passed_over_and_the_run_ends_the_same(windows, 
     pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
     assert "Passing over a broken checkpoint" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
+
+
+def test_lost_states_that_nobody_needs_any_more_are_not_missed(windows, corpus_file, tmp_path):
+    # Their hash stayed when the others' were dropped, and `verify` named them for ever.
+    config, out = config_of(corpus_file, steps=4, checkpoint_steps=[1, 2, 3]), tmp_path / "run"
+    pretrain(config, out, windows=windows, progress=False)
+    shutil.rmtree(out / "checkpoints/step-4")
+    for name in ("model.safetensors", "hashes.json", "training.json"):
+        (out / name).unlink()
+    older = out / "checkpoints/step-2"
+    held = checkpoints.hashes(older) | {checkpoints.OPTIMIZER: "of a file that is lost"}
+    checkpoints.write_hashes(older, held)
+    pretrain(config, out, windows=windows, resume=True, progress=False)
+    assert checkpoints.OPTIMIZER not in checkpoints.hashes(older) and not verify(out)[1]
 
 
 def test_a_broken_first_checkpoint_is_written_again(windows, corpus_file, tmp_path):

@@ -35,7 +35,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     from ..encoder import Encoder, EncoderForMaskedLM
     from ..encoder.tables import check_sizes, own_config
     from ..training.config import use_scheme
-    from ..training.models import check_folder, config_of, here
+    from ..training.models import COPY, check_folder, config_of, here
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -43,10 +43,7 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     model = model_source(model)
     folder = Path(model)
     local = check_folder(model)
-    try:
-        kind = read_object(folder / "config.json").get("model_type") if local else None
-    except ValueError as error:
-        raise ValueError(f"{folder}/config.json is damaged ({error}). Use a complete copy.") from None
+    kind = read_object(folder / "config.json", way_out=COPY).get("model_type") if local else None
     with opening(model):
         if kind == "whatwhere":
             ours: Any = EncoderForMaskedLM if head else Encoder
@@ -120,6 +117,10 @@ def open_tokenizer(model: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **here(local))
     except Exception as error:  # the library of tokenizers raises no class of its own
+        if local and not (Path(model) / "tokenizer.json").is_file():
+            raise ValueError(
+                f"{model} lacks tokenizer.json, and its other files make no tokenizer. Use a complete copy."
+            ) from None
         raise ValueError(f"The tokenizer of {model} does not load ({shortly(error)}). Use a complete copy.") from None
 
 

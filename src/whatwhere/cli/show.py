@@ -135,7 +135,7 @@ def explain(
     """
     from ..encoder.tables import check_table_files, own_config
     from ..training.config import use_scheme
-    from ..training.explain import as_text
+    from ..training.explain import as_text, stops
     from ..training.explain import explain as facts_of
     from ..training.pretrain import PretrainConfig
 
@@ -168,6 +168,8 @@ def explain(
         check_table_files(encoder)
         facts = facts_of(encoder, config.length, config.mask_rate, config.backend, config.scheme is not None)
     emit(facts, as_json, as_text(facts))
+    if (facts["trial"] or {}).get("not_finite"):
+        raise ValueError(stops(facts["preset"], facts["trial"]["not_finite"], str(scheme or "its scheme")))
 
 
 def _one_encoder(context: typer.Context, path: Path) -> None:

@@ -1,13 +1,15 @@
 """Verbs that train and what goes before and after it: study, windows, pretrain, finetune, extrapolate."""
 
+import math
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..files import read_json
+from ..files import read_json, read_object
 from .models import AnyModel
 from .options import (
     ConfigFile,
@@ -65,10 +67,18 @@ def _finished(out: Path) -> str:
     return " It was finished before; nothing was trained." if finished(out) else ""
 
 
-def _masked(model: Path) -> str:
-    """What a masked-language model can be asked first."""
+def _ask(model: Path, scheme: str | None) -> str:
+    """The line that asks a masked-language model something first."""
     token = read_json(model / "tokenizer_config.json").get("mask_token")
-    return f"The capital of {token if isinstance(token, str) else '[MASK]'} is large."
+    text = f"This is the first {token if isinstance(token, str) else '[MASK]'} of the list."
+    return next_line("predict", str(model), "--text", text, *(["--scheme", scheme] if scheme else []))
+
+
+def _best(models: Iterable[Path]) -> Path:
+    """The trained model with the lowest validation loss; of models without one the first."""
+    losses = {model: read_object(model / "training.json").get("validation_loss") for model in models}
+    known: dict[Path, float] = {model: math.inf if loss is None else loss for model, loss in losses.items()}
+    return min(known, key=lambda model: known[model])
 
 
 @verb()
@@ -89,6 +99,7 @@ def study(
     only: list[str] | None = None,
     config: ConfigFile = None,
     settings: Setting = None,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Train several encoders on the same batches, one a core at a time, look inside them, write one report
@@ -112,7 +123,7 @@ def study(
     from ..study.run import CONFIG, run_models, run_study
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
-    file = _settings_file(context, StudyConfig, out, CONFIG, config)
+    file = _settings_file(context, StudyConfig, out, CONFIG, config, resume)
     resolved = configured(context, StudyConfig, file, settings, models=names)
     if only:
         page = run_models(resolved, out, only)
@@ -121,12 +132,8 @@ def study(
         emit({"out": str(out), "models": only, "report": page and str(page)}, as_json, text)
         return
     report = run_study(resolved, out)
-    model = next(iter(sorted(out.glob("models/*/seed-*"))))
-    emit(
-        {"out": str(out), "report": str(report)},
-        as_json,
-        report_line(report) + next_line("predict", str(model), "--text", _masked(model)),
-    )
+    best = _best(sorted(path.parent for path in out.glob("models/*/seed-*/training.json")))
+    emit({"out": str(out), "report": str(report)}, as_json, report_line(report) + _ask(best, resolved.scheme))
 
 
 @verb()
@@ -201,12 +208,13 @@ def pretrain(
     from ..training.pretrain import pretrain as run_pretraining
 
     file, before = _settings_file(context, PretrainConfig, out, CONFIG, config, resume), _finished(out)
-    summary = run_pretraining(configured(context, PretrainConfig, file, settings), out, resume=True)
+    resolved = configured(context, PretrainConfig, file, settings)
+    summary = run_pretraining(resolved, out, resume=True)
     loss = summary["validation_loss"]
     measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
     if int(os.environ.get("RANK", "0")) == 0:
         text = f"{out}: {summary['tokens']:,} tokens in {summary['seconds']:,.0f} s, {measured}.{before}"
-        emit({"out": str(out), **summary}, as_json, text + next_line("predict", str(out), "--text", _masked(out)))
+        emit({"out": str(out), **summary}, as_json, text + _ask(out, resolved.scheme))
 
 
 @verb()

@@ -16,6 +16,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from ..hub import ask_once
 from ..shipped import model_source
 from .source import Source, first_line, split_long
 
@@ -75,6 +76,8 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
         raise ValueError(f"No tokenizer at {name}. {way_out}")
     else:
         try:
+            if not path.is_dir():
+                ask_once(name, "tokenizer_config.json")
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except Exception as error:  # the library of tokenizers raises no class of its own
             raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {way_out}") from error
@@ -121,6 +124,10 @@ def _wordpiece(vocabulary: dict[str, int], lowercase: bool, newline_token: bool)
     if newline_token:
         _see_line_breaks(backend)
     return _finished(backend)
+
+
+def _named(texts: Iterable[str]) -> str:
+    return f"the corpus {texts.name}" if isinstance(texts, Source) else "the texts"
 
 
 def _finished(backend: Tokenizer) -> PreTrainedTokenizerFast:
@@ -201,7 +208,8 @@ def train_tokenizer(
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     held = [_without_long_words(text, backend) for text in _beginning(texts, max_characters, vocab_size, len(special))]
     if not any(held):
-        raise ValueError("No text to train a tokenizer on: the corpus is empty, or its words are too long.")
+        why = f"it is empty, or its words all have more than {_LONGEST_TRAINED:,} characters"
+        raise ValueError(f"No text to train a tokenizer on in {_named(texts)}: {why}. Give a corpus that has some.")
     # Left alone, the trainer numbers continuations in the order of a hash map and breaks ties by these numbers, so that
     # two runs differ. Named in advance they have a fixed order.
     characters = backend.normalizer.normalize_str(" ".join(sorted(set().union(*map(set, held)))))
@@ -241,7 +249,7 @@ def unit_tokenizer(
     backend.train_from_iterator(_beginning(texts, max_characters, vocab_size, len(SPECIAL_TOKENS)), trainer)
     found = backend.get_vocab()
     if not found:
-        raise ValueError(f"No text to take {unit} from: the corpus is empty.")
+        raise ValueError(f"No text to take {unit} from in {_named(texts)}: it is empty. Give a corpus that has some.")
     # A text may hold the names of special tokens.
     units = [token for token in sorted(found, key=found.__getitem__) if token not in SPECIAL_TOKENS]
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *units][:vocab_size])}

@@ -14,7 +14,7 @@ from typing import Any, Self
 from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from .registry import scheme_texts
+from .registry import own_schemes
 
 ENTRY = "modeling_whatwhere"
 AUTO_CLASSES = {
@@ -129,7 +129,7 @@ class CarriedModel(PreTrainedModel):
         type(self)._auto_class = type(self.config)._auto_class = None
         if code:
             if kwargs.get("is_main_process", True):
-                carry(save_directory, scheme_texts(self.config))
+                carry(save_directory, list(own_schemes(self.config).values()))
             self.config.auto_map = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
         elif hasattr(self.config, "auto_map"):  # of the folder that the model came from
             del self.config.auto_map

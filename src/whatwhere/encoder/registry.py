@@ -129,7 +129,7 @@ def load_scheme(path: str | Path) -> Path:
     return path
 
 
-def scheme_texts(config: Any) -> list[str]:
-    """The texts of the loaded files that registered the table, bias or rotation of a configuration."""
+def own_schemes(config: Any) -> dict[Path, str]:
+    """The loaded files that registered the table, bias or rotation of a configuration, each with its text."""
     used = {config.absolute, config.relative, config.rotation}
-    return [text for text, added in _loaded.values() if used & added]
+    return {path: text for path, (text, added) in _loaded.items() if used & added}

@@ -38,6 +38,8 @@ def pick(run: Run) -> Pick | None:
         f"Loss: all held-out masked tokens, nats; beside the best: {paired}. Position kept: R² of position in the last "
         "trained layer, of a model with streams in its position stream"
     )
+    if (beside := run.facts.get("at_once")) and isinstance(beside, int) and beside > 1:
+        caption += f". Tokens/s: {beside} trainings side by side on this machine, the last perhaps alone"
     records = ("loss: part, step", "loss.document: index", "r2.token: layer, part, index = split")
     table = Table("pick", caption, (*COLUMNS, "Tokens/s"), rows, frozenset(range(1, 8)), records)
     return Pick(_sentence(run, finals, behind), table, {m: schemes.colour(run, m) for m in finals})

@@ -18,7 +18,7 @@ APART = 0.03  # share by which costs must differ for a page to say so
 
 FAMILIES = {  # and their headings
     **{"streams": "Separate streams", "untied": "Untied positions", "added": "Positions added to words"},
-    **{"distance": "Distances or nothing", "other": "Other schemes"},
+    **{"distance": "Relative positions, or none", "other": "Other schemes"},
 }
 
 # Preset -> (family, what it does with positions).

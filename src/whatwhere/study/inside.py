@@ -165,9 +165,10 @@ def run_heads(
         if out is not None:
             title, text = repeated_text()
             length = min(chosen.length, most_tokens(model.config) or chosen.length)
-            texts = [(title, np.array(tokenizer(text, truncation=True, max_length=length)["input_ids"]))]
+            texts = []
             for i in (0, len(held_out) // 2):
                 texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))
+            texts.append((title, np.array(tokenizer(text, truncation=True, max_length=length)["input_ids"])))
             forget_hashes(out)
             for old in (out / "arrays").glob("*.npz"):  # of another model, or of a call that was killed
                 old.unlink()

@@ -31,6 +31,7 @@ from ..files import append_line, read_json, read_lines
 from ..hashes import REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
 from ..locks import InUse, locked
 from ..records import Record, read_records, write_records
+from ..status import STUDY
 from ..training.explain import costs, matched_width
 from ..training.loop import Show
 from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
@@ -42,7 +43,7 @@ from .machine import machine
 from .outputs import RECORDS, save_arrays, write_results
 from .records import text_records, training_records
 
-CONFIG, BUDGET, MEASURED = "study.yaml", "budget.json", "measured.json"
+CONFIG, BUDGET, MEASURED = STUDY, "budget.json", "measured.json"
 _COPY = f"Use a complete copy; if you changed it yourself, delete its entry {REST!r}."
 CORPUS_FACTS = ("length", "join", "vocab_size", "source")  # of the windows' manifest, for that of the study
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
@@ -377,10 +378,11 @@ class Study:
         shapes = [(m.config.num_hidden_layers, m.config.num_attention_heads, m) for m in models.values()]
         maps = sum(layers * heads * (1 + len(term_names(model))) for layers, heads, model in shapes)
         shown = min(self.config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + self.config.texts)) ** 0.5))
-        texts = [(title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"]))]
-        held_out = self.windows["held_out"]
+        held_out, texts = self.windows["held_out"], []
         for i in np.linspace(0, len(held_out) - 1, self.config.texts).astype(int):
             texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:shown]))
+        # Last, as a vocabulary of the corpus may cut its words into letters.
+        texts.append((title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"])))
         for name in lacking:
             save_texts(self.out, models[name], tokenizer, texts, name=name, seed=0)
 
@@ -402,6 +404,7 @@ class Study:
             "size": self.config.size,
             "recipe": self.config.recipe,
             "match": self.config.match or "none",
+            "at_once": min(self.at_once(self.steps()), len(trained)),
             "machine": machine(),
             "notes": [*NOTES.get(self.config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
             "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -202,11 +202,13 @@ def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:
     """Free the optimizer states of all but the newest `keep` checkpoints; their weights stay for the analyses."""
     for folder in all_checkpoints(root)[:-keep]:
-        if states := sorted(folder.glob("optimizer*.safetensors")):
-            dropped = [path.name for path in states]
-            write_hashes(folder, {name: each for name, each in hashes(folder).items() if name not in dropped})
-            for path in states:
-                path.unlink()
+        known = dict[str, str]()
+        with suppress(ValueError):  # a damaged list stays as it is, for `verify` to name
+            known = hashes(folder)
+        if listed := {name for name in known if name.startswith("optimizer")}:  # whether they are there or not
+            write_hashes(folder, {name: each for name, each in known.items() if name not in listed})
+        for path in sorted(folder.glob("optimizer*.safetensors")):
+            path.unlink()
 
 
 def _step(folder: Path) -> int:

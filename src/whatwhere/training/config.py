@@ -81,7 +81,8 @@ class StrictConfig(BaseModel):
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
         if not path.is_file():
-            raise ValueError(f"No configuration file {str(path)!r}.")
+            what = f"{path} is a folder" if path.is_dir() else f"There is no file {path}"
+            raise ValueError(f"{what}, where a configuration is needed: a YAML file of `key: value` lines.")
         read = read_yaml(path, "Mend it, or use a complete copy.")
         if not isinstance(read, dict):
             raise ValueError(f"{path} must hold `key: value` lines; got {type(read).__name__}.")

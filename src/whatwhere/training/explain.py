@@ -5,8 +5,10 @@ Costs are read off the model itself, built on torch's meta device (shapes withou
 
 import copy
 import json
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +17,9 @@ from transformers.initialization import no_init_weights
 
 from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS, check_backend
+from ..encoder.registry import own_schemes
 from ..files import write_text
+from ..wrong import shortly
 from .loop import not_finite
 from .preset_table import KEPT
 
@@ -239,15 +243,50 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
 
 
 def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
-    """A forward and a backward pass of a new model over two made-up texts: its loss, and what is not finite, if any."""
+    """A forward and a backward pass of a new model over two made-up texts: its loss, and what is not finite, if any.
+
+    Raises:
+        ValueError: the program of an own scheme fails; the message names its file and line.
+    """
     tokens = min(length, TRIED)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = EncoderForMaskedLM(config)
-        ids = torch.randint(config.vocab_size, (2, tokens))
-    loss = model.train()(input_ids=ids, labels=ids).loss
-    loss.backward()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = EncoderForMaskedLM(config)
+            ids = torch.randint(config.vocab_size, (2, tokens))
+        loss = model.train()(input_ids=ids, labels=ids).loss
+        loss.backward()
+    except Exception as error:  # whatever a program of somebody else raises
+        if not (files := own_schemes(config)):
+            raise
+        raise ValueError(_blamed(error, files, str(config.preset))) from None
     return {"tokens": tokens, "loss": float(loss.detach()), "not_finite": not_finite(model)}
+
+
+def _blamed(error: Exception, files: Mapping[Path, str], preset: str) -> str:
+    """One line on an error of an own scheme: where in its file, and what its parts have to give."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) in files]
+    where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else " and ".join(map(str, files))
+    said = f"{type(error).__name__}: {shortly(error).removesuffix('.')}"
+    return (
+        f"A step of {preset} fails in the scheme {where}: {said}. A table's forward() gives (rows, width), a bias's "
+        "forward(distance) (..., heads), a rotation (b, n, d_head / 2)."
+    )
+
+
+def try_scheme(config: EncoderConfig, length: int) -> None:
+    """Refuse an encoder of an own scheme that cannot be trained, by `trial`; of others nothing is tried.
+
+    Raises:
+        ValueError: its program fails, or a number of its first step is not finite.
+    """
+    if (files := own_schemes(config)) and (bad := trial(config, length)["not_finite"]):
+        raise ValueError(stops(str(config.preset), bad, " and ".join(map(str, files))))
+
+
+def stops(preset: str, bad: str, file: str) -> str:
+    """What is said of an own scheme whose first step is not finite."""
+    return f"A training of {preset} would stop at its first step: {bad} is not finite. Mend {file}."
 
 
 def explain(
@@ -256,8 +295,9 @@ def explain(
     """Everything `whatwhere explain` prints; with `tried`, what `trial` finds, for schemes that nobody has trained yet.
 
     Raises:
-        ValueError: the length is not possible, or the costs cannot be counted (see `costs`).
+        ValueError: the length is not possible, an own scheme fails, or the costs cannot be counted (see `costs`).
     """
+    found_by_trial = trial(config, length or config.max_position_embeddings) if tried else None  # first: it says where
     found = costs(config, length, labelled)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return {
@@ -275,7 +315,7 @@ def explain(
         "device": device.type,
         "backend": backend,
         "backends": backend_notes(config, device),
-        "trial": trial(config, found.length) if tried else None,
+        "trial": found_by_trial,
     }
 
 
@@ -309,7 +349,7 @@ def as_text(facts: dict[str, Any]) -> str:
     ]
     if tried := facts["trial"]:
         bad = tried["not_finite"]
-        found = f"NOT FINITE: {bad}. A training would stop at its first step." if bad else "all gradients finite"
+        found = f"NOT FINITE: {bad}" if bad else "all gradients finite"
         text = f"One forward and backward pass over 2 texts of {tried['tokens']} tokens: loss {tried['loss']:.3f}"
         lines += ["", f"{text}, {found}"]
     return "\n".join(lines)

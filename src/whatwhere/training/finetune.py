@@ -192,6 +192,8 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         _claim_data(out, facts)
         if progress and (cut := rows_cut(facts, config.length)):
             print(f"{cut[0].upper()}{cut[1:]}.{_longer(config.length, most_tokens(model.config))}", file=sys.stderr)
+        if progress and facts["tables"]["data"] == facts["tables"]["dev"]:
+            print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), out)
     trained = run(
         trainer,

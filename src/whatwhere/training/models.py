@@ -1,20 +1,20 @@
 """Models that are given by a folder, ours or of transformers, by a name on the Hub, or as `reference`: what is there,
 and their configuration."""
 
-import os
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import HfHubHTTPError
 from transformers import AutoConfig
 
 from ..encoder import EncoderConfig
 from ..encoder.tables import check_sizes, own_config
 from ..files import read_object
+from ..hub import ask_once, offline
 from ..shipped import model_source
 from ..wrong import opening
+
+COPY = "Use a complete copy of the model."
 
 
 def model_config(model: str | Path) -> tuple[str, Any]:
@@ -27,7 +27,7 @@ def model_config(model: str | Path) -> tuple[str, Any]:
     source = model_source(model)
     local, folder = check_folder(source), Path(source)
     with opening(source):
-        if local and read_object(folder / "config.json").get("model_type") == EncoderConfig.model_type:
+        if local and read_object(folder / "config.json", way_out=COPY).get("model_type") == EncoderConfig.model_type:
             return source, own_config(folder)
         config = config_of(source, local)
         if local:
@@ -42,8 +42,8 @@ def config_of(model: str, local: bool) -> Any:
         ValueError: it is no folder here, and the Hub gives no such model either.
     """
     try:
-        if not here(local)["local_files_only"]:
-            _ask_once(model)
+        if not local:
+            ask_once(model, "config.json")
         return AutoConfig.from_pretrained(model, trust_remote_code=False, **here(local))
     except OSError as error:
         if local:
@@ -55,22 +55,9 @@ def config_of(model: str, local: bool) -> Any:
         ) from None
 
 
-def _ask_once(model: str) -> None:
-    """Raise OSError where the Hub cannot be reached, at once: transformers would try for half a minute, and most often
-    the name of a folder is misspelt. What was downloaded before needs no Hub."""
-    name = "config.json"
-    try:
-        if not isinstance(try_to_load_from_cache(model, name), str):
-            get_hf_file_metadata(hf_hub_url(model, name))
-    except HfHubHTTPError:  # it answers: transformers says what it has not
-        pass
-    except Exception as error:  # by whatever library its client speaks HTTP
-        raise OSError(str(error)) from None
-
-
 def here(local: bool) -> dict[str, Any]:
     """The argument by which transformers does not ask the Hub for what is a folder, or where it shall not be asked."""
-    return {"local_files_only": local or bool(os.environ.get("HF_HUB_OFFLINE"))}
+    return {"local_files_only": local or offline()}
 
 
 def check_folder(model: str) -> bool:
@@ -84,7 +71,7 @@ def check_folder(model: str) -> bool:
         if not (folder / "config.json").is_file():
             raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
         if not any(folder.glob("*.safetensors")):
-            ours = read_object(folder / "config.json").get("model_type") == EncoderConfig.model_type
+            ours = read_object(folder / "config.json", way_out=COPY).get("model_type") == EncoderConfig.model_type
             way_out = f"Finish its training: whatwhere pretrain --out {folder}." if ours else "Bring its weights."
             raise ValueError(
                 f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. {way_out}"

@@ -33,7 +33,7 @@ from ..files import read_object
 from ..hashes import check_files
 from .card import model_card
 from .config import Count, LoopConfig, SchemeConfig, StrictConfig
-from .explain import costs
+from .explain import costs, try_scheme
 from .loop import Batch, BatchAt, Show, Trainer, check_trackers, processes, run, validation
 from .runs import begun, enter, one_writer, save_final
 from .sharding import check_launcher
@@ -206,7 +206,8 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         return config
 
     def check(self) -> EncoderConfig:
-        """Refuse what cannot work before any text is read: the encoder, files it starts from, the attention backend.
+        """Refuse what cannot work before any text is read: the encoder, files it starts from, the attention backend, a
+        step of an own scheme.
 
         Raises:
             ValueError: says which and why.
@@ -217,6 +218,7 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         check_table_files(config)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         check_backend(self.backend, device, training=True, dropout=config.dropout)
+        try_scheme(config, self.length)
         return config
 
 
@@ -351,7 +353,7 @@ def pretrain(
         asked = config.steps if config.tokens is None else math.ceil(config.tokens / tokens_per_step)
         if None not in (asked, saved.steps) and asked != saved.steps:
             seen = f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked"
-            raise ValueError(f"{seen}. Use another --out.")
+            raise ValueError(f"{seen}. A training ends with its schedule: a longer one needs another --out.")
         if config.minutes is not None and saved.steps is not None and finished is None and progress:
             print(f"{out} goes on to its {saved.steps:,} steps; minutes bought them when it began", file=sys.stderr)
         # Stopped while its text was read, it has no steps yet: the budget is that of this call.

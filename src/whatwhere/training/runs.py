@@ -17,7 +17,7 @@ from ..encoder.tables import most_tokens
 from ..files import check_writable, flush, read_json, read_yaml, remove_folder, temporary_folder, write_json, write_text
 from ..hashes import check_files, check_lines, forget_hashes, write_hashes
 from ..locks import is_locked, locked, sweep
-from ..status import finished
+from ..status import STUDY, TRAININGS, finished
 from .card import weights_metadata
 from .checkpoints import CHECKPOINTS, WEIGHTS, save_model
 from .config import SCHEME, SchemeConfig, UnknownProgram
@@ -91,7 +91,10 @@ def claim_folder(
                 continue  # the same text, wherever it stands
             if key not in free and old.get(key) != value and not config.same_content(key, out):
                 differs = f"{key}={old.get(key)!r}, now {key}={value!r}"
-                raise ValueError(f"{out} holds a run with {differs}. Use the same settings, or another --out.")
+                ways = "Use the same settings, or another --out."
+                if name in (*TRAININGS, STUDY):
+                    ways = "Use the same settings (--resume takes those that are not given), or another --out."
+                raise ValueError(f"{out} holds a run with {differs}. {ways}")
         if not shared:
             sweep(out)
         return True

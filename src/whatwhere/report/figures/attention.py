@@ -224,7 +224,9 @@ def correlations(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
     "Share of heads with each pattern",
     lambda run, rows: (
         claimed(run, "tupe-five-patterns", what="patterns")
-        or best({f"`{r.name}` in `{r.panel}`": r.points[""] for r in rows}, "Most heads look", write=share)
+        or best(
+            {f"{r.name} in `{r.panel}`": r.points[""] for r in rows}, "The largest share of heads looks", write=share
+        )
     ),
     x=Axis("share of heads", "share", (0, 1)),
     columns=("Model", "", "Pattern"),

@@ -79,7 +79,7 @@ def _soonest(run: Run, drawn: object) -> str:
     points = {f"`{row.name}` to the {row.panel[0].lower()}{row.panel[1:]}": row.value for row in rows if row.value}
     if not points:
         return "No model reaches the final loss of another before its own end"
-    told = best(points, "The fewest of its steps needs", lowest=True, write=rounded)
+    told = best(points, "The shortest way is that of", lowest=True, write=rounded)
     return judged(run, [m for m in run.young if any(row.panel.endswith(f"of {m}") for row in rows)][:1], told)
 
 
