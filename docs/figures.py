@@ -5,6 +5,7 @@ Run: python docs/figures.py [NAME ...] (needs playwright and a Chromium but for 
 """
 
 import re
+import runpy
 import shutil
 import sys
 import tempfile
@@ -46,6 +47,7 @@ PLOTS = {  # file -> records, figure of the page of these records
     "length-gain": (LONG, "length-gain"),
 }
 WIDTH, ROW = 760, 26  # pixels
+MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 INK = PALETTES["light"]
 HOURS = {"1 hour": 1, "1 day": 24, "1 month": 730, "1 year": 8766, "100 years": 876600}
 CORPORA = {  # what the pages call a corpus -> its records, its name there
@@ -136,6 +138,26 @@ def scale() -> Figure:
     figure = rows_alone("scale", title, rows, Axis("", "log", tuple(HOURS.values())), "seconds", {})
     figure.panels[0].layout["xaxis"] |= {"tickvals": list(HOURS.values()), "ticktext": list(HOURS), "tickangle": 0}
     return figure
+
+
+def reach() -> Figure:
+    """How far the layers of `reference` look, by the code of docs/how-to/analysis.md on its texts."""
+    page = (DOCS / "how-to/analysis.md").read_text("utf-8")
+    block = re.search(r'```python title="reach.py"\n(.*?)```', page, re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {}
+    exec(block[1], names)  # of this repository
+    values = names["reach"](ww.reference(), ww.reference())
+    rows = [
+        Row(f"layer {i}", {"": Point.between(of.mean().item(), of.min().item(), of.max().item())})
+        for i, of in enumerate(values.T, start=1)
+    ]
+    ends = [min(rows, key=lambda row: row.points[""].value), max(rows, key=lambda row: row.points[""].value)]
+    near, far = (f"{row.name} at {row.points[''].value:.2f}" for row in ends)
+    title = f"In reference, {near} looks nearest and {far} farthest; bars: from the least to the most of 4 texts"
+    return rows_alone(
+        "reach", title, rows, Axis("distance, of that of even attention", include=(0, 1)), "own", {1.0: "even"}
+    )
 
 
 def rows_alone(name: str, title: str, rows: Sequence[Row], x: Axis, metric: str, levels: Mapping[float, str]) -> Figure:
@@ -264,8 +286,82 @@ def reliability() -> str:
     return grid(title, modes, rows)
 
 
-PICTURES = {"method": method, "reliability": reliability}
-OWN = {"theory": theory, "corpora": corpora, "scale": scale}
+def chips(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str], str]]) -> str:
+    """Rows of words, boxes with names, and words, each with a head, as SVG."""
+    starts, height = (10, 200, 560), 74 + 40 * len(rows)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="{FONT}" '
+        f'font-size="14" fill="{INK["text"]}">',
+        f'<rect width="100%" height="100%" fill="{INK["surface"]}"/>',
+        f'<text x="10" y="28" font-size="17">{escape(title)}</text>',
+        *(f'<text x="{x}" y="58" fill="{INK["muted"]}">{escape(w)}</text>' for x, w in zip(starts, heads, strict=True)),
+    ]
+    for i, (left, names, right) in enumerate(rows):
+        y, x = 92 + 40 * i, starts[1]
+        parts += [f'<text x="{at}" y="{y}">{escape(words)}</text>' for at, words in ((10, left), (starts[2], right))]
+        for name in names:
+            wide = 8.5 * len(name) + 14
+            parts.append(
+                f'<rect x="{x:.0f}" y="{y - 19}" width="{wide:.0f}" height="28" rx="4" fill="{INK["band-semantic"]}"/>'
+            )
+            ink = f'fill="{INK["ink-semantic"]}" font-family="{MONO}"'
+            parts.append(f'<text x="{x + wide / 2:.0f}" y="{y}" text-anchor="middle" {ink}>{escape(name)}</text>')
+            x += wide + 8
+    return "\n".join([*parts, "</svg>"])
+
+
+def verbs() -> str:
+    """Each verb of the program between what it takes and what it leaves."""
+    rows = [
+        ("a text", ["study"], "models, records, one page"),
+        ("a text", ["windows", "pretrain"], "a model and its run"),
+        ("a text", ["geometry"], "distances of positions"),
+        ("a model", ["predict", "export"], "words, vectors, a graph"),
+        ("a model", ["probe", "heads", "attention"], "what is inside: numbers, a page"),
+        ("a model", ["spectra"], "shape of its position table"),
+        ("a model", ["extrapolate"], "a copy for longer texts"),
+        ("a model, tasks", ["finetune", "evaluate"], "a classifier, scores, a page"),
+        ("a run", ["report", "claims"], "its page, its verdicts"),
+        ("a run", ["status", "verify"], "how far it is, whether it is whole"),
+        ("nothing", ["presets", "explain", "doctor"], "what there is to choose from"),
+    ]
+    return chips("What each verb takes and leaves", ("you have", "whatwhere ...", "you get"), rows)
+
+
+def levels() -> str:
+    """The parts of the package from the top down, as the test of the layout has them."""
+    found = runpy.run_path(str(DOCS.parent / "tests/test_layout.py"))["LEVELS"]
+    what = ["commands", "the API", "runs", "pages, scores", "inside a model", "training", "encoder, text"]
+    what += ["numbers alone", "what has learned", "values, intervals", "records and names", "safety", "files"]
+    rows = []
+    for words, parts in zip(what, found, strict=True):
+        names = ["whatwhere" if name == "__init__" else name for name in sorted(parts - {"__main__"})]
+        rows += [(words, names[:4], ""), *([("", names[4:], "")] if names[4:] else [])]
+    return chips("A part imports only what stands below it", ("", "", ""), rows)
+
+
+def opens() -> str:
+    """Which files of a model's folder who reads."""
+    readers = ["AutoModel", "SentenceTransformer", "whatwhere", "onnxruntime"]
+    everywhere = ("reads", "semantic")
+    rows = {
+        "config.json, model.safetensors": [everywhere] * 3 + [("", "")],
+        "tokenizer.json": [everywhere] * 3 + [("export's copy", "relative")],
+        "modeling_whatwhere.py, ...": [
+            ("if we are not there", "absolute"),
+            ("the same", "absolute"),
+            ("", ""),
+            ("", ""),
+        ],
+        "modules.json, 1_Pooling/": [("", ""), everywhere, ("", ""), ("", "")],
+        "hashes.json": [("", ""), ("", ""), ("compares", "semantic"), ("", "")],
+        "export: model.onnx": [("", ""), ("", ""), ("", ""), ("reads", "relative")],
+    }
+    return grid("Which file of a model's folder is read by whom", readers, rows, 232)
+
+
+PICTURES = {"method": method, "reliability": reliability, "verbs": verbs, "levels": levels, "opens": opens}
+OWN = {"theory": theory, "corpora": corpora, "scale": scale, "reach": reach}
 
 
 def main(names: Sequence[str]) -> None:

@@ -69,7 +69,7 @@ def figures():
     return module_of(ROOT / "docs/figures.py")
 
 
-@pytest.mark.parametrize("name", ["method", "reliability"])
+@pytest.mark.parametrize("name", ["method", "reliability", "verbs", "levels", "opens"])
 def test_pictures_are_those_of_the_presets_and_of_the_table(name, figures):
     drawn = (ROOT / f"docs/figures/{name}.svg").read_text(encoding="utf-8")
     assert drawn == figures.PICTURES[name]() + "\n", f"draw it again: python docs/figures.py {name}"

@@ -281,6 +281,8 @@ def test_verbs_of_the_table_of_the_readme_exist():
 def test_the_page_of_every_verb_has_every_verb():
     tried = {words[0] for kind, _, body, _ in blocks(VERBS) if kind == "sh" for words in commands(body)}
     assert tried == set(get_command(app).commands)
+    drawn = (ROOT / "docs/figures/verbs.svg").read_text("utf-8")
+    assert sorted(re.findall(r'monospace">(\w+)<', drawn)) == sorted(tried)
 
 
 def test_readme_names_the_two_commands_that_do_all_set_up():
