@@ -179,3 +179,12 @@ def test_bert_a_predicts_what_transformers_predicts(backend):
     )
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(found.loss, expected.loss, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("preset", ["dstg", "split", "rope", "bert-a"])
+def test_without_gradients_the_same_bits_come_out(preset):
+    # There the gate is multiplied in its own memory.
+    model, given = build(preset).eval(), inputs("plain")
+    with torch.inference_mode():
+        found = model(**given).logits
+    assert torch.equal(found, model(**given).logits.detach())
