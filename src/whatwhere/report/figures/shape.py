@@ -106,7 +106,8 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
     "table-spectrum",
     "Cumulative share of the variance by number of components",
     lambda run, lines: (
-        claimed(run, "ap-table-high-dimensional", "lowdim-few-dimensions")
+        claimed(run, "ap-table-high-dimensional", what="share of two components")
+        or claimed(run, "lowdim-few-dimensions", what="components of half of it")
         or judged(
             run,
             [each.name for each in lines][:1],
