@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fork_server
-from fault_works import Work, changes, leftovers, whole, works
+from fault_works import Work, changes, leftovers, names, whole, works
 from malformed_count import malformed
 from strikes import JUMPS, MODES, WELL
 
@@ -53,6 +53,7 @@ from whatwhere.hashes import HASHES, hashes, verify
 from whatwhere.records import read_records
 
 DAMAGE = ("flipped", "vanished")
+WHOLLY = ("study",)  # whose files are damaged one by one, each in models of another kind
 WITHOUT_HASH = ("log.jsonl", "*.html", "README.md")
 TWICE = 5  # every so manieth point
 RARER = 4  # times: the modes but for kill
@@ -101,7 +102,7 @@ def points(work: Work, mode: str, folder: Path, every: int | None = None, first:
         return [Point(work, mode, number) for number in range(20 if every else 10 if work.files == 1 else 5)]
     of = work.place(folder, "killed" if mode in DAMAGE else "whole")
     files = [str(path.relative_to(of)) for path in sorted(of.rglob("*")) if path.is_file() and not _free(path, of)]
-    return [Point(work, mode, name) for name in files[:: every or work.files]]
+    return [Point(work, mode, name) for name in files[:: every or (1 if work.name in WHOLLY else work.files)]]
 
 
 def _struck(point: Point, out: Path, folder: Path) -> Done:
@@ -168,7 +169,8 @@ def _damaged(point: Point, out: Path, folder: Path) -> Done:
         (out / name).unlink()
     status, printed = work.run(out)
     lines = [line for line in printed.splitlines() if line.startswith("whatwhere: ")]
-    named = status == 2 and len(lines) == 1 and any(str(out / each) in lines[0] for each in (name, name.parent))
+    places = [name, *([name.parent] if name.parent != Path() else [])]  # a checkpoint without its list, for example
+    named = status == 2 and len(lines) == 1 and any(str(out / each) in lines[0] for each in places)
     if not status and any(str(out / name) in line for line in verify(out)[1]):  # nothing has read it
         named = work.result(out) == work.expected
         if not named:
@@ -182,7 +184,8 @@ def _damaged(point: Point, out: Path, folder: Path) -> Done:
 def _free(path: Path, folder: Path) -> bool:
     """Whether nobody promises to notice what happens to a file."""
     hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return hidden or not path.stat().st_size or any(path.match(each) for each in WITHOUT_HASH)
+    listed = path.name in names(path.parent / HASHES)  # the log of a finished training is
+    return hidden or not path.stat().st_size or (not listed and any(path.match(each) for each in WITHOUT_HASH))
 
 
 def _flip(path: Path, draw: random.Random) -> None:

@@ -227,7 +227,9 @@ def test_a_scheme_that_fails_in_its_step_is_told_before_any_text_is_read(right, 
     assert text.count(right) == 1
     path = tmp_path / "mine.py"
     path.write_text(text.replace(right, wrong), encoding="utf-8")
+    before = torch.get_rng_state()
     told = one_line(whatwhere("explain", "mine", "--scheme", str(path)))
+    assert torch.equal(before, torch.get_rng_state())
     assert said in told and f"A step of mine fails in the scheme {path}" in told and "(..., heads)" in told
     for words in (("study", "--models", "mine,ap"), ("pretrain", "--preset", "mine")):
         out = tmp_path / words[0]

@@ -1,5 +1,6 @@
 """Every file that a run leaves tells a changed byte from what was written."""
 
+import hashlib
 import io
 import json
 import random
@@ -15,7 +16,7 @@ from made_tasks import write_pairs
 from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
-from whatwhere.hashes import HASHES, _hash_now, check_files, forget_hashes, hashes, sha256, verify, write_hashes
+from whatwhere.hashes import HASHES, _hash_of_state, check_files, forget_hashes, hashes, sha256, verify, write_hashes
 from whatwhere.records import Record, read_records, write_records
 from whatwhere.study.config import StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
@@ -101,14 +102,14 @@ def test_a_flipped_bit_of_a_piece_of_an_evaluation_is_noticed_or_without_effect(
         whole = path.read_bytes()
         for at in range(0, len(whole), 3):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-            _hash_now.cache_clear()  # which tells apart what is written a few milliseconds later
+            _hash_of_state.cache_clear()  # which tells apart what is written a few milliseconds later
             try:
                 found = piece.facts(tmp_path)
                 assert path.suffix == ".json" and {key: found.get(key) for key in written} == written, (path.name, at)
             except ValueError as error:
                 assert str(path) in str(error) and "\n" not in str(error)
         path.write_bytes(whole)
-        _hash_now.cache_clear()
+        _hash_of_state.cache_clear()
     piece.file(tmp_path, ".npz").unlink()
     with pytest.raises(ValueError, match=r"seed-0.npz is missing. Delete seed-0.json and run the command again"):
         piece.finished(tmp_path)
@@ -227,6 +228,16 @@ def test_settings_that_are_cut_off_are_noticed_wherever_it_was(tmp_path):
             began_with(PretrainConfig, path)
     path.write_bytes(whole)
     assert began_with(PretrainConfig, path).learning_rate == 0.006
+    path.write_bytes(bytes(len(whole)))  # what a loss of power can leave
+    with pytest.raises(ValueError, match="pretrain.yaml is not valid YAML"):
+        began_with(PretrainConfig, path)
+    lines = whole.partition(b"\n")[2]
+    above = lines + b"# sha256 of the lines above: " + hashlib.sha256(lines).hexdigest().encode()  # earlier versions
+    path.write_bytes(above)
+    assert began_with(PretrainConfig, path).learning_rate == 0.006
+    path.write_bytes(above.replace(b"0.006", b"0.007"))
+    with pytest.raises(ValueError, match="pretrain.yaml is not as it was written"):
+        began_with(PretrainConfig, path)
 
 
 def test_verify_does_not_approve_of_what_has_no_hash(tmp_path):
@@ -270,7 +281,7 @@ def test_the_run_of_a_training_is_covered(tmp_path):
     files = {str(p.relative_to(tmp_path / "run")) for p in (tmp_path / "run").rglob("*") if p.is_file()}
     free = {name for name in files - covered if not name.endswith((HASHES, "README.md"))}
     assert len(covered) == count
-    assert {name for name in free if not name.startswith("corpus/shards")} == {"log.jsonl"}
+    assert {name for name in free if not name.startswith("corpus/shards")} == set()
     weights = tmp_path / "run/model.safetensors"
     weights.write_bytes(flipped(weights.read_bytes(), random.Random(3)))
     done = whatwhere(*words)  # was: "finished", and the damaged model stayed

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from threading import Timer
@@ -10,6 +11,7 @@ from threading import Timer
 import pytest
 from cli_runner import environment, sentences, whatwhere
 
+from whatwhere import locks
 from whatwhere.files import new_folder, this_machine, write_text
 from whatwhere.locks import LOCK, InUse, is_locked, locked, sweep, sweep_beside
 from whatwhere.study.run import waiting_for
@@ -64,8 +66,9 @@ def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
     assert not (out / LOCK).exists()
 
 
-def test_who_asks_about_a_folder_refuses_no_writer(tmp_path):
+def test_who_asks_about_a_folder_refuses_no_writer(tmp_path, monkeypatch):
     # `status` holds the lock that it looks at for an instant, and a command that began then was refused.
+    monkeypatch.setattr(locks, "_LOOKS", 1000)  # however busy the machine is
     path = tmp_path / LOCK
     path.touch()
     asking = os.open(path, os.O_RDONLY)
@@ -73,6 +76,24 @@ def test_who_asks_about_a_folder_refuses_no_writer(tmp_path):
     Timer(0.03, os.close, [asking]).start()
     with locked(tmp_path):
         assert is_locked(tmp_path) == f"{os.getpid()} on {os.uname().nodename}"
+
+
+def test_who_waits_for_a_folder_that_its_holder_gives_up_makes_it_anew(tmp_path, monkeypatch):
+    # FileNotFoundError: it was gone between two looks at its lock.
+    monkeypatch.setattr(locks, "_LOOKS", 1000)
+    run = tmp_path / "deep/run"
+    path = run / LOCK
+    path.parent.mkdir(parents=True)
+    holder = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+
+    def give_up() -> None:
+        shutil.rmtree(tmp_path / "deep")
+        os.close(holder)
+
+    Timer(0.05, give_up).start()
+    with locked(run):
+        assert is_locked(run) == f"{os.getpid()} on {os.uname().nodename}"
 
 
 def test_windows_are_made_by_one_process_and_parts_by_several(tmp_path):

@@ -321,7 +321,12 @@ LOGGED = {"step": 1, "tokens": 9, "tokens_per_second": 1.0}
         a_list_for_seeds=({"study.yaml": "seeds: [1]"}, "study.yaml: seeds"),
         a_number_for_models=({"study.yaml": "models: 5"}, "study.yaml: models"),
         words_in_the_log=({"pretrain.yaml": "steps: 5", "log.jsonl": LOGGED | {"step": "x"}}, "log.jsonl"),
-        a_list_for_a_loss=({"pretrain.yaml": "steps: 5", "log.jsonl": {"validation_loss": []}}, "log.jsonl"),
+        a_list_for_a_loss=({"pretrain.yaml": "steps: 5", "log.jsonl": {"step": 1, "validation_loss": []}}, "log.jsonl"),
+        a_step_without_end=({"pretrain.yaml": "steps: 5", "log.jsonl": '{"step": 1e999}'}, "log.jsonl: step"),
+        a_loss_of_400_digits=(
+            {"pretrain.yaml": "steps: 5", "log.jsonl": LOGGED | {"loss": 10**400}},
+            "log.jsonl: loss",
+        ),
         results_of_a_list=(
             {"pretrain.yaml": "steps: 5", "training.json": "[]", "model.safetensors": "x", "hashes.json": "{}"},
             "training.json holds a list",

@@ -229,10 +229,13 @@ def _twice(root: yaml.Node | None) -> str:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            if again := next((key for number, key in enumerate(keys) if key in keys[:number] and key != "<<"), None):
-                return f"the key {again[:60]!r} stands twice in one place"
-            left += [value for _, value in node.value]
+            keys = set[tuple[str, str]]()  # 1 and "1" are two
+            for key, value in node.value:
+                left.append(value)
+                if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                    if (key.tag, key.value) in keys:
+                        return f"the key {key.value[:60]!r} stands twice in one place"
+                    keys.add((key.tag, key.value))
         elif isinstance(node, yaml.SequenceNode):
             left += node.value
     return ""

@@ -4,7 +4,7 @@ was damaged on its way is told from a whole one."""
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_hashes(folder: Path, known: Mapping[str, str] | None = None) -> None:
+def write_hashes(folder: Path, known: Mapping[str, str] | None = None, *more: str) -> None:
     """Write down the hash of every file below a folder, but for names that begin with a dot, and for those of which a
     folder in it has hashes of its own.
 
-    known: hashes that need not be computed: all that the folder has.
+    known: hashes that need not be computed: all that the folder has. more: names of files that are left out otherwise.
     """
-    found = {name: sha256(folder / name) for name in _files(folder)} if known is None else dict(known)
+    found = {name: sha256(folder / name) for name in (*_files(folder), *more)} if known is None else dict(known)
     write_json(folder / HASHES, found)
 
 
@@ -104,12 +104,17 @@ def _differing(folder: Path, known: Mapping[str, str], names: Iterable[str]) -> 
         path = folder / name
         if name in known and not path.is_file():
             yield f"{path} is missing"
-        elif name in known and _hash_now(path, path.stat().st_mtime_ns, path.stat().st_size) != known[name]:
+        elif name in known and hash_now(path) != known[name]:
             yield f"{path} is not as it was written (its hash differs)"
 
 
-@lru_cache(maxsize=4096)
-def _hash_now(path: Path, changed: int, size: int) -> str:
+def hash_now(path: Path) -> str:
+    """As `sha256`, but of a file that has not changed since this process last asked."""
+    return _hash_of_state(path, path.stat().st_mtime_ns, path.stat().st_size)
+
+
+@cache  # a pass over more shards than it held would hash them all again
+def _hash_of_state(path: Path, changed: int, size: int) -> str:
     return sha256(path)
 
 
@@ -126,6 +131,12 @@ def check_lines(path: Path) -> None:
         ValueError: they differ, or the file ends before them.
     """
     first, _, text = path.read_bytes().partition(b"\n")
+    above, old, digest = path.read_bytes().rpartition(b"# sha256 of the lines above: ")  # of earlier versions
+    if old and digest.strip() != hashlib.sha256(above).hexdigest().encode():
+        raise ValueError(
+            f"{path} is not as it was written (its hash differs). Use a complete copy; if you changed it yourself, "
+            "delete its last line."
+        )
     if not _BELOW.encode().startswith(first[: len(_BELOW)]):
         return
     if first.decode(errors="replace") != f"{_BELOW}{hashlib.sha256(text).hexdigest()}":
@@ -137,7 +148,7 @@ def check_lines(path: Path) -> None:
 
 def write_hashed(path: Path, facts: Mapping[str, Any]) -> None:
     """Write an object as JSON with a hash of what it says: as `with_hash`, for what no person writes."""
-    write_json(path, {**facts, REST: _of(facts)})
+    write_json(path, {**facts, REST: hash_of(facts)})
 
 
 def read_hashed(path: Path, *keys: str, way_out: str) -> dict[str, Any]:
@@ -147,14 +158,14 @@ def read_hashed(path: Path, *keys: str, way_out: str) -> dict[str, Any]:
         ValueError: as `files.read_object`; it, or a file that it names, is missing or not as it was written.
     """
     found = read_object(path, *keys, way_out=way_out)
-    if found.pop(REST, None) not in (None, _of(found)):
+    if found.pop(REST, None) not in (None, hash_of(found)):
         raise ValueError(f"{path} is not as it was written (its hash differs). {way_out}")
     check_files(path.parent, known=_checked(path, found.get("hashes", {}), way_out), way_out=way_out)
     return found
 
 
-def _of(facts: Mapping[str, Any]) -> str:
-    # As it comes back from the file: keys are words there.
+def hash_of(facts: Mapping[str, Any]) -> str:
+    """Of what an object says, as it comes back from a file of JSON: keys are words there."""
     return hashlib.sha256(json.dumps(json.loads(json.dumps(facts))).encode()).hexdigest()
 
 

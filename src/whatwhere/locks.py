@@ -8,7 +8,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -51,7 +51,6 @@ def locked(folder: Path, part: str = "") -> Iterator[None]:
         yield
         return
     made = [p for p in (folder, *folder.parents) if not p.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / (f"{LOCK}-{part}" if part else LOCK)
     held = _acquire(path)
     try:
@@ -68,15 +67,19 @@ def locked(folder: Path, part: str = "") -> Iterator[None]:
             path.unlink(missing_ok=True)
         finally:
             os.close(held)
-        for each in made:  # where the work was refused there is nothing in them
-            if each.is_dir() and not any(each.iterdir()):
+        with suppress(OSError):  # another process begins in it
+            for each in made:  # where the work was refused there is nothing in them
                 each.rmdir()
 
 
 def _acquire(path: Path) -> int:
     looks = 0
     while True:
-        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)  # who held it may just have removed it
+            held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            continue
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

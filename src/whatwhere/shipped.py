@@ -6,6 +6,7 @@ from .hashes import check_files, hashes
 
 REFERENCE = "reference"
 _FOLDER = Path(__file__).parent / "reference"  # package data; examples/make_reference.py writes it
+OPENED = ("config.json", "tokenizer.json", "tokenizer_config.json")  # beside the weights
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
 
 
@@ -40,6 +41,5 @@ def model_source(model: str | Path) -> str:
     """
     source = reference() if model == REFERENCE else str(model)
     if (folder := Path(source)).is_dir() and (known := hashes(folder)):
-        opened = ("config.json", "tokenizer.json", "tokenizer_config.json")
-        check_files(folder, *opened, *(name for name in known if name.endswith(".safetensors")), known=known)
+        check_files(folder, *OPENED, *(name for name in known if name.endswith(".safetensors")), known=known)
     return source

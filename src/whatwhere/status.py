@@ -11,10 +11,29 @@ from .hashes import HASHES
 from .locks import is_locked
 
 TRAININGS, STUDY = ("pretrain.yaml", "finetune.yaml"), "study.yaml"
-_NUMBERS = ("step", "loss", "validation_loss", "tokens", "tokens_per_second", "waiting", "memory_peak_bytes")
+_LARGEST = 10**300  # of a number in a log
 _BESIDE = ("-answers", "-spans")  # files of SQuAD beside a piece of an evaluation
 FINISHED = ("training.json", "model.safetensors", HASHES)  # of a training
 QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
+
+
+LOG = "log.jsonl"
+
+
+def step_lines(log: Path) -> list[dict[str, Any]]:
+    """The lines of a training's log, without those that a crash cut off or that tell of no step.
+
+    Raises:
+        ValueError: a line whose step is no whole number, or one of whose values is no number.
+    """
+    found = [line for line in read_lines(log) if "step" in line]
+    for line in found:
+        for key, value in line.items():
+            kind = int if key == "step" else int | float | None
+            if not isinstance(value, kind) or isinstance(value, bool) or abs(value or 0) >= _LARGEST:
+                what = "a whole number" if key == "step" else "a number"
+                raise ValueError(f"{log}: {key} must be {what}; got {str(value)[:60]}. Delete that line.")
+    return found
 
 
 def finished(folder: Path) -> bool:
@@ -74,14 +93,11 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _training(folder: Path, file: str) -> dict[str, Any]:
-    asked, holder, log = _settings(folder / file), is_locked(folder), folder / "log.jsonl"
-    lines = read_lines(log)
+    asked, holder, log = _settings(folder / file), is_locked(folder), folder / LOG
+    lines = step_lines(log)
     of_steps = [line for line in lines if "tokens_per_second" in line]
     validated = [line for line in lines if "validation_loss" in line]
     last: Mapping[str, Any] = of_steps[-1] if of_steps else {}
-    for line in (last, *validated[-1:]):
-        if strange := [key for key in _NUMBERS if not isinstance(line.get(key), int | float | None)]:
-            raise ValueError(f"{log}: {strange[0]} must be a number; got {str(line[strange[0]])[:60]}.")
     step, steps = int(last.get("step") or 0), asked.get("steps")
     if not isinstance(steps, int | None):
         raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
@@ -103,8 +119,9 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
         "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not done else None,
         "seconds_left": None,
     }
-    if step and steps and last.get("tokens_per_second"):
-        found["seconds_left"] = (steps - step) * last["tokens"] / step / last["tokens_per_second"]
+    rate, tokens = last.get("tokens_per_second"), last.get("tokens")
+    if step and steps and tokens and rate and math.isfinite(rate):
+        found["seconds_left"] = (steps - step) * tokens / step / rate
     if done:
         found["seconds"] = read_object(folder / "training.json").get("seconds")
     return found | {"trouble": list(_trouble(found, folder))}

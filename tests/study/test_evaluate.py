@@ -143,6 +143,19 @@ def test_a_damaged_figure_is_not_taken_over_and_one_that_is_gone_is_measured_aga
     assert [(r.metric, r.value) for r in found] == [(r.metric, r.value) for r in records]
 
 
+def test_another_model_at_the_same_place_is_refused(data, tmp_path, monkeypatch):
+    # It got the numbers of the one that was there before, and the page its configuration.
+    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    place = tmp_path / "m"
+    shutil.copytree(ww.reference(), place)
+    asked = config(data, models=[str(place)])
+    run_evaluation(GLUE, asked, tmp_path / "out", progress=False)
+    weights = place / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8] + bytes(8))
+    with pytest.raises(ValueError, match="is of another model than .*m is now. Use another --out, or delete .*runs/m"):
+        run_evaluation(GLUE, asked, tmp_path / "out", progress=False)
+
+
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     out = tmp_path / "out"
@@ -299,6 +312,13 @@ def test_models_are_called_by_their_folders(tmp_path):
         model_names([str(one), str(two)])
     runs = pieces(GlueConfig.parse({"models": [str(one)], "recipe": "dstg", "tasks": ["rte", "cola"], "seeds": 2}))
     assert len(runs) == 2 * 2 * 18 and [run.seed for run in runs] == sorted(run.seed for run in runs)
+
+
+def test_two_models_whose_files_would_have_one_name_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_b").mkdir()
+    with pytest.raises(ValueError, match="a_b and a/b would have files of one name"):
+        model_names(["a/b", "a_b"])
 
 
 def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, monkeypatch):

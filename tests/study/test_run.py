@@ -233,6 +233,29 @@ def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch)
     assert [m["name"] for m in began["models"]] == ["dstg"] and len(ended["models"]) == ended["planned"] == 2
 
 
+def test_weights_that_are_not_as_trained_are_not_measured(arguments, tmp_path):
+    # Status 0 and other numbers: a study opened models and checkpoints without a look at their hashes.
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3})
+    out = tmp_path / "s"
+    run_study(config, out, progress=False)
+    for name, gone in (
+        ("models/rope/seed-0/model.safetensors", "between-seed-0.parquet"),
+        ("models/rope/seed-0/checkpoints/step-0/model.safetensors", "models/rope/seed-0/records.parquet"),
+        ("models/rope/seed-0/log.jsonl", "models/rope/seed-0/records.parquet"),
+    ):
+        for left in (gone, "hashes.json"):
+            (out / left).unlink(missing_ok=True)
+        whole = (out / name).read_bytes()
+        (out / name).write_bytes(
+            whole.replace(b'"loss": ', b'"loss": 1', 1) if "log" in name else whole[:-4] + b"\1" * 4
+        )
+        with pytest.raises(ValueError, match=f"{name} is not as it was written"):
+            run_study(config, out, progress=False)
+        (out / name).write_bytes(whole)
+    run_study(config, out, progress=False)
+    assert not verify(out)[1]
+
+
 def test_a_study_gains_seeds_even_without_its_weights_and_loses_none(arguments, tmp_path):
     values = {"steps": 4, "inside": False, "at_once": 1, "models": ["rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)

@@ -150,7 +150,13 @@ def test_the_same_text_and_tokenizer_in_another_place_are_the_runs(text, tmp_pat
     with pytest.raises(ValueError, match="holds a run with corpus="):
         pretrain.pretrain(elsewhere, out, resume=True, progress=False)
     (moved / "other.txt").write_bytes(text.read_bytes())
-    for damaged in ("[]", "{}", '{"source": 3, "tokenizer_sha256": 3}', '{"source": {"files": [3, 4]}}', "[" * 9000):
+    for damaged in (
+        "[]",
+        "{}",
+        '{"source": 3, "tokenizer_sha256": 3}',
+        '{"source": {"files": [3, 4]}, "tokenizer_sha256": "x"}',
+        "[" * 9000,
+    ):
         (out / "corpus/settings.json").write_text(damaged)  # KeyError, TypeError
         with pytest.raises(ValueError, match="holds a run with corpus="):
             pretrain.pretrain(elsewhere, out, resume=True, progress=False)

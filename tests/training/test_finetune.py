@@ -385,3 +385,6 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
     monkeypatch.setattr(tokenizer.AutoTokenizer, "from_pretrained", asked_again)
     with pytest.raises(ValueError, match="No tokenizer 'nowhere': no address"):
         tokenizer.load_tokenizer("nowhere")
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file: "here" if file == "vocab.txt" else None)
+    with pytest.raises(ValueError, match="asked again"):  # what is at hand is opened without the Hub
+        tokenizer.load_tokenizer("nowhere")

@@ -208,6 +208,9 @@ def test_lost_states_that_nobody_needs_any_more_are_not_missed(windows, corpus_f
     checkpoints.write_hashes(older, held)
     pretrain(config, out, windows=windows, resume=True, progress=False)
     assert checkpoints.OPTIMIZER not in checkpoints.hashes(older) and not verify(out)[1]
+    (older / "hashes.json").write_text("[1")  # damaged: `verify` is who names it, not the training
+    checkpoints.drop_old_optimizers(out / "checkpoints")
+    assert str(older) in verify(out)[1][0]
 
 
 def test_a_broken_first_checkpoint_is_written_again(windows, corpus_file, tmp_path):

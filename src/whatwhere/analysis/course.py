@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..encoder import EncoderForMaskedLM
 from ..encoder.tables import read_table
 from ..geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
 from ..geometry.distances import distances
 from ..geometry.encodings import random_table
 from ..records import Record, select
 from ..training.checkpoints import CHECKPOINTS, all_checkpoints
+from ..training.models import trained
 from .attention import TOTAL, WeightReader, Weights, query_mean
 from .geometry import CorpusDistances, rows_of
 from .passes import Batch, Documents, read
@@ -217,7 +217,7 @@ def local_records(run: str | Path, documents: Documents, who: Who) -> list[Recor
     `local.even`. ValueError: no checkpoints there."""
     records: list[Record] = []
     for step, folder in _checkpoints(run):
-        model = EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
+        model = trained(folder)
         reader = NeighbourWeights()
         read(model, documents, [reader])
         *of_step, even = reader.records(who.at(step))

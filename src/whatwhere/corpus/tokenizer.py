@@ -77,7 +77,7 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
     else:
         try:
             if not path.is_dir():
-                ask_once(name, "tokenizer_config.json")
+                ask_once(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except Exception as error:  # the library of tokenizers raises no class of its own
             raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {way_out}") from error

@@ -39,8 +39,16 @@ class Window:
 class WindowSet:
     """The windows of one split, read from disk as they are asked for."""
 
-    def __init__(self, folder: Path, split: str, manifest: dict[str, Any], hashes: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        manifest: dict[str, Any],
+        hashes: Mapping[str, str] | None = None,
+        checked: set[str] | None = None,
+    ):
         self.folder, self.split, self._hashes = folder, split, hashes or {}
+        self._checked = set[str]() if checked is None else checked  # shards of this split that were looked at
         self.length: int = manifest["length"]
         self.join: str = manifest["join"]
         self.special_ids: dict[str, int] = manifest["special_token_ids"]
@@ -94,9 +102,13 @@ class WindowSet:
 
     def _mapped(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         names = [f"shards/{self._names[number]}.{self.split}.{part}.npy" for part in ("ids", "marks", "starts")]
-        check_files(self.folder, *names, known=self._hashes)
+        known = self._names[number] in self._checked
+        if not known:
+            check_files(self.folder, *names, known=self._hashes)
         way_out = _again(self.folder)
         ids, marks, starts = (read_array(self.folder / name, way_out, mapped=True) for name in names)
+        if known:
+            return ids, marks, starts
         ends = [*starts[:1], *starts[-1:]] if starts.ndim == 1 else []
         if ids.ndim != 1 or ids.shape != marks.shape or ends != [0, len(ids)] or (np.diff(starts) < 0).any():
             raise ValueError(f"{self.folder / names[2]} holds no beginnings of rows of {names[0]}. {way_out}")
@@ -105,6 +117,7 @@ class WindowSet:
                 f"{self.folder / names[0]} holds the id {int(ids.max())}, and the vocabulary has "
                 f"{self.vocab_size} entries. Build the windows again."
             )
+        self._checked.add(self._names[number])
         return ids, marks, starts
 
     def lengths(self) -> np.ndarray:
@@ -155,6 +168,7 @@ class Windows:
                 "them; it goes on from there."
             )
         self._hashes = hashes(self.folder)
+        self._checked: dict[str, set[str]] = {split: set() for split in SPLITS}
         of_tokenizer = [name for name in self._hashes if name.startswith("tokenizer/")]
         check_files(self.folder, "manifest.json", "unigrams.npy", *of_tokenizer, known=self._hashes)
         self.manifest: dict[str, Any] = read_manifest(path)
@@ -176,7 +190,7 @@ class Windows:
     def __getitem__(self, split: str) -> WindowSet:
         if split not in SPLITS:
             raise ValueError(f"No split {split!r}. Splits: {', '.join(SPLITS)}.")
-        return WindowSet(self.folder, split, self.manifest, self._hashes)
+        return WindowSet(self.folder, split, self.manifest, self._hashes, self._checked[split])
 
     def unigrams(self) -> np.ndarray:
         """How often each id occurs as text in the windows of the train split: (vocab_size,) int64."""

@@ -16,8 +16,9 @@ from scipy.stats import rankdata
 
 from ..analysis.who import Who
 from ..files import Arrays, arrays_of, read_object, write_arrays, write_json
-from ..hashes import read_hashed, sha256, write_hashed
+from ..hashes import hash_now, hash_of, hashes, read_hashed, sha256, write_hashed
 from ..records import Record
+from ..shipped import OPENED, model_source
 from ..training.config import SchemeConfig
 from ..training.loop import Show
 
@@ -134,7 +135,8 @@ class Piece:
         if arrays is not None:
             written.append(self.file(out, ".npz"))
             write_arrays(written[-1], arrays)
-        write_hashed(self.file(out), {**facts, "hashes": {path.name: sha256(path) for path in written}})
+        own = {"hashes": {path.name: sha256(path) for path in written}, "model": identity(self.source)}
+        write_hashed(self.file(out), {**facts, **own})
 
     def facts(self, out: Path, *keys: str) -> dict[str, Any]:
         """Those of its .json.
@@ -149,9 +151,14 @@ class Piece:
         """Whether it is done, and all of it as it was written.
 
         Raises:
-            ValueError: it is done, and a file is not as it was written.
+            ValueError: it is done, and a file is not as it was written, or its model is another one now.
         """
-        return self.file(out).is_file() and self.facts(out) is not None
+        if not self.file(out).is_file():
+            return False
+        if self.facts(out).get("model") not in (None, identity(self.source)):
+            way_out = f"Use another --out, or delete {self.file(out).parent.parent}."
+            raise ValueError(f"{self.file(out)} is of another model than {self.source} is now. {way_out}")
+        return True
 
     def arrays(self, out: Path) -> Arrays:
         """Those of its .npz."""
@@ -204,6 +211,16 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
         raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
 
 
+def identity(model: str) -> str | None:
+    """A hash of the files that a model's folder is opened from; None of one on the Hub, whose name says which."""
+    folder = Path(model_source(model))
+    if not folder.is_dir():
+        return None
+    known = hashes(folder)
+    files = [path for path in sorted(folder.iterdir()) if path.suffix == ".safetensors" or path.name in OPENED]
+    return hash_of({path.name: known.get(path.name) or hash_now(path) for path in files})
+
+
 def model_names(models: Sequence[str]) -> dict[str, str]:
     """Name -> model as given: the folder's name, of a study's model that above its seed.
 
@@ -215,6 +232,9 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
         path = Path(model)
         whole = path.resolve() if path.is_dir() else path
         name = whole.parent.name if whole.name.startswith("seed-") else whole.name if path.is_dir() else model
+        same = [known for known in named if known != name and known.replace("/", "_") == name.replace("/", "_")]
+        if same:
+            raise ValueError(f"{name} and {same[0]} would have files of one name. Rename the folder.")
         if named.get(name) == model:
             raise ValueError(f"{model} is given twice. Leave one out.")
         if name in named:

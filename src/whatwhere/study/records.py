@@ -9,10 +9,12 @@ from ..analysis.who import Who
 from ..corpus import Windows
 from ..corpus.windows import own_windows
 from ..encoder.tables import has_table
-from ..files import read_json, read_lines
+from ..files import read_json
 from ..gates import plateau, unlearned
+from ..hashes import check_files
 from ..points import Table
 from ..records import Record
+from ..status import LOG, step_lines
 from ..training import pretrain
 from ..training.finetune import CONFIG, FinetuneConfig
 from ..training.runs import SUMMARY
@@ -46,7 +48,7 @@ def unigram_record(windows: Windows, study: str) -> Record:
 def loss_records(folder: Path, who: Who) -> list[Record]:
     """Loss curves of a training, finished or not."""
     records = []
-    for line in read_lines(folder / "log.jsonl"):
+    for line in step_lines(folder / LOG):
         at = who.at(line["step"])
         for key, part in (("loss", "train"), ("validation_loss", "validation")):
             if key in line:
@@ -59,6 +61,7 @@ def loss_records(folder: Path, who: Who) -> list[Record]:
 
 def training_records(folder: Path, who: Who) -> list[Record]:
     """Loss curves and costs of a finished training."""
+    check_files(folder, SUMMARY, LOG)
     summary = read_json(folder / SUMMARY)
     known = {metric: summary.get(key) for metric, key in COSTS.items()}
     return loss_records(folder, who) + [who.record(metric, v) for metric, v in known.items() if v is not None]
@@ -90,9 +93,7 @@ def learning_records(tokenizer: Any, folder: Path, who: Who) -> list[Record]:
     frequency; none where they are not known: of models from elsewhere, or of another task."""
     checkpoint = folder.parent.name == "checkpoints"
     run = folder.parent.parent if checkpoint else folder
-    windows = (
-        own_windows(tokenizer, folder) if (run / pretrain.CONFIG).is_file() and (run / "log.jsonl").is_file() else None
-    )
+    windows = own_windows(tokenizer, folder) if (run / pretrain.CONFIG).is_file() and (run / LOG).is_file() else None
     if windows is None:
         return []
     last = int(folder.name.removeprefix("step-")) if checkpoint else None

@@ -26,7 +26,7 @@ from ..analysis.texts import repeated_text, save_texts, texts_saved
 from ..analysis.who import Who
 from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer, open_source
-from ..encoder import SOURCES, EncoderForMaskedLM
+from ..encoder import SOURCES
 from ..files import append_line, read_json, read_lines
 from ..hashes import REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
 from ..locks import InUse, locked
@@ -34,6 +34,7 @@ from ..records import Record, read_records, write_records
 from ..status import STUDY
 from ..training.explain import costs, matched_width
 from ..training.loop import Show
+from ..training.models import trained as opened
 from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
 from ..training.runs import SUMMARY, begun, claim_folder, one_writer
 from .config import StudyConfig, advice_of_trainings
@@ -154,11 +155,11 @@ class Study:
         """Measure a trained model: records, and what could not be measured and why, beside it; arrays in the study."""
         config, folder, who = self.config, self.folder(name, seed), Who(name, seed, self.name)
         beginning = folder / "checkpoints" / "step-0"
-        untrained = EncoderForMaskedLM.from_pretrained(beginning).eval() if beginning.is_dir() else None
+        untrained = opened(beginning) if beginning.is_dir() else None
         held_out = self.windows["held_out"] if self.can_probe else None
         subject = Subject(
             who,
-            EncoderForMaskedLM.from_pretrained(folder).eval(),
+            opened(folder),
             documents=None if held_out is None else choose_documents(held_out, config.probe_documents),
             held_out=held_out,
             untrained=untrained,
@@ -350,7 +351,7 @@ class Study:
             return []
         if not kept.is_file():
             folders = {name: self.folder(name, seed) for name in self.config.models}
-            models = {name: EncoderForMaskedLM.from_pretrained(folder).eval() for name, folder in folders.items()}
+            models = {name: opened(folder) for name, folder in folders.items()}
             reference = models.pop(REFERENCE)
             documents = choose_documents(self.windows["held_out"], self.config.probe_documents)
             with show_progress("between models", self.progress) as show:
@@ -374,7 +375,7 @@ class Study:
             return
         tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
         title, text = repeated_text()
-        models = {n: EncoderForMaskedLM.from_pretrained(self.folder(n, 0)).eval() for n in self.config.models}
+        models = {n: opened(self.folder(n, 0)) for n in self.config.models}
         shapes = [(m.config.num_hidden_layers, m.config.num_attention_heads, m) for m in models.values()]
         maps = sum(layers * heads * (1 + len(term_names(model))) for layers, heads, model in shapes)
         shown = min(self.config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + self.config.texts)) ** 0.5))

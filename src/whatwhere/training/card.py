@@ -112,6 +112,8 @@ def _optimizer(run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
 
 
 def _speed(summary: Mapping[str, Any]) -> str:
+    if summary["tokens_per_second"] is None:
+        return "not known: the log of the training was lost"
     many = f" in {summary['processes']} processes" if summary["processes"] > 1 else ""
     return (
         f"{summary['tokens_per_second']:,.0f} tokens a second in training{many} on that machine ({summary['device']})"

@@ -192,6 +192,13 @@ def _waiting(root: Path, step: int) -> Path:
     return root / f".step-{step}-shares.0"  # a temporary name, which the next run sweeps away
 
 
+def drop_after(root: Path, step: int) -> None:
+    """Remove the checkpoints of later steps, which a training that goes on from `step` makes again."""
+    for folder in all_checkpoints(root):
+        if _step(folder) > step:
+            remove_folder(folder)
+
+
 def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
     """Remove all checkpoints of steps that were not planned, but for the newest."""
     for folder in all_checkpoints(root)[:-1]:
@@ -293,10 +300,11 @@ def checkpoint(model: str | Path, step: int) -> Path:
     """The folder of a checkpoint that the training of a model kept.
 
     Raises:
-        ValueError: the model's folder keeps none of that step.
+        ValueError: the model's folder keeps none of that step, or one that is not as it was written.
     """
     root = Path(model) / CHECKPOINTS
     if not (folder := root / f"step-{step}" / WEIGHTS).is_file():
         kept = ", ".join(str(_step(each)) for each in all_checkpoints(root)) or "none"
         raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Steps there: {kept}.")
+    check_files(folder.parent, "config.json", WEIGHTS)
     return folder.parent

@@ -250,12 +250,16 @@ def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
     """
     tokens = min(length, TRIED)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng():
             torch.manual_seed(0)
-            model = EncoderForMaskedLM(config)
-            ids = torch.randint(config.vocab_size, (2, tokens))
-        loss = model.train()(input_ids=ids, labels=ids).loss
-        loss.backward()
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            model: Any = EncoderForMaskedLM(config)
+            model.to(device)
+            ids = torch.randint(config.vocab_size, (2, tokens), device=device)
+            loss = model.train()(input_ids=ids, labels=ids).loss
+            loss.backward()
+    except MemoryError:
+        raise
     except Exception as error:  # whatever a program of somebody else raises
         if not (files := own_schemes(config)):
             raise

@@ -25,11 +25,13 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
-from ..files import append_line, flush_file, read_lines, write_arrays, write_text
+from ..files import append_line, flush_file, write_arrays, write_text
+from ..status import step_lines
 from ..stop import Stopped, asked, deferring
 from .checkpoints import (
     CHECKPOINTS,
     all_checkpoints,
+    drop_after,
     drop_between,
     drop_old_optimizers,
     log_spaced,
@@ -41,7 +43,7 @@ from .checkpoints import (
 )
 from .config import LoopConfig
 from .optimizers import learning_rate_factor, make_optimizers
-from .sharding import check_launcher, shard, whole, whole_model
+from .sharding import check_launcher, gather_states, shard, whole, whole_model
 
 GIVE_BACK = 50  # steps after which free memory is given back; takes 1 % of them
 Batch = dict[str, Tensor]
@@ -286,8 +288,14 @@ def run(
                 trainer.set_random_states(mine)
             start, before = checkpoint.step, float(checkpoint.state["seconds"])
             losses = list(checkpoint.state["losses"])
-            history = [line for line in read_lines(log_path) if line.get("step", start + 1) <= start]
+            history = [line for line in step_lines(log_path) if line["step"] <= start]
+            if start and not history:
+                accelerator.print(
+                    f"{log_path} lacks the steps up to {start:,}: its curves begin there", file=sys.stderr
+                )
+    accelerator.wait_for_everyone()  # all have looked at the checkpoints
     if main:
+        drop_after(root, start)  # broken ones would count as the newest, and what is written now as old
         write_text(log_path, "".join(json.dumps(line) + "\n" for line in history))
     accelerator.wait_for_everyone()
     if config.trackers:
@@ -316,7 +324,7 @@ def run(
             )
         states = [trainer.random_states()]
         if accelerator.num_processes > 1:
-            states = _gather_states(states[0], accelerator.device)
+            states = gather_states(states[0], accelerator.device)
         if main:
             flush_file(log_path)  # a checkpoint stands on it
         model, packed = trainer.whole(), pack(trainer.optimizers)
@@ -411,7 +419,7 @@ def _facts(trainer: Trainer, history: list[dict[str, Any]], seconds: float, toke
         "steps": trainer.steps,
         "tokens": tokens,
         "seconds": seconds,
-        "tokens_per_second": rates[len(rates) // 2],
+        "tokens_per_second": rates[len(rates) // 2] if rates else None,  # its log was lost
         "parameters": sum(p.numel() for p in model.parameters()),
         "embedding_parameters": words.weight.numel(),
         "peak_memory_bytes": _peak_memory_here(trainer),
@@ -485,16 +493,3 @@ def _last_good(root: Path) -> str:
 def _arrays(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
     """The parts of a step's batch, for inspection: PART.NAME."""
     return {f"{i}.{name}": value.cpu().numpy() for i, batch in enumerate(batches) for name, value in batch.items()}
-
-
-def _gather_states(states: dict[str, Tensor], device: torch.device) -> list[dict[str, Tensor]]:
-    """Of all processes; by way of the device, as NCCL carries no CPU tensors."""
-    gathered: list[dict[str, Tensor]] = [{} for _ in range(torch.distributed.get_world_size())]
-    # Bytes, not objects: object collectives would pickle.
-    for name in sorted(states):
-        mine = states[name].to(device, torch.uint8).contiguous()
-        parts = [torch.empty_like(mine) for _ in gathered]
-        torch.distributed.all_gather(parts, mine)
-        for rank, part in enumerate(parts):
-            gathered[rank][name] = part.cpu()
-    return gathered

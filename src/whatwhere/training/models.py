@@ -7,9 +7,10 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from ..encoder import EncoderConfig
+from ..encoder import EncoderConfig, EncoderForMaskedLM
 from ..encoder.tables import check_sizes, own_config
 from ..files import read_object
+from ..hashes import check_files
 from ..hub import ask_once, offline
 from ..shipped import model_source
 from ..wrong import opening
@@ -33,6 +34,16 @@ def model_config(model: str | Path) -> tuple[str, Any]:
         if local:
             check_sizes(folder, config)
         return source, config
+
+
+def trained(folder: str | Path) -> EncoderForMaskedLM:
+    """The model of a run or checkpoint of ours, its files compared with their hashes, in evaluation mode.
+
+    Raises:
+        ValueError: a file is not as it was written.
+    """
+    check_files(Path(folder), "config.json", "model.safetensors")
+    return EncoderForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
 
 
 def config_of(model: str, local: bool) -> Any:

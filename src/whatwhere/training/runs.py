@@ -55,6 +55,7 @@ def began_with(kind: type[C], saved: Path) -> C:
         ValueError: it is not as it was written, or another version wrote it, whose settings are not those of this one.
     """
     check_lines(saved)
+    read_yaml(saved, "Use a complete copy, or another --out.")
     try:
         return kind.load_run(saved)
     except UnknownProgram:
@@ -208,4 +209,4 @@ def save_final(
         for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
             shutil.rmtree(out / path.name, ignore_errors=True)  # a folder that an attempt left; a file is replaced
             os.replace(path, out / path.name)
-        write_hashes(out)
+        write_hashes(out, None, *(["log.jsonl"] if (out / "log.jsonl").is_file() else []))

@@ -91,3 +91,16 @@ def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool)
     copy.load_state_dict(weights, assign=True)
     copy.tie_weights()
     return copy
+
+
+def gather_states(states: dict[str, Tensor], device: torch.device) -> list[dict[str, Tensor]]:
+    """Of all processes; by way of the device, as NCCL carries no CPU tensors."""
+    gathered: list[dict[str, Tensor]] = [{} for _ in range(torch.distributed.get_world_size())]
+    # Bytes, not objects: object collectives would pickle.
+    for name in sorted(states):
+        mine = states[name].to(device, torch.uint8).contiguous()
+        parts = [torch.empty_like(mine) for _ in gathered]
+        torch.distributed.all_gather(parts, mine)
+        for rank, part in enumerate(parts):
+            gathered[rank][name] = part.cpu()
+    return gathered
