@@ -104,7 +104,7 @@ def claim_folder(
         # `build_windows` knows whether they are the right.
         windows = path.name == "corpus" and ((path / "settings.json").is_file() or is_locked(path) is not None)
         if not windows and not path.name.startswith("."):
-            what = f"is not empty and holds no run of this kind ({name} is missing)"
+            what = f"is not empty and holds no run of this kind ({saved} is missing)"
             raise ValueError(f"{out} {what}. Choose another --out.")
     return False
 
