@@ -156,7 +156,7 @@ def reach() -> Figure:
     near, far = (f"{row.name} at {row.points[''].value:.2f}" for row in ends)
     title = f"In reference, {near} looks nearest and {far} farthest; bars: from the least to the most of 4 texts"
     return rows_alone(
-        "reach", title, rows, Axis("distance, of that of even attention", include=(0, 1)), "own", {1.0: "even"}
+        "reach", title, rows, Axis("mean distance ÷ that of even attention", include=(0, 1)), "own", {1.0: "even"}
     )
 
 
@@ -332,7 +332,7 @@ def levels() -> str:
     """The parts of the package from the top down, as the test of the layout has them."""
     found = runpy.run_path(str(DOCS.parent / "tests/test_layout.py"))["LEVELS"]
     what = ["commands", "the API", "runs", "pages, scores", "inside a model", "training", "encoder, text"]
-    what += ["numbers alone", "what has learned", "values, intervals", "records and names", "safety", "files"]
+    what += ["numbers alone", "learned enough?", "values, intervals", "records and names", "safety", "files"]
     rows = []
     for words, parts in zip(what, found, strict=True):
         names = ["whatwhere" if name == "__init__" else name for name in sorted(parts - {"__main__"})]
@@ -348,8 +348,8 @@ def opens() -> str:
         "config.json, model.safetensors": [everywhere] * 3 + [("", "")],
         "tokenizer.json": [everywhere] * 3 + [("export's copy", "relative")],
         "modeling_whatwhere.py, ...": [
-            ("if we are not there", "absolute"),
-            ("the same", "absolute"),
+            ("without whatwhere", "absolute"),
+            ("without whatwhere", "absolute"),
             ("", ""),
             ("", ""),
         ],

@@ -136,7 +136,7 @@ def test_windows_are_made_in_parts_and_a_training_takes_them(tmp_path):
     longer = refused("pretrain", "--out", str(tmp_path / "run"), "--steps", "2")  # without its other settings
     assert "Use the same settings (--resume takes those that are not given), or another --out." in longer
     longer = refused("pretrain", "--out", str(tmp_path / "run"), "--steps", "2", "--resume")
-    assert "holds a run of steps=1, now steps=2 are asked. A training ends with its schedule" in longer
+    assert "holds a run of steps=1, now steps=2 are asked. The schedule is made for its steps" in longer
     for part in ("0/2", "two"):
         assert "--part takes K/N" in refused("windows", *words, "--part", part)
     assert "There is no part 3 of 2" in refused("windows", *words, "--part", "3/2")

@@ -36,9 +36,9 @@ def test_hashes_of_a_folder_without_what_changes_or_has_its_own(tmp_path):
         (tmp_path / name).write_text(name)
     write_hashes(tmp_path / "own")
     write_hashes(tmp_path)
-    assert hashes(tmp_path) == {name: sha256(tmp_path / name) for name in ("a", "deep/b")}
+    assert hashes(tmp_path) == {name: sha256(tmp_path / name) for name in ("a", "deep/b", "own/hashes.json")}
     check_files(tmp_path)
-    assert verify(tmp_path) == (3, [])
+    assert verify(tmp_path) == (4, [])
     (tmp_path / "deep/b").write_text("other")
     (tmp_path / "own/c").unlink()
     check_files(tmp_path, "a", "log.jsonl")  # what has no hash is as it is

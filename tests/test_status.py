@@ -33,7 +33,12 @@ def test_a_training_that_runs_tells_how_far_it_is(tmp_path):
     assert found["seconds_left"] == pytest.approx(80 * 100 / 50)
     assert found["trouble"] == ["30% of its time it waits for batches: the disk or the processor is too slow"]
     said = status_text([found])
-    assert "step 20 of 100" in said and "3 min left" in said and "50 tokens/s" in said
+    assert (
+        "validation loss 6.000 at step 0" in said
+        and "step 20 of 100" in said
+        and "3 min left" in said
+        and "50 tokens/s" in said
+    )
 
 
 def test_what_is_wrong_is_said(tmp_path, monkeypatch):

@@ -195,7 +195,8 @@ def read_yaml(path: str | Path, way_out: str = "Use a complete copy.") -> Any:
     try:
         return plain_yaml(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())[:300]}. {way_out}") from None
+        said = " ".join(str(error).replace("<unicode string>", "it").replace("^", " ").split())
+        raise ValueError(f"{path} is not valid YAML: {said[:300]}. {way_out}") from None
 
 
 def plain_yaml(text: str) -> Any:

@@ -26,7 +26,7 @@ def sha256(path: Path) -> str:
 
 def write_hashes(folder: Path, known: Mapping[str, str] | None = None, *more: str) -> None:
     """Write down the hash of every file below a folder, but for names that begin with a dot, and for those of which a
-    folder in it has hashes of its own.
+    folder in it has hashes of its own, whose list is hashed instead.
 
     known: hashes that need not be computed: all that the folder has. more: names of files that are left out otherwise.
     """
@@ -38,7 +38,8 @@ def _files(folder: Path, below: str = "") -> Iterator[str]:
     own = {f"{below}{name}" for name in hashes(folder / below)} if below else set()
     for path in sorted((folder / below).iterdir()):
         name = f"{below}{path.name}"
-        if path.name.startswith(".") or any(path.match(each) for each in LEFT_OUT):
+        free = any(path.match(each) for each in LEFT_OUT) and not (below and path.name == HASHES)  # a list can be lost
+        if path.name.startswith(".") or free:
             continue
         if path.is_dir():
             yield from (each for each in _files(folder, f"{name}/") if each not in own)

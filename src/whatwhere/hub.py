@@ -25,4 +25,4 @@ def ask_once(name: str, file: str, *others: str) -> None:
     except HfHubHTTPError:  # it answers: transformers says what it has not
         pass
     except Exception as error:  # by whatever library its client speaks HTTP
-        raise OSError(str(error)) from None
+        raise OSError(f"the Hub cannot be reached: {error}") from None

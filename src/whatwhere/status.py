@@ -45,9 +45,9 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     """Of a training: its state. Of a study or an evaluation: one object for itself, and one each training in it.
 
     Each has `folder`, `what`, `state` ("running", "stopped", "finished"), `holder` (process and machine, or None). A
-    training also has step, steps, loss and validation_loss in nats, tokens_per_second, seconds_left, waiting (share of
-    the time that it waited for batches), memory_peak_bytes, silent (seconds since its log grew), checkpoint (the newest
-    step), and `trouble`, sentences on what is not as it should be.
+    training also has step, steps, loss and validation_loss in nats, validation_step, tokens_per_second, seconds_left,
+    waiting (share of the time that it waited for batches), memory_peak_bytes, silent (seconds since its log grew),
+    checkpoint (the newest step), and `trouble`, sentences on what is not as it should be.
 
     Raises:
         ValueError: there is no run in the folder.
@@ -112,6 +112,7 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
         "steps": steps,
         "loss": last.get("loss"),
         "validation_loss": validated[-1]["validation_loss"] if validated else None,
+        "validation_step": validated[-1]["step"] if validated else None,
         "tokens_per_second": last.get("tokens_per_second"),
         "waiting": last.get("waiting"),
         "memory_peak_bytes": last.get("memory_peak_bytes"),
@@ -150,9 +151,9 @@ def status_text(found: list[dict[str, Any]]) -> str:
             words.append(f"{each['pieces']} pieces finished")
         if "step" in each:
             words.append(f"step {each['step']:,}" + (f" of {each['steps']:,}" if each["steps"] else ""))
-        words += [
-            f"{name.replace('_', ' ')} {each[name]:.3f}" for name in ("loss", "validation_loss") if each.get(name)
-        ]
+        words += [f"loss {each['loss']:.3f}"] if each.get("loss") else []
+        if each.get("validation_loss"):
+            words.append(f"validation loss {each['validation_loss']:.3f} at step {each['validation_step']:,}")
         if each["state"] != "finished" and each.get("tokens_per_second"):
             words.append(f"{each['tokens_per_second']:,.0f} tokens/s")
             if each["state"] == "running" and each["seconds_left"] is not None:

@@ -277,7 +277,7 @@ def test_a_model_on_the_unigram_plateau_is_not_judged():
     claims = by_id(paper_records() + losses)
     assert claims["rope-no-position"]["verdict"] == "not testable here"
     assert claims["rope-no-position"]["scale"].startswith(
-        "rope has learned too little: 0.05 nats below token frequencies, 0.55 are needed"
+        "rope has learned too little: 0.05 nats below token frequencies, 0.55 below are needed"
     )
     with_rope = {c.id for c in CLAIMS if "rope" in c.models}
     assert {c["verdict"] for i, c in claims.items() if i not in with_rope} == {"holds here"}

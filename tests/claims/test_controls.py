@@ -357,7 +357,7 @@ def test_a_model_far_behind_the_best_is_too_young_to_be_compared():
     records.append(one("", "loss.unigram", 6.0, seed=None))
     young = verdict("rope-no-position", records + losses_of(4.6))
     assert young["verdict"] == "not testable here" and young["scale"].startswith(
-        "rope has learned too little: 1.40 nats below token frequencies, 1.50 are needed; "
+        "rope has learned too little: 1.40 nats below token frequencies, 1.50 below are needed; "
     )
     assert verdict("rope-no-position", records + losses_of(4.4))["verdict"] == "holds here"
     # A loss that is too high is the finding of a claim about losses.

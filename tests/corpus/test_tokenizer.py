@@ -133,7 +133,7 @@ def test_a_missing_tokenizer_is_an_error(spec):
 
 
 def test_a_folder_without_tokenizer_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="No tokenizer"):
+    with pytest.raises(ValueError, match="lacks tokenizer.json, and its other files make no tokenizer. Use a complete"):
         load_tokenizer(tmp_path)
 
 

@@ -208,6 +208,13 @@ def test_a_folder_without_a_tokenizer_says_nothing_of_words(tmp_path):
     assert done.returncode == 2 and "empty.txt" in done.stderr and "text" in done.stderr, done.stderr
 
 
+def test_vectors_that_nobody_asked_for_are_said_to_be_some():
+    said = whatwhere("predict", "reference", "--text", "no mask")
+    assert said.returncode == 0 and json.loads(said.stdout)
+    assert said.stderr == "No text has a [MASK] to fill in: these are their vectors.\n"
+    assert whatwhere("predict", "reference", "--text", "no mask", "--what", "vectors").stderr == ""
+
+
 def test_texts_come_from_the_line_a_file_a_table_or_stdin(classifier, tmp_path):
     (tmp_path / "lines.txt").write_text("one\n\ntwo words\n")
     (tmp_path / "pairs.tsv").write_text("a\tb\none\tsecond\ntwo words\tother\n")

@@ -65,7 +65,9 @@ def test_other_steps_are_a_difference_and_nothing_is_ranked_across_them(build):
     page = comparison_page(open_runs(runs))
     assert page.caveats[0].startswith("These runs differ in steps (`one` 1,100, `two` 900): compare")
     losses = next(f for s in page.sections for f in s.figures if f.id == "loss")
-    assert page.pick is None and losses.title == "Loss while training, of runs that differ"
+    assert page.pick is None and losses.title == "Loss by step, as drawn, of runs that differ"
+    shown = [figure.title for section in page.sections for figure in section.figures]
+    assert len(shown) > 3 and all(title.endswith(", of runs that differ") for title in shown)
     alike = comparison_page(open_runs([build("three", models=("ap",)), build("four", models=("rope",))]))
     assert alike.pick is not None
 

@@ -253,6 +253,13 @@ def test_weights_that_are_not_as_trained_are_not_measured(arguments, tmp_path):
             run_study(config, out, progress=False)
         (out / name).write_bytes(whole)
     run_study(config, out, progress=False)
+    (out / "hashes.json").unlink()
+    known = (out / "models/rope/seed-0/hashes.json").read_bytes()
+    (out / "models/rope/seed-0/hashes.json").unlink()
+    with pytest.raises(ValueError, match="models/rope/seed-0/hashes.json is missing. Use a complete copy"):
+        run_study(config, out, progress=False)
+    (out / "models/rope/seed-0/hashes.json").write_bytes(known)
+    run_study(config, out, progress=False)
     assert not verify(out)[1]
 
 

@@ -197,7 +197,8 @@ class Evidence:
         """Which model has learned too little, so that no claim can be about it (`gates.unlearned`); "" for none."""
         for model in self.models:
             if found := unlearned(self.table, model, self.seeds, share):
-                needed = f"{found[0]:.2f} nats below token frequencies, {found[1]:.2f} are needed"
+                place = "above" if found[0] < 0 else "below"
+                needed = f"{abs(found[0]):.2f} nats {place} token frequencies, {found[1]:.2f} below are needed"
                 return f"{model} has learned too little: {needed}"
         return ""
 

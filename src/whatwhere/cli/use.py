@@ -68,6 +68,8 @@ def predict(
             stride=stride,
             show=lambda done, total: bar.update(task, completed=done, total=total),
         )
+    if predictor.remark:
+        print(predictor.remark, file=sys.stderr)
     if out is not None:
         write_array(out, found)
         facts = {"out": str(out), "texts": len(texts), "width": int(found.shape[1])}

@@ -43,8 +43,8 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
     for place, row in _rows(path):
         if lacking := [name for name in (text, label, text_pair) if name and name not in row]:
             raise ValueError(
-                f"{place}: no column {lacking[0]!r}. Columns there: {some_names([*row])}. Choose with text, text_pair, "
-                "label."
+                f"{place}: no column {lacking[0]!r}. Columns there: {some_names([*row])}. Choose with --text, "
+                "--text-pair, --label."
             )
         if label and (not isinstance(row[label], str | int) or not str(row[label]).strip()):
             raise ValueError(

@@ -80,6 +80,9 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
                 ask_once(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except Exception as error:  # the library of tokenizers raises no class of its own
+            if path.is_dir() and not (path / "tokenizer.json").is_file():
+                what = "lacks tokenizer.json, and its other files make no tokenizer"
+                raise ValueError(f"{name} {what}. Use a complete copy.") from None
             raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {way_out}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ValueError(

@@ -60,7 +60,7 @@ class Predictor:
     """
 
     def __init__(self, model: str | Path, what: str | None = None, length: int | None = None) -> None:
-        self.name = str(model)
+        self.name, self.remark = str(model), ""  # what a reader may wonder at
         source, config = model_config(model)
         head = str((getattr(config, "architectures", None) or [""])[0])
         has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
@@ -266,5 +266,8 @@ def opened(model: str | Path, texts: Sequence[str], what: str | None = None, len
     """The model for what is wanted of some texts."""
     found = Predictor(model, what, length)
     if what is None and found.what == "words" and not all(found.tokenizer.mask_token in text for text in texts):
+        without = "No text" if not any(found.tokenizer.mask_token in text for text in texts) else "Not every text"
+        remark = f"{without} has a {found.tokenizer.mask_token} to fill in: these are their vectors."
         found = Predictor(model, "vectors", length)
+        found.remark = remark
     return found

@@ -63,7 +63,8 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
     if not kept.any():
         most = support.max()
         way = (
-            f"Count more text, or take fewer: --set min_support={int(most)}."
+            "Count more text, or smaller documents: --set document=blank-line makes one of each paragraph. Or take "
+            f"fewer tokens: --set min_support={int(most)}."
             if most
             else "Give text with tokens in it."
         )

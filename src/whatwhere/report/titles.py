@@ -202,8 +202,6 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if not finals:
         return "Loss while training"
-    if run.apart:
-        return "Loss while training, of runs that differ"
     level, stuck = run.plateau(), [m for m in finals if m in run.stuck]
     if level is not None and len(stuck) == len(finals):
         return f"No model leaves the unigram plateau of {fixed(level, 2)} nats"

@@ -28,7 +28,7 @@ from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer, open_source
 from ..encoder import SOURCES
 from ..files import append_line, read_json, read_lines
-from ..hashes import REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
+from ..hashes import HASHES, REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
 from ..locks import InUse, locked
 from ..records import Record, read_records, write_records
 from ..status import STUDY
@@ -325,6 +325,8 @@ class Study:
         found, trained = list(records), []
         for name, seed in filter(self.measured, pairs):
             folder = self.folder(name, seed)
+            if not (folder / HASHES).is_file():
+                raise ValueError(f"{folder / HASHES} is missing. Use a complete copy, or delete {folder}.")
             check_files(folder, "config.json", SUMMARY)
             found += read_records(folder / RECORDS)
             trained.append(

@@ -129,6 +129,7 @@ class StrictConfig(BaseModel):
         write_text(path, self.as_yaml())
 
 
+_said: set[str] = set()  # schemes that this process has said to run
 _loaded: set[str] = set()  # texts of the schemes that this process has loaded, wherever they stood
 KNOWN = "WHATWHERE_SCHEMES"  # hashes of the schemes that a process was given and passes on to those that it starts
 
@@ -224,7 +225,8 @@ class SchemeConfig(StrictConfig):
         scheme = merged.get("scheme")
         if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
             check_trusted(Path(scheme), Path(path))
-            if multiprocessing.parent_process() is None and not values.get("scheme"):
+            if multiprocessing.parent_process() is None and not values.get("scheme") and scheme not in _said:
+                _said.add(scheme)
                 print(f"Running the scheme {scheme}, which {path} names.", file=sys.stderr)
         return merged
 

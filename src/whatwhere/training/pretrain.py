@@ -353,7 +353,7 @@ def pretrain(
         asked = config.steps if config.tokens is None else math.ceil(config.tokens / tokens_per_step)
         if None not in (asked, saved.steps) and asked != saved.steps:
             seen = f"{out} holds a run of steps={saved.steps}, now steps={asked} are asked"
-            raise ValueError(f"{seen}. A training ends with its schedule: a longer one needs another --out.")
+            raise ValueError(f"{seen}. The schedule is made for its steps: others need another --out.")
         if config.minutes is not None and saved.steps is not None and finished is None and progress:
             print(f"{out} goes on to its {saved.steps:,} steps; minutes bought them when it began", file=sys.stderr)
         # Stopped while its text was read, it has no steps yet: the budget is that of this call.

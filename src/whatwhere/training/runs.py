@@ -87,11 +87,12 @@ def claim_folder(
             raise ValueError(f"{out} already holds a run ({name}). {way_out}")
         config.check_scheme(out)
         old = began_with(type(config), saved).model_dump()
-        for key, value in config.model_dump().items():
+        given = config.model_fields_set  # what was asked for is named first
+        for key, value in sorted(config.model_dump().items(), key=lambda pair: pair[0] not in given):
             if key == "scheme" and None not in (value, old[key]):
                 continue  # the same text, wherever it stands
             if key not in free and old.get(key) != value and not config.same_content(key, out):
-                differs = f"{key}={old.get(key)!r}, now {key}={value!r}"
+                differs = f"{key}={old.get(key)!r}, now {key}={value!r}{' by default' * (key not in given)}"
                 ways = "Use the same settings, or another --out."
                 if name in (*TRAININGS, STUDY):
                     ways = "Use the same settings (--resume takes those that are not given), or another --out."

@@ -70,7 +70,8 @@ def table_map(run: Run) -> Figure | None:
         panels.append(path(scores, names, model, alt, remark, alone=alone, height=280 if dense else 430))
         empty = [Cell("")] * (3 - len(scores[0, :3]))
         rows += [row(model, seed, i, *at[:3], *empty) for i, at in enumerate(scores)]
-    title = claimed(run, "dstg-2d-collapse", what="share of two components")
+    title = "Tables on two principal components, of runs that differ" if run.apart else None
+    title = title or claimed(run, "dstg-2d-collapse", what="share of two components")
     if title is None and (top2 := {m: p for m, p in run.values("pca.top2").items() if m in tables}):
         told = best(_theirs(top2), "Two components hold the largest share of the variance of", write=per_cent)
         title = judged(run, [story(run, list(top2))], told)

@@ -104,7 +104,7 @@ class Curves(Form):
         points = [p for each in ours for p in each.points.values()]
         words = self.sampled(run, lines, points, any(each.kind == PAPER for each in lines))
         table = self._table([each for each in lines if each.kind != UPRIGHT])
-        return self.figure(self.title(run, ours), words, panels, table, _key(lines, alone))
+        return self.figure(self.finding(run, ours), words, panels, table, _key(lines, alone))
 
     def _panel(
         self, title: str, every: Lines, labels: Mapping[int, str], x: Scale, scales: Mapping[str, Scale], height: int
@@ -241,7 +241,7 @@ def _key(lines: Lines, alone: bool) -> list[tuple[str, str]]:
     bounded = any(p.low is not None for each in few for p in each.points.values())
     key = [("measured", f"measured, bar: {INTERVAL}")] if bounded else []
     kinds = {each.kind for each in lines}
-    key += [("paper", "the paper")] if PAPER in kinds else []
+    key += [("paper", "hollow, whatever its shape: the paper")] if PAPER in kinds else []
     key += [("untrained", "no gradient reaches it")] if any(each.hollow & set(each.points) for each in few) else []
     key += [("before", "the same model before training")] if BEFORE in kinds else []
     shared = [each for each in lines if each.kind == LEVEL and each.panel == EVERYWHERE and (each.part or not alone)]

@@ -57,6 +57,10 @@ class Form:
         name = self.measured.name
         return f"{name[0].upper()}{name[1:]}"
 
+    def finding(self, run: Run, drawn: Any) -> str:
+        """The title: across runs that differ nothing is ranked."""
+        return f"{self.caption}, of runs that differ" if run.apart else self.title(run, drawn)
+
     def words(self, run: Run, drawn: Any) -> str:
         """What is drawn, in words."""
         told = cleandoc(self.source.__doc__ or "").replace("\n", " ")

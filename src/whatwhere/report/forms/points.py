@@ -45,7 +45,7 @@ class Cloud(Form):
         names = dict.fromkeys(d.panel for d in every)
         panels = [self._panel([d for d in every if d.panel == name], x, y) for name in names]
         table = Table.of(self.id, self.caption, self.columns, [d.cells for d in every])
-        return self.figure(self.title(run, every), self.sampled(run, every, [d.y for d in every]), panels, table)
+        return self.figure(self.finding(run, every), self.sampled(run, every, [d.y for d in every]), panels, table)
 
     def _panel(self, members: Sequence[Dot], x: Scale, y: Scale) -> Panel:
         traces: list[Trace] = []

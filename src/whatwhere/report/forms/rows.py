@@ -75,7 +75,7 @@ class Rows(Form):
         panels = [self._panel([each for each in rows if each.panel == title], scales, left) for title in titles]
         points = [p for each in rows for kind, p in each.points.items() if kind != PAPER]
         words = self.sampled(run, rows, points, any(PAPER in each.points for each in rows))
-        return self.figure(self.title(run, rows), words, panels, self._table(rows), _key(rows))
+        return self.figure(self.finding(run, rows), words, panels, self._table(rows), _key(rows))
 
     def _panel(self, rows: Sequence[Row], scales: Mapping[str, Scale], left: int) -> Panel:
         x = scales[rows[0].axis]
@@ -151,6 +151,8 @@ def _written(each: Row, declared: Axis) -> str:
 def _key(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The marks that a figure uses."""
     kinds = dict.fromkeys(kind for each in rows for kind in each.points)
-    key = [(_KINDS.get(kind, ("", "", "dot"))[2], "the paper" if kind == PAPER else kind) for kind in kinds if kind]
+    key = [
+        (_KINDS.get(kind, ("", "", "dot"))[2], "hollow: the paper" if kind == PAPER else kind) for kind in kinds if kind
+    ]
     bounded = any(p.low is not None for each in rows for p in each.points.values())
     return key + ([("whisker", INTERVAL)] if bounded else [])
