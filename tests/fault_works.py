@@ -121,10 +121,10 @@ def changes(printed: str) -> int:
 
 def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Each file of a folder and what it holds; and, as one, those that some `hashes.json` covers, in whichever folder
-    that is, but for logs, which only their own does: what these say is compared by `leftovers`."""
+    that is, but for other lists, and logs, which only their own does: what lists say is compared by `leftovers`."""
     lists = sorted(out.rglob(HASHES))
     covered = {str((each.parent / name).relative_to(out)) for each in lists for name in names(each)}
-    yield HASHES, str(sorted(name for name in covered if not name.endswith("log.jsonl")))
+    yield HASHES, str(sorted(name for name in covered if not name.endswith(("log.jsonl", HASHES))))
     for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name != HASHES):
         name = str(path.relative_to(out))
         if name in apart or "/." in f"/{name}":  # what a killed process left is counted by itself

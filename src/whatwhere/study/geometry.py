@@ -132,7 +132,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
 def _claim(config: GeometryConfig, out: Path) -> None:
     """Take a folder that is new, empty, or of a geometry run: results are replaced, counts used again."""
     kept = out / CONFIG
-    check_folder(out, kept.is_file(), "geometry run")
+    check_folder(out, kept.is_file(), f"geometry run ({kept} is missing)")
     if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
         replaced = "its results are replaced, its counts used again where they fit."
         print(f"{out} holds a run of other settings: {replaced}", file=sys.stderr)
