@@ -74,7 +74,7 @@ class FeedForward(nn.Module):
         if not self.gated:
             return F.gelu(x)
         gate = F.silu(x)
-        # In its own memory where no gradient needs it: fresh pages for a large batch cost more than the product.
+        # In its own memory where no gradient needs it: of a large batch a new block costs more than the product.
         return gate * up[0] if torch.is_grad_enabled() else gate.mul_(up[0])
 
     def forward(self, streams: Streams) -> Streams:
