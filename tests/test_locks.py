@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from threading import Timer
 
 import pytest
@@ -94,6 +95,11 @@ def test_who_waits_for_a_folder_that_its_holder_gives_up_makes_it_anew(tmp_path,
     Timer(0.05, give_up).start()
     with locked(run):
         assert is_locked(run) == f"{os.getpid()} on {os.uname().nodename}"
+
+
+def test_a_place_where_nothing_can_be_made_is_given_up():
+    with pytest.raises(FileNotFoundError), locked(Path("/proc/nothing/run")):
+        pass
 
 
 def test_windows_are_made_by_one_process_and_parts_by_several(tmp_path):

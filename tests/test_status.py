@@ -53,6 +53,11 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch):
     assert trouble[2] == "nothing was logged for 10 minutes"
 
 
+def test_a_loss_without_end_is_told_as_trouble(tmp_path):
+    append_line(begun(tmp_path / "run") / "log.jsonl", LINE | {"step": 30, "loss": float("inf")})
+    assert run_status(tmp_path / "run")[0]["trouble"][0] == "its loss is inf"
+
+
 def test_a_study_counts_its_models_and_an_evaluation_its_pieces(tmp_path):
     write_text(tmp_path / "s/study.yaml", "models: [dstg, ap]\nseeds: 2\nsteps: 5\n")
     begun(tmp_path / "s/models/dstg/seed-0")

@@ -79,7 +79,9 @@ def _acquire(path: Path) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)  # who held it may just have removed it
             held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:
-            continue
+            if (looks := looks + 1) < _LOOKS:
+                continue
+            raise  # nothing can be made there
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -11,7 +11,7 @@ from .hashes import HASHES
 from .locks import is_locked
 
 TRAININGS, STUDY = ("pretrain.yaml", "finetune.yaml"), "study.yaml"
-_LARGEST = 10**300  # of a number in a log
+_LARGEST = 10**300  # of a whole number in a log
 _BESIDE = ("-answers", "-spans")  # files of SQuAD beside a piece of an evaluation
 FINISHED = ("training.json", "model.safetensors", HASHES)  # of a training
 QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
@@ -30,7 +30,8 @@ def step_lines(log: Path) -> list[dict[str, Any]]:
     for line in found:
         for key, value in line.items():
             kind = int if key == "step" else int | float | None
-            if not isinstance(value, kind) or isinstance(value, bool) or abs(value or 0) >= _LARGEST:
+            large = isinstance(value, int) and abs(value) >= _LARGEST  # which no float holds
+            if not isinstance(value, kind) or isinstance(value, bool) or large:
                 what = "a whole number" if key == "step" else "a number"
                 raise ValueError(f"{log}: {key} must be {what}; got {str(value)[:60]}. Delete that line.")
     return found
