@@ -153,7 +153,7 @@ def test_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "report.html").write_text("mine")
     config = GeometryConfig(corpora=[THREE], tokenizer="words", positions=16)
-    with pytest.raises(ValueError, match="is not empty and holds no geometry run .*geometry.yaml is missing.. Give a new folder"):
+    with pytest.raises(ValueError, match="holds no geometry run .*geometry.yaml is missing.. Give a new folder"):
         run_geometry(config, tmp_path, progress=False)
     with pytest.raises(ValueError, match="is a file, where the folder of a run is needed"):
         run_geometry(config, tmp_path / "notes.txt", progress=False)
