@@ -288,7 +288,7 @@ def reliability() -> str:
 
 def chips(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str], str]]) -> str:
     """Rows of words, boxes with names, and words, each with a head, as SVG."""
-    starts, height = (10, 200, 560), 74 + 40 * len(rows)
+    starts, height = (10, 200, 520), 74 + 40 * len(rows)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="{FONT}" '
         f'font-size="14" fill="{INK["text"]}">',
@@ -314,7 +314,8 @@ def verbs() -> str:
     """Each verb of the program between what it takes and what it leaves."""
     rows = [
         ("a text", ["study"], "models, records, one page"),
-        ("a text", ["windows", "pretrain"], "a model and its run"),
+        ("a text", ["windows"], "windows of tokens"),
+        ("a text", ["pretrain"], "a model and its run"),
         ("a text", ["geometry"], "distances of positions"),
         ("a model", ["predict", "export"], "words, vectors, a graph"),
         ("a model", ["probe", "heads", "attention"], "what is inside: numbers, a page"),

@@ -24,7 +24,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_hashes(folder: Path, known: Mapping[str, str] | None = None, *more: str) -> None:
+def write_hashes(folder: Path, known: Mapping[str, str] | None = None, more: Iterable[str] = ()) -> None:
     """Write down the hash of every file below a folder, but for names that begin with a dot, and for those of which a
     folder in it has hashes of its own, whose list is hashed instead.
 
@@ -131,8 +131,9 @@ def check_lines(path: Path) -> None:
     Raises:
         ValueError: they differ, or the file ends before them.
     """
-    first, _, text = path.read_bytes().partition(b"\n")
-    above, old, digest = path.read_bytes().rpartition(b"# sha256 of the lines above: ")  # of earlier versions
+    held = path.read_bytes()
+    first, _, text = held.partition(b"\n")
+    above, old, digest = held.rpartition(b"# sha256 of the lines above: ")  # of earlier versions
     if old and digest.strip() != hashlib.sha256(above).hexdigest().encode():
         raise ValueError(
             f"{path} is not as it was written (its hash differs). Use a complete copy; if you changed it yourself, "

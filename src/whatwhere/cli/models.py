@@ -101,6 +101,7 @@ def open_tokenizer(model: str) -> Any:
     """
     from transformers import AutoTokenizer
 
+    from ..corpus.tokenizer import without_file
     from ..training.models import here
 
     model = model_source(model)
@@ -117,10 +118,8 @@ def open_tokenizer(model: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model, trust_remote_code=False, **here(local))
     except Exception as error:  # the library of tokenizers raises no class of its own
-        if local and not (Path(model) / "tokenizer.json").is_file():
-            raise ValueError(
-                f"{model} lacks tokenizer.json, and its other files make no tokenizer. Use a complete copy."
-            ) from None
+        if local and (lacking := without_file(Path(model))):
+            raise ValueError(lacking) from None
         raise ValueError(f"The tokenizer of {model} does not load ({shortly(error)}). Use a complete copy.") from None
 
 

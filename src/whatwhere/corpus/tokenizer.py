@@ -80,9 +80,8 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
                 ask_once(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except Exception as error:  # the library of tokenizers raises no class of its own
-            if path.is_dir() and not (path / "tokenizer.json").is_file():
-                what = "lacks tokenizer.json, and its other files make no tokenizer"
-                raise ValueError(f"{name} {what}. Use a complete copy.") from None
+            if path.is_dir() and (lacking := without_file(path)):
+                raise ValueError(lacking) from None
             raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {way_out}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ValueError(
@@ -127,6 +126,13 @@ def _wordpiece(vocabulary: dict[str, int], lowercase: bool, newline_token: bool)
     if newline_token:
         _see_line_breaks(backend)
     return _finished(backend)
+
+
+def without_file(folder: Path) -> str:
+    """What is said of a folder whose files make no tokenizer, for want of tokenizer.json; "" where that is there."""
+    if (folder / "tokenizer.json").is_file():
+        return ""
+    return f"{folder} lacks tokenizer.json, and its other files make no tokenizer. Use a complete copy."
 
 
 def _named(texts: Iterable[str]) -> str:

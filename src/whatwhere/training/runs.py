@@ -17,7 +17,7 @@ from ..encoder.tables import most_tokens
 from ..files import check_writable, flush, read_json, read_yaml, remove_folder, temporary_folder, write_json, write_text
 from ..hashes import check_files, check_lines, forget_hashes, write_hashes
 from ..locks import is_locked, locked, sweep
-from ..status import STUDY, TRAININGS, finished
+from ..status import LOG, STUDY, TRAININGS, finished
 from .card import weights_metadata
 from .checkpoints import CHECKPOINTS, WEIGHTS, save_model
 from .config import SCHEME, SchemeConfig, UnknownProgram
@@ -210,4 +210,4 @@ def save_final(
         for path in sorted(temporary.iterdir(), key=lambda p: p.name == WEIGHTS):
             shutil.rmtree(out / path.name, ignore_errors=True)  # a folder that an attempt left; a file is replaced
             os.replace(path, out / path.name)
-        write_hashes(out, None, *(["log.jsonl"] if (out / "log.jsonl").is_file() else []))
+        write_hashes(out, more=[LOG])
