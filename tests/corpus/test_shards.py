@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whatwhere.corpus.segments import DOCUMENT, SEGMENT, SPECIAL
+from whatwhere.corpus.segments import DOCUMENT, PIECE, SEGMENT, SPECIAL
 from whatwhere.corpus.shards import SHORTEST, Part, build_rows, document_share, encode_parts
 
 CLS, SEP = 2, 3
@@ -15,9 +15,9 @@ def rows_of(row) -> list[list[int]]:
     return [row.ids[a:b].tolist() for a, b in zip(row.starts, row.starts[1:], strict=False)]
 
 
-def build(tokenizer, texts, length, join, threshold=0.0):
+def build(tokenizer, texts, length, join, threshold=0.0, pieces="all"):
     parts = [Part(text, True, document_share(text)) for text in texts]
-    return build_rows(tokenizer.backend_tokenizer, parts, length, join, threshold, CLS, SEP)
+    return build_rows(tokenizer.backend_tokenizer, parts, length, join, threshold, CLS, SEP, pieces)
 
 
 def plain_ids(tokenizer, texts) -> list[list[int]]:
@@ -72,8 +72,29 @@ def test_isolated_rows_are_the_pieces_packed_in_order(tokenizer, texts, length):
         else:
             expected.append(list(piece))
     assert rows_of(result) == expected
-    opens = np.flatnonzero(result.marks & DOCUMENT)
+    opens = np.flatnonzero(result.marks & PIECE)
     assert (result.ids[opens] == CLS).all() and len(opens) == len(pieces)
+    begins = np.flatnonzero(result.marks & DOCUMENT)
+    assert len(begins) == len(texts) and (result.ids[begins - 1] == CLS).all()
+
+
+@given(st.lists(words, min_size=1, max_size=8), st.integers(3, 20), st.sampled_from(["none", "isolate"]))
+def test_first_pieces_are_the_texts_as_a_tokenizer_truncates_them(tokenizer, texts, length, join):
+    result = build(tokenizer, texts, length, join, pieces="first")["train"]
+    whole = plain_ids(tokenizer, texts)
+    expected = [[CLS, *ids[: length - 2], SEP] for ids in whole]
+    assert sum(rows_of(result), []) == sum(expected, [])
+    assert result.left_out == sum(max(0, len(ids) - (length - 2)) for ids in whole)
+    if join == "none":
+        assert rows_of(result) == expected
+        assert (result.marks[result.starts[:-1] + 1] & DOCUMENT).all()
+
+
+def test_the_later_parts_of_a_document_are_no_first_pieces(tokenizer):
+    parts = [Part("alpha ", True, 0.5), Part("beta", False, 0.5), Part("gamma", True, 0.5)]
+    rows = build_rows(tokenizer.backend_tokenizer, parts, 16, "none", 0.0, CLS, SEP, "first")["train"]
+    a, b, c = plain_ids(tokenizer, ["alpha", "beta", "gamma"])
+    assert rows_of(rows) == [[CLS, *a, SEP], [CLS, *c, SEP]] and rows.left_out == len(b)
 
 
 def test_parts_of_one_document_follow_without_separator(tokenizer):

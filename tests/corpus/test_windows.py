@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from whatwhere.corpus import Windows, build_part, build_windows, shards, train_tokenizer
+from whatwhere.corpus import Windows, build, build_part, build_windows, shards, train_tokenizer
 from whatwhere.corpus import windows as windows_module
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
@@ -371,9 +371,9 @@ def test_a_full_disk_leaves_no_half_file(list_source, documents, tokenizer, tmp_
     )
 
 
-def test_rows_know_the_article_that_they_begin_in(windows, documents, tokenizer):
+def test_rows_know_the_document_that_they_begin_in(windows, documents, tokenizer):
     train = windows("run-on")["train"]
-    found, opened, starts = train.articles(), -1, 0
+    found, opened, starts = train.document_numbers(), -1, 0
     for i in range(len(train)):
         _, marks = train.row(i)
         first = bool(marks[1] & DOCUMENT)
@@ -382,5 +382,44 @@ def test_rows_know_the_article_that_they_begin_in(windows, documents, tokenizer)
         opened += int(((marks & DOCUMENT) != 0).sum())
     assert opened + 1 == windows("run-on").manifest["documents"]["train"] and train.from_start() == starts / len(train)
     assert 0 < train.from_start() < 1
-    assert windows("isolate")["train"].from_start() == 1.0
-    assert windows("none")["train"].articles() is None and windows("none")["train"].from_start() is None
+
+
+@pytest.mark.parametrize("join", ["none", "isolate"])
+def test_rows_in_the_middle_of_a_document_begin_none(join, windows, list_source, tokenizer, tmp_path):
+    """Every row was taken for a beginning (isolate), or the question was not answered (none)."""
+    texts = [" ".join(f"word{i}" for i in range(40 * k)) for k in range(1, 9)]
+    made = build_windows(
+        list_source(texts), tokenizer, tmp_path / "w", length=32, join=join, pieces="all", held_out=0.0, progress=False
+    )["train"]
+    lengths = [len(ids) for ids in (tokenizer(text, add_special_tokens=False).input_ids for text in texts)]
+    rows = [-(-n // 30) - (0 < n % 30 < 8) for n in lengths]
+    if join == "none":
+        assert made.document_numbers().tolist() == [k for k, count in enumerate(rows) for _ in range(count)]
+        assert made.from_start() == len(texts) / sum(rows)
+    else:
+        assert 0 < made.from_start() < 0.5
+        assert set(made.document_numbers()) <= set(range(len(texts)))
+
+
+def test_first_pieces_are_taken_where_they_are_enough_text(list_source, tokenizer, tmp_path, monkeypatch):
+    texts = [" ".join(f"word{i}" for i in range(40 * k)) for k in range(1, 9)]
+
+    def made(folder, **how):
+        return build_windows(
+            list_source(texts), tokenizer, tmp_path / folder, length=32, held_out=0.0, progress=False, **how
+        )
+
+    assert made("few", join="none").manifest["pieces"] == "all"
+    assert made("on", join="run-on").manifest["pieces"] == "all"
+    monkeypatch.setattr(build, "ENOUGH", len(texts))
+    first = made("enough", join="none")
+    assert first.manifest["pieces"] == "first" and len(first["train"]) == len(texts)
+    assert first["train"].from_start() == 1.0
+    assert first["train"].document_numbers().tolist() == list(range(len(texts)))
+    monkeypatch.setattr(build, "ENOUGH", len(texts) + 1)
+    assert made("short", join="none").manifest["pieces"] == "all"
+    assert made("asked", join="none", pieces="first").manifest["pieces"] == "first"
+    with pytest.raises(ValueError, match="pieces=first keeps documents apart, and join=run-on does not"):
+        made("both", join="run-on", pieces="first")
+    with pytest.raises(ValueError, match="Set pieces to first or all"):
+        build_part(list_source(texts), tokenizer, tmp_path / "part", (0, 2), join="none")

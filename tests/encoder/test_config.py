@@ -162,7 +162,12 @@ UNTIED = {"absolute": "learned", "untied": "position"}
         ({"stream_feed_forward": "separate"}, "stream_feed_forward=separate needs a position stream"),
         ({"absolute": "mds"}, "needs table_file"),
         ({"absolute": "learned", "table_file": "x.npy"}, "table_file is for absolute=mds"),
-        ({"absolute": "sinusoidal", "table_start": "sinusoidal"}, "table_start is for absolute=learned"),
+        ({"absolute": "sinusoidal", "table_start": "sinusoidal"}, "table_start=sinusoidal needs a learned table"),
+        ({"table_start": "half-turn"}, "table_start=half-turn needs a learned table, and this scheme has none"),
+        (
+            {"absolute": "learned", "table_width": 1, "table_start": "half-turn"},
+            "table_start=half-turn fills two columns, and the table has one",
+        ),
         ({"absolute": "low_rank"}, "absolute=low_rank needs table_rank"),
         ({"absolute": "learned", "table_rank": 4}, "table_rank belongs to absolute=low_rank"),
         ({"absolute": "low_rank", "table_rank": 513}, "table_rank must be at most 512"),

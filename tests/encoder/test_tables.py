@@ -2,6 +2,7 @@
 models."""
 
 import json
+import math
 
 import naive
 import numpy as np
@@ -23,6 +24,8 @@ from transformers import (
 
 import whatwhere as ww
 from whatwhere.encoder.tables import read_table
+from whatwhere.training.optimizers import make_optimizers
+from whatwhere.training.pretrain import PretrainConfig
 
 ROWS = 32
 USES = {"input": "ap", "stream": "dstg", "untied": "tupe-a"}
@@ -223,6 +226,31 @@ def test_a_learned_table_may_start_from_sines(tmp_path):
     model = ww.Encoder(config("ap", table_start="sinusoidal", position_initializer_range=0.3))
     assert model.position_embeddings.table.weight.requires_grad
     assert float(model.position_table().detach().square().mean().sqrt()) == pytest.approx(0.3, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ap", "dstg", "tupe-a", "bert-a", "split"])
+def test_a_learned_table_may_start_as_half_a_turn(name):
+    found = table_of(name, table_start="half-turn")
+    expected = torch.zeros_like(found)
+    for i in range(ROWS):
+        expected[i, 0] = math.cos(math.pi * i / ROWS) / 10
+        expected[i, 1] = math.sin(math.pi * i / ROWS) / 10
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
+    torch.testing.assert_close(
+        table_of(name, table_start="half-turn", table_scale=0.3), 3 * expected, rtol=0, atol=1e-7
+    )
+    assert not table_of(name, table_start="zeros").any()
+
+
+def test_a_table_with_rate_zero_stays_as_it_started(tmp_path):
+    model = ww.EncoderForMaskedLM(config("dstg", table_start="half-turn"))
+    settings = PretrainConfig(table_learning_rate_scale=0.0, table_weight_decay=1.0, optimizer="adamw")
+    before = model.position_table().detach().clone()
+    (optimizer,) = make_optimizers(model, settings, 10)
+    batch = inputs("plain")
+    model(**batch, labels=batch["input_ids"]).loss.backward()
+    optimizer.step()
+    assert torch.equal(model.position_table(), before)
 
 
 def test_a_learned_table_may_start_from_a_file(table_file):

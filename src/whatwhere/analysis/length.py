@@ -29,7 +29,7 @@ def whole(texts: WindowSet) -> Documents:
     windows = list(texts)
     ids, positions = (np.stack([getattr(w, name) for w in windows]) for name in ("input_ids", "position_ids"))
     regular = np.stack([w.segments for w in windows]) >= 0
-    return Documents(ids, positions, None, regular, {}, articles=texts.articles())
+    return Documents(ids, positions, None, regular, {}, articles=texts.document_numbers())
 
 
 def hidden_in(documents: Documents) -> np.ndarray:

@@ -109,7 +109,7 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
     spans = stack("document_ids", np.int64) if isolated else None
     intra = stack("progress", np.float64)
     targets = {"token": positions / longest, "segment": segments.astype(np.float64), "intra": intra}
-    articles = window_set.articles() if hasattr(window_set, "articles") else None
+    articles = window_set.document_numbers()
     articles = None if articles is None else np.asarray(articles)[full]
     return Documents(ids, positions, spans, segments >= 0, targets, articles=articles)
 

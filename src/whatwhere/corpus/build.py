@@ -21,11 +21,25 @@ from ..geometry.counts import in_lists
 from ..hashes import HASHES, check_files, forget_hashes, sha256, write_hashes
 from ..locks import locked
 from .segments import SPECIAL
-from .shards import JOINS, SHARD_CHARACTERS, SPLITS, Job, Part, check_part, document_share, finished_shard, write_shard
+from .shards import (
+    JOINS,
+    PIECES,
+    SHARD_CHARACTERS,
+    SPLITS,
+    Job,
+    Part,
+    check_part,
+    document_share,
+    finished_shard,
+    write_shard,
+)
 from .source import Source, lists_of_part
 from .tokenizer import has_newline_token, special_token_ids, tokenizer_hash
 from .windows import FORMAT, Windows, WindowSet, allow_open_files, read_manifest
 from .workers import Workers, check_not_in_worker, progress_bar
+
+AUTO = "auto"  # first pieces where they are enough text, else all
+ENOUGH = 20_000  # training windows of first pieces that are enough text: what the recipe of size `tiny` reads
 
 
 def build_windows(
@@ -34,6 +48,7 @@ def build_windows(
     out: str | Path,
     length: int = 128,
     join: str = "run-on",
+    pieces: str = AUTO,
     held_out: float = 0.05,
     workers: int | None = None,
     progress: bool = True,
@@ -47,6 +62,9 @@ def build_windows(
     Args:
         join: "run-on" (documents follow each other in full rows), "none" (a window is a piece of one document) or
             "isolate" (several documents or pieces in a row, told apart by document_ids, positions restarted).
+        pieces: where documents do not run on: "first" keeps the beginning of each alone, so that position 0 is always a
+            document's (DSTG's code truncates so), "all" cuts a long document into several windows, "auto" takes the
+            first pieces of join=none where they are `ENOUGH` windows to train on, else all; the manifest says which.
         held_out: share of the documents kept from training, by a hash of their text. Where that gives none, the
             document with the smallest hash is kept; where all the text is one document, none is, and the manifest says
             so.
@@ -60,18 +78,23 @@ def build_windows(
         InUse: another process makes them.
     """
     out = Path(out)
-    settings = _settings(source, tokenizer, held_out, length, join, shard_characters)
+    settings = _settings(source, tokenizer, held_out, length, join, pieces, shard_characters)
     with nullcontext() if _is_finished(out) else locked(out):
         _check_settings(out, settings)
         if _is_finished(out):
             return Windows(out)
         with _builder(source, tokenizer, out, settings, workers, progress) as build:
-            shards = build(held_out)
+            kept = "all" if pieces == "all" or (pieces == AUTO and join != "none") else "first"
+            shards = build(held_out, kept)
+            if pieces == AUTO and kept == "first" and _total(shards, "windows")["train"] < ENOUGH:
+                kept = "all"
+                shards = build(held_out, kept)
             if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
                 least = min(s["least_share"] for s in shards)  # too few documents: keep the smallest hash
-                shards = build(float(np.nextafter(least, 1)))
+                shards = build(float(np.nextafter(least, 1)), kept)
             if _total(shards, "windows")["held_out"] and not _total(shards, "windows")["train"]:
-                shards = build(0.0)  # the few documents, or one document again and again, all fell to the held-out side
+                # The few documents, or one document again and again, all fell to the held-out side.
+                shards = build(0.0, kept)
         if not _total(shards, "windows")["train"]:
             for path in (out / "shards", out / "tokenizer"):
                 shutil.rmtree(path)
@@ -81,12 +104,12 @@ def build_windows(
                 f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that "
                 "has some."
             )
-        windows = _finish(out, settings, shards)
+        windows = _finish(out, {**settings, "pieces": kept}, shards)
     if progress:
         facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
         counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
-        kept = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
-        print(f"{source.name}: {counts}; {kept}", file=sys.stderr)
+        sizes = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
+        print(f"{source.name}: {counts}; {sizes}{said_of_pieces(windows.manifest)}", file=sys.stderr)
     return windows
 
 
@@ -106,7 +129,8 @@ def build_part(
 
     Args:
         part: (k, n), k from 0.
-        how: length, join and shard_characters, as of `build_windows`.
+        how: length, join, pieces ("first" or "all" where documents do not run on) and shard_characters, as of
+            `build_windows`.
 
     Returns:
         How many shards the part has.
@@ -118,10 +142,13 @@ def build_part(
     out = Path(out)
     check_part(part)
     settings = _settings(source, tokenizer, held_out, **how)
+    kept = settings["pieces"]
+    if kept == AUTO and settings["join"] == "none":
+        raise ValueError("A part of the text cannot tell whether first pieces are enough. Set pieces to first or all.")
     with locked(out, f"{part[0] + 1}-of-{part[1]}"):
         _check_settings(out, settings)
         with _builder(source, tokenizer, out, settings, workers, progress, part) as build:
-            return len(build(held_out))
+            return len(build(held_out, "all" if kept == AUTO else kept))
 
 
 def _is_finished(out: Path) -> bool:
@@ -134,12 +161,17 @@ def _settings(
     held_out: float,
     length: int = 128,
     join: str = "run-on",
+    pieces: str = AUTO,
     shard_characters: int = SHARD_CHARACTERS,
 ) -> dict[str, Any]:
     """What settings.json says; wrong values are refused."""
     check_not_in_worker("build_windows")
     if join not in JOINS:
         raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}.")
+    if pieces not in (AUTO, *PIECES):
+        raise ValueError(f"pieces must be one of {', '.join((AUTO, *PIECES))}, not {pieces!r}.")
+    if pieces == "first" and join == "run-on":
+        raise ValueError("pieces=first keeps documents apart, and join=run-on does not. Set join=none.")
     if length < 3:
         raise ValueError(f"length={length} leaves no room for text between [CLS] and [SEP]. Use 8 or more.")
     if not 0 <= held_out < 1:
@@ -148,6 +180,7 @@ def _settings(
         "format": FORMAT,
         "length": length,
         "join": join,
+        "pieces": pieces,
         "held_out": held_out,
         "vocab_size": len(tokenizer),
         "newline_token": has_newline_token(tokenizer),
@@ -167,8 +200,8 @@ def _builder(
     workers: int | None,
     progress: bool,
     part: tuple[int, int] = (0, 1),
-) -> Iterator[Callable[[float], list[dict[str, Any]]]]:
-    """Settings and tokenizer are written; what is given builds the shards, told the held-out share."""
+) -> Iterator[Callable[[float, str], list[dict[str, Any]]]]:
+    """Write settings and tokenizer; yield the function that builds the shards, of held-out share and kept pieces."""
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     write_json(out / "settings.json", settings)  # first: it says whose folder this is
@@ -182,9 +215,9 @@ def _builder(
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
     with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
 
-        def build(threshold: float) -> list[dict[str, Any]]:
+        def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
             def job(number: int) -> Job:
-                return Job(str(out / "shards"), number, settings["length"], settings["join"], threshold, *ids)
+                return Job(str(out / "shards"), number, settings["length"], settings["join"], pieces, threshold, *ids)
 
             return _build(source, pool, job, progress, settings["shard_characters"], part)
 
@@ -227,6 +260,15 @@ def _difference(value: Any, other: Any) -> str:
         value = {k: v for k, v in value.items() if other.get(k) != v}
     text = str(value)
     return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def said_of_pieces(manifest: dict[str, Any]) -> str:
+    """Say in half a sentence which pieces of documents the rows are; "" where documents run on."""
+    if manifest["join"] == "run-on":
+        return ""
+    if manifest["pieces"] == "first":
+        return "; the first piece of each document"
+    return "; every piece of each document, so that most rows of long ones begin in the middle"
 
 
 def _total(shards: list[dict[str, Any]], key: str) -> dict[str, int]:

@@ -28,7 +28,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import Counts, Tally, in_lists
-from .segments import DOCUMENT
+from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, check_part, plain
 from .source import Source, lists_of_part
 from .tokenizer import special_token_ids, tokenizer_hash
@@ -176,7 +176,7 @@ def count_windows(
     for first, (ids, marks, starts) in zip(window_set.first_rows(part), window_set.shards(part), strict=True):
         chosen = (first + np.arange(len(starts) - 1)) * groups // len(window_set)
         if whole or window_set.join == "isolate":
-            begins = np.flatnonzero(marks & DOCUMENT)
+            begins = np.flatnonzero(marks & (DOCUMENT if whole else PIECE))
             chosen = chosen[np.searchsorted(starts, begins, side="right") - 1]
             starts = np.append(begins, starts[-1])
         tally.add(ids, starts, chosen)

@@ -30,7 +30,7 @@ class LongTexts(WindowSet):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def articles(self) -> np.ndarray:
+    def document_numbers(self) -> np.ndarray:
         """(len,) int64: number of the document of each window."""
         return self._articles
 

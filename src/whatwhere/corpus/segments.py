@@ -9,7 +9,8 @@ import numpy as np
 
 SPECIAL = 1  # marks of a token: [CLS] or [SEP] that frames text
 SEGMENT = 2  # it is the first token of a segment
-DOCUMENT = 4  # it is the first token of a document (or of an isolated piece)
+DOCUMENT = 4  # it is the first token of a document
+PIECE = 8  # it opens a piece whose positions count anew: the [CLS] of each piece of a row with join=isolate
 
 # End of a sentence: terminal punctuation, closing quotes and brackets, white space. End of a line: any line break.
 # Possessive, and started only at the beginning of a run: linear also on a megabyte of dots.

@@ -16,10 +16,11 @@ from tokenizers import Tokenizer
 from ..files import write_array
 from ..geometry.counts import in_lists
 from ..hashes import read_hashed, sha256, write_hashed
-from .segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts
+from .segments import DOCUMENT, PIECE, SEGMENT, SPECIAL, segment_starts
 
 SPLITS = ("train", "held_out")
 JOINS = ("run-on", "none", "isolate")
+PIECES = ("first", "all")  # of a document, where documents do not run on
 SHARD_CHARACTERS = 2_000_000  # of text in a shard
 SHORTEST = 8  # a remainder of a cut document with fewer tokens is left out
 _BATCH = 262_144  # characters per call of the tokenizer: its offsets take some hundred bytes a token
@@ -89,9 +90,19 @@ def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[Tokens]:
 
 
 def build_rows(
-    tokenizer: Tokenizer, parts: Sequence[Part], length: int, join: str, threshold: float, cls_id: int, sep_id: int
+    tokenizer: Tokenizer,
+    parts: Sequence[Part],
+    length: int,
+    join: str,
+    threshold: float,
+    cls_id: int,
+    sep_id: int,
+    pieces: str = "all",
 ) -> dict[str, Rows]:
-    """The rows of both splits of one shard; a document goes to "held_out" if its share is below `threshold`."""
+    """Lay out the rows of both splits of one shard; a document whose share is below `threshold` is held out.
+
+    pieces: "first" keeps the beginning of each document alone, as a tokenizer that truncates does (DSTG's code).
+    """
     encoded = encode_parts(tokenizer, parts)
     result = {}
     for split in SPLITS:
@@ -99,12 +110,12 @@ def build_rows(
         tokens, opens = [encoded[i] for i in chosen], [parts[i].first for i in chosen]
         left_out = 0
         if join == "run-on":
-            pieces = _run_on(tokens, opens, length - 2, sep_id)
+            laid = _run_on(tokens, opens, length - 2, sep_id)
         else:
-            pieces, left_out = _pieces(tokens, opens, length - 2)
-        ids, marks, starts = _frame(pieces, cls_id, sep_id)
+            laid, left_out = _pieces(tokens, opens, length - 2, first_only=pieces == "first")
+        ids, marks, starts = _frame(laid, cls_id, sep_id)
         if join == "isolate":
-            marks[starts[:-1]] |= DOCUMENT
+            marks[starts[:-1]] |= PIECE
             starts = _packed(starts, length)
         characters = sum(len(parts[i].text) for i in chosen)
         result[split] = Rows(ids, marks, starts, sum(opens), characters, sum(len(i) for i, _ in tokens), left_out)
@@ -134,13 +145,17 @@ def _run_on(encoded: Sequence[Tokens], first: Sequence[bool], room: int, sep_id:
     return pieces
 
 
-def _pieces(encoded: Sequence[Tokens], first: Sequence[bool], room: int) -> tuple[list[Tokens], int]:
-    """Pieces of at most `room` tokens of one document each, and the tokens of remainders that were left out."""
+def _pieces(encoded: Sequence[Tokens], first: Sequence[bool], room: int, first_only: bool) -> tuple[list[Tokens], int]:
+    """Cut documents into pieces of at most `room` tokens; return them, and how many tokens were left out."""
     pieces, left_out = [], 0
     for (ids, marks), opens in zip(encoded, first, strict=True):
+        if opens and len(ids):
+            marks = marks.copy()
+            marks[0] |= DOCUMENT
         for at in range(0, len(ids), room):
             piece = ids[at : at + room], marks[at : at + room]
-            if len(piece[0]) < SHORTEST and (at or not opens):
+            begins = opens and not at
+            if not begins and (first_only or len(piece[0]) < SHORTEST):
                 left_out += len(piece[0])
             else:
                 pieces.append(piece)
@@ -177,6 +192,7 @@ class Job:
     number: int
     length: int
     join: str
+    pieces: str
     threshold: float
     cls_id: int
     sep_id: int
@@ -188,7 +204,7 @@ class Job:
 
     def digest(self, parts: Sequence[Part]) -> str:
         """Hash of all that decides the rows (the tokenizer apart, which a folder of windows has only one of)."""
-        settings = self.length, self.join, self.threshold, self.cls_id, self.sep_id, self.dtype
+        settings = self.length, self.join, self.pieces, self.threshold, self.cls_id, self.sep_id, self.dtype
         digest = hashlib.sha256(repr(settings).encode())
         for part in parts:
             text = part.text.encode("utf-8")
@@ -199,7 +215,7 @@ class Job:
 
 def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: str) -> dict[str, Any]:
     """Builds one shard and writes it; its description is written last, so a shard that has one is whole."""
-    rows = build_rows(tokenizer, parts, job.length, job.join, job.threshold, job.cls_id, job.sep_id)
+    rows = build_rows(tokenizer, parts, job.length, job.join, job.threshold, job.cls_id, job.sep_id, job.pieces)
     folder = Path(job.folder)
     sizes, digests = {}, {}
     for split, row in rows.items():

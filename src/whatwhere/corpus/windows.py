@@ -11,11 +11,11 @@ from transformers import PreTrainedTokenizerFast
 
 from ..files import read_array, read_object
 from ..hashes import HASHES, check_files, check_inside, hashes
-from .segments import DOCUMENT, token_segments
+from .segments import DOCUMENT, PIECE, token_segments
 from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
 
-FORMAT = "whatwhere-windows-2"
+FORMAT = "whatwhere-windows-3"
 OTHER_FILES = 512  # that a process may have open beside windows
 
 
@@ -61,25 +61,23 @@ class WindowSet:
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def articles(self) -> np.ndarray | None:
-        """(len,) int64: number of the document that each row begins in, from 0; None with join=none."""
-        if self.join == "none":
-            return None
-        found, before = [np.empty(0, np.int64)], -1
+    def document_numbers(self) -> np.ndarray:
+        """Return the number of the document that each row begins in: (len,) int64, from 0 in the order of the text."""
+        numbers = [np.empty(0, np.int64)]
+        before = -1
         for _, marks, starts in self.shards():
             opened = before + np.cumsum((marks & DOCUMENT) != 0)
-            found.append(np.maximum(opened[np.minimum(starts[:-1] + 1, starts[1:] - 1)], 0))  # the token after [CLS]
+            numbers.append(np.maximum(opened[_after_cls(starts)], 0))
             before = int(opened[-1])
-        return np.concatenate(found)
+        return np.concatenate(numbers)
 
     def from_start(self) -> float | None:
-        """Share of the rows whose first token opens a document, in [0, 1]; None with join=none, or without rows."""
-        if self.join == "none" or not len(self):
+        """Return the share of the rows that begin with the beginning of a document, in [0, 1]; None without rows."""
+        if not len(self):
             return None
         opened = 0
         for _, marks, starts in self.shards():
-            first, second = starts[:-1], np.minimum(starts[:-1] + 1, starts[1:] - 1)
-            opened += int(np.count_nonzero((marks[first] | marks[second]) & DOCUMENT))
+            opened += int(np.count_nonzero(marks[_after_cls(starts)] & DOCUMENT))
         return opened / len(self)
 
     def shards(self, part: tuple[int, int] = (0, 1)) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -142,12 +140,17 @@ class WindowSet:
         return (self[i] for i in range(len(self)))
 
 
+def _after_cls(starts: np.ndarray) -> np.ndarray:
+    """Index of each row's first token of text, or of its last token where it has no text."""
+    return np.minimum(starts[:-1] + 1, starts[1:] - 1)
+
+
 def places(marks: np.ndarray, join: str) -> tuple[np.ndarray, np.ndarray]:
     """document_ids and position_ids (n,) of a row; both restart only where documents are isolated."""
     n = len(marks)
     if join != "isolate":
         return np.zeros(n, np.int64), np.arange(n, dtype=np.int64)
-    opens = (marks & DOCUMENT) != 0
+    opens = (marks & PIECE) != 0
     documents = np.cumsum(opens).astype(np.int64) - 1
     return documents, np.arange(n, dtype=np.int64) - np.flatnonzero(opens)[documents]
 
@@ -232,7 +235,15 @@ def allow_open_files(count: int) -> None:
 
 
 _KINDS = {
-    **{"length": int, "join": str, "vocab_size": int, "special_token_ids": dict, "shards": list, "files": dict},
+    **{
+        "length": int,
+        "join": str,
+        "pieces": str,
+        "vocab_size": int,
+        "special_token_ids": dict,
+        "shards": list,
+        "files": dict,
+    },
     **{"unigrams": str, "tokenizer_sha256": str},
 }
 

@@ -26,6 +26,8 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "initializer": lambda: ("normal", "uniform"),
 }
 
+STARTS = ("random", "half-turn", "sinusoidal", "zeros")  # of a learned table; any other start is a file or folder
+
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
 _HF_KEYS = frozenset(
     "torch_dtype num_labels name_or_path _commit_hash output_attentions attn_implementation experts_implementation "
@@ -60,8 +62,9 @@ class EncoderConfig(PretrainedConfig):
     "crossed" all four products of words and positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in
     place of a table (TUPE section 5). Tables: `table_width` is a width of their own with a learned map to the one that
     is needed; `table_rank` that of `low_rank`; `table_file` a .npy file or model folder for `mds`; `table_start` what
-    `learned` starts from ("normal", "sinusoidal", a .npy file or a model folder); `table_scale` what a fixed table is
-    multiplied by (None: to root mean square position_initializer_range). Scheme, relative positions: `relative` names
+    `learned` starts from ("random", "half-turn", "sinusoidal", "zeros", a .npy file or a model folder); `table_scale`
+    what a fixed table or a start of waves is multiplied by (None: to root mean square position_initializer_range;
+    waves of a half turn 0.1). Scheme, relative positions: `relative` names
     the bias (`relative_buckets` buckets of T5, logarithmic up to `relative_max_distance`, beyond which "clipped" and
     "product" are constant; `alibi_slopes`, None for the standard ones), `relative_shared` makes one for all layers;
     `rotation` names the rotation of queries and keys ("rope", base `rope_theta`), `rotation_scaling` how its
@@ -101,7 +104,7 @@ class EncoderConfig(PretrainedConfig):
     table_width: int | None = None
     table_rank: int | None = None
     table_file: str | None = None
-    table_start: str = "normal"
+    table_start: str = "random"
     table_scale: float | None = None
     relative: str = "none"
     relative_shared: bool = False
@@ -257,11 +260,14 @@ class EncoderConfig(PretrainedConfig):
         if absolute != "mds" and self.table_file is not None:
             way_out = "A learned table starts from table_start."
             yield f"table_file is for absolute=mds; got absolute={absolute}. {way_out}"
-        if absolute != "learned" and self.table_start != "normal":
-            yield f"table_start is for absolute=learned; got absolute={absolute}."
+        if absolute != "learned" and (start := self.table_start) != "random":
+            yield f"table_start={start} needs a learned table, and this scheme has none: absolute={absolute}."
+        if self.table_start == "half-turn" and (self.table_width or self.position_width) < 2:
+            yield "table_start=half-turn fills two columns, and the table has one. Set position_size or table_width."
         if self.table_scale is not None:
-            if absolute not in ("sinusoidal", "fourier", "mds") and self.table_start != "sinusoidal":
-                kinds = "tables that are fixed or start from sines (sinusoidal, fourier, mds, table_start=sinusoidal)"
+            waves = self.table_start in ("sinusoidal", "half-turn")
+            if absolute not in ("sinusoidal", "fourier", "mds") and not waves:
+                kinds = "tables that are fixed or start from waves (sinusoidal, fourier, mds, table_start=half-turn)"
                 yield f"table_scale is for {kinds}; got absolute={absolute}."
             if not 0 < self.table_scale < math.inf:
                 yield f"table_scale must be a positive number; got {self.table_scale}."

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .config import EncoderConfig
+from .config import STARTS, EncoderConfig
 from .registry import TABLES, register_table
 
 # Model types whose first rows belong to no position: RoBERTa's count from the padding id + 1, BART's from 2.
@@ -40,6 +40,19 @@ def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = No
     """10000^(-2k/width) for k < width/2, rounded up: radians per position."""
     k = torch.arange((width + 1) // 2, device=device, dtype=dtype)
     return torch.exp(-2 * k / width * math.log(10000.0))
+
+
+def half_turn(rows: int, width: int) -> Tensor:
+    """Half a turn of a wave over all positions, in two columns: (rows, width) in float64, zero in the other columns.
+
+    Columns 0 and 1 of row i are cos(π·i/rows) and sin(π·i/rows): `2dim_cosine` of the earlier code of DSTG's authors
+    (LequeuISIR/PosNeoBERT), which multiplies both by 0.1.
+    """
+    angles = torch.arange(rows, dtype=torch.float64) * (math.pi / rows)
+    table = torch.zeros(rows, width, dtype=torch.float64)
+    table[:, 0] = angles.cos()
+    table[:, 1] = angles.sin()
+    return table
 
 
 def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
@@ -249,11 +262,14 @@ def check_table_files(config: EncoderConfig) -> None:
     Raises:
         ValueError: a file is missing, is no table, or does not fit.
     """
-    start = None if config.table_start in ("normal", "sinusoidal") else config.table_start
+    start = None if config.table_start in STARTS else config.table_start
     width = config.table_width or config.position_width
     for source in (config.table_file, start):
         if source is not None:
             _fit(read_table(source), source, config.max_position_embeddings, width)
+
+
+HALF_TURN_SIZE = 0.1  # of the two waves of a half turn, as in the authors' code
 
 
 def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
@@ -267,7 +283,11 @@ def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
 
 @register_table("learned")
 class LearnedTable(nn.Module):
-    """A free row per position (BERT; DSTG section 3.1); `table_start` says where it begins (LOWDIM section 5)."""
+    """A free row per position (BERT; DSTG section 3.1); `table_start` says where it begins (LOWDIM section 5).
+
+    "random" draws it as the word embeddings are drawn, "half-turn" puts `half_turn` into two columns, "sinusoidal"
+    takes `sinusoid`, "zeros" nothing; a .npy file or a model folder gives its own rows (`read_table`).
+    """
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
         super().__init__()
@@ -276,8 +296,13 @@ class LearnedTable(nn.Module):
     def initialize(self, config: EncoderConfig) -> None:
         rows, width = self.weight.shape
         assert config.position_initializer_range is not None
-        if config.table_start == "normal":
+        if config.table_start == "random":
             draw(self.weight, config.position_initializer_range, config)
+        elif config.table_start == "zeros":
+            init.zeros_(self.weight)
+        elif config.table_start == "half-turn":
+            size = HALF_TURN_SIZE if config.table_scale is None else config.table_scale
+            init.copy_(self.weight, size * half_turn(rows, width))
         elif config.table_start == "sinusoidal":
             waves = sinusoid(rows, width, torch.float64)
             init.copy_(self.weight, _fixed_scale(config, waves) * waves)

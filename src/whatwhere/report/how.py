@@ -17,7 +17,10 @@ from .titles import PAPER_TOKENS, listed, totals
 
 Rows = list[tuple[str, str]]
 
-_CORPUS = {"length": "Window length", "join": "Windows joined", "vocab_size": "Vocabulary"}
+_CORPUS = {
+    **{"length": "Window length", "join": "Windows joined", "pieces": "Pieces of a document"},
+    **{"vocab_size": "Vocabulary"},
+}
 _MACHINE = {"cpu": "Processor", "cores": "Cores", "memory_bytes": "Memory", "accelerator": "Accelerator"}
 _SIZES = {
     **{"num_hidden_layers": "Layers", "num_attention_heads": "Heads", "hidden_size": "Width"},

@@ -193,7 +193,7 @@ def _field(config: Mapping[str, Any], key: str) -> str:
     notes: dict[str, dict[str, Any]] = {
         "absolute": {
             f"rank {rank}": rank is not None,
-            f"from {start}": start not in (None, "normal"),
+            f"from {start}": start not in (None, "random"),
             f"{width} columns mapped": width is not None,
         },
         "relative": {

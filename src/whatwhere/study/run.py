@@ -46,7 +46,7 @@ from .records import text_records, training_records
 
 CONFIG, BUDGET, MEASURED = STUDY, "budget.json", "measured.json"
 _COPY = f"Use a complete copy; if you changed it yourself, delete its entry {REST!r}."
-CORPUS_FACTS = ("length", "join", "vocab_size", "source")  # of the windows' manifest, for that of the study
+CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the windows' manifest, for that of the study
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE, RESERVE_SECONDS, OVERHEAD = 0.06, 12.0, 1.2
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too

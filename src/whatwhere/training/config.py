@@ -285,7 +285,7 @@ class LoopConfig(StrictConfig):
     # Steps that matrix_learning_rate_scale is meant for: a training of N, if more, takes √(this / N) of it.
     matrix_steps: Count | None = None
     embedding_learning_rate_scale: PositiveFloat = 1.0  # of the word embeddings
-    table_learning_rate_scale: PositiveFloat = 1.0  # of the position table
+    table_learning_rate_scale: NonNegativeFloat = 1.0  # of the position table; 0 freezes it
     bias_learning_rate_scale: PositiveFloat = 1.0  # of relative-bias tables
     betas: tuple[float, float] = (0.9, 0.95)
     epsilon: PositiveFloat = 1e-8

@@ -117,6 +117,8 @@ class CorpusConfig(StrictConfig):
     newline_token: bool = True  # line breaks become [NL] tokens
     length: Annotated[int, Field(ge=4)] = 128  # tokens of a window, [CLS] and [SEP] included
     join: Literal["none", "isolate", "run-on"] = "run-on"
+    # Of a document that does not run on: first (as DSTG's code truncates), all, auto (first where that is enough text).
+    pieces: Literal["auto", "first", "all"] = "auto"
     held_out: InnerShare = 0.05  # share of the documents kept from training
     workers: Count | None = None  # processes that tokenise; default: one per core
 
@@ -245,7 +247,7 @@ def _text_and_tokenizer(config: CorpusConfig, out: Path, progress: bool) -> tupl
 
 
 def _how(config: CorpusConfig) -> dict[str, Any]:
-    return {key: getattr(config, key) for key in ("length", "join", "held_out", "workers")}
+    return {key: getattr(config, key) for key in ("length", "join", "pieces", "held_out", "workers")}
 
 
 def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
