@@ -246,15 +246,23 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     assert read == "read: 20 windows of 32 tokens of corpus.txt"
 
 
-def test_claims_are_a_sentence_and_rows_by_verdict(tmp_path):
+def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):
     study = str(make_study(tmp_path / "study"))
-    every = json.loads(whatwhere("claims", study, "--json").stdout)
-    ledger = [claim for claim in every if claim["kind"] != "analytic"]
-    first, *lines = whatwhere("claims", study).stdout.splitlines()
+    ledger = json.loads(whatwhere("claims", study, "--json").stdout)
+    assert {claim["kind"] for claim in ledger} == {"empirical", "corpus"}
+    facts = json.loads(whatwhere("claims", study, "--arithmetic", "--json").stdout)
+    assert {claim["kind"] for claim in facts} == {"analytic"} and all(claim["always"] for claim in facts)
+    told = whatwhere("claims", study).stdout
+    first, *lines = told.partition("\n\n")[0].splitlines()
+    origins = ("printed number", "printed sentence", "rule of our own")
+    assert first.startswith(f"{len(ledger)} claims ") and first.endswith("  ".join(("all", *origins)))
     counts = Counter(claim["verdict"] for claim in ledger)
-    numbers = ", ".join(f"{v} {n}" for v, n in counts.most_common())
-    more = f"{len(every) - len(ledger)} more are arithmetic and count for nothing (--json)."
-    assert first == f"Of {len(ledger)} claims: {numbers}. {more}"
+    assert len(lines) == len(counts)
+    for line in lines:
+        verdict, numbers = re.fullmatch(r"([a-z ]+?) +([\d ]+)", line).groups()
+        of = Counter(claim["origin"] for claim in ledger if claim["verdict"] == verdict)
+        assert [int(n) for n in numbers.split()] == [counts[verdict], *(of[origin] for origin in origins)]
+    lines = told.partition("\n\n")[2].splitlines()
     headings = [line for line in lines if line and not line.startswith(" ")]
     assert len(set(headings)) == len(headings) and set(headings) <= {*counts, "not measured"}
     rows = [line.split()[0] for line in lines if line.startswith("  ") and not line.split()[0].isdigit()]

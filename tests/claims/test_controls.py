@@ -251,7 +251,7 @@ def test_a_verdict_says_what_the_untrained_model_gives():
     trained = probes([0.98, 0.9, 0.0])
     assert verdict("dstg-position-kept", trained)["untrained"] is None
     carried = verdict("dstg-position-kept", trained + probes([0.97, 0.95, 0.9], step=0))
-    assert carried["verdict"] == "holds here"
+    assert carried["verdict"] == "holds untrained too" and carried["holm"] == ""
     assert carried["untrained"] == {"value": pytest.approx(0.952), "verdict": "holds here"}
     assert carried["records"] == ["r2.token dstg position layer 1-2, 5 splits"]  # these decided, the control did not
     fading = verdict("dstg-position-kept", trained + probes([0.9, 0.5, 0.0], step=0))
@@ -340,9 +340,9 @@ def test_what_a_model_that_still_learns_shows_is_not_settled(curve, told):
     found = verdict("rope-no-position", records)
     assert found["verdict"] == ("not settled" if told else "holds here") and found["value"] == pytest.approx(0.202)
     assert found["scale"].startswith(f"so far: holds here; {told}; " if told else "1 seed")
-    # Beside a plateau a tenth of what was gained is no sign of youth: rates that decay lower a loss to the end.
+    # However much it gained: a tenth of 3.4 nats once passed trainings that still fell by 0.2.
     deep = verdict("rope-no-position", [*records, one("", "loss.unigram", 6.5, seed=None)])
-    assert deep["verdict"] == "holds here"
+    assert deep["verdict"] == found["verdict"]
     # What is so by construction, or about text, needs no model that has settled.
     corpora = one("rope", "loss", 9.0, part="validation", step=0)
     assert evaluate([corpora], [BY_ID["geom-toeplitz"]])[0]["verdict"] == "not testable here"

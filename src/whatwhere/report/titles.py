@@ -7,7 +7,7 @@ separable". Thresholds are those of the claims. Names in `backticks` are set as 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..claims import FAILS, HOLDS, OPEN, UNSETTLED
+from ..claims import FAILS, HOLDS, OPEN, UNSETTLED, UNTRAINED
 from ..gates import unsettled
 from ..points import Point
 from . import ledger, schemes
@@ -18,7 +18,10 @@ from .run import Run, finite
 ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
 NAMED = 3  # models that a title names one by one
-_HEADS = {HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: ", UNSETTLED: "Not settled: "}
+_HEADS = {
+    **{HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: "},
+    **{UNTRAINED: "Holds untrained too: ", UNSETTLED: "Not settled: "},
+}
 
 Write = Callable[[Point], str]
 Title = Callable[[Run, Sequence[Any]], str]  # of what is drawn
