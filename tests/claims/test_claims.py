@@ -3,6 +3,7 @@ named."""
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from whatwhere.claims import CLAIMS, FACTS, NUMBER, OURS, SENTENCE, evaluate
 from whatwhere.claims.__main__ import as_markdown
 from whatwhere.claims.evidence import described
 from whatwhere.intervals import seed_interval, split_interval
-from whatwhere.papers import DSTG_R2, DSTG_TABLES
+from whatwhere.papers import DSTG_R2, DSTG_TABLES, HOLMES_PHENOMENA
 from whatwhere.points import Point, largest, share_above, smallest
-from whatwhere.records import Record
+from whatwhere.records import Record, read_records
 
 KEYS = {
     "id",
@@ -446,3 +447,44 @@ def test_a_model_that_never_gets_there_counts_as_all_steps():
     assert found["value"] == pytest.approx(0.6) and found["verdict"] == "not separable"
     never = {c["id"]: c for c in evaluate([reached[1], *baseline])}["tupe-a-30-percent"]
     assert (never["value"], never["verdict"]) == (1.0, "not seen here")
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+# Where docs/theory.md takes the numbers of what arithmetic decides: the first that has them.
+FACT_RECORDS = {
+    "SST-2": "2026-11-20-geometry/sst-2-paper.parquet",
+    "three regimes": "2026-11-20-geometry/three.parquet",
+    "Wikipedia": "2026-11-22-wikipedia/records.parquet",
+}
+
+
+def fact_rows():
+    """The table of docs/theory.md: every statement, why it comes out so, and what it came out as."""
+    found = {
+        name: {c["id"]: c for c in evaluate(read_records(RESULTS / file), FACTS)} for name, file in FACT_RECORDS.items()
+    }
+    for fact in FACTS:
+        place = next((name for name in found if found[name][fact.id]["value"] is not None), None)
+        row = found[place][fact.id] if place else None
+        measured = f"{row['value']:.3g} ({place}): {row['verdict']}" if row else "in no result here"
+        printed = "-" if fact.paper_value is None else f"{fact.paper_value:.6g} {fact.unit}".strip()
+        yield f"| `{fact.id}` | {fact.claim} | {fact.source} | {printed} | {fact.always} | {measured} |"
+
+
+def test_what_arithmetic_decides_stands_in_theory_with_its_numbers():
+    page = (RESULTS.parent / "theory.md").read_text(encoding="utf-8").splitlines()
+    lacking = [row for row in fact_rows() if row not in page]
+    assert not lacking, "\n".join(lacking)
+
+
+def test_what_is_said_of_dstgs_tables_is_so():
+    """Two columns that are one, and ties that are counted as best: why neither is a claim."""
+    names = sorted({name for name, _ in HOLMES_PHENOMENA})
+    assert len(names) == sum(HOLMES_PHENOMENA[n, "ap"] == HOLMES_PHENOMENA[n, "rp"] for n in names) == 65
+    leads = {n: HOLMES_PHENOMENA[n, "dstg"] - max(HOLMES_PHENOMENA[n, m] for m in ("ap", "rp", "rope")) for n in names}
+    assert (sum(lead >= 0 for lead in leads.values()), sum(lead == 0 for lead in leads.values())) == (49, 7)
+    strictly = Counter(name.partition(":")[0] for name, lead in leads.items() if lead > 0)
+    assert strictly == {"syntax": 17, "semantics": 14, "discourse": 5, "reasoning": 4, "morphology": 2}
+    said = "17 of Syntax, 14 of Semantics, 5 of Discourse, 4 of Reasoning, 2 of Morphology"
+    for page in ("docs/claims.md", "docs/evaluation/holmes.md"):
+        assert said in " ".join((RESULTS.parents[1] / page).read_text(encoding="utf-8").split()), page

@@ -77,9 +77,12 @@ def test_what_cannot_be_judged_is_folded_by_its_reason():
     claims.append({**lacking, "id": "c", "scale": "ap has learned too little: 0.01 nats; 1 seed"})
     first, second = folds(rows(claims))
     reason = "ap still learns: 0.20 nats in the last tenth of 9 steps"
-    assert (first[0], first[1]) == ("not settled", "1 not settled, so far 1 holds here")
+    assert (first[0], first[1]) == (
+        "not settled",
+        "1 not settled: a loss still falls by more than 0.05 nats in the last tenth of the steps; so far 1 holds here",
+    )
     assert [(why, [r.id for r in of]) for why, of in first[2]] == [(reason, ["dstg-x"])]
-    assert second[1] == "3 not testable here"
+    assert second[1] == "3 not testable here: a model, a record or enough learning is missing"
     assert [(why, [r.id for r in of]) for why, of in second[2]] == [
         ("needs a model rp in the study", ["a", "b"]),
         ("ap has learned too little: 0.01 nats", ["c"]),
@@ -102,7 +105,10 @@ def test_the_table_opens_with_what_can_be_judged_and_folds_the_rest():
     assert list(found) == ["claim-dstg-x", "claim-chance", "claim-none"]
     opened, _, folded = html.partition('<details class="more unjudged" data-verdict="not testable here">')
     assert 'id="claim-chance"' in opened and 'id="claim-none"' not in opened and 'id="claim-none"' in folded
-    assert "<summary>1 not testable here</summary>" in folded and ">needs &lt;b&gt;</th>" in folded
+    assert (
+        "<summary>1 not testable here: a model, a record or enough learning is missing</summary>" in folded
+        and ">needs &lt;b&gt;</th>" in folded
+    )
     assert found["claim-chance"]["data-origin"] == "rule of our own" and found["claim-chance"]["data-paper"] == "DSTG"
     assert "DSTG, rule of our own; not after Holm&#39;s correction over 9 claims</span>" in html
     assert "Untrained: 0.100, not seen here." in html

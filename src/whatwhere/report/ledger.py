@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..claims import JUDGED, ORIGINS, UNTESTABLE, VERDICTS
+from ..claims import HOLDS, JUDGED, ORIGINS, UNSETTLED, UNTESTABLE, VERDICTS
+from ..gates import FALLING
 from .figure import MOST_DIGITS, Table, text
 from .numbers import THIN, interval, number, printed
 from .run import finite
 
 NONE = "–"  # where there is no value
+_WHY = {
+    UNSETTLED: f": a loss still falls by more than {FALLING} nats in the last tenth of the steps",
+    UNTESTABLE: ": a model, a record or enough learning is missing",
+}
 
 
 @dataclass(frozen=True)
@@ -153,8 +158,11 @@ def folds(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, list[Row]
         for r in of_verdict:
             by_reason.setdefault(r.reason, []).append(r)
         leans = Counter(r.so_far for r in of_verdict if r.so_far)
-        so_far = ", ".join(f"{n} {lean}" for lean, n in leans.most_common())
-        words = f"{len(of_verdict)} {verdict}" + (f", so far {so_far}" if so_far else "")
+        so_far = ", ".join(
+            f"{leans[v]} {'hold here' if v == HOLDS and leans[v] > 1 else v}" for v in JUDGED if leans[v]
+        )
+        pieces = [f"{len(of_verdict)} {verdict}{_WHY.get(verdict, '')}", so_far and f"so far {so_far}"]
+        words = "; ".join(filter(None, pieces))
         found.append((verdict, words, sorted(by_reason.items(), key=lambda group: -len(group[1]))))
     return found
 
