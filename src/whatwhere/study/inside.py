@@ -91,13 +91,13 @@ def corpus_records(
 ) -> tuple[list[Record], CorpusDistances | None]:
     """Geometry of the positions in the training documents: records with model "corpus" and arrays/geometry-corpus.npz.
 
-    Positions count from the start of a document, as in GEOM; where windows hold one piece each, from the start of it.
+    Positions count from the start of a document, as in GEOM; later pieces of a document are left out.
     Kept in `out`, and read again where it is done. No distances where nothing can be measured; the log says why.
     """
     kept, arrays = out / "corpus-geometry.parquet", out / "arrays" / f"geometry-{CORPUS}.npz"
     if not kept.is_file() or (not arrays.is_file() and read_records(kept)):
         positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
-        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=windows.manifest["join"] == "run-on")
+        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
         try:
             found = corpus_geometry(counts, Plan(splits=SPLITS), progress or (lambda what, done, total: None))
         except ValueError as error:
