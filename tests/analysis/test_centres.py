@@ -82,7 +82,7 @@ def test_means_over_uneven_documents_and_positions_are_those_of_loops():
         return np.sum((d * np.sum(d * best) / np.sum(d**2) - best) ** 2) / np.sum(best**2)
 
     left = [by_loops(g) for g in range(6)]
-    assert record.value == pytest.approx(by_loops(None)) and record.n == count
+    assert record.value == pytest.approx(by_loops(None)) and record.n == 6
     half = 2.570582 * np.sqrt(5 / 6 * np.sum((left - np.mean(left)) ** 2))  # Student's t of 5 degrees of freedom
     assert (record.low, record.high) == pytest.approx((record.value - half, record.value + half), rel=1e-5)
 

@@ -75,7 +75,7 @@ def which(window_set):
 
 
 def own_values(records, metric, layer):
-    return [r.value for r in select(records, metric=metric, layer=layer, index=range(5))]
+    return [r.value for r in select(records, metric=metric, layer=layer, index=(0, 1, 2, 3, 4))]
 
 
 def features_of(window_set, seed=1, width=WIDTH, layers=LAYERS):

@@ -104,7 +104,7 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             "join=run-on."
         )
     if len(full) < documents:
-        told = "Probes use %d documents of %d tokens, not %d: the held-out part has no more."
+        told = "Probes use %d windows of %d tokens, not %d: the held-out part has no more."
         _log.warning(told, len(full), longest, documents)
     else:
         full = full[np.arange(documents) * len(full) // documents]
