@@ -84,8 +84,9 @@ def _probe_text(records: list[Any], source: str) -> str:
             cells.append(f"{r.value:.2f}{interval}" if r is not None else "-")
         lines.append(f"{layer:>5}  {part or '':9}" + "".join(f"{cell:>24}" for cell in cells))
     facts = {r.metric.removeprefix("probe."): int(r.value) for r in records if r.metric.startswith("probe.")}
-    read = f"{facts['windows']} windows of {facts['length']} tokens from {facts['documents']} documents of {source}"
-    return "\n".join([*lines, f"read: {read}"])
+    documents = f"{facts['documents']} document{'s' * (facts['documents'] != 1)}"
+    read = f"read: {facts['windows']} windows of {facts['length']} tokens, of {documents} of {source}"
+    return "\n".join([*lines, read])
 
 
 @verb()
