@@ -243,7 +243,7 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     assert re.match(r"A token's position can be read from the .* best in layer \d \(R² -?\d\.\d\d\), from ", sentence)
     assert empty == "" and heading.split() == ["layer", "part", "token", "segment", "intra"]
     assert [row.split()[:2] for row in rows] == [[str(i), p] for i in range(3) for p in ("all", "position", "semantic")]
-    assert read == "read: 20 windows of 32 tokens of corpus.txt"
+    assert re.fullmatch(r"read: 20 windows of 32 tokens, of \d+ documents? of corpus.txt", read)
 
 
 def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):

@@ -17,7 +17,8 @@ MOVED = 1.0  # |P - P0| / |P0| from which a position table is what training made
 
 
 def unplaced(table: Table) -> float | None:
-    """Share of the training windows that begin with a document, where it is below `PLACED`: they run on."""
+    """Share of the training windows that begin with a document, where it is below `PLACED`: the others run on from one
+    window to the next, or are later pieces of a long document."""
     share = table.point("corpus.from_start")
     return share.value if share is not None and share.value < PLACED else None
 

@@ -389,7 +389,9 @@ def geom_separation_flat(e: Evidence) -> Measured:
 def geom_learned_monotone(e: Evidence) -> Measured:
     """Learned tables are far from random order.
     Violations of monotonicity of a learned table at its last checkpoint, which has moved by at least its first size,
-    are at most {MONOTONE} (random 0.5)."""
+    are at most {MONOTONE} (random 0.5); not testable where fewer than {PLACED} of the training windows begin with a
+    document."""
+    _placed(e)
     e.moved()
     return _by_step(e, "violations")[-1] <= MONOTONE
 
@@ -398,7 +400,7 @@ def _placed(e: Evidence) -> None:
     """Refuse to hold a model's table against the corpus where its rows are no places in documents."""
     if (share := unplaced(e.table)) is not None:
         begin = f"{share:.1%} begin with a document".replace("%", " %")
-        raise Missing(f"windows run on: {begin}, so table rows are no places in documents")
+        raise Missing(f"of the windows {begin}, so table rows are no places in documents")
 
 
 @of_checkpoints("GEOM section 6.7, figure 7 (pre-trained model; from scratch: 0.036)", paper=0.168)

@@ -151,12 +151,17 @@ def windows(
 ) -> None:
     """Tokenise a text into windows, as `pretrain` and `study` do first: in OUT/corpus, where these then find them.
 
+    --set join=run-on, none or isolate says how documents fill windows. Where they do not run on, --set pieces=first
+    keeps the beginning of each alone and pieces=all cuts long ones into several windows; pieces=auto, the default,
+    takes the first pieces of join=none if they are 20,000 windows or more, else all.
+
     Args:
         out: Folder of the run to come.
         part: K/N: only every N-th shard (of a data set of the Hub every N-th file), from the K-th on, for N processes
             or machines that share OUT; the same command without it, or the run itself, puts them together.
         config: YAML file; of a study or a training the keys of its text are read.
     """
+    from ..corpus.build import said_of_pieces
     from ..training.pretrain import CorpusConfig, prepare_part, prepare_windows
     from ..training.runs import one_writer
 
@@ -171,9 +176,10 @@ def windows(
         emit({"out": str(out), "part": part, "shards": shards}, as_json, f"{out}: part {part} has {shards:,} shards.")
         return
     made = one_writer(prepare_windows)(asked, out / "corpus")
-    facts = {key: made.manifest[key] for key in ("documents", "characters", "tokens", "windows")}
+    facts = {key: made.manifest[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
+    facts["from_start"] = made["train"].from_start()
     counted = f"{facts['windows']['train']:,} windows to train on, {facts['windows']['held_out']:,} held out"
-    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}.")
+    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}; {said_of_pieces(made)}.")
 
 
 @verb()

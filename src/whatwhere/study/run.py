@@ -26,6 +26,7 @@ from ..analysis.texts import repeated_text, save_texts, texts_saved
 from ..analysis.who import Who
 from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer, open_source
+from ..corpus.build import said_of_pieces
 from ..encoder import SOURCES
 from ..files import append_line, read_json, read_lines
 from ..hashes import HASHES, REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
@@ -35,7 +36,15 @@ from ..status import STUDY
 from ..training.explain import costs, matched_width
 from ..training.loop import Show
 from ..training.models import trained as opened
-from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
+from ..training.pretrain import (
+    LEAVES_PLATEAU,
+    check_one_batch,
+    prepare_windows,
+    pretrain,
+    steps_to_learn,
+    timed_step,
+    too_few,
+)
 from ..training.runs import SUMMARY, begun, claim_folder, one_writer
 from .config import StudyConfig, advice_of_trainings
 from .inside import MOST_SHOWN, corpus_records, measure
@@ -207,7 +216,8 @@ class Study:
             event = "study resumed" if resumed else "study"
             self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
             with waiting_for(self.out / "corpus", self.say) if shared else nullcontext():
-                prepare_windows(config, self.out / "corpus", self.progress)
+                windows = prepare_windows(config, self.out / "corpus", self.progress)
+            check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
         self.match_costs(resumed)
 
     def check_written(self) -> None:
@@ -262,7 +272,8 @@ class Study:
     def complete(self) -> Path:
         """Of a study that is prepared, do what is not done yet; returns the report's path."""
         sizes = ("documents", "characters", "tokens", "windows")
-        self.say("windows", **{key: sum(self.windows.manifest[key].values()) for key in sizes})
+        counts = {key: sum(self.windows.manifest[key].values()) for key in sizes}
+        self.say("windows", **counts, rows=said_of_pieces(self.windows))
         if not self.can_probe:
             self.say(
                 f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or "
@@ -277,6 +288,9 @@ class Study:
             with show_progress("corpus", self.progress) as show:
                 records += corpus_records(self.windows, self.out, self.name, show)[0]
         steps = self.steps()
+        passes = steps * config.pretraining(config.models[0], 0, steps).batch_size / len(self.windows["train"])
+        if passes > 1:
+            self.say("passes", f"each training window is read {passes:.3g} times", times=round(passes, 2))
         pairs = [(name, seed) for seed in range(config.seeds) for name in config.models]
         most = self.at_once(steps)
         jobs = [

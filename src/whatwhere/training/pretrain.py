@@ -250,6 +250,27 @@ def _how(config: CorpusConfig) -> dict[str, Any]:
     return {key: getattr(config, key) for key in ("length", "join", "pieces", "held_out", "workers")}
 
 
+def check_one_batch(windows: Windows, batch_size: int) -> None:
+    """Refuse windows that give less than one batch to train on.
+
+    Raises:
+        ValueError: says how many there are, and what would give more.
+    """
+    count, length = len(windows["train"]), windows.manifest["length"]
+    if count >= batch_size:
+        return
+    if windows.manifest["join"] != "run-on" and windows.manifest["pieces"] == "first":
+        documents = windows.manifest["documents"]["train"]
+        raise ValueError(
+            f"pieces=first leaves {count} training windows, the beginnings of {documents} documents, less than one "
+            f"batch of {batch_size}. Use --set pieces=all, or give more documents or a smaller --set batch_size=."
+        )
+    raise ValueError(
+        f"The corpus has {count} training windows of {length} tokens, less than one batch of {batch_size}. Give more "
+        "text, or a smaller --set batch_size= or --length."
+    )
+
+
 def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
     """The masked batches of a split as `config` wants them."""
     return MaskedBatches(
@@ -370,12 +391,11 @@ def pretrain(
                 windows = prepare_windows(config, out / "corpus", bool(progress))
         model_config = config.encoder_config(windows)
         batches = make_batches(config, windows, "train", model_config)
-        if len(windows["train"]) < config.batch_size:
-            raise ValueError(
-                f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one "
-                f"batch of {config.batch_size}. Give more text, or a smaller --set batch_size= or --length."
-            )
+        check_one_batch(windows, config.batch_size)
         steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
+        passes = steps * config.batch_size / len(windows["train"])
+        if passes > 1 and progress is True and state.is_main_process:
+            print(f"{len(windows['train']):,} training windows, each read {passes:.3g} times", file=sys.stderr)
         config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
         torch.manual_seed(config.seed)
         model = EncoderForMaskedLM(model_config)
@@ -393,6 +413,7 @@ def pretrain(
         progress=progress,
     )
     summary = {"size": config.size, **facts, "operations": _operations(config, model_config)}
+    summary |= {"pieces": windows.manifest["pieces"], "passes": passes}
     tokenizer, settings = windows.tokenizer(), config.model_dump()
     save_final(
         trainer.whole(), tokenizer, out, settings=settings, summary=summary, card=model_card, pooling=config.pooling
