@@ -27,6 +27,7 @@ import torch  # noqa: E402
 from whatwhere.training.loop import keep_freed_memory  # noqa: E402
 
 from .attention import attention, positional  # noqa: E402
+from .busy import busy  # noqa: E402
 from .counting import counts  # noqa: E402
 from .heads import heads  # noqa: E402
 from .inference import inference  # noqa: E402
@@ -47,6 +48,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "memory": memory,  # first: later parts leave a large process behind, which keeps what it freed
     "long": long,
     "study": study,
+    "busy": busy,
     "presets": presets,
     "peers": peers,
     "inference": inference,
