@@ -10,12 +10,19 @@ import os
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # windows are timed on one core
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler that tracks memory logs each start
 
+import time  # noqa: E402
+
+from whatwhere.waiting import core_times, cores_used_by_others, set_wait_policy, wait_policy  # noqa: E402
+
+begin = core_times()
+time.sleep(0.2)
+set_wait_policy(cores_used_by_others(begin, core_times()))  # as a command does, before torch is loaded
+
 import argparse  # noqa: E402
 import json  # noqa: E402
 import platform  # noqa: E402
 import shlex  # noqa: E402
 import sys  # noqa: E402
-import time  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from importlib.metadata import version  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -82,6 +89,7 @@ def machine() -> dict[str, Any]:
         "accelerator": torch.cuda.get_device_name() if DEVICE.type == "cuda" else None,
         "system": platform.system(),
         "threads": torch.get_num_threads(),
+        "wait_policy": wait_policy(),
     }
 
 

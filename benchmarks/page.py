@@ -31,10 +31,10 @@ and batches of 16, as a demo once trained, and as many models at once as there a
 recipe's batches. The ratio is that of tokens a second; both sides run the code of today.
 """,
     "busy": """
-Steps of `dstg` by the recipe of size tiny, by how torch's threads wait for each other. A command takes the second way
-where other programs use more than a quarter of a core as it begins, else the third ([docs/runs.md](runs.md)). The third
-row beside a busy core is what a command meets whose neighbour begins later. Ratios are of the minima of alternating
-rounds, as other programs can only add to a time.
+Steps of `dstg` by the recipe of size tiny, by how torch's threads wait for each other. A command's sleep where other
+programs use more than a quarter of a core as it begins, else they spin 10,000 times ([how to](how-to/machine.md));
+those meet a busy core where another program begins later. Ratios are of the minima of alternating rounds, as other
+programs can only add to a time.
 """,
     "long": """
 A forward pass over one text, without gradients, by a whole encoder of paper size with as many positions, fused

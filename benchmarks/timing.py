@@ -1,8 +1,8 @@
 """Figures and ratios: alternating runs after a warm-up, medians, and a budget that the ratio should keep.
 
 A row of results is a plain dict: `what`, `shape`, the figures `first` and `second` (name, unit, every value, median,
-min, max), `ratio` = median of first / median of second (or of their minima: `of`) with the smallest and largest ratio of a round,
-and the budget. Budgets: docs/state.md.
+min, max), `ratio` = median of first / median of second (of the minima where `of` says so) with the smallest and largest
+of a round, and the budget. Budgets: docs/state.md.
 """
 
 import time
