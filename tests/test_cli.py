@@ -201,6 +201,7 @@ def test_doctor_and_presets_print_one_object(trained):
     extras = project["optional-dependencies"]
     wanted = {re.split("[><=]", each)[0] for name in ("trackers", "onnx", "sentence", "mteb") for each in extras[name]}
     assert set(facts["extras"]) == wanted
+    assert facts["threads"] >= 1 and facts["wait_policy"]
     assert facts["disk_free_bytes"] > 0 and facts["versions"]["torch"].startswith("2.")
     rows = {row["name"]: row for row in json.loads(whatwhere("presets", "--json").stdout)["presets"]}
     assert rows["dstg"]["streams"] == [48, 720] and rows["dstg"]["terms"] == ["semantic", "absolute", "relative"]

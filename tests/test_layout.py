@@ -23,7 +23,7 @@ LEVELS = [
     {"points"},
     {"records", "intervals", "metrics", "papers", "shipped", "status"},
     {"hashes", "locks"},
-    {"files", "version", "auto_classes", "stop", "wrong", "hub"},
+    {"files", "version", "auto_classes", "stop", "waiting", "wrong", "hub"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 FILES = sorted(PACKAGE.rglob("*.py"))

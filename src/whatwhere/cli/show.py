@@ -229,7 +229,7 @@ def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> 
 
 @verb()
 def doctor(as_json: Json = False) -> None:
-    """Versions, cores, memory, accelerator, attention backends, optional packages and free disk of this machine."""
+    """Versions, cores, threads, memory, accelerator, attention backends, optional packages and free disk here."""
     from ..study.machine import diagnose
 
     facts, gib = diagnose(Path(".")), 2**30
@@ -237,6 +237,7 @@ def doctor(as_json: Json = False) -> None:
     lines = [
         *(f"{name:14} {number}" for name, number in facts["versions"].items()),
         f"{'processor':14} {here['cpu']}, {here['cores']} cores",
+        f"{'threads':14} {facts['threads']}, which wait for each other by {facts['wait_policy']}",
         f"{'memory':14} {facts['memory_free_bytes'] / gib:.1f} of {here['memory_bytes'] / gib:.1f} GiB free",
         f"{'disk':14} {facts['disk_free_bytes'] / gib:.1f} GiB free here",
         f"{'accelerator':14} {here['accelerator'] or 'none'}",
