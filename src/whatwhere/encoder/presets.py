@@ -32,7 +32,7 @@ SIZES: dict[str, dict[str, Any]] = {
 _add("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
 _add("ap", "nope", "DSTG section 3.3", absolute="learned")
 _add("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
-_add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special=True)
+_add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special="shared")
 # Added to the normalised streams, as in the authors' code, position stays readable through the layers (docs/method.md).
 _add(
     "dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2, residual="normalized"

@@ -198,7 +198,8 @@ def _field(config: Mapping[str, Any], key: str) -> str:
         },
         "relative": {
             "one for all layers": config.get("relative_shared"),
-            "special tokens apart": config.get("relative_special"),
+            "special tokens apart": config.get("relative_special") in (True, "shared"),  # True: of older runs
+            "[CLS] and [SEP] apart": config.get("relative_special") == "each",
         },
     }
     more = [note for note, holds in notes.get(key, {}).items() if holds and _named(config, key)]
