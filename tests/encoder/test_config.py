@@ -240,16 +240,21 @@ def test_initial_weights_have_the_configured_spread_and_shape(kind):
         assert (float(weight.detach().abs().max()) <= r) == (kind == "uniform")
 
 
-def test_dstg_adds_to_the_normalised_streams_and_baselines_to_the_plain_one():
-    """As the code of DSTG's authors; BERT's block has only one way, and any preset may be told otherwise."""
-    assert [ww.preset(name).residual for name in ("dstg", "dstg-full-mlm", "ap", "rp", "rope")] == [
-        "normalized"
-    ] * 2 + ["stream"] * 3
-    assert ww.preset("dstg", block="bert").residual == "stream"
-    assert (
-        ww.preset("dstg", residual="stream").residual == "stream"
-        and ww.preset("ap", residual="normalized").residual == "normalized"
-    )
+def test_all_presets_of_a_block_add_in_one_way():
+    """So that a study compares position schemes alone; any preset may be told otherwise."""
+    assert not [name for name, fields in registry.PRESETS.items() if "residual" in fields]
+    for block, residual in {"neobert": "normalized", "bert": "stream"}.items():
+        assert {ww.preset(name, block=block).residual for name in registry.PRESETS} == {residual}
+    assert {ww.preset(name, block="neobert", residual="stream").residual for name in registry.PRESETS} == {"stream"}
+
+
+def test_a_saved_configuration_without_a_residual_is_what_it_was_trained_with(tmp_path):
+    """Every configuration of before says "normalized" or nothing, and nothing was "stream"."""
+    for residual in ("stream", "normalized"):
+        saved = ww.preset("ap", "tiny", residual=residual)
+        saved.save_pretrained(tmp_path / residual)
+        assert ww.EncoderConfig.from_pretrained(tmp_path / residual).residual == residual
+    assert ww.EncoderConfig(block="neobert").residual == "stream"
 
 
 def test_special_values_of_older_configurations_were_shared_or_none(tmp_path):

@@ -146,7 +146,7 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
     assert [(m["name"], m["seed"], m["config"]["preset"], m["config"]["residual"]) for m in models[: 2 + more]] == [
         ("dstg", 0, "dstg", "normalized"),
         ("printed", 0, "dstg", "stream"),
-        *[("rope", 0, "rope", "stream")] * more,
+        *[("rope", 0, "rope", "normalized")] * more,
     ]
     assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
     assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]
