@@ -21,7 +21,7 @@ LEVELS = [
     {"geometry", "claims"},
     {"gates"},
     {"points"},
-    {"records", "intervals", "metrics", "papers", "shipped", "status"},
+    {"records", "intervals", "metrics", "papers", "shipped", "status", "terms"},
     {"hashes", "locks"},
     {"files", "version", "auto_classes", "stop", "waiting", "wrong", "hub"},
 ]

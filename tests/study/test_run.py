@@ -58,6 +58,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     ended = {p.parent: json.loads(p.read_text())["validation_loss"] for p in whole.glob("models/*/*/training.json")}
     lowest = min(ended, key=lambda model: ended[model])
     said = whatwhere("study", "--out", str(whole)).stdout  # named was the first by the alphabet
+    assert "The models differ in more than their position schemes: parameters (`dstg`" in said
     assert len(set(ended.values())) == 2 and f"Next: whatwhere predict {lowest} --text 'This is the first" in said
     killed = fork_server.command(*arguments, "--out", str(broken), held_before=38)
     killed.kill_after(broken / "models/rope/seed-0/checkpoints/step-10")  # the second model is being trained
@@ -142,11 +143,16 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
         timed = {"seconds", "tokens_per_second", "memory.peak"}
         found.append([r for r in read_records(tmp_path / str(most) / "s/records.parquet") if r.metric not in timed])
     assert found[0] == found[1]
+    told = [line["terms"] for line in read_lines(tmp_path / "2/s/log.jsonl") if line["event"] == "terms"]
+    residual = (
+        "residual (`printed` stream, others normalized)" if more else "residual (`dstg` normalized, `printed` stream)"
+    )
+    assert told == [f"The models differ in more than their position schemes: {residual}; rates."]
     models = json.loads((tmp_path / "2/s/study.json").read_text())["models"]
     assert [(m["name"], m["seed"], m["config"]["preset"], m["config"]["residual"]) for m in models[: 2 + more]] == [
         ("dstg", 0, "dstg", "normalized"),
         ("printed", 0, "dstg", "stream"),
-        *[("rope", 0, "rope", "stream")] * more,
+        *[("rope", 0, "rope", "normalized")] * more,
     ]
     assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
     assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]

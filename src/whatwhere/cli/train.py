@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..files import read_json, read_object
+from ..terms import unequal
 from .models import AnyModel
 from .options import (
     ConfigFile,
@@ -109,7 +110,7 @@ def study(
         out: Folder of the study; an unfinished one there is continued.
         models: Presets, with commas; `all` stands for all that were not named before it. All train by the recipe
             (masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME
-            chooses. [default: dstg,ap,rp,rope]
+            chooses. What they differ in beside their position schemes is said. [default: dstg,ap,rp,rope]
         match: parameters or operations (of a forward pass, per token): change the feed-forward widths of the other
             models so that they cost what the first one does. [default: as they are]
         minutes: Minutes for everything, from text to report, on this machine, instead of steps; how many steps they buy
@@ -133,7 +134,9 @@ def study(
         return
     report = run_study(resolved, out)
     best = _best(sorted(path.parent for path in out.glob("models/*/seed-*/training.json")))
-    emit({"out": str(out), "report": str(report)}, as_json, report_line(report) + _ask(best, resolved.scheme))
+    said = unequal(read_object(out / "study.json", "models")["models"])
+    text = report_line(report) + (f" {said}" if said else "") + _ask(best, resolved.scheme)
+    emit({"out": str(out), "report": str(report), "terms": said}, as_json, text)
 
 
 @verb()

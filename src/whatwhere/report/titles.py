@@ -217,8 +217,8 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
 
 
 def caveats(run: Run) -> list[str]:
-    """What a run is too small to tell, and what it would need, in one banner; then where models differ in more than
-    their scheme.
+    """What a run is too small to tell, and what it would need, in one banner; then, where there is no pick to say so,
+    what models differ in beside their scheme.
 
     It is small if a model saw less than a tenth of the paper's training tokens.
     """
@@ -252,7 +252,8 @@ def caveats(run: Run) -> list[str]:
         found.append("One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those.")
     elif tokens and 1 < seeds < 5:
         found.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")
-    return list(filter(None, (" ".join(found), schemes.backbone_differences(run))))
+    picked = not run.apart and any(run.last("loss", m) for m in run.models)
+    return list(filter(None, (" ".join(found), "" if picked else schemes.unequal_terms(run))))
 
 
 def totals(run: Run, name: str) -> list[float]:

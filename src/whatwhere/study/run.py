@@ -215,6 +215,8 @@ class Study:
         with begun(config, self.out, CONFIG, "log.jsonl"):
             event = "study resumed" if resumed else "study"
             self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
+            for words in config.terms():
+                self.say("terms", words, terms=words)
             with waiting_for(self.out / "corpus", self.say) if shared else nullcontext():
                 windows = prepare_windows(config, self.out / "corpus", self.progress)
             check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
@@ -342,6 +344,7 @@ class Study:
             if not (folder / HASHES).is_file():
                 raise ValueError(f"{folder / HASHES} is missing. Use a complete copy, or delete {folder}.")
             check_files(folder, "config.json", SUMMARY)
+            training = self.config.pretraining(name, seed, steps)
             found += read_records(folder / RECORDS)
             trained.append(
                 {
@@ -349,7 +352,8 @@ class Study:
                     "seed": seed,
                     "source": SOURCES[self.config.preset(name)],
                     "config": read_json(folder / "config.json"),
-                    "training": self.config.pretraining(name, seed, steps).model_dump(mode="json"),
+                    "training": training.model_dump(mode="json"),
+                    "scheme_recipe": training.scheme_recipe,
                     "summary": read_json(folder / SUMMARY),
                     "left_out": read_json(folder / MEASURED)["left_out"],
                 }

@@ -33,7 +33,8 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("relative", "clipped"): ("shaw",),
     ("relative", "alibi"): ("alibi",),
     ("relative", "product"): ("tupe",),
-    ("relative_special", True): ("dstg",),
+    ("relative_special", "shared"): ("dstg",),
+    ("relative_special", "each"): ("dstg",),
     ("rotation", "rope"): ("rope",),
 }
 # What a card and the weights' files say of a scheme, where it is not the default.
