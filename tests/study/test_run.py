@@ -15,10 +15,11 @@ from run_files import logged, missing, unexplained
 from whatwhere.encoder import PRESETS
 from whatwhere.files import read_json, read_lines
 from whatwhere.hashes import HASHES, verify
+from whatwhere.locks import waiting_for
 from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.outputs import write_results
-from whatwhere.study.run import Study, run_models, run_study, waiting_for
+from whatwhere.study.run import Study, run_models, run_study
 
 VALUES = {
     "length": 32,
@@ -206,7 +207,7 @@ def test_while_another_writes_the_report_the_last_model_leaves_it_to_that(argume
 
 def test_who_waits_for_the_windows_says_so_once(tmp_path, monkeypatch, capsys):
     # "waiting: why Another process is writing to ..." came every five seconds.
-    monkeypatch.setattr("whatwhere.study.run.WAIT", 0.01)
+    monkeypatch.setattr("whatwhere.locks.WAIT", 0.01)
     folder = tmp_path / "corpus"
     folder.mkdir()
     (folder / ".lock").write_text("6810 on vm")

@@ -6,8 +6,8 @@ Every part leaves plain files and is skipped where they are finished, so a kille
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from ..corpus.build import said_of_pieces
 from ..encoder import SOURCES
 from ..files import append_line, read_json, read_lines
 from ..hashes import HASHES, REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
-from ..locks import InUse, locked
+from ..locks import InUse, locked, waiting_for
 from ..records import Record, read_records, write_records
 from ..status import STUDY
 from ..training.explain import costs, matched_width
@@ -63,7 +63,6 @@ WORTH_PROCESSES = 250_000  # training tokens of a model from which a process of 
 MOST_INSIDE = 0.35  # share of the time
 STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one document of a model
 FEWEST_STEPS = 20
-WAIT = 5.0  # seconds between two looks at whether another process has built the windows
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
 MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
 COMPONENTS = (2, 8)  # principal components that are probed alone
@@ -456,26 +455,6 @@ def _total_seconds(log: Path, current: float) -> float:
             total += last
         last = seconds
     return total + current
-
-
-@contextmanager
-def waiting_for(folder: Path, say: Callable[..., None]) -> Iterator[None]:
-    """Hold a folder as soon as nobody else does; who does is said once, and when it goes on."""
-    holder = ""
-    with ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(locked(folder))
-                break
-            except InUse as error:
-                if not holder:
-                    holder = error.holder
-                    what = f"waiting for process {holder}, which writes to {folder}"
-                    say("waiting", what, process=holder, folder=str(folder))
-                time.sleep(WAIT)
-        if holder:
-            say("waited", f"going on: process {holder} is done with {folder}", process=holder, folder=str(folder))
-        yield
 
 
 @one_writer
