@@ -203,8 +203,8 @@ class PositionVariance(Reader):
     Records `variance.position` for each layer (0 = embedding) and part: `corrected_share` of the states of regular
     tokens grouped by position id, squares summed over the columns of the part. 1: the states are a function of
     position; 0: position says nothing of them, not even in a way that no line shows. Interval: jackknife over at most
-    16 groups of documents, as a bootstrap would add the bias of few tokens a position once more. A part
-    without variance has no record.
+    16 groups of documents, as a bootstrap would add the bias of few tokens a position once more. A part without
+    variance has no record.
 
     Tokens of a document share its subject, so a share of documents in the variance makes the correction too large, by
     at most c.
