@@ -28,7 +28,7 @@ from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer, open_source
 from ..corpus.build import said_of_pieces
 from ..encoder import SOURCES
-from ..files import append_line, read_json, read_lines
+from ..files import append_line, read_json
 from ..hashes import HASHES, REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
 from ..locks import InUse, locked, waiting_for
 from ..records import Record, read_records, write_records
@@ -50,7 +50,7 @@ from .config import StudyConfig, advice_of_trainings
 from .inside import MOST_SHOWN, corpus_records, measure
 from .jobs import Job, at_once, limited, run_jobs, show_progress, threads
 from .machine import machine
-from .outputs import RECORDS, save_arrays, write_results
+from .outputs import RECORDS, save_arrays, total_seconds, write_results
 from .records import text_records, training_records
 
 CONFIG, BUDGET, MEASURED = STUDY, "budget.json", "measured.json"
@@ -427,7 +427,7 @@ class Study:
             "at_once": min(self.at_once(self.steps()), len(trained)),
             "machine": machine(),
             "notes": [*NOTES.get(self.config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
-            "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
+            "seconds": total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
             "command": f"whatwhere study --config {self.out / CONFIG} --out NEW-FOLDER",
         }
 
@@ -442,19 +442,6 @@ def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> di
     corpus = corpus_records(study.windows, study.out, study.name)[1] if study.config.inside else None
     study.model_records(name, seed, corpus, show)
     return summary
-
-
-def _total_seconds(log: Path, current: float) -> float:
-    """Time spent over all calls of a study: the last entry of each call, the current one included."""
-    total, last = 0.0, 0.0
-    for line in read_lines(log):
-        seconds = line.get("seconds")
-        if not isinstance(seconds, int | float):  # of a damaged log
-            continue
-        if seconds < last:
-            total += last
-        last = seconds
-    return total + current
 
 
 @one_writer
