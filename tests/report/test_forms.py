@@ -84,7 +84,7 @@ def test_every_number_of_a_curve_or_a_row_stands_in_its_table(pages, page):
             assert np.isclose(held, v, rtol=1e-12, atol=0).any() or v in (1e-4,), (figure.id, v)
 
 
-def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build):
+def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build, without_references):
     run = load_run(build(models=("split", "ap", "rope"), shifts=True))
     known = {v for r in run.records if r.metric == "shift.change" for v in (r.value, r.low, r.high)}
     figure = states.shift(run)

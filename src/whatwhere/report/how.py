@@ -179,7 +179,8 @@ def words(run: Run) -> list[Markup]:
     read = _READ.format(records=count(len(run.records), "record"))
     if not _has(run, "loss"):  # models that were trained elsewhere, and evaluated
         return [read, *measured]
-    return [_TRAINED + read, *measured, _PAPER.format(tokens=compact(PAPER_TOKENS))]
+    beside = [escape(" ".join(run.beside.notes))] if run.beside.notes else []
+    return [_TRAINED + read, *measured, *beside, _PAPER.format(tokens=compact(PAPER_TOKENS))]
 
 
 def _has(run: Run, *beginnings: str) -> bool:

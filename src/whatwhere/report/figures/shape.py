@@ -11,7 +11,20 @@ from ...points import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
 from ..forms.axes import LAYER, SMALLEST, Axis
-from ..forms.curves import ASIDE, BEFORE, EVERYWHERE, LEVEL, OURS, PAPER, Curves, Line, in_families, line_of, of_models
+from ..forms.curves import (
+    ASIDE,
+    BEFORE,
+    EVERYWHERE,
+    LEVEL,
+    OURS,
+    PAPER,
+    REFERENCE,
+    Curves,
+    Line,
+    in_families,
+    line_of,
+    of_models,
+)
 from ..forms.form import drawn
 from ..forms.points import path
 from ..numbers import percent
@@ -130,6 +143,8 @@ def spectrum(run: Run) -> Sequence[Line]:
         lines.append(line_of(run, {k: p for k, p in sums.items() if k <= COMPONENTS}, model))
         lines.append(Line(shares, model, "share of this component alone", kind=ASIDE))
         lines.append(Line({k: p for k, p in sums.items() if k > COMPONENTS}, model, kind=ASIDE))
+        if (there := run.beside.table.point("pca.top2", model)) is not None and shares:
+            lines.append(line_of(run, {2: there}, model, kind=REFERENCE))
         if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
             lines.append(line_of(run, {2: Point.between(printed)}, model, kind=PAPER))
     several = sum(each.kind == OURS and bool(each.points) for each in lines) > schemes.FEW
@@ -164,6 +179,8 @@ def frequencies(run: Run) -> Iterator[Line]:
             points, mark = running_sums(curve(of, range(1, len(of) + 1))), (DASHES[i], "circle")
             line = Line(points, model, f"component {i + 1}", mark=mark, panel=f"{model} ({note})" if note else model)
             yield line
+            if (there := run.beside.table.point("dct.low4", model, index=i)) is not None:
+                yield replace(line, points={4: there}, kind=REFERENCE)
             if i < len(printed):
                 yield replace(line, points={4: Point.between(printed[i])}, kind=PAPER)
 
