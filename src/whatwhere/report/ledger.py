@@ -23,10 +23,10 @@ _WHY = {
 class Row:
     """A claim as it is shown.
 
-    origin: what the paper has of it. paper: whose it is. here: value and interval. printed: the paper's value. so_far:
-    the verdict if the models had settled. holm: of what holds, that it may be one of many by chance. bars: what the
-    value is held against, and how far the paper's is from it. untrained: what the rule says of the untrained model.
-    records: what decided it.
+    origin: what the paper has of it. paper: whose it is. here: value and interval. each: the values of two or three
+    training seeds. printed: the paper's value. so_far: the verdict if the models had settled. holm: of what holds, that
+    it may be one of many by chance. bars: what the value is held against, and how far the paper's is from it.
+    untrained: what the rule says of the untrained model. records: what decided it.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Row:
     verdict: str
     origin: str = ""
     here: str = NONE
+    each: str = ""
     printed: str = NONE
     bars: str = ""
     so_far: str = ""
@@ -82,6 +83,7 @@ def row(claim: Mapping[str, Any]) -> Row:
     here = NONE
     if value is not None:
         here = f"{number(value, low, high, MOST_DIGITS)}{unit} {interval(low, high, MOST_DIGITS)}".strip()
+    values = [v for v in map(finite, claim.get("values") or ()) if v is not None]
     untrained = claim.get("untrained")
     start = finite(untrained.get("value")) if isinstance(untrained, Mapping) else None
     said = {
@@ -93,6 +95,7 @@ def row(claim: Mapping[str, Any]) -> Row:
         paper=said["source"].partition(" ")[0].rstrip(":,"),
         verdict=str(claim.get("verdict") or UNTESTABLE),
         here=here,
+        each=", ".join(number(v, low, high, MOST_DIGITS) for v in values),
         printed=printed(paper) + unit if paper is not None else NONE,
         bars=_bars(claim.get("bars"), paper),
         untrained=f"{number(start)}{unit}, {untrained['verdict']}" if untrained and start is not None else "",
@@ -177,6 +180,7 @@ def table(rows: Sequence[Row]) -> Table | None:
         "verdict",
         "holm",
         "here",
+        "seeds",
         "paper",
         "bar",
         "untrained",
@@ -184,7 +188,7 @@ def table(rows: Sequence[Row]) -> Table | None:
         "rule",
         "scale",
     )
-    of = {"paper": "printed", "bar": "bars"}  # where a column is called otherwise
+    of = {"paper": "printed", "bar": "bars", "seeds": "each"}  # where a column is called otherwise
     cells = [[text(getattr(r, of.get(field, field))) for field in fields] for r in rows]
     columns = tuple(field.capitalize() for field in fields)
-    return Table("claims", "Every claim with its rule", columns, cells, frozenset({6, 7})) if rows else None
+    return Table("claims", "Every claim with its rule", columns, cells, frozenset({6, 7, 8})) if rows else None
